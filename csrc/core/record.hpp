@@ -1,0 +1,96 @@
+// The event record: 128 bytes of the trace file, the same on every system (docs/trace-format.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ddpdiag {
+
+// What a record describes. The numbers are part of the file format: never reuse one.
+enum class Kind : std::uint16_t {
+    bucket = 1,      // one DDP bucket through the timed all-reduce
+    collective = 2,  // any other Gloo operation, seen on the worker thread
+    backward = 3,    // one synchronising backward pass of one DDP module
+    step = 4,        // one pass of the training loop marked by Recorder.steps()
+    parameter = 5,   // one parameter's gradient became ready (sampled steps only)
+    error = 6,       // a part of an error's text; `reference` names the operation's ticket
+};
+
+// Bits of Record::flags.
+enum Flag : std::uint32_t {
+    flag_error = 1U << 0U,        // the operation failed; error records carry the text
+    flag_last_bucket = 1U << 1U,  // DDP's last bucket of this backward pass
+    flag_native = 1U << 2U,       // registered by Recorder.attach, not as a Python hook
+    flag_device = 1U << 3U,       // the bucket lives on an accelerator
+    flag_no_batch = 1U << 4U,     // step: the loader was exhausted, no batch came
+    flag_sampled = 1U << 5U,      // backward: parameter records were written for this pass
+    flag_abandoned = 1U << 6U,    // closed by the recorder without its end having been seen
+};
+
+// Index into Record::times by kind; all are monotonic nanoseconds, 0 = not seen.
+namespace bucket_time {
+enum : std::size_t { ready, enqueued, started, ended, consumed, device_ready, returned };
+}
+namespace collective_time {
+enum : std::size_t { started, ended };
+}
+namespace backward_time {
+enum : std::size_t { begin, first_gradient, finalize_begin, finalize_end, forward_begin, forward_end };
+}
+namespace step_time {
+enum : std::size_t { wait_begin, begin, end };
+}
+namespace parameter_time {
+enum : std::size_t { ready };
+}
+
+inline constexpr std::size_t time_count = 8;
+inline constexpr std::size_t name_offset = 96;  // collective records: text over times[4..7]
+inline constexpr std::size_t name_size = 32;
+inline constexpr std::size_t text_offset = 64;  // error records: text over all times
+inline constexpr std::size_t text_size = 64;
+
+struct Record {
+    std::uint64_t word;       // publication word: (ticket + 1) << 2 | SlotState
+    std::uint16_t kind;       // Kind
+    std::uint8_t dtype;       // Dtype
+    std::uint8_t reduce_op;   // ReduceOp
+    std::uint32_t flags;      // Flag bits
+    std::uint64_t group;      // FNV-1a of the process group's name; 0 = not known
+    std::uint64_t sequence;   // bucket: running number in its group, the same on every rank
+    std::uint64_t reference;  // bucket: identity; collective: FNV-1a of name; error: ticket of the operation
+    std::uint64_t bytes;      // payload of the operation
+    std::uint32_t step;       // counted from 0
+    std::uint32_t module;     // index of the DDP module in this recorder
+    std::uint32_t index;      // bucket: DDP's index; parameter: index in its module; error: part number
+    std::uint32_t thread;     // operating system's id of the thread that opened the record
+    std::int64_t times[time_count];
+};
+
+static_assert(sizeof(Record) == 128);
+static_assert(offsetof(Record, times) == text_offset);
+
+enum class Dtype : std::uint8_t {
+    other = 0,
+    float32 = 1,
+    float64 = 2,
+    float16 = 3,
+    bfloat16 = 4,
+    complex64 = 5,
+    complex128 = 6,
+};
+
+enum class ReduceOp : std::uint8_t {
+    none = 0,
+    average = 1,  // pre-divided by the group's size, then summed
+    sum = 2,
+};
+
+// Low two bits of the publication word.
+enum class SlotState : std::uint8_t {
+    writing = 1,    // being filled: readers skip it
+    in_flight = 2,  // published, its end is still to come; never overwritten
+    complete = 3,   // published and final
+};
+
+}  // namespace ddpdiag

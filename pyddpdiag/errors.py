@@ -1,0 +1,73 @@
+"""One tree of exceptions. Each says what failed, on which rank where that is known, and what to do next."""
+
+from __future__ import annotations
+
+
+class PyddpdiagError(Exception):
+    """Base of every error that this package raises on purpose.
+
+    Args:
+        message: what failed, in one sentence.
+        hint: what to do next; kept apart so that a program may show it its own way.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{message}\n  hint: {hint}" if hint else message)
+        self.message = message
+        self.hint = hint
+
+
+class NativeModuleError(PyddpdiagError, ImportError):
+    """The native module is missing, or was built for another minor version of torch."""
+
+
+class RecorderError(PyddpdiagError, RuntimeError):
+    """A recorder or hook was used in a way that cannot work."""
+
+
+class RecorderClosedError(RecorderError):
+    """The recorder was closed before this use."""
+
+
+class AlreadyAttachedError(RecorderError):
+    """The DDP module has a communication hook already."""
+
+
+class NoProcessGroupError(RecorderError):
+    """torch.distributed has not been initialised."""
+
+
+class NotGlooError(RecorderError):
+    """The process group does not run this device's collectives over Gloo."""
+
+
+class TraceExistsError(PyddpdiagError, FileExistsError):
+    """A trace of this rank is in the folder already."""
+
+
+class TraceFolderError(PyddpdiagError, OSError):
+    """The trace's folder or file cannot be made or written."""
+
+
+class TraceError(PyddpdiagError, ValueError):
+    """A trace cannot be read: what is wrong with which file."""
+
+
+class TraceVersionError(TraceError):
+    """The trace was written by a format version that this reader doesn't know."""
+
+
+class TrainError(PyddpdiagError, RuntimeError):
+    """Training could not be started or did not finish."""
+
+
+class RendezvousError(TrainError):
+    """The ranks cannot meet: bad --dist-url, stale file, taken port, missing rank."""
+
+
+class RankFailedError(TrainError):
+    """A rank failed or was killed and the others were taken down with it."""
+
+
+class UsageError(PyddpdiagError, ValueError):
+    """An argument that cannot be right."""
