@@ -1,0 +1,221 @@
+#include "core/trace_file.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+namespace ddpdiag {
+namespace {
+
+constexpr std::size_t min_capacity_bytes = std::size_t{64} << 10U;
+constexpr std::size_t max_capacity_bytes = std::size_t{1} << 36U;
+constexpr std::size_t max_error_parts = 16;
+// Slots in flight are few (buckets of one backward pass); past so many busy ones in a row the ring is full.
+constexpr int max_claim_tries = 1024;
+
+constexpr std::uint64_t word_of(std::uint64_t ticket, SlotState state) {
+    return ((ticket + 1) << 2U) | static_cast<std::uint64_t>(state);
+}
+
+constexpr SlotState state_of(std::uint64_t word) {
+    return static_cast<SlotState>(word & 3U);
+}
+
+std::atomic_ref<std::uint64_t> word_ref(Record& record) {
+    return std::atomic_ref<std::uint64_t>(record.word);
+}
+
+// The record's fields but its word, moved in units that are atomic each: a reader in this process may look
+// at any time, and its copy is discarded if the word has changed meanwhile.
+constexpr std::size_t body_words = sizeof(Record) / sizeof(std::uint64_t) - 1;
+
+std::uint64_t* body_of(Record& record) {
+    return reinterpret_cast<std::uint64_t*>(&record) + 1;
+}
+
+void store_body(Record& target, const Record& source) noexcept {
+    std::array<std::uint64_t, body_words + 1> words{};
+    std::memcpy(words.data(), &source, sizeof(Record));
+    std::uint64_t* body = body_of(target);
+    for (std::size_t i = 0; i < body_words; ++i) {
+        std::atomic_ref(body[i]).store(words[i + 1], std::memory_order_relaxed);
+    }
+}
+
+platform::MappedFile create_mapping(const std::filesystem::path& path, const TraceOptions& options) {
+    if (options.capacity_bytes < min_capacity_bytes || options.capacity_bytes > max_capacity_bytes) {
+        throw std::invalid_argument("trace capacity must be between 64 KiB and 64 GiB, not " +
+                                    std::to_string(options.capacity_bytes) + " bytes");
+    }
+    if (options.rank >= options.world_size) {
+        throw std::invalid_argument("rank " + std::to_string(options.rank) + " is not below the world size " +
+                                    std::to_string(options.world_size));
+    }
+    const std::size_t records = options.capacity_bytes / sizeof(Record);
+    return platform::MappedFile::create(path, header_size + records * sizeof(Record), options.if_exists);
+}
+
+template <std::size_t size>
+void copy_text(char (&target)[size], std::string_view text) {
+    std::memcpy(target, text.data(), std::min(text.size(), size - 1));
+}
+
+Header* write_header(std::byte* page, const TraceOptions& options, std::size_t records) {
+    auto* header = new (page) Header{};
+    header->major = trace_major;
+    header->minor = trace_minor;
+    header->byte_order = byte_order_mark;
+    header->header_bytes = header_size;
+    header->record_bytes = sizeof(Record);
+    header->capacity = records;
+    header->pid = platform::process_id();
+    header->rank = options.rank;
+    header->world_size = options.world_size;
+    std::copy(options.run_id.begin(), options.run_id.end(), header->run_id);
+    header->monotonic_ns = platform::monotonic_ns();
+    header->wall_ns = platform::wall_ns();
+    copy_text(header->clock_name, platform::monotonic_clock_name());
+    copy_text(header->clock_identity, platform::clock_identity());
+    // Last: a reader that finds the magic finds a whole header.
+    std::atomic_thread_fence(std::memory_order_release);
+    std::memcpy(header->magic, trace_magic, sizeof(trace_magic));
+    return header;
+}
+
+std::uint64_t add(std::uint64_t& counter) noexcept {
+    return std::atomic_ref(counter).fetch_add(1, std::memory_order_relaxed);
+}
+
+std::uint64_t load(std::uint64_t& counter) noexcept {
+    return std::atomic_ref(counter).load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void Operation::stamp(std::size_t which, std::int64_t monotonic_ns) const noexcept {
+    if (record_ != nullptr) {
+        std::atomic_ref(record_->times[which]).store(monotonic_ns, std::memory_order_relaxed);
+    }
+}
+
+std::int64_t Operation::time(std::size_t which) const noexcept {
+    return record_ == nullptr ? 0 : std::atomic_ref(record_->times[which]).load(std::memory_order_relaxed);
+}
+
+void Operation::set_flags(std::uint32_t flags) const noexcept {
+    if (record_ != nullptr) {
+        std::atomic_ref(record_->flags).fetch_or(flags, std::memory_order_relaxed);
+    }
+}
+
+void Operation::complete() const noexcept {
+    if (record_ != nullptr) {
+        std::uint64_t open = word_of(ticket_, SlotState::in_flight);
+        // A slot that was completed already may belong to a newer ticket by now: leave it alone.
+        word_ref(*record_).compare_exchange_strong(open, word_of(ticket_, SlotState::complete),
+                                                   std::memory_order_release, std::memory_order_relaxed);
+    }
+}
+
+TraceFile::TraceFile(const std::filesystem::path& path, const TraceOptions& options)
+    : file_(create_mapping(path, options)), header_(nullptr) {
+    const std::size_t count = (file_.size() - header_size) / sizeof(Record);
+    records_ = {reinterpret_cast<Record*>(file_.data() + header_size), count};
+    header_ = write_header(file_.data(), options, count);
+}
+
+std::optional<TraceFile::Claim> TraceFile::claim() noexcept {
+    for (int tries = 0; tries < max_claim_tries; ++tries) {
+        const std::uint64_t ticket = add(header_->tickets);
+        Record& record = records_[ticket % records_.size()];
+        std::uint64_t seen = word_ref(record).load(std::memory_order_relaxed);
+        const bool unused = seen == 0;
+        // Acquire: the copy of a reader and the stores of the last owner are behind us before we write.
+        if ((unused || state_of(seen) == SlotState::complete) &&
+            word_ref(record).compare_exchange_strong(seen, word_of(ticket, SlotState::writing),
+                                                     std::memory_order_acquire, std::memory_order_relaxed)) {
+            if (!unused) {
+                add(header_->overwritten);
+            }
+            // The word must be seen as 'writing' before any field changes.
+            std::atomic_thread_fence(std::memory_order_release);
+            return Claim{&record, ticket};
+        }
+        add(header_->skipped);
+    }
+    add(header_->dropped);
+    return std::nullopt;
+}
+
+Operation TraceFile::open(const Record& record) noexcept {
+    const auto slot = claim();
+    if (!slot) {
+        return {};
+    }
+    store_body(*slot->record, record);
+    word_ref(*slot->record).store(word_of(slot->ticket, SlotState::in_flight), std::memory_order_release);
+    return {slot->record, slot->ticket};
+}
+
+bool TraceFile::write(const Record& record) noexcept {
+    const auto slot = claim();
+    if (!slot) {
+        return false;
+    }
+    store_body(*slot->record, record);
+    word_ref(*slot->record).store(word_of(slot->ticket, SlotState::complete), std::memory_order_release);
+    return true;
+}
+
+void TraceFile::write_error(const Record& operation, std::uint64_t ticket, std::string_view text) noexcept {
+    const std::size_t parts = std::min((text.size() + text_size - 1) / text_size, max_error_parts);
+    for (std::size_t part = 0; part < parts; ++part) {
+        Record record{};
+        record.kind = static_cast<std::uint16_t>(Kind::error);
+        record.flags = flag_error;
+        record.group = operation.group;
+        record.reference = ticket;
+        record.step = operation.step;
+        record.module = operation.module;
+        record.index = static_cast<std::uint32_t>(part);
+        record.thread = platform::thread_id();
+        const std::string_view piece = text.substr(part * text_size, text_size);
+        std::memcpy(record.times, piece.data(), piece.size());
+        write(record);
+    }
+}
+
+void TraceFile::mark_closed() noexcept {
+    std::atomic_ref(header_->closed).store(1, std::memory_order_release);
+}
+
+TraceCounters TraceFile::counters() const noexcept {
+    return {load(header_->tickets), load(header_->overwritten), load(header_->skipped),
+            load(header_->dropped)};
+}
+
+std::optional<Record> TraceFile::read(std::size_t index) const noexcept {
+    Record& slot = records_[index];
+    const std::uint64_t before = word_ref(slot).load(std::memory_order_acquire);
+    if (before == 0 || state_of(before) == SlotState::writing) {
+        return std::nullopt;
+    }
+    std::array<std::uint64_t, body_words + 1> words{before};
+    std::uint64_t* body = body_of(slot);
+    for (std::size_t i = 0; i < body_words; ++i) {
+        words[i + 1] = std::atomic_ref(body[i]).load(std::memory_order_relaxed);
+    }
+    // The copy is whole only if nobody has claimed the slot meanwhile (sequence lock).
+    std::atomic_thread_fence(std::memory_order_acquire);
+    const std::uint64_t after = word_ref(slot).load(std::memory_order_relaxed);
+    if (before >> 2U != after >> 2U || state_of(after) == SlotState::writing) {
+        return std::nullopt;
+    }
+    Record copy{};
+    std::memcpy(&copy, words.data(), sizeof(Record));
+    return copy;
+}
+
+}  // namespace ddpdiag

@@ -1,0 +1,96 @@
+// The ring of records in a memory-mapped file: lock-free for writers, readable by other processes at any time.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "core/header.hpp"
+#include "core/record.hpp"
+#include "platform/platform.hpp"
+
+namespace ddpdiag {
+
+struct TraceOptions {
+    std::uint32_t rank = 0;
+    std::uint32_t world_size = 1;
+    std::array<std::uint8_t, 16> run_id{};
+    std::size_t capacity_bytes = std::size_t{32} << 20U;
+    platform::IfExists if_exists = platform::IfExists::refuse;
+};
+
+struct TraceCounters {
+    std::uint64_t tickets = 0;
+    std::uint64_t overwritten = 0;
+    std::uint64_t skipped = 0;
+    std::uint64_t dropped = 0;
+};
+
+class TraceFile;
+
+// A record in flight: published, its slot kept until complete(). Cheap to copy; any thread may stamp it.
+// An empty operation (no free slot was found) takes every call and does nothing.
+class Operation {
+public:
+    Operation() = default;
+
+    [[nodiscard]] explicit operator bool() const noexcept { return record_ != nullptr; }
+    [[nodiscard]] std::uint64_t ticket() const noexcept { return ticket_; }
+
+    // Each is one aligned store that a live reader may see at once.
+    void stamp(std::size_t which, std::int64_t monotonic_ns) const noexcept;
+    void set_flags(std::uint32_t flags) const noexcept;
+    [[nodiscard]] std::int64_t time(std::size_t which) const noexcept;
+
+    // The last store; the slot may be reused afterwards. Only the first of several calls counts.
+    void complete() const noexcept;
+
+private:
+    friend class TraceFile;
+    Operation(Record* record, std::uint64_t ticket) noexcept : record_(record), ticket_(ticket) {}
+    Record* record_ = nullptr;
+    std::uint64_t ticket_ = 0;
+};
+
+class TraceFile {
+public:
+    // Throws platform::SystemError, or std::invalid_argument for a capacity that cannot be right.
+    TraceFile(const std::filesystem::path& path, const TraceOptions& options);
+
+    // Publishes `record` (its word is set here) as in flight, to be stamped and completed later.
+    Operation open(const Record& record) noexcept;
+
+    // Publishes `record` as complete. False if no slot was free.
+    bool write(const Record& record) noexcept;
+
+    // Publishes an error's text as the records that follow `operation`.
+    void write_error(const Record& operation, std::uint64_t ticket, std::string_view text) noexcept;
+
+    // Marks the file as closed in good order. Records may still be stamped: the mapping lives on.
+    void mark_closed() noexcept;
+
+    [[nodiscard]] TraceCounters counters() const noexcept;
+    [[nodiscard]] std::size_t capacity() const noexcept { return records_.size(); }
+    [[nodiscard]] const Header& header() const noexcept { return *header_; }
+
+    // A consistent copy of slot `index`, or nothing if it is unused or being written.
+    [[nodiscard]] std::optional<Record> read(std::size_t index) const noexcept;
+
+private:
+    struct Claim {
+        Record* record;
+        std::uint64_t ticket;
+    };
+    std::optional<Claim> claim() noexcept;
+
+    platform::MappedFile file_;
+    Header* header_;
+    std::span<Record> records_;
+};
+
+}  // namespace ddpdiag
