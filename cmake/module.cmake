@@ -35,8 +35,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_recorder.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/backward_probe.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_hook.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/module_probe.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/operation_context.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_operation.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/process_group.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/recorder.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/worker_probe.cpp)
@@ -61,4 +60,7 @@ pyddpdiag_options(_native)
 # torch is imported first and brings its libraries; the rpath serves tools that load the module alone.
 set_target_properties(_native PROPERTIES INSTALL_RPATH "$<IF:$<PLATFORM_ID:Darwin>,@loader_path,$ORIGIN>/../torch/lib"
                                          BUILD_WITH_INSTALL_RPATH ON)
+# Read before the module is loaded: under another torch it might not load, or crash.
+configure_file(${PROJECT_SOURCE_DIR}/cmake/_build.py.in ${CMAKE_CURRENT_BINARY_DIR}/_build.py @ONLY)
 install(TARGETS _native DESTINATION pyddpdiag)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/_build.py DESTINATION pyddpdiag)

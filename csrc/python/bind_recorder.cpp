@@ -1,0 +1,127 @@
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+
+#include "python/bindings.hpp"
+#include "torch/backward_probe.hpp"
+#include "torch/bucket_hook.hpp"
+#include "torch/recorder.hpp"
+
+namespace ddpdiag::python {
+namespace {
+
+int error_number(platform::Cause cause) {
+    switch (cause) {
+        case platform::Cause::exists:
+            return EEXIST;
+        case platform::Cause::not_found:
+            return ENOENT;
+        case platform::Cause::permission:
+            return EACCES;
+        case platform::Cause::no_space:
+            return ENOSPC;
+        case platform::Cause::other:
+            break;
+    }
+    return EIO;
+}
+
+std::shared_ptr<Recorder> open(const std::string& path, std::uint32_t rank, std::uint32_t world_size,
+                               const py::bytes& run_id, std::size_t capacity_bytes, bool overwrite,
+                               std::uint32_t parameter_interval) {
+    RecorderOptions options;
+    options.trace.rank = rank;
+    options.trace.world_size = world_size;
+    options.trace.capacity_bytes = capacity_bytes;
+    options.trace.if_exists = overwrite ? platform::IfExists::replace : platform::IfExists::refuse;
+    options.parameter_interval = parameter_interval;
+    const auto id = static_cast<std::string>(run_id);
+    if (id.size() != options.trace.run_id.size()) {
+        throw std::invalid_argument("run_id must have 16 bytes, not " + std::to_string(id.size()));
+    }
+    std::copy(id.begin(), id.end(), options.trace.run_id.begin());
+    const py::gil_scoped_release nogil;
+    // u8string: a path from Python is UTF-8 on every system.
+    return Recorder::open(std::filesystem::path(std::u8string(path.begin(), path.end())), options);
+}
+
+py::dict counters(const Recorder& recorder) {
+    const TraceCounters counters = recorder.trace().counters();
+    py::dict result;
+    result["tickets"] = counters.tickets;
+    result["overwritten"] = counters.overwritten;
+    result["skipped"] = counters.skipped;
+    result["dropped"] = counters.dropped;
+    result["capacity"] = recorder.trace().capacity();
+    return result;
+}
+
+py::dict clock(const Recorder& recorder) {
+    const Header& header = recorder.trace().header();
+    py::dict result;
+    result["name"] = std::string(header.clock_name);
+    result["identity"] = std::string(header.clock_identity);
+    result["monotonic_ns"] = header.monotonic_ns;
+    result["wall_ns"] = header.wall_ns;
+    return result;
+}
+
+py::list groups(const Recorder& recorder) {
+    py::list result;
+    for (const auto& group : recorder.groups()) {
+        result.append(py::make_tuple(group->id, group->name, group->handle));
+    }
+    return result;
+}
+
+py::list layouts(const Recorder& recorder) {
+    py::list result;
+    for (const auto& layout : recorder.layouts()) {
+        result.append(py::make_tuple(layout->identity, layout->module->index, layout->index,
+                                     layout->parameters, layout->bytes, static_cast<int>(layout->dtype)));
+    }
+    return result;
+}
+
+}  // namespace
+
+void bind_recorder(py::module_& module) {
+    py::register_exception_translator([](std::exception_ptr error) {
+        try {
+            std::rethrow_exception(error);
+        } catch (const platform::SystemError& e) {
+            const py::object text = py::cast(std::string(e.what()));
+            PyErr_SetObject(PyExc_OSError, py::make_tuple(error_number(e.cause()), text).ptr());
+        }
+    });
+
+    py::class_<ModuleState, std::shared_ptr<ModuleState>>(module, "Module")
+        .def_readonly("index", &ModuleState::index)
+        .def_readonly("names", &ModuleState::names)
+        .def_property_readonly("group_id", [](const ModuleState& self) { return self.group->id; });
+
+    py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")
+        .def(py::init(&open), py::kw_only(), py::arg("path"), py::arg("rank"), py::arg("world_size"),
+             py::arg("run_id"), py::arg("capacity_bytes"), py::arg("overwrite"), py::arg("parameter_interval"))
+        .def("wait_begin", &Recorder::wait_begin)
+        .def("step_begin", &Recorder::step_begin)
+        .def("step_end", &Recorder::step_end)
+        .def("wait_abandoned", &Recorder::wait_abandoned)
+        .def("set_paused", &Recorder::set_paused)
+        .def("close", &Recorder::close)
+        .def_property_readonly("closed", &Recorder::closed)
+        .def_property_readonly("paused", &Recorder::paused)
+        .def("on_layout", &Recorder::on_layout)
+        .def("on_unknown_module", &Recorder::on_unknown_module)
+        .def("set_default_group", &Recorder::set_default_group)
+        .def("add_module", &Recorder::add_module, py::arg("group"), py::arg("parameters"), py::arg("names"))
+        .def("counters", &counters)
+        .def("clock", &clock)
+        .def("groups", &groups)
+        .def("layouts", &layouts);
+}
+
+}  // namespace ddpdiag::python

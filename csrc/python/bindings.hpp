@@ -1,0 +1,14 @@
+// What module.cpp puts together.
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace ddpdiag::python {
+
+namespace py = pybind11;
+
+void bind_build(py::module_& module);
+void bind_recorder(py::module_& module);
+void bind_hook(py::module_& module);
+
+}  // namespace ddpdiag::python

@@ -1,0 +1,8 @@
+#include "python/bindings.hpp"
+
+PYBIND11_MODULE(_native, module) {
+    module.doc() = "Native core of pyddpdiag: trace ring, timing probes, DDP communication hook.";
+    ddpdiag::python::bind_build(module);
+    ddpdiag::python::bind_recorder(module);
+    ddpdiag::python::bind_hook(module);
+}

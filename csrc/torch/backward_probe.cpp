@@ -1,0 +1,140 @@
+#include "torch/backward_probe.hpp"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+namespace ddpdiag {
+namespace {
+
+using torch::autograd::variable_list;
+
+// Runs `function` when gradients arrive at a node, and passes them on untouched.
+template <typename Function>
+class Observer final : public torch::autograd::FunctionPreHook {
+public:
+    explicit Observer(Function function) : function_(std::move(function)) {}
+
+    variable_list operator()(const variable_list& gradients) override {
+        function_();
+        return gradients;
+    }
+    // Compiled autograd runs its own graph, without these probes; DDP's own hooks step aside the same way.
+    void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& /*args*/) const override {}
+
+private:
+    Function function_;
+};
+
+template <typename Function>
+std::unique_ptr<torch::autograd::FunctionPreHook> observer(Function function) {
+    return std::make_unique<Observer<Function>>(std::move(function));
+}
+
+void gradient_ready(Recorder& recorder, ModuleState& module, std::uint32_t index, std::uint64_t bytes) {
+    const bool first = module.first_gradient.load(std::memory_order_relaxed) == 0;
+    const bool sampled = module.sampled.load(std::memory_order_relaxed);
+    if (!first && !sampled) {
+        return;
+    }
+    const std::int64_t now = platform::monotonic_ns();
+    if (first) {
+        std::int64_t not_seen = 0;
+        module.first_gradient.compare_exchange_strong(not_seen, now, std::memory_order_relaxed);
+    }
+    if (!sampled || recorder.closed() || recorder.paused()) {
+        return;
+    }
+    Record record{};
+    record.kind = static_cast<std::uint16_t>(Kind::parameter);
+    record.group = module.group->id;
+    record.bytes = bytes;
+    record.step = recorder.step_of(module);
+    record.module = module.index;
+    record.index = index;
+    record.thread = platform::thread_id();
+    record.times[parameter_time::ready] = now;
+    recorder.trace().write(record);
+}
+
+}  // namespace
+
+bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module) {
+    const bool sampled = module->sampled.load(std::memory_order_relaxed);
+    module->passes.fetch_add(1, std::memory_order_relaxed);
+    if (torch::autograd::get_current_graph_task_id() == -1) {
+        return false;
+    }
+    if (recorder->paused()) {
+        return true;
+    }
+    Record record{};
+    record.kind = static_cast<std::uint16_t>(Kind::backward);
+    record.flags = sampled ? flag_sampled : 0U;
+    record.group = module->group->id;
+    record.step = recorder->step_of(*module);
+    record.module = module->index;
+    record.thread = platform::thread_id();
+    record.times[backward_time::begin] = module->backward_begin.exchange(0, std::memory_order_relaxed);
+    record.times[backward_time::first_gradient] = module->first_gradient.exchange(0, std::memory_order_relaxed);
+    record.times[backward_time::forward_begin] = module->forward_begin.exchange(0, std::memory_order_relaxed);
+    record.times[backward_time::forward_end] = module->forward_end.exchange(0, std::memory_order_relaxed);
+    const Operation operation = recorder->trace().open(record);
+
+    // Callbacks run in the order they were queued, after the graph: this one before DDP's finalisation,
+    // which is queued with the last bucket, and the one that it queues itself after it.
+    auto& engine = torch::autograd::Engine::get_default_engine();
+    engine.queue_callback([recorder, operation] {
+        operation.stamp(backward_time::finalize_begin, platform::monotonic_ns());
+        torch::autograd::Engine::get_default_engine().queue_callback([recorder, operation] {
+            operation.stamp(backward_time::finalize_end, platform::monotonic_ns());
+            operation.complete();
+        });
+    });
+    return true;
+}
+
+void watch_parameters(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
+                      const std::vector<at::Tensor>& parameters) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const auto bytes = parameters[i].nbytes();
+        // Before the accumulator and not after it: DDP's own hook comes after it, and when this gradient is
+        // the last of a bucket that one runs the whole bucket hook.
+        torch::autograd::impl::grad_accumulator(parameters[i])
+            ->add_pre_hook(observer([recorder, module, index = static_cast<std::uint32_t>(i), bytes] {
+                gradient_ready(*recorder, *module, index, bytes);
+            }));
+    }
+}
+
+void forward_begin(ModuleState& module, bool synchronising) {
+    module.synchronising.store(synchronising, std::memory_order_relaxed);
+    module.forward_begin.store(platform::monotonic_ns(), std::memory_order_relaxed);
+    module.forward_end.store(0, std::memory_order_relaxed);
+}
+
+void forward_end(const Recorder& recorder, const std::shared_ptr<ModuleState>& module,
+                 const std::vector<at::Tensor>& outputs) {
+    module->forward_end.store(platform::monotonic_ns(), std::memory_order_relaxed);
+    module->backward_begin.store(0, std::memory_order_relaxed);
+    module->first_gradient.store(0, std::memory_order_relaxed);
+    module->sampled.store(module->synchronising.load(std::memory_order_relaxed) &&
+                              recorder.sampled(module->passes.load(std::memory_order_relaxed)),
+                          std::memory_order_relaxed);
+    module->armed.store(true, std::memory_order_relaxed);
+    for (const at::Tensor& output : outputs) {
+        if (const auto& node = output.grad_fn(); node != nullptr) {
+            node->add_pre_hook(observer([module] {
+                if (module->armed.exchange(false, std::memory_order_relaxed)) {
+                    module->backward_begin.store(platform::monotonic_ns(), std::memory_order_relaxed);
+                }
+            }));
+        }
+    }
+}
+
+}  // namespace ddpdiag

@@ -1,0 +1,26 @@
+// When a module's forward and backward pass begin and end, and when each gradient becomes ready.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "torch/recorder.hpp"
+
+namespace ddpdiag {
+
+// Called with a module's first bucket: opens the record of this backward pass, to be closed when DDP has
+// finalised it. True if this runs within a backward pass (DDP's join() runs hooks without one).
+bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module);
+
+// Watches the gradient accumulators of all parameters for as long as the parameters live.
+void watch_parameters(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
+                      const std::vector<at::Tensor>& parameters);
+
+void forward_begin(ModuleState& module, bool synchronising);
+// `outputs`: the tensors that the module returned; the backward pass begins with the first of them.
+void forward_end(const Recorder& recorder, const std::shared_ptr<ModuleState>& module,
+                 const std::vector<at::Tensor>& outputs);
+
+}  // namespace ddpdiag

@@ -1,0 +1,98 @@
+#include "torch/bucket_operation.hpp"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <array>
+#include <cstdio>
+#include <stdexcept>
+#include <utility>
+
+namespace ddpdiag {
+
+BucketOperation::BucketOperation(std::shared_ptr<Recorder> recorder,
+                                 std::shared_ptr<const BucketLayout> layout, const Record& record,
+                                 bool expects_consumed)
+    : recorder_(std::move(recorder)),
+      layout_(std::move(layout)),
+      record_(record),
+      operation_(recorder_->trace().open(record)),
+      parts_(expects_consumed ? 2 : 1) {}
+
+void BucketOperation::enqueued(const at::Tensor& buffer) {
+    if (!buffer.device().is_cpu()) {
+        // Through c10's device-independent interface: no CUDA is needed to build this.
+        const c10::impl::VirtualGuardImpl device(buffer.device().type());
+        on_device_.emplace(buffer.device().type());
+        on_device_->record(device.getStream(buffer.device()));
+        operation_.set_flags(flag_device);
+    }
+    operation_.stamp(bucket_time::enqueued, platform::monotonic_ns());
+}
+
+void BucketOperation::started() {
+    operation_.stamp(bucket_time::started, platform::monotonic_ns());
+    if (on_device_) {
+        // Gloo waits for the same work next, before it copies the bucket to the host: this costs nothing.
+        on_device_->synchronize();
+        operation_.stamp(bucket_time::device_ready, platform::monotonic_ns());
+    }
+}
+
+void BucketOperation::ended() {
+    operation_.stamp(bucket_time::ended, platform::monotonic_ns());
+    part_done();
+}
+
+void BucketOperation::consumed() {
+    operation_.stamp(bucket_time::consumed, platform::monotonic_ns());
+    part_done();
+}
+
+void BucketOperation::part_done() {
+    if (parts_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        operation_.complete();
+    }
+}
+
+std::exception_ptr BucketOperation::failed(const std::exception_ptr& error) {
+    operation_.stamp(bucket_time::ended, platform::monotonic_ns());
+    operation_.set_flags(flag_error);
+    const auto note = [this](const char* text) {
+        recorder_->trace().write_error(record_, operation_.ticket(), text);
+        operation_.complete();
+    };
+    try {
+        std::rethrow_exception(error);
+    } catch (c10::Error& e) {
+        note(e.what_without_backtrace());
+        e.add_context(description());
+        return std::current_exception();
+    } catch (const std::exception& e) {
+        note(e.what());
+        return std::make_exception_ptr(std::runtime_error(std::string(e.what()) + "\n" + description()));
+    } catch (...) {
+        note("an exception that is not a std::exception");
+        return std::current_exception();
+    }
+}
+
+std::string BucketOperation::description() const {
+    const ModuleState& module = *layout_->module;
+    std::string text = "pyddpdiag: this error reached rank " + std::to_string(recorder_->rank()) +
+                       " while reducing bucket " + std::to_string(layout_->index);
+    if (!layout_->parameters.empty() && layout_->parameters.front() < module.names.size()) {
+        text += " (" + module.names[layout_->parameters.front()];
+        if (layout_->parameters.size() > 1) {
+            text += " and " + std::to_string(layout_->parameters.size() - 1) + " more";
+        }
+        text += ")";
+    }
+    std::array<char, 64> size{};
+    std::snprintf(size.data(), size.size(), ", %.3f MB", static_cast<double>(layout_->bytes) * 1e-6);
+    text += size.data();
+    text += ", of step " + std::to_string(record_.step) + " in group '" + module.group->name + "' of " +
+            std::to_string(module.group->size) + " ranks.";
+    return text;
+}
+
+}  // namespace ddpdiag

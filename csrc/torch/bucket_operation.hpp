@@ -1,0 +1,48 @@
+// One bucket on its way through the all-reduce. Travels with the thread-local state to the Gloo worker.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/Event.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "torch/recorder.hpp"
+
+namespace ddpdiag {
+
+class BucketOperation : public c10::DebugInfoBase {
+public:
+    // Publishes the bucket as in flight. `expects_consumed`: DDP will say when it takes the result.
+    BucketOperation(std::shared_ptr<Recorder> recorder, std::shared_ptr<const BucketLayout> layout,
+                    const Record& record, bool expects_consumed);
+
+    void enqueued(const at::Tensor& buffer);
+    void returned() const { operation_.stamp(bucket_time::returned, platform::monotonic_ns()); }
+    // On the Gloo worker thread.
+    void started();
+    void ended();
+    // Writes the error to the trace and gives back the error that the training script gets: the same, with
+    // the rank and the bucket in its message.
+    [[nodiscard]] std::exception_ptr failed(const std::exception_ptr& error);
+    void consumed();
+    // DDP will not take the result after all.
+    void abandoned() { part_done(); }
+
+private:
+    void part_done();
+    [[nodiscard]] std::string description() const;
+
+    std::shared_ptr<Recorder> recorder_;
+    std::shared_ptr<const BucketLayout> layout_;
+    Record record_;
+    Operation operation_;
+    std::atomic<int> parts_;              // of ended and consumed, those still to come
+    std::optional<c10::Event> on_device_;  // recorded when the buffer was enqueued on an accelerator
+};
+
+}  // namespace ddpdiag

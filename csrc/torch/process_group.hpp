@@ -1,0 +1,27 @@
+// What we keep of a process group: its names, its size, and the running number of its buckets.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace ddpdiag {
+
+struct Group {
+    Group(c10::intrusive_ptr<c10d::ProcessGroup> process_group, std::string group_name);
+
+    c10::intrusive_ptr<c10d::ProcessGroup> handle;
+    std::string name;
+    std::uint64_t id;  // FNV-1a of the name: equal on all members
+    std::int64_t rank;
+    std::int64_t size;
+    std::atomic<std::uint64_t> next_sequence{0};
+};
+
+// The backend that would reduce a tensor on `device`, such as "gloo"; empty if the group has none.
+[[nodiscard]] std::string backend_name(c10d::ProcessGroup& group, c10::DeviceType device);
+
+}  // namespace ddpdiag

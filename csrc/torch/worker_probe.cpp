@@ -1,0 +1,121 @@
+#include "torch/worker_probe.hpp"
+
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/hash.hpp"
+#include "torch/bucket_operation.hpp"
+#include "torch/compat.hpp"
+
+namespace ddpdiag {
+namespace {
+
+constexpr std::string_view gloo_prefix = "gloo:";
+
+// torch calls plain functions without an argument of ours, so who is listening must be known process-wide.
+struct Watchers {
+    std::mutex mutex;
+    std::vector<std::weak_ptr<Recorder>> recorders;
+    std::unordered_map<std::uint64_t, std::uint64_t> sequences;  // by name
+    at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+};
+
+// Never destroyed: Gloo's threads may outlive the statics of this library.
+Watchers& watchers() {
+    static auto* const instance = new Watchers;
+    return *instance;
+}
+
+// Recorders that noted a collective's start, to note its end.
+struct Seen : at::ObserverContext {
+    std::vector<std::pair<std::shared_ptr<Recorder>, Operation>> operations;
+};
+
+bool is_all_reduce(std::string_view name) {
+    return name == "gloo:all_reduce" || name == "gloo:sparse_all_reduce";
+}
+
+Record collective_record(std::string_view name, std::int64_t now, std::uint64_t sequence) {
+    Record record{};
+    record.kind = static_cast<std::uint16_t>(Kind::collective);
+    record.reference = fnv1a(name);
+    record.sequence = sequence;
+    record.thread = platform::thread_id();
+    record.times[collective_time::started] = now;
+    std::memcpy(reinterpret_cast<char*>(&record) + name_offset, name.data(), std::min(name.size(), name_size - 1));
+    return record;
+}
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
+    const char* const c_name = function.name();
+    if (c_name == nullptr || std::strncmp(c_name, gloo_prefix.data(), gloo_prefix.size()) != 0) {
+        return nullptr;
+    }
+    const std::string_view name = c_name;
+    if (auto* const bucket =
+            dynamic_cast<BucketOperation*>(c10::ThreadLocalDebugInfo::get(operation_slot));
+        bucket != nullptr && is_all_reduce(name)) {
+        bucket->started();
+        return nullptr;
+    }
+    const std::int64_t now = platform::monotonic_ns();
+    auto seen = std::make_unique<Seen>();
+    Watchers& all = watchers();
+    std::uint64_t sequence = 0;
+    {
+        const std::lock_guard lock(all.mutex);
+        sequence = all.sequences[fnv1a(name)]++;
+        for (const auto& watcher : all.recorders) {
+            if (auto recorder = watcher.lock(); recorder != nullptr && !recorder->paused()) {
+                seen->operations.emplace_back(std::move(recorder), Operation{});
+            }
+        }
+    }
+    for (auto& [recorder, operation] : seen->operations) {
+        operation = recorder->trace().open(collective_record(name, now, sequence));
+    }
+    return seen;
+}
+
+void on_end(const at::RecordFunction& /*function*/, at::ObserverContext* context) {
+    if (auto* const seen = dynamic_cast<Seen*>(context)) {
+        const std::int64_t now = platform::monotonic_ns();
+        for (const auto& [recorder, operation] : seen->operations) {
+            operation.stamp(collective_time::ended, now);
+            operation.complete();
+        }
+    }
+}
+
+}  // namespace
+
+void watch_workers(const std::shared_ptr<Recorder>& recorder) {
+    Watchers& all = watchers();
+    const std::lock_guard lock(all.mutex);
+    std::erase_if(all.recorders, [](const auto& watcher) { return watcher.expired(); });
+    all.recorders.emplace_back(recorder);
+    if (all.handle == at::INVALID_CALLBACK_HANDLE) {
+        all.handle = at::addGlobalCallback(
+            at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::USER_SCOPE}));
+    }
+}
+
+void unwatch_workers(const Recorder* recorder) {
+    Watchers& all = watchers();
+    const std::lock_guard lock(all.mutex);
+    std::erase_if(all.recorders, [&](const auto& watcher) {
+        const auto alive = watcher.lock();
+        return alive == nullptr || alive.get() == recorder;
+    });
+    // The callback stays: torch cannot take one away safely while other threads run it, and with nobody
+    // listening it is one comparison of a name.
+}
+
+}  // namespace ddpdiag

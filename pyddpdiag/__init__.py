@@ -1,0 +1,49 @@
+"""Why a DistributedDataParallel run over Gloo is slow, stuck or wrong.
+
+Three lines in a training script record everything that is needed to tell::
+
+    recorder = pyddpdiag.Recorder("runs/demo")      # after init_process_group
+    recorder.attach(ddp)                            # or ddp.register_comm_hook(recorder, pyddpdiag.timed_allreduce)
+    for batch in recorder.steps(loader): ...        # optional: data wait and step boundaries
+
+and `pyddpdiag report runs/demo` tells it. Names that need torch are loaded at first use, so that traces can be
+read on a machine without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from pyddpdiag import errors
+from pyddpdiag._loader import check_early
+
+if TYPE_CHECKING:
+    from pyddpdiag.build import build_config
+    from pyddpdiag.hooks import timed_allreduce
+    from pyddpdiag.recorder import Recorder
+
+__version__ = "0.1.0"
+
+__all__ = ["Recorder", "__version__", "build_config", "errors", "timed_allreduce"]
+
+_HOME = {
+    "Recorder": "pyddpdiag.recorder",
+    "build_config": "pyddpdiag.build",
+    "timed_allreduce": "pyddpdiag.hooks",
+}
+
+check_early()
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pyddpdiag' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,42 @@
+"""How the ranks agree on a run's identity and folder without waiting for one another."""
+
+from __future__ import annotations
+
+import collections
+import json
+import secrets
+import time
+from dataclasses import dataclass
+
+from torch.distributed import distributed_c10d
+
+# How often this process has opened a recorder in a folder: the ranks' n-th recorders of it belong together.
+_opened: collections.Counter[str] = collections.Counter()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its random 16 bytes and its folder, the same on every rank."""
+
+    run_id: bytes
+    folder: str
+
+
+def agree(folder: str | None) -> Run:
+    """Takes the proposal of the rank that came first, through the process group's own store.
+
+    A compare-and-set never waits, so a rank that opens a recorder alone is not stuck.
+
+    Args:
+        folder: the folder that the caller wants; None to have one named by the time.
+    """
+    name = folder if folder is not None else ""
+    key = f"pyddpdiag/run/{_opened[name]}/{name}"
+    _opened[name] += 1
+    proposal = {
+        "run_id": secrets.token_hex(16),
+        "folder": time.strftime("ddptrace-%Y%m%d-%H%M%S-") + secrets.token_hex(2),
+    }
+    store = distributed_c10d._get_default_store()
+    agreed = json.loads(store.compare_set(key, "", json.dumps(proposal)))
+    return Run(bytes.fromhex(agreed["run_id"]), folder if folder is not None else agreed["folder"])

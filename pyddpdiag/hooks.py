@@ -1,0 +1,68 @@
+"""DDP communication hooks for `ddp.register_comm_hook(state, hook)`.
+
+DDP inspects a hook's annotations and does not take strings for them: no `from __future__ import annotations` here.
+"""
+
+import atexit
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+
+from pyddpdiag import _native
+from pyddpdiag.errors import UsageError
+from pyddpdiag.recorder import Recorder, closed_error, latest_open
+
+# Per state that is no recorder: the recorder that serves it, and the group it names.
+_served: dict[Any, tuple[Recorder, dist.ProcessGroup | None]] = {}
+
+
+def timed_allreduce(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Averages a bucket over the ranks and records where the time went.
+
+    The result is that of torch's builtin all-reduce hook to the last bit: the buffer is divided by the number of
+    ranks, then summed in place.
+
+    Args:
+        state: a `Recorder`; or, as with torch's own hooks, a ProcessGroup to reduce over, or None for the group of
+            the DDP module. Without a Recorder the one that was opened last in this process is used; if none is
+            open, one is opened in a new folder `ddptrace-<time>`.
+        bucket: DDP's bucket; its flat buffer is reduced in place.
+
+    Returns:
+        A future that holds the bucket's buffer.
+
+    Raises:
+        RecorderClosedError: the recorder was closed while DDP still trains.
+        UsageError: `state` is something else.
+    """
+    try:
+        core = state._core
+        group = None
+    except AttributeError:
+        recorder, group = _serve(state)
+        core = recorder._core
+    try:
+        return _native.timed_allreduce(core, bucket, group)
+    except RuntimeError as error:
+        if core.closed and isinstance(state, Recorder):
+            raise closed_error(state, "reduce a bucket with it") from error
+        raise
+
+
+def _serve(state: Any) -> tuple[Recorder, dist.ProcessGroup | None]:
+    served = _served.get(state)
+    if served is not None and not served[0].closed:
+        return served
+    if state is not None and not isinstance(state, dist.ProcessGroup):
+        raise UsageError(
+            f"the state of timed_allreduce must be a Recorder, a ProcessGroup or None, not {type(state).__name__}.",
+            hint="ddp.register_comm_hook(pyddpdiag.Recorder('runs/demo'), pyddpdiag.timed_allreduce)",
+        )
+    recorder = latest_open()
+    if recorder is None:
+        recorder = Recorder()
+        atexit.register(recorder.close)
+    served = (recorder, cast("dist.ProcessGroup | None", state))
+    _served[state] = served
+    return served
