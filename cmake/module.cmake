@@ -38,6 +38,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_operation.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/process_group.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/recorder.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/start_signal.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/worker_probe.cpp)
 target_link_libraries(_native PRIVATE ddpdiag_core)
 # SYSTEM: our warnings are for our code.

@@ -7,7 +7,7 @@
 
 #include "torch/backward_probe.hpp"
 #include "torch/bucket_operation.hpp"
-#include "torch/compat.hpp"
+#include "torch/start_signal.hpp"
 
 namespace ddpdiag {
 namespace {
@@ -93,7 +93,7 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
     try {
         average(*group, bucket);
         operation->enqueued(bucket.getBufferRef());
-        const c10::DebugInfoGuard carry(operation_slot, operation);
+        const StartSignal signal(operation);
         auto future = all_reduce(*group, bucket);
         operation->returned();
         return {std::move(future), std::move(operation)};

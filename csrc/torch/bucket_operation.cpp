@@ -8,6 +8,15 @@
 #include <utility>
 
 namespace ddpdiag {
+namespace {
+
+std::atomic<bool> all_starts_seen{true};
+
+}  // namespace
+
+bool BucketOperation::starts_are_seen() noexcept {
+    return all_starts_seen.load(std::memory_order_relaxed);
+}
 
 BucketOperation::BucketOperation(std::shared_ptr<Recorder> recorder,
                                  std::shared_ptr<const BucketLayout> layout, const Record& record,
@@ -39,6 +48,9 @@ void BucketOperation::started() {
 }
 
 void BucketOperation::ended() {
+    if (operation_ && operation_.time(bucket_time::started) == 0) {
+        all_starts_seen.store(false, std::memory_order_relaxed);
+    }
     operation_.stamp(bucket_time::ended, platform::monotonic_ns());
     part_done();
 }

@@ -33,6 +33,9 @@ public:
     // DDP will not take the result after all.
     void abandoned() { part_done(); }
 
+    // False once an operation has ended whose start had not been seen: this torch works otherwise than we know.
+    [[nodiscard]] static bool starts_are_seen() noexcept;
+
 private:
     void part_done();
     [[nodiscard]] std::string description() const;

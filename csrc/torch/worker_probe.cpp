@@ -118,4 +118,10 @@ void unwatch_workers(const Recorder* recorder) {
     // listening it is one comparison of a name.
 }
 
+bool only_our_probe_listens() {
+    const auto listeners = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);
+    return !listeners || std::all_of(listeners->callbacks_.begin(), listeners->callbacks_.end(),
+                                     [](const auto& listener) { return listener.start_ == &on_start; });
+}
+
 }  // namespace ddpdiag

@@ -11,4 +11,7 @@ class Recorder;
 void watch_workers(const std::shared_ptr<Recorder>& recorder);
 void unwatch_workers(const Recorder* recorder);
 
+// Whether nothing but this probe would take notice of an operation of this thread: no profiler, no other observer.
+[[nodiscard]] bool only_our_probe_listens();
+
 }  // namespace ddpdiag

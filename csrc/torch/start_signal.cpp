@@ -1,0 +1,64 @@
+#include "torch/start_signal.hpp"
+
+#include <ATen/FuncTorchTLS.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include <utility>
+
+#include "torch/compat.hpp"
+#include "torch/worker_probe.hpp"
+
+namespace ddpdiag {
+namespace {
+
+// Lives in the functorch slot of the calling thread for the time of one `allreduce` call.
+class Carrier final : public at::functorch::FuncTorchTLSBase {
+public:
+    explicit Carrier(std::shared_ptr<BucketOperation> operation)
+        : operation_(std::move(operation)), caller_(platform::thread_id()) {}
+
+    // Called on the caller when the work saves its state, and on the worker when it enters it. The worker
+    // gets none: whatever runs there finds the slot empty, as it would without us.
+    [[nodiscard]] std::unique_ptr<FuncTorchTLSBase> deepcopy() const override {
+        if (platform::thread_id() == caller_) {
+            return std::make_unique<Carrier>(operation_);
+        }
+        operation_->started();
+        return nullptr;
+    }
+
+    // Questions that functorch asks of its own transforms: none is under way.
+    [[nodiscard]] std::int64_t checkSupportsSingleLevelAutogradFunction() const override { return 0; }
+    void checkSupportsCppAutogradFunction() const override {}
+    void checkSupportsInplaceRequiresGrad() const override {}
+    void checkSupportsRetainGrad() const override {}
+
+private:
+    std::shared_ptr<BucketOperation> operation_;
+    std::uint32_t caller_;
+};
+
+bool can_copy() {
+    // A dispatch mode runs Python within `allreduce`, and that may look into the functorch slot.
+    return at::functorch::functorchTLSAccessor() == nullptr && !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
+           only_our_probe_listens() && BucketOperation::starts_are_seen();
+}
+
+}  // namespace
+
+StartSignal::StartSignal(const std::shared_ptr<BucketOperation>& operation) : by_copy_(can_copy()) {
+    if (by_copy_) {
+        no_span_.emplace(/*is_enabled=*/false);
+        at::functorch::functorchTLSAccessor() = std::make_unique<Carrier>(operation);
+    } else {
+        by_span_.emplace(operation_slot, operation);
+    }
+}
+
+StartSignal::~StartSignal() {
+    if (by_copy_) {
+        at::functorch::functorchTLSAccessor().reset();
+    }
+}
+
+}  // namespace ddpdiag
