@@ -225,11 +225,16 @@ bool Recorder::sampled(std::uint32_t pass) const noexcept {
     return options_.parameter_interval != 0 && pass % options_.parameter_interval == 0;
 }
 
+void Recorder::set_paused(bool paused) {
+    paused_.store(paused, std::memory_order_relaxed);
+    refresh_worker_watch();
+}
+
 void Recorder::close() {
     if (closed_.exchange(true, std::memory_order_acq_rel)) {
         return;
     }
-    unwatch_workers(this);
+    refresh_worker_watch();
     trace_.mark_closed();
     // The callbacks hold Python objects that hold us.
     layout_callback_ = nullptr;

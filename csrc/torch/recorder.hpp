@@ -74,7 +74,7 @@ public:
     [[nodiscard]] bool sampled(std::uint32_t pass) const noexcept;
 
     // A paused recorder's hooks reduce and write nothing.
-    void set_paused(bool paused) noexcept { paused_.store(paused, std::memory_order_relaxed); }
+    void set_paused(bool paused);
     [[nodiscard]] bool paused() const noexcept { return paused_.load(std::memory_order_relaxed); }
     void close();
     [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }

@@ -25,6 +25,7 @@ struct Watchers {
     std::vector<std::weak_ptr<Recorder>> recorders;
     std::unordered_map<std::uint64_t, std::uint64_t> sequences;  // by name
     at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+    bool listening = false;
 };
 
 // Never destroyed: Gloo's threads may outlive the statics of this library.
@@ -98,24 +99,36 @@ void on_end(const at::RecordFunction& /*function*/, at::ObserverContext* context
 
 void watch_workers(const std::shared_ptr<Recorder>& recorder) {
     Watchers& all = watchers();
+    {
+        const std::lock_guard lock(all.mutex);
+        all.recorders.emplace_back(recorder);
+    }
+    refresh_worker_watch();
+}
+
+void refresh_worker_watch() {
+    Watchers& all = watchers();
     const std::lock_guard lock(all.mutex);
-    std::erase_if(all.recorders, [](const auto& watcher) { return watcher.expired(); });
-    all.recorders.emplace_back(recorder);
+    std::erase_if(all.recorders, [](const auto& watcher) {
+        const auto recorder = watcher.lock();
+        return recorder == nullptr || recorder->closed();
+    });
+    const bool wanted = std::any_of(all.recorders.begin(), all.recorders.end(), [](const auto& watcher) {
+        const auto recorder = watcher.lock();
+        return recorder != nullptr && !recorder->paused();
+    });
+    if (wanted == all.listening) {
+        return;
+    }
+    all.listening = wanted;
     if (all.handle == at::INVALID_CALLBACK_HANDLE) {
         all.handle = at::addGlobalCallback(
             at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::USER_SCOPE}));
+    } else if (wanted) {
+        at::reenableCallback(all.handle);
+    } else {
+        at::disableCallback(all.handle);
     }
-}
-
-void unwatch_workers(const Recorder* recorder) {
-    Watchers& all = watchers();
-    const std::lock_guard lock(all.mutex);
-    std::erase_if(all.recorders, [&](const auto& watcher) {
-        const auto alive = watcher.lock();
-        return alive == nullptr || alive.get() == recorder;
-    });
-    // The callback stays: torch cannot take one away safely while other threads run it, and with nobody
-    // listening it is one comparison of a name.
 }
 
 bool only_our_probe_listens() {
