@@ -66,11 +66,14 @@ def find(parameters: list[torch.Tensor]) -> DistributedDataParallel | None:
 def watch_forward(ddp: DistributedDataParallel, core: _native.Recorder, module: _native.Module) -> None:
     """Marks the forward pass, and from its outputs on the backward pass, of an attached module."""
 
+    # Runs in every step: no more Python here than must be.
+    forward_begin, forward_end, tensor = _native.forward_begin, _native.forward_end, torch.Tensor
+
     def before(_: torch.nn.Module, __: Any) -> None:
-        _native.forward_begin(module, bool(ddp.require_backward_grad_sync))
+        forward_begin(module, ddp.require_backward_grad_sync)
 
     def after(_: torch.nn.Module, __: Any, output: Any) -> None:
-        _native.forward_end(core, module, list(_tensors(output)) if torch.is_grad_enabled() else [])
+        forward_end(core, module, [output] if type(output) is tensor else list(_tensors(output)))
 
     ddp.register_forward_pre_hook(before)
     ddp.register_forward_hook(after)

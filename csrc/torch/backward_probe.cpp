@@ -1,5 +1,6 @@
 #include "torch/backward_probe.hpp"
 
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -125,6 +126,9 @@ void forward_end(const Recorder& recorder, const std::shared_ptr<ModuleState>& m
     module->sampled.store(module->synchronising.load(std::memory_order_relaxed) &&
                               recorder.sampled(module->passes.load(std::memory_order_relaxed)),
                           std::memory_order_relaxed);
+    if (!c10::GradMode::is_enabled()) {
+        return;
+    }
     module->armed.store(true, std::memory_order_relaxed);
     for (const at::Tensor& output : outputs) {
         if (const auto& node = output.grad_fn(); node != nullptr) {

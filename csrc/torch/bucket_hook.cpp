@@ -58,16 +58,18 @@ void average(Group& group, c10d::GradBucket& bucket) {
     bucket.getBufferRef().div_(group.size);
 }
 
-Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket, Group* group, bool native) {
-    const std::int64_t ready = platform::monotonic_ns();
-    if (recorder->closed()) {
+void require_open(const Recorder& recorder) {
+    if (recorder.closed()) {
         throw std::runtime_error(
             "pyddpdiag: the recorder is closed, but DDP still calls its hook on rank " +
-            std::to_string(recorder->rank()) +
+            std::to_string(recorder.rank()) +
             ".\n  hint: keep the recorder open as long as the model trains; to stop recording earlier, call "
             "recorder.pause().");
     }
-    const auto layout = recorder->layout(bucket);
+}
+
+Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
+                 const std::shared_ptr<const BucketLayout>& layout, Group* group, std::int64_t ready, bool native) {
     ModuleState& module = *layout->module;
     if (group == nullptr) {
         group = module.group.get();
@@ -75,6 +77,7 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
     bool consumes = native;
     if (bucket.getIndex() == 0) {
         drop_unconsumed(module);
+        module.signal_by_copy = StartSignal::by_copy_is_possible();
         consumes = begin_backward(recorder, layout->module) && native;
     } else if (native) {
         consumes = !module.unconsumed.empty();
@@ -93,7 +96,7 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
     try {
         average(*group, bucket);
         operation->enqueued(bucket.getBufferRef());
-        const StartSignal signal(operation);
+        const StartSignal signal(operation, module.signal_by_copy);
         auto future = all_reduce(*group, bucket);
         operation->returned();
         return {std::move(future), std::move(operation)};
@@ -108,7 +111,9 @@ public:
         : recorder_(std::move(recorder)), module_(std::move(module)) {}
 
     c10::intrusive_ptr<Future> runHook(c10d::GradBucket& bucket) override {
-        auto [future, operation] = enqueue(recorder_, bucket, nullptr, true);
+        const std::int64_t ready = platform::monotonic_ns();
+        require_open(*recorder_);
+        auto [future, operation] = enqueue(recorder_, bucket, layout_of(bucket), nullptr, ready, true);
         if (operation == nullptr) {
             return future;
         }
@@ -132,15 +137,41 @@ public:
     }
 
 private:
+    // The recorder knows all layouts, under a lock; DDP mostly brings the bucket that we have seen at its index.
+    const std::shared_ptr<const BucketLayout>& layout_of(c10d::GradBucket& bucket) {
+        const std::size_t index = bucket.getIndex();
+        if (index >= seen_.size()) {
+            seen_.resize(index + 1);
+        }
+        Seen& seen = seen_[index];
+        const at::Tensor& buffer = bucket.getBufferRef();
+        if (seen.address != buffer.unsafeGetTensorImpl()) {
+            seen = Seen{buffer.unsafeGetTensorImpl(),
+                        c10::weak_intrusive_ptr<c10::TensorImpl>(buffer.getIntrusivePtr()),
+                        recorder_->layout(bucket)};
+        }
+        return seen.layout;
+    }
+
+    struct Seen {
+        const c10::TensorImpl* address = nullptr;
+        // Keeps the address from being given to another buffer.
+        c10::weak_intrusive_ptr<c10::TensorImpl> buffer{c10::intrusive_ptr<c10::TensorImpl>()};
+        std::shared_ptr<const BucketLayout> layout;
+    };
+
     std::shared_ptr<Recorder> recorder_;
     std::shared_ptr<ModuleState> module_;
+    std::vector<Seen> seen_;
 };
 
 }  // namespace
 
 c10::intrusive_ptr<Future> timed_allreduce(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
                                            const std::shared_ptr<Group>& group, const c10::IValue& result) {
-    auto [future, operation] = enqueue(recorder, bucket, group.get(), false);
+    const std::int64_t ready = platform::monotonic_ns();
+    require_open(*recorder);
+    auto [future, operation] = enqueue(recorder, bucket, recorder->layout(bucket), group.get(), ready, false);
     auto averaged = c10::make_intrusive<Future>(c10::PyObjectType::get(), future->devices());
     future->addCallback([operation = std::move(operation), averaged, result](Future& done) {
         if (done.hasError()) {

@@ -52,6 +52,7 @@ struct ModuleState {
     // hook and its finalisation on, one after the other.
     std::vector<std::shared_ptr<BucketOperation>> unconsumed;
     std::size_t next_consumed = 0;
+    bool signal_by_copy = false;  // how the workers tell that they start, in this pass (start_signal.hpp)
 };
 
 }  // namespace ddpdiag

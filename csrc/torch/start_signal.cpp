@@ -38,15 +38,16 @@ private:
     std::uint32_t caller_;
 };
 
-bool can_copy() {
+}  // namespace
+
+bool StartSignal::by_copy_is_possible() {
     // A dispatch mode runs Python within `allreduce`, and that may look into the functorch slot.
     return at::functorch::functorchTLSAccessor() == nullptr && !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
            only_our_probe_listens() && BucketOperation::starts_are_seen();
 }
 
-}  // namespace
-
-StartSignal::StartSignal(const std::shared_ptr<BucketOperation>& operation) : by_copy_(can_copy()) {
+StartSignal::StartSignal(const std::shared_ptr<BucketOperation>& operation, bool by_copy)
+    : by_copy_(by_copy) {
     if (by_copy_) {
         no_span_.emplace(/*is_enabled=*/false);
         at::functorch::functorchTLSAccessor() = std::make_unique<Carrier>(operation);

@@ -22,7 +22,10 @@ namespace ddpdiag {
 //    5 to 10 us of the two threads: used where the first cannot be, and under a profiler, which wants its span.
 class StartSignal {
 public:
-    explicit StartSignal(const std::shared_ptr<BucketOperation>& operation);
+    // To be asked once per backward pass: a profiler that starts in the middle of one gets the next.
+    [[nodiscard]] static bool by_copy_is_possible();
+
+    StartSignal(const std::shared_ptr<BucketOperation>& operation, bool by_copy);
     StartSignal(const StartSignal&) = delete;
     StartSignal& operator=(const StartSignal&) = delete;
     ~StartSignal();
