@@ -131,11 +131,14 @@ std::optional<TraceFile::Claim> TraceFile::claim() noexcept {
         const std::uint64_t ticket = add(header_->tickets);
         Record& record = records_[ticket % records_.size()];
         std::uint64_t seen = word_ref(record).load(std::memory_order_relaxed);
+        const std::uint64_t mine = word_of(ticket, SlotState::writing);
         const bool unused = seen == 0;
+        const bool free = unused || state_of(seen) == SlotState::complete;
+        // A writer that slept for a whole round finds a newer ticket here: a slot's ticket never goes back.
         // Acquire: the copy of a reader and the stores of the last owner are behind us before we write.
-        if ((unused || state_of(seen) == SlotState::complete) &&
-            word_ref(record).compare_exchange_strong(seen, word_of(ticket, SlotState::writing),
-                                                     std::memory_order_acquire, std::memory_order_relaxed)) {
+        if (free && seen < mine &&
+            word_ref(record).compare_exchange_strong(seen, mine, std::memory_order_acquire,
+                                                     std::memory_order_relaxed)) {
             if (!unused) {
                 add(header_->overwritten);
             }
