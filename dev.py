@@ -80,6 +80,7 @@ def main(arguments: list[str]) -> int:
             print(f"  {name:<9} {line}")
         return 0
     name, *rest = arguments
+    rest = rest[1:] if rest[:1] == ["--"] else rest
     if name not in known:
         print(f"dev.py: no session '{name}'; there are: {', '.join(known)}", file=sys.stderr)
         return 2
