@@ -59,7 +59,7 @@ platform::MappedFile create_mapping(const std::filesystem::path& path, const Tra
 
 template <std::size_t size>
 void copy_text(char (&target)[size], std::string_view text) {
-    std::memcpy(target, text.data(), std::min(text.size(), size - 1));
+    text.copy(target, size - 1);
 }
 
 Header* write_header(std::byte* page, const TraceOptions& options, std::size_t records) {
@@ -73,7 +73,7 @@ Header* write_header(std::byte* page, const TraceOptions& options, std::size_t r
     header->pid = platform::process_id();
     header->rank = options.rank;
     header->world_size = options.world_size;
-    std::copy(options.run_id.begin(), options.run_id.end(), header->run_id);
+    std::ranges::copy(options.run_id, header->run_id);
     header->monotonic_ns = platform::monotonic_ns();
     header->wall_ns = platform::wall_ns();
     copy_text(header->clock_name, platform::monotonic_clock_name());
@@ -120,7 +120,7 @@ void Operation::complete() const noexcept {
 }
 
 TraceFile::TraceFile(const std::filesystem::path& path, const TraceOptions& options)
-    : file_(create_mapping(path, options)), header_(nullptr) {
+    : file_(create_mapping(path, options)) {
     const std::size_t count = (file_.size() - header_size) / sizeof(Record);
     records_ = {reinterpret_cast<Record*>(file_.data() + header_size), count};
     header_ = write_header(file_.data(), options, count);

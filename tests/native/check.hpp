@@ -26,6 +26,11 @@ struct Ended : std::runtime_error {
 
 void note_failure(const char* file, int line, const std::string& message);
 
+[[noreturn]] inline void end_case(const char* file, int line, const char* what) {
+    note_failure(file, line, what);
+    throw Ended(what);
+}
+
 template <typename Value>
 std::string show(const Value& value) {
     std::ostringstream text;
@@ -51,46 +56,37 @@ void equal(const char* file, int line, const char* what, const Left& left, const
 #define CHECK_JOIN_(a, b) a##b
 #define CHECK_JOIN(a, b) CHECK_JOIN_(a, b)
 
-#define CASE(name)                                                                                 \
-    static void CHECK_JOIN(case_, __LINE__)();                                                     \
+#define CASE(name)                                                                                  \
+    static void CHECK_JOIN(case_, __LINE__)();                                                      \
     static const check::Case CHECK_JOIN(registered_, __LINE__){name, &CHECK_JOIN(case_, __LINE__)}; \
     static void CHECK_JOIN(case_, __LINE__)()
 
-#define CHECK(condition)                                        \
-    do {                                                        \
-        if (!(condition)) {                                     \
-            check::note_failure(__FILE__, __LINE__, #condition); \
-        }                                                       \
-    } while (false)
+#define CHECK(condition) \
+    (static_cast<bool>(condition) ? void() : check::note_failure(__FILE__, __LINE__, #condition))
 
-#define REQUIRE(condition)                                      \
-    do {                                                        \
-        if (!(condition)) {                                     \
-            check::note_failure(__FILE__, __LINE__, #condition); \
-            throw check::Ended(#condition);                     \
-        }                                                       \
-    } while (false)
+#define REQUIRE(condition) \
+    (static_cast<bool>(condition) ? void() : check::end_case(__FILE__, __LINE__, #condition))
 
 #define CHECK_EQ(left, right) check::equal(__FILE__, __LINE__, #left " == " #right, left, right)
 
 // Runs `statement`, expects `Type` or a class derived from it, and gives the exception to `inspect`.
-#define CHECK_THROWS_WITH(Type, statement, inspect)                                            \
-    do {                                                                                       \
-        bool thrown_ = false;                                                                  \
-        try {                                                                                  \
-            statement;                                                                         \
-        } catch (const Type& error_) {                                                         \
-            thrown_ = true;                                                                    \
-            inspect(error_);                                                                   \
-        } catch (const std::exception& other_) {                                               \
-            thrown_ = true;                                                                    \
-            check::note_failure(__FILE__, __LINE__,                                            \
-                                std::string(#statement " threw something else than " #Type ": ") + \
-                                    other_.what());                                            \
-        }                                                                                      \
-        if (!thrown_) {                                                                        \
-            check::note_failure(__FILE__, __LINE__, #statement " did not throw " #Type);       \
-        }                                                                                      \
+#define CHECK_THROWS_WITH(Type, statement, inspect)                                                \
+    do {                                                                                           \
+        bool thrown_ = false;                                                                      \
+        try {                                                                                      \
+            statement;                                                                             \
+        } catch (const Type& error_) {                                                             \
+            thrown_ = true;                                                                        \
+            inspect(error_);                                                                       \
+        } catch (const std::exception& other_) {                                                   \
+            thrown_ = true;                                                                        \
+            check::note_failure(                                                                   \
+                __FILE__, __LINE__,                                                                \
+                std::string(#statement " threw something else than " #Type ": ") + other_.what()); \
+        }                                                                                          \
+        if (!thrown_) {                                                                            \
+            check::note_failure(__FILE__, __LINE__, #statement " did not throw " #Type);           \
+        }                                                                                          \
     } while (false)
 
 #define CHECK_THROWS(Type, statement) CHECK_THROWS_WITH(Type, statement, [](const Type&) {})

@@ -20,21 +20,30 @@ std::vector<Entry>& entries() {
     return all;
 }
 
-std::mutex output;
-std::atomic<int> failures_of_case{0};
+// Failures are noted from any thread, and each is one line of output.
+struct Failures {
+    std::mutex output;
+    std::atomic<int> count{0};
+};
+
+Failures& failures() {
+    static Failures all;
+    return all;
+}
 
 bool run(const Entry& entry) {
-    failures_of_case = 0;
+    failures().count = 0;
+    bool ended = false;
     try {
         entry.body();
     } catch (const Ended&) {
-        // Noted where it was thrown.
+        ended = true;
     } catch (const std::exception& error) {
         note_failure(entry.name, 0, std::string("unexpected exception: ") + error.what());
     }
-    const bool passed = failures_of_case == 0;
-    const std::scoped_lock lock(output);
-    std::cout << (passed ? "pass  " : "FAIL  ") << entry.name << std::endl;
+    const bool passed = !ended && failures().count == 0;
+    const std::scoped_lock lock(failures().output);
+    std::cout << (passed ? "pass  " : "FAIL  ") << entry.name << '\n' << std::flush;
     return passed;
 }
 
@@ -45,9 +54,9 @@ Case::Case(const char* name, Body body) {
 }
 
 void note_failure(const char* file, int line, const std::string& message) {
-    ++failures_of_case;
-    const std::scoped_lock lock(output);
-    std::cout << file << ':' << line << ": " << message << std::endl;
+    ++failures().count;
+    const std::scoped_lock lock(failures().output);
+    std::cout << file << ':' << line << ": " << message << '\n' << std::flush;
 }
 
 }  // namespace check

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
+#include "check.hpp"
 #include "core/record.hpp"
 #include "core/trace_file.hpp"
 
@@ -66,6 +66,15 @@ constexpr std::uint64_t ticket_of(const ddpdiag::Record& record) {
 
 constexpr ddpdiag::SlotState state_of(const ddpdiag::Record& record) {
     return static_cast<ddpdiag::SlotState>(record.word & 3U);
+}
+
+// The record in slot `index`, which must be there.
+inline ddpdiag::Record in_slot(const ddpdiag::TraceFile& trace, std::size_t index) {
+    const auto seen = trace.read(index);
+    if (!seen) {
+        check::end_case(__FILE__, __LINE__, "a record was expected in this slot");
+    }
+    return *seen;
 }
 
 // The smallest ring there is: 512 slots.

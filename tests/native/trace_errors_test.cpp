@@ -35,19 +35,18 @@ std::string through_the_ring(const std::string& text, std::size_t parts) {
     CHECK_EQ(trace.counters().tickets, 2 + parts);
     std::string joined;
     for (std::size_t part = 0; part < parts; ++part) {
-        const auto seen = trace.read(2 + part);
-        REQUIRE(seen.has_value());
-        CHECK_EQ(seen->kind, static_cast<std::uint16_t>(ddpdiag::Kind::error));
-        CHECK_EQ(records::state_of(*seen), ddpdiag::SlotState::complete);
-        CHECK_EQ(seen->flags, +ddpdiag::flag_error);
-        CHECK_EQ(seen->reference, operation.ticket());
-        CHECK_EQ(seen->index, part);
-        CHECK_EQ(seen->group, failed.group);
-        CHECK_EQ(seen->step, failed.step);
-        CHECK_EQ(seen->module, failed.module);
-        CHECK_EQ(seen->thread, ddpdiag::platform::thread_id());
-        CHECK_EQ(seen->sequence, 0U);
-        joined += text_of(*seen);
+        const Record seen = records::in_slot(trace, 2 + part);
+        CHECK_EQ(seen.kind, static_cast<std::uint16_t>(ddpdiag::Kind::error));
+        CHECK_EQ(records::state_of(seen), ddpdiag::SlotState::complete);
+        CHECK_EQ(seen.flags, +ddpdiag::flag_error);
+        CHECK_EQ(seen.reference, operation.ticket());
+        CHECK_EQ(seen.index, part);
+        CHECK_EQ(seen.group, failed.group);
+        CHECK_EQ(seen.step, failed.step);
+        CHECK_EQ(seen.module, failed.module);
+        CHECK_EQ(seen.thread, ddpdiag::platform::thread_id());
+        CHECK_EQ(seen.sequence, 0U);
+        joined += text_of(seen);
     }
     CHECK(!trace.read(2 + parts).has_value());
     return joined;
@@ -86,11 +85,10 @@ CASE("a capacity that cannot be right is refused before a file is made") {
     for (const std::size_t capacity : {std::size_t{0}, std::size_t{65535}, (std::size_t{1} << 36U) + 1}) {
         TraceOptions options;
         options.capacity_bytes = capacity;
-        CHECK_THROWS_WITH(std::invalid_argument, TraceFile(folder / "t", options),
-                          [&](const std::invalid_argument& error) {
-                              CHECK(std::string(error.what()).find(std::to_string(capacity)) !=
-                                    std::string::npos);
-                          });
+        CHECK_THROWS_WITH(
+            std::invalid_argument, TraceFile(folder / "t", options), [&](const std::invalid_argument& error) {
+                CHECK(std::string(error.what()).find(std::to_string(capacity)) != std::string::npos);
+            });
     }
     CHECK(!std::filesystem::exists(folder / "t"));
 }

@@ -11,6 +11,7 @@
 namespace {
 
 using ddpdiag::Operation;
+using ddpdiag::Record;
 using ddpdiag::SlotState;
 using ddpdiag::TraceFile;
 
@@ -53,11 +54,10 @@ CASE("past its size the newest records are kept and the others counted") {
     }
     check_counters(trace, {.tickets = written, .overwritten = written - slots});
     for (std::size_t index = 0; index < slots; ++index) {
-        const auto seen = trace.read(index);
-        REQUIRE(seen.has_value());
-        CHECK(seen->sequence >= written - slots);
-        CHECK_EQ(seen->sequence % slots, index);
-        CHECK_EQ(records::ticket_of(*seen), seen->sequence);
+        const Record seen = records::in_slot(trace, index);
+        CHECK(seen.sequence >= written - slots);
+        CHECK_EQ(seen.sequence % slots, index);
+        CHECK_EQ(records::ticket_of(seen), seen.sequence);
     }
 }
 
@@ -71,21 +71,19 @@ CASE("a slot in flight is never taken: newer tickets skip it") {
     }
     // 511 free slots: ticket 512 meets the open one, and so does each 512th after it.
     const std::uint64_t skipped = 4;
-    check_counters(trace, {.tickets = 1 + written + skipped,
-                           .overwritten = written - (slots - 1),
-                           .skipped = skipped});
-    const auto seen = trace.read(0);
-    REQUIRE(seen.has_value());
-    CHECK_EQ(seen->sequence, 1'000'000U);
-    CHECK_EQ(records::state_of(*seen), SlotState::in_flight);
-    CHECK(records::same_body(*seen));
+    check_counters(
+        trace, {.tickets = 1 + written + skipped, .overwritten = written - (slots - 1), .skipped = skipped});
+    const Record seen = records::in_slot(trace, 0);
+    CHECK_EQ(seen.sequence, 1'000'000U);
+    CHECK_EQ(records::state_of(seen), SlotState::in_flight);
+    CHECK(records::same_body(seen));
 
     // Completed, it is a record like the others and the next round takes its slot.
     slow.complete();
     for (std::uint64_t seed = 0; seed < slots; ++seed) {
         trace.write(records::from_seed(seed));
     }
-    CHECK(trace.read(0)->sequence < slots);
+    CHECK(records::in_slot(trace, 0).sequence < slots);
     CHECK_EQ(trace.counters().skipped, skipped);
 }
 
@@ -102,8 +100,8 @@ CASE("every second slot in flight halves the ring and loses nothing") {
     }
     check_counters(trace, {.tickets = 3 * slots, .overwritten = slots, .skipped = slots});
     for (std::size_t index = 0; index < slots; index += 2) {
-        CHECK_EQ(trace.read(index)->sequence, index / 2);
-        CHECK_EQ(records::state_of(*trace.read(index)), SlotState::in_flight);
+        CHECK_EQ(records::in_slot(trace, index).sequence, index / 2);
+        CHECK_EQ(records::state_of(records::in_slot(trace, index)), SlotState::in_flight);
     }
 }
 
@@ -122,11 +120,10 @@ CASE("a ring full of operations in flight drops what comes, counts it, and break
     CHECK_EQ(counters.overwritten, 0U);
     CHECK_EQ(counters.tickets, slots + counters.skipped);
     for (std::size_t index = 0; index < slots; ++index) {
-        const auto seen = trace.read(index);
-        REQUIRE(seen.has_value());
-        CHECK_EQ(seen->sequence, index);
-        CHECK_EQ(records::state_of(*seen), SlotState::in_flight);
-        CHECK_EQ(seen->times[0], records::time_of(index, 0));
+        const Record seen = records::in_slot(trace, index);
+        CHECK_EQ(seen.sequence, index);
+        CHECK_EQ(records::state_of(seen), SlotState::in_flight);
+        CHECK_EQ(seen.times[0], records::time_of(index, 0));
     }
 }
 
@@ -136,11 +133,11 @@ CASE("one slot set free is found again") {
     const auto open = fill_with_open_operations(trace);
     open[300].complete();
     CHECK(trace.write(records::from_seed(5'000)));
-    CHECK_EQ(trace.read(300)->sequence, 5'000U);
+    CHECK_EQ(records::in_slot(trace, 300).sequence, 5'000U);
     CHECK_EQ(trace.counters().dropped, 0U);
     CHECK_EQ(trace.counters().overwritten, 1U);
     CHECK_EQ(trace.counters().tickets, slots + 1 + trace.counters().skipped);
-    CHECK_EQ(records::ticket_of(*trace.read(300)) % slots, 300U);
+    CHECK_EQ(records::ticket_of(records::in_slot(trace, 300)) % slots, 300U);
 }
 
 CASE("completing twice, or after the slot has a new owner, does nothing") {
@@ -149,7 +146,7 @@ CASE("completing twice, or after the slot has a new owner, does nothing") {
     const auto first = trace.open(records::from_seed(1, 1));
     first.complete();
     first.complete();
-    CHECK_EQ(trace.read(0)->word, (1U << 2U) | 3U);
+    CHECK_EQ(records::in_slot(trace, 0).word, (1U << 2U) | 3U);
 
     for (std::uint64_t seed = 1; seed < slots; ++seed) {
         trace.write(records::from_seed(seed));
@@ -157,17 +154,16 @@ CASE("completing twice, or after the slot has a new owner, does nothing") {
     const auto second = trace.open(records::from_seed(2, 1));
     CHECK_EQ(second.ticket(), slots);
     first.complete();
-    const auto seen = trace.read(0);
-    REQUIRE(seen.has_value());
-    CHECK_EQ(records::ticket_of(*seen), slots);
-    CHECK_EQ(records::state_of(*seen), SlotState::in_flight);
+    const Record seen = records::in_slot(trace, 0);
+    CHECK_EQ(records::ticket_of(seen), slots);
+    CHECK_EQ(records::state_of(seen), SlotState::in_flight);
     // Still protected: a whole round more leaves it alone.
     for (std::uint64_t seed = 0; seed < slots; ++seed) {
         trace.write(records::from_seed(seed));
     }
-    CHECK_EQ(records::ticket_of(*trace.read(0)), slots);
+    CHECK_EQ(records::ticket_of(records::in_slot(trace, 0)), slots);
     second.complete();
-    CHECK_EQ(records::state_of(*trace.read(0)), SlotState::complete);
+    CHECK_EQ(records::state_of(records::in_slot(trace, 0)), SlotState::complete);
 }
 
 CASE("the parts of an error keep clear of operations in flight") {
@@ -177,8 +173,8 @@ CASE("the parts of an error keep clear of operations in flight") {
     open[7].complete();
     open[9].complete();
     trace.write_error(records::from_seed(8), 8, std::string(128, 'e'));
-    CHECK_EQ(trace.read(7)->kind, static_cast<std::uint16_t>(ddpdiag::Kind::error));
-    CHECK_EQ(trace.read(9)->kind, static_cast<std::uint16_t>(ddpdiag::Kind::error));
-    CHECK_EQ(trace.read(8)->sequence, 8U);
+    CHECK_EQ(records::in_slot(trace, 7).kind, static_cast<std::uint16_t>(ddpdiag::Kind::error));
+    CHECK_EQ(records::in_slot(trace, 9).kind, static_cast<std::uint16_t>(ddpdiag::Kind::error));
+    CHECK_EQ(records::in_slot(trace, 8).sequence, 8U);
     CHECK_EQ(trace.counters().dropped, 0U);
 }

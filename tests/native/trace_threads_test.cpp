@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <future>
 #include <set>
 #include <thread>
 #include <vector>
@@ -35,12 +36,15 @@ struct Opened {
     std::uint64_t seed;
 };
 
+// Nobody but its owner touches a slot in flight.
+bool still_ours(const Record& seen, const Opened& opened) {
+    return seen.sequence == opened.seed && records::ticket_of(seen) == opened.operation.ticket() &&
+           records::state_of(seen) == SlotState::in_flight && records::same_body(seen);
+}
+
 void finish(const TraceFile& trace, const Opened& opened) {
-    // Nobody may have touched the slot since it was opened.
     const auto seen = trace.read(opened.operation.ticket() % slots);
-    CHECK(seen.has_value() && seen->sequence == opened.seed &&
-          records::ticket_of(*seen) == opened.operation.ticket() &&
-          records::state_of(*seen) == SlotState::in_flight && records::same_body(*seen));
+    CHECK(seen && still_ours(*seen, opened));
     for (std::size_t which = 1; which < ddpdiag::time_count; ++which) {
         opened.operation.stamp(which, records::time_of(opened.seed, which));
     }
@@ -75,30 +79,34 @@ bool whole(const Record& seen, std::size_t index) {
            records::same_times(seen, records::state_of(seen) == SlotState::complete);
 }
 
+// Reads all slots over and over while `writing`; how many copies it got.
+std::uint64_t read_records(const TraceFile& trace, const std::atomic<bool>& writing) {
+    std::uint64_t copies = 0;
+    std::array<std::uint64_t, slots> last{};
+    while (writing.load()) {
+        for (std::size_t index = 0; index < slots; ++index) {
+            if (const auto seen = trace.read(index)) {
+                CHECK(whole(*seen, index));
+                CHECK(seen->word >= last.at(index));
+                last.at(index) = seen->word;
+                ++copies;
+            }
+        }
+    }
+    return copies;
+}
+
 }  // namespace
 
 CASE("readers get whole records or none while threads write, stamp and complete") {
     const Scratch folder;
     TraceFile trace(folder / "t", records::small_ring());
     std::atomic<bool> writing{true};
-    std::array<std::uint64_t, 2> copies{};
-    std::vector<std::thread> readers;
-    for (auto& count : copies) {
-        readers.emplace_back([&trace, &writing, &count] {
-            std::array<std::uint64_t, slots> last{};
-            while (writing.load()) {
-                for (std::size_t index = 0; index < slots; ++index) {
-                    if (const auto seen = trace.read(index)) {
-                        CHECK(whole(*seen, index));
-                        CHECK(seen->word >= last[index]);
-                        last[index] = seen->word;
-                        ++count;
-                    }
-                }
-            }
-        });
-    }
+    const auto read = [&] { return read_records(trace, writing); };
+    auto first_reader = std::async(std::launch::async, read);
+    auto second_reader = std::async(std::launch::async, read);
     std::vector<std::thread> threads;
+    threads.reserve(writers);
     for (std::uint64_t writer = 0; writer < writers; ++writer) {
         threads.emplace_back([&trace, writer] { write_records(trace, writer); });
     }
@@ -106,20 +114,16 @@ CASE("readers get whole records or none while threads write, stamp and complete"
         thread.join();
     }
     writing = false;
-    for (auto& reader : readers) {
-        reader.join();
-    }
-    CHECK(copies[0] > 0);
-    CHECK(copies[1] > 0);
+    CHECK(first_reader.get() > 0);
+    CHECK(second_reader.get() > 0);
 
     // All is done: every slot holds a finished record, and the counts add up to the ticket.
     std::set<std::uint64_t> seeds;
     for (std::size_t index = 0; index < slots; ++index) {
-        const auto seen = trace.read(index);
-        REQUIRE(seen.has_value());
-        CHECK(whole(*seen, index));
-        CHECK_EQ(records::state_of(*seen), SlotState::complete);
-        seeds.insert(seen->sequence);
+        const Record seen = records::in_slot(trace, index);
+        CHECK(whole(seen, index));
+        CHECK_EQ(records::state_of(seen), SlotState::complete);
+        seeds.insert(seen.sequence);
     }
     CHECK_EQ(seeds.size(), slots);
     const auto counters = trace.counters();
@@ -155,9 +159,10 @@ CASE("one operation may be stamped by one thread and completed by another") {
         while (taken.load(std::memory_order_acquire) != round) {
             std::this_thread::yield();
         }
-        const auto seen = trace.read(operation.ticket() % slots);
-        CHECK(seen.has_value() && seen->times[1] == static_cast<std::int64_t>(round) &&
-              seen->flags == ddpdiag::flag_error && records::state_of(*seen) == SlotState::complete);
+        const Record seen = records::in_slot(trace, operation.ticket() % slots);
+        CHECK_EQ(seen.times[1], static_cast<std::int64_t>(round));
+        CHECK_EQ(seen.flags, +ddpdiag::flag_error);
+        CHECK_EQ(records::state_of(seen), SlotState::complete);
     }
     other.join();
 }
@@ -171,6 +176,7 @@ CASE("threads that race to complete one operation leave one complete record") {
         std::thread second([&] { operation.complete(); });
         first.join();
         second.join();
-        CHECK_EQ(trace.read(operation.ticket() % slots)->word, ((operation.ticket() + 1) << 2U) | 3U);
+        CHECK_EQ(records::in_slot(trace, operation.ticket() % slots).word,
+                 ((operation.ticket() + 1) << 2U) | 3U);
     }
 }
