@@ -23,7 +23,9 @@ def sessions() -> dict[str, str]:
     """Name and first line of each session in noxfile.py, read without nox."""
     found = {}
     for node in ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef) and any("nox.session" in ast.unparse(d) for d in node.decorator_list):
+        if isinstance(node, ast.FunctionDef) and any(
+            "nox.session" in ast.unparse(d) for d in node.decorator_list
+        ):
             found[node.name] = (ast.get_docstring(node) or "").partition("\n")[0]
     return found
 
@@ -45,7 +47,9 @@ def run(command: list[str]) -> int:
 
 def quiet(command: list[str]) -> str:
     """Runs `command`; its output if it failed, else nothing."""
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     return "" if done.returncode == 0 else done.stdout.strip() or f"exit code {done.returncode}"
 
 
@@ -65,7 +69,8 @@ def dev_python() -> Path:
         )
     if problem := quiet([str(python), "-m", "pip", "install", "--quiet", NOX]):
         raise SystemExit(
-            f"dev.py: cannot install nox:\n{problem}\nhint: pip needs to reach a package index; then run this again"
+            f"dev.py: cannot install nox:\n{problem}\n"
+            "hint: pip needs to reach a package index; then run this again"
         )
     stamp.write_text(wanted, encoding="utf-8")
     return python

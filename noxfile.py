@@ -1,4 +1,4 @@
-"""The project's development tasks. `python3 dev.py` runs them with all their set-up; `nox -s NAME` works as well.
+"""The project's development tasks. `python3 dev.py NAME` runs one with all its set-up, `nox -s NAME` as well.
 
 Environment variables: PYDDPDIAG_TORCH, the exact torch version to build and test with (default below).
 """
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import nox
@@ -46,23 +46,25 @@ class Venv:
             shutil.rmtree(self.path, ignore_errors=True)
             session.run(sys.executable, "-m", "venv", str(self.path), external=True)
 
-    def run(self, *command: str | Path, **options: object) -> object:
+    def run(
+        self, *command: str | Path, silent: bool = False, env: Mapping[str, str | None] | None = None
+    ) -> None:
         """Runs a program of this environment, which its children find first as well."""
-        env = {
-            "PATH": f"{self.scripts}{os.pathsep}{os.environ.get('PATH', '')}",
-            "VIRTUAL_ENV": str(self.path),
+        path = f"{self.scripts}{os.pathsep}{os.environ.get('PATH', '')}"
+        self.session.run(
+            shutil.which(str(command[0]), path=path) or str(command[0]),
+            *map(str, command[1:]),
             # A source tree on the path would hide the installed package, which has the native module.
-            "PYTHONPATH": None,
-            **options.pop("env", {}),  # type: ignore[dict-item]
-        }
-        program = shutil.which(str(command[0]), path=env["PATH"]) or str(command[0])
-        arguments = [str(argument) for argument in command[1:]]
-        # Ranks and their launcher need a moment to end in good order after Ctrl-C.
-        return self.session.run(program, *arguments, env=env, external=True, interrupt_timeout=15, **options)  # type: ignore[arg-type]
+            env={"PATH": path, "VIRTUAL_ENV": str(self.path), "PYTHONPATH": None, **(env or {})},
+            silent=silent,
+            external=True,
+            # Ranks and their launcher need a moment to end in good order after Ctrl-C.
+            interrupt_timeout=15,
+        )
 
-    def pip(self, *arguments: str | Path, silent: bool = True, **options: object) -> None:
+    def pip(self, *arguments: str | Path) -> None:
         """Runs pip; it is heard only when it fails."""
-        self.run(self.python, "-m", "pip", *arguments, silent=silent, **options)
+        self.run(self.python, "-m", "pip", *arguments, silent=True)
 
     def install(self, stamp: str, requirements: Sequence[str]) -> None:
         """Installs `requirements` unless the last install under this stamp was the same one."""
@@ -95,9 +97,9 @@ def torch_venv(session: nox.Session, *groups: str) -> Venv:
 def package_venv(session: nox.Session, *groups: str) -> Venv:
     """`torch_venv` with this tree's package in it.
 
-    Editable, so that no stale copy is tested: the import hook takes the Python files from the tree and the native
-    module from the environment, in whatever folder a test runs. The build folder persists: ninja compiles what
-    changed, and nothing if nothing did.
+    Editable, so that no stale copy is tested: the import hook takes the Python files from the tree and the
+    native module from the environment, in whatever folder a test runs. The build folder persists: ninja
+    compiles what changed, and nothing if nothing did.
     """
     venv = torch_venv(session, *groups)
     werror = [] if WINDOWS else ["-Ccmake.define.PYDDPDIAG_WERROR=ON"]
@@ -106,12 +108,12 @@ def package_venv(session: nox.Session, *groups: str) -> Venv:
     return venv
 
 
-def native_tests(venv: Venv, preset: str) -> None:
-    """Configures, builds and tests the core by a CMake preset."""
+def native_tests(venv: Venv, preset: str, **env: str) -> None:
+    """Configures, builds and tests the core by a CMake preset; `env` is for the tests."""
     generator = [] if WINDOWS else ["-G", "Ninja"]
     venv.run("cmake", "--preset", preset, *generator, silent=True)
     venv.run("cmake", "--build", "--preset", preset, silent=True)
-    venv.run("ctest", "--preset", preset)
+    venv.run("ctest", "--preset", preset, env=env)
 
 
 def sanitizer_or_error(session: nox.Session, name: str) -> None:
@@ -126,7 +128,9 @@ def sanitizer_or_error(session: nox.Session, name: str) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError:
-            session.error(f"there is no C++ compiler '{compiler}': install g++ (Debian and Ubuntu: build-essential)")
+            session.error(
+                f"there is no C++ compiler '{compiler}': install g++ (Debian and Ubuntu: build-essential)"
+            )
         if done.returncode != 0:
             session.error(
                 f"'{compiler}' cannot link with -fsanitize={name}; install its runtime "
@@ -149,7 +153,11 @@ def test(session: nox.Session) -> None:
     """Test the core under ctest, then the package under pytest: unit, then integration."""
     venv = package_venv(session, "bench")
     native_tests(venv, "dev")
-    folders = [f"tests/{name}" for name in ("unit", "integration", "faults") if any((ROOT / "tests" / name).glob("test_*.py"))]
+    folders = [
+        f"tests/{name}"
+        for name in ("unit", "integration", "faults")
+        if any((ROOT / "tests" / name).glob("test_*.py"))
+    ]
     venv.run("pytest", *(session.posargs or folders))
 
 
@@ -162,7 +170,13 @@ def lint(session: nox.Session) -> None:
         "ruff check": ["ruff", "check", "."],
         "ruff format": ["ruff", "format", "--check", "."],
         "mypy": ["mypy"],
-        "mypy (tools)": ["mypy", "dev.py", "noxfile.py", "cmake/torch_pin.py", *sorted(Path("tools").glob("*.py"))],
+        "mypy (tools)": [
+            "mypy",
+            "dev.py",
+            "noxfile.py",
+            "cmake/torch_pin.py",
+            *sorted(Path("tools").glob("*.py")),
+        ],
         "import-linter": ["lint-imports", "--no-logo"],
         "clang-format": ["clang-format", "--dry-run", "-Werror", *sources],
         "clang-tidy": [venv.python, "tools/tidy.py", "--python", venv.python, *session.posargs],
@@ -200,7 +214,8 @@ def windows(session: nox.Session) -> None:
     for program in ("x86_64-w64-mingw32-g++-posix", "wine"):
         if shutil.which(program) is None:
             session.skip(f"no {program} here; on Debian: apt-get install g++-mingw-w64-x86-64-posix wine64")
-    native_tests(tools(session), "windows")
+    # A Windows folder of its own: the user's ~/.wine stays as it is.
+    native_tests(tools(session), "windows", WINEPREFIX=str(ROOT / ".nox" / "wine"))
 
 
 @nox.session
@@ -210,7 +225,12 @@ def bench(session: nox.Session) -> None:
     (ROOT / "runs").mkdir(exist_ok=True)
     result = ROOT / "runs" / time.strftime("bench-%Y%m%d-%H%M%S.json")
     venv.run(
-        "pytest", "benchmarks", "--benchmark-only", f"--benchmark-json={result}", "--timeout=0", *session.posargs
+        "pytest",
+        "benchmarks",
+        "--benchmark-only",
+        f"--benchmark-json={result}",
+        "--timeout=0",
+        *session.posargs,
     )
 
 
@@ -225,14 +245,22 @@ def wheel(session: nox.Session) -> None:
         fresh = Path(folder, "fresh")
         session.run(sys.executable, "-m", "venv", str(fresh), external=True)
         python = fresh / venv.python.relative_to(venv.path)
-        session.run(str(python), "-m", "pip", "install", "--no-deps", str(wheel_file), external=True, silent=True)
+        session.run(
+            str(python), "-m", "pip", "install", "--no-deps", str(wheel_file), external=True, silent=True
+        )
         # The dependencies, torch above all, are borrowed as a plain folder: no second copy of gigabytes, and
         # the editable install beside them stays asleep.
         [site] = venv.path.glob("Lib/site-packages" if WINDOWS else "lib/python*/site-packages")
         [fresh_site] = fresh.glob("Lib/site-packages" if WINDOWS else "lib/python*/site-packages")
         (fresh_site / "borrowed.pth").write_text(f"{site}\n", encoding="utf-8")
         with session.chdir(folder):
-            session.run(str(python), str(ROOT / "tools" / "check_wheel.py"), str(wheel_file), env={"PYTHONPATH": None}, external=True)
+            session.run(
+                str(python),
+                str(ROOT / "tools" / "check_wheel.py"),
+                str(wheel_file),
+                env={"PYTHONPATH": None},
+                external=True,
+            )
         (ROOT / "dist").mkdir(exist_ok=True)
         for file in built.iterdir():
             shutil.copy2(file, ROOT / "dist")

@@ -1,7 +1,7 @@
-"""Dependencies of the built wheel: the native module runs only with the minor version of torch it was built with.
+"""Dependencies of the built wheel: the native module runs only with the torch minor it was built with.
 
-A provider for scikit-build-core (`[[tool.dynamic-metadata]]` in pyproject.toml). The source distribution keeps the
-whole range of torch versions, because its native module is still to be built.
+A provider for scikit-build-core (`[[tool.dynamic-metadata]]` in pyproject.toml). The source distribution
+keeps the whole range of torch versions, because its native module is still to be built.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs clang-tidy over our C++: configures the CMake preset `tidy` for its compile database, then one job per core.
+"""Runs clang-tidy over our C++, one job per core, with the compile database of the CMake preset `tidy`.
 
 Arguments: files, to check only these. Without torch, `--core` leaves the native module out.
 """
@@ -16,14 +16,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "tidy"
 # GCC options that clang would complain about, and headers that are not ours to check.
-EXTRA = ["--extra-arg=-Wno-unknown-warning-option", f"--header-filter=^{ROOT.as_posix()}/(csrc|tests/native)/"]
+EXTRA = [
+    "--extra-arg=-Wno-unknown-warning-option",
+    f"--header-filter=^{ROOT.as_posix()}/(csrc|tests/native)/",
+]
 
 
 def configure(python: str, core: bool) -> None:
     """Writes build/tidy/compile_commands.json."""
     command = ["cmake", "--preset", "tidy", "-G", "Ninja", f"-DPython_EXECUTABLE={python}"]
     command += ["-DPYDDPDIAG_MODULE=OFF"] if core else ["-DPYDDPDIAG_MODULE=ON"]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     if done.returncode != 0:
         raise SystemExit(f"tidy.py: cannot configure:\n{done.stdout}")
 
