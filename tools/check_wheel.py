@@ -40,6 +40,8 @@ def main(wheel: Path) -> list[str]:
     folder = Path(package.__file__ or "").parent
     if Path(sys.prefix).resolve() not in folder.resolve().parents:
         problems.append(f"imported from {folder}, which is not in this environment")
+    # As the package does it: torch brings the libraries that the module needs.
+    importlib.import_module("torch")
     native = importlib.import_module("pyddpdiag._native")
     if Path(native.__file__ or "").parent != folder:
         problems.append(f"the native module comes from {native.__file__}")
