@@ -23,9 +23,7 @@ public:
     [[nodiscard]] constexpr std::uint64_t value() const { return hash_; }
 
 private:
-    constexpr void mix(std::uint8_t byte) {
-        hash_ = (hash_ ^ byte) * 0x100000001b3ULL;
-    }
+    constexpr void mix(std::uint8_t byte) { hash_ = (hash_ ^ byte) * 0x100000001b3ULL; }
     std::uint64_t hash_ = 0xcbf29ce484222325ULL;
 };
 

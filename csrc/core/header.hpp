@@ -23,12 +23,12 @@ struct Header {
     std::uint64_t pid;
     std::uint32_t rank;
     std::uint32_t world_size;
-    std::uint8_t run_id[16];         // the same on all ranks of one run
-    std::int64_t monotonic_ns;       // taken together with wall_ns when the file was made
-    std::int64_t wall_ns;            // since 1970-01-01 UTC
-    char clock_name[32];             // CLOCK_MONOTONIC, QueryPerformanceCounter
-    char clock_identity[64];         // equal on two ranks = they read the same clock
-    std::uint8_t reserved[64];       // zero
+    std::uint8_t run_id[16];    // the same on all ranks of one run
+    std::int64_t monotonic_ns;  // taken together with wall_ns when the file was made
+    std::int64_t wall_ns;       // since 1970-01-01 UTC
+    char clock_name[32];        // CLOCK_MONOTONIC, QueryPerformanceCounter
+    char clock_identity[64];    // equal on two ranks = they read the same clock
+    std::uint8_t reserved[64];  // zero
     // Live counters, each on its own cache line: every thread of the process adds to them.
     alignas(64) std::uint64_t tickets;      // tickets given out so far
     alignas(64) std::uint64_t overwritten;  // complete records replaced by newer ones

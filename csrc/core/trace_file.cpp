@@ -59,7 +59,7 @@ platform::MappedFile create_mapping(const std::filesystem::path& path, const Tra
 
 template <std::size_t size>
 void copy_text(char (&target)[size], std::string_view text) {
-    std::memcpy(target, text.data(), std::min(text.size(), size - 1));
+    text.copy(target, size - 1);
 }
 
 Header* write_header(std::byte* page, const TraceOptions& options, std::size_t records) {
@@ -73,7 +73,7 @@ Header* write_header(std::byte* page, const TraceOptions& options, std::size_t r
     header->pid = platform::process_id();
     header->rank = options.rank;
     header->world_size = options.world_size;
-    std::copy(options.run_id.begin(), options.run_id.end(), header->run_id);
+    std::ranges::copy(options.run_id, header->run_id);
     header->monotonic_ns = platform::monotonic_ns();
     header->wall_ns = platform::wall_ns();
     copy_text(header->clock_name, platform::monotonic_clock_name());
@@ -120,7 +120,7 @@ void Operation::complete() const noexcept {
 }
 
 TraceFile::TraceFile(const std::filesystem::path& path, const TraceOptions& options)
-    : file_(create_mapping(path, options)), header_(nullptr) {
+    : file_(create_mapping(path, options)) {
     const std::size_t count = (file_.size() - header_size) / sizeof(Record);
     records_ = {reinterpret_cast<Record*>(file_.data() + header_size), count};
     header_ = write_header(file_.data(), options, count);
@@ -131,11 +131,14 @@ std::optional<TraceFile::Claim> TraceFile::claim() noexcept {
         const std::uint64_t ticket = add(header_->tickets);
         Record& record = records_[ticket % records_.size()];
         std::uint64_t seen = word_ref(record).load(std::memory_order_relaxed);
+        const std::uint64_t mine = word_of(ticket, SlotState::writing);
         const bool unused = seen == 0;
+        const bool free = unused || state_of(seen) == SlotState::complete;
+        // A writer that slept for a whole round finds a newer ticket here: a slot's ticket never goes back.
         // Acquire: the copy of a reader and the stores of the last owner are behind us before we write.
-        if ((unused || state_of(seen) == SlotState::complete) &&
-            word_ref(record).compare_exchange_strong(seen, word_of(ticket, SlotState::writing),
-                                                     std::memory_order_acquire, std::memory_order_relaxed)) {
+        if (free && seen < mine &&
+            word_ref(record).compare_exchange_strong(seen, mine, std::memory_order_acquire,
+                                                     std::memory_order_relaxed)) {
             if (!unused) {
                 add(header_->overwritten);
             }

@@ -1,4 +1,4 @@
-// The ring of records in a memory-mapped file: lock-free for writers, readable by other processes at any time.
+// The ring of records in a memory-mapped file: lock-free to write, readable by other processes at any time.
 #pragma once
 
 #include <array>
@@ -89,7 +89,7 @@ private:
     std::optional<Claim> claim() noexcept;
 
     platform::MappedFile file_;
-    Header* header_;
+    Header* header_ = nullptr;
     std::span<Record> records_;
 };
 

@@ -80,7 +80,11 @@ MappedFile MappedFile::create(const std::filesystem::path& path, std::size_t byt
         fail("cannot replace", path, errno);
     }
     NewFile file(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC);
-    if (const int error = ::posix_fallocate(file.descriptor(), 0, static_cast<off_t>(bytes)); error != 0) {
+    int error = EINTR;
+    while (error == EINTR) {  // a signal in the middle of a large reservation is no reason to give up
+        error = ::posix_fallocate(file.descriptor(), 0, static_cast<off_t>(bytes));
+    }
+    if (error != 0) {
         fail("cannot reserve space for", path, error);
     }
     void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor(), 0);

@@ -14,8 +14,7 @@ enum class Cause : std::uint8_t { other, exists, not_found, permission, no_space
 
 class SystemError : public std::runtime_error {
 public:
-    SystemError(Cause cause, const std::string& message)
-        : std::runtime_error(message), cause_(cause) {}
+    SystemError(Cause cause, const std::string& message) : std::runtime_error(message), cause_(cause) {}
     [[nodiscard]] Cause cause() const noexcept { return cause_; }
 
 private:

@@ -1,0 +1,231 @@
+#include <windows.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "platform/platform.hpp"
+
+namespace ddpdiag::platform {
+namespace {
+
+// ERROR_DISK_QUOTA_EXCEEDED, which mingw's headers lack.
+constexpr DWORD disk_quota_exceeded = 1295;
+
+Cause cause_of(DWORD error) {
+    switch (error) {
+        case ERROR_FILE_EXISTS:
+        case ERROR_ALREADY_EXISTS:
+            return Cause::exists;
+        case ERROR_FILE_NOT_FOUND:
+        case ERROR_PATH_NOT_FOUND:
+        case ERROR_DIRECTORY:
+        case ERROR_INVALID_DRIVE:
+        case ERROR_BAD_NETPATH:
+            return Cause::not_found;
+        case ERROR_ACCESS_DENIED:
+        case ERROR_SHARING_VIOLATION:
+        case ERROR_WRITE_PROTECT:
+            return Cause::permission;
+        case ERROR_DISK_FULL:
+        case ERROR_HANDLE_DISK_FULL:
+        case ERROR_FILE_TOO_LARGE:
+        case disk_quota_exceeded:
+            return Cause::no_space;
+        default:
+            return Cause::other;
+    }
+}
+
+std::string utf8(const std::filesystem::path& path) {
+    const std::u8string text = path.u8string();
+    return {text.begin(), text.end()};
+}
+
+[[noreturn]] void fail(const char* what, const std::filesystem::path& path, DWORD error) {
+    std::string message = std::string(what) + " '" + utf8(path) +
+                          "': " + std::system_category().message(static_cast<int>(error));
+    while (!message.empty() && (message.back() == '\n' || message.back() == '\r' || message.back() == '.')) {
+        message.pop_back();
+    }
+    throw SystemError(cause_of(error), message);
+}
+
+// Closes its handle at the end of its scope.
+class Handle {
+public:
+    explicit Handle(HANDLE handle) : handle_(handle) {}
+    Handle(const Handle&) = delete;
+    Handle& operator=(const Handle&) = delete;
+    ~Handle() {
+        if (handle_ != nullptr && handle_ != INVALID_HANDLE_VALUE) {
+            ::CloseHandle(handle_);
+        }
+    }
+    [[nodiscard]] HANDLE get() const { return handle_; }
+
+private:
+    HANDLE handle_;
+};
+
+// Takes the half-made file away unless told to keep it.
+class NewFile {
+public:
+    explicit NewFile(const std::filesystem::path& path)
+        : path_(path),
+          // Others may read, replace or delete the file while it is written, as on other systems. What is
+          // mapped outlives this process, also when it is terminated.
+          handle_(::CreateFileW(path.c_str(), GENERIC_READ | GENERIC_WRITE,
+                                FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, nullptr, CREATE_NEW,
+                                FILE_ATTRIBUTE_NORMAL, nullptr)) {
+        if (handle_.get() == INVALID_HANDLE_VALUE) {
+            fail("cannot create", path, creation_error(path));
+        }
+    }
+    NewFile(const NewFile&) = delete;
+    NewFile& operator=(const NewFile&) = delete;
+    ~NewFile() {
+        if (!keep_) {
+            ::DeleteFileW(path_.c_str());
+        }
+    }
+    [[nodiscard]] HANDLE handle() const { return handle_.get(); }
+    void keep() { keep_ = true; }
+
+private:
+    // A folder of this name is reported as denied access: what the caller needs to know is that it exists.
+    static DWORD creation_error(const std::filesystem::path& path) {
+        const DWORD error = ::GetLastError();
+        const bool there = ::GetFileAttributesW(path.c_str()) != INVALID_FILE_ATTRIBUTES;
+        return error == ERROR_ACCESS_DENIED && there ? ERROR_FILE_EXISTS : error;
+    }
+
+    const std::filesystem::path& path_;
+    Handle handle_;
+    bool keep_ = false;
+};
+
+// Moving the end of a file that isn't sparse reserves its clusters.
+void reserve(HANDLE file, std::size_t bytes, const std::filesystem::path& path) {
+    LARGE_INTEGER size{};
+    size.QuadPart = static_cast<std::int64_t>(bytes);
+    if (::SetFilePointerEx(file, size, nullptr, FILE_BEGIN) == 0 || ::SetEndOfFile(file) == 0) {
+        // The handle and the call are in order: the parameter at fault is a size beyond the file system's.
+        const DWORD error = ::GetLastError();
+        fail("cannot reserve space for", path,
+             error == ERROR_INVALID_PARAMETER ? ERROR_FILE_TOO_LARGE : error);
+    }
+}
+
+// Nanoseconds of `ticks` at `frequency` per second; the product of both would overflow after minutes.
+std::int64_t to_ns(std::int64_t ticks, std::int64_t frequency) noexcept {
+    constexpr std::int64_t second = 1'000'000'000;
+    return ticks / frequency * second + ticks % frequency * second / frequency;
+}
+
+std::int64_t counter_frequency() noexcept {
+    LARGE_INTEGER frequency{};
+    ::QueryPerformanceFrequency(&frequency);
+    return frequency.QuadPart;
+}
+
+// The machine's id, made when Windows was installed; empty if it cannot be read.
+std::string machine_guid() {
+    std::array<char, 64> text{};
+    auto size = static_cast<DWORD>(text.size() - 1);
+    const LSTATUS status =
+        ::RegGetValueA(HKEY_LOCAL_MACHINE, "SOFTWARE\\Microsoft\\Cryptography", "MachineGuid",
+                       RRF_RT_REG_SZ | RRF_SUBKEY_WOW6464KEY, nullptr, text.data(), &size);
+    return status == ERROR_SUCCESS ? std::string(text.data()) : std::string();
+}
+
+std::string computer_name() {
+    std::array<char, MAX_COMPUTERNAME_LENGTH + 1> name{};
+    auto size = static_cast<DWORD>(name.size());
+    return ::GetComputerNameA(name.data(), &size) != 0 ? std::string(name.data(), size) : std::string();
+}
+
+}  // namespace
+
+MappedFile MappedFile::create(const std::filesystem::path& path, std::size_t bytes, IfExists if_exists) {
+    // Deleted, not truncated: Windows refuses to truncate what is mapped. It also keeps a deleted name while
+    // somebody has the file open, which the creation below then reports.
+    if (if_exists == IfExists::replace && ::DeleteFileW(path.c_str()) == 0) {
+        const DWORD error = ::GetLastError();
+        if (error != ERROR_FILE_NOT_FOUND && error != ERROR_PATH_NOT_FOUND) {
+            fail("cannot replace", path, error);
+        }
+    }
+    NewFile file(path);
+    reserve(file.handle(), bytes, path);
+    const Handle mapping(::CreateFileMappingW(file.handle(), nullptr, PAGE_READWRITE, 0, 0, nullptr));
+    if (mapping.get() == nullptr) {
+        fail("cannot map", path, ::GetLastError());
+    }
+    // The view keeps the mapping, and the mapping the file: both handles may go.
+    void* data = ::MapViewOfFile(mapping.get(), FILE_MAP_ALL_ACCESS, 0, 0, bytes);
+    if (data == nullptr) {
+        fail("cannot map", path, ::GetLastError());
+    }
+    file.keep();
+    // The first write to a page is slow: pay now and not in training.
+    SYSTEM_INFO system{};
+    ::GetSystemInfo(&system);
+    for (std::size_t offset = 0; offset < bytes; offset += system.dwPageSize) {
+        static_cast<volatile char*>(data)[offset] = 0;
+    }
+    return {static_cast<std::byte*>(data), bytes};
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+}
+
+MappedFile::~MappedFile() {
+    if (data_ != nullptr) {
+        ::UnmapViewOfFile(data_);
+    }
+}
+
+std::int64_t monotonic_ns() noexcept {
+    static const std::int64_t frequency = counter_frequency();
+    LARGE_INTEGER now{};
+    ::QueryPerformanceCounter(&now);
+    return to_ns(now.QuadPart, frequency);
+}
+
+const char* monotonic_clock_name() noexcept {
+    return "QueryPerformanceCounter";
+}
+
+std::int64_t wall_ns() noexcept {
+    FILETIME now{};
+    ::GetSystemTimePreciseAsFileTime(&now);
+    const auto ticks =
+        static_cast<std::int64_t>((std::uint64_t{now.dwHighDateTime} << 32U) | now.dwLowDateTime);
+    // From 100 ns since 1601 to nanoseconds since 1970.
+    constexpr std::int64_t unix_epoch = 116'444'736'000'000'000;
+    return (ticks - unix_epoch) * 100;
+}
+
+std::string clock_identity() {
+    // All processes of one boot read one counter; cloned images share the id, hence the name as well.
+    return machine_guid() + "/" + computer_name();
+}
+
+std::uint32_t thread_id() noexcept {
+    return ::GetCurrentThreadId();
+}
+
+std::uint64_t process_id() noexcept {
+    return ::GetCurrentProcessId();
+}
+
+}  // namespace ddpdiag::platform

@@ -1,0 +1,267 @@
+"""The project's development tasks. `python3 dev.py NAME` runs one with all its set-up, `nox -s NAME` as well.
+
+Environment variables: PYDDPDIAG_TORCH, the exact torch version to build and test with (default below).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.5.1"
+nox.options.sessions = ["test"]
+# Sessions share virtual environments (class Venv): torch is too big to be installed once per session.
+nox.options.default_venv_backend = "none"
+nox.options.stop_on_first_error = False
+
+ROOT = Path(__file__).resolve().parent
+PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+# Exact: pip would take a range as leave to download another build of torch than the one at hand.
+TORCH = os.environ.get("PYDDPDIAG_TORCH", "2.13.0")
+WINDOWS = sys.platform == "win32"
+
+
+def group(*names: str) -> list[str]:
+    """The requirements of dependency groups in pyproject.toml."""
+    return list(nox.project.dependency_groups(PYPROJECT, *names))
+
+
+class Venv:
+    """A virtual environment in `.nox` that several sessions use."""
+
+    def __init__(self, session: nox.Session, name: str) -> None:
+        self.session = session
+        self.path = ROOT / ".nox" / f"{name}-{sys.version_info.major}.{sys.version_info.minor}"
+        self.scripts = self.path / ("Scripts" if WINDOWS else "bin")
+        self.python = self.scripts / ("python.exe" if WINDOWS else "python")
+        if not self.python.exists():
+            shutil.rmtree(self.path, ignore_errors=True)
+            session.run(sys.executable, "-m", "venv", str(self.path), external=True)
+
+    def run(
+        self, *command: str | Path, silent: bool = False, env: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Runs a program of this environment, which its children find first as well."""
+        path = f"{self.scripts}{os.pathsep}{os.environ.get('PATH', '')}"
+        self.session.run(
+            shutil.which(str(command[0]), path=path) or str(command[0]),
+            *map(str, command[1:]),
+            # A source tree on the path would hide the installed package, which has the native module.
+            env={"PATH": path, "VIRTUAL_ENV": str(self.path), "PYTHONPATH": None, **(env or {})},
+            silent=silent,
+            external=True,
+            # Ranks and their launcher need a moment to end in good order after Ctrl-C.
+            interrupt_timeout=15,
+        )
+
+    def pip(self, *arguments: str | Path) -> None:
+        """Runs pip; it is heard only when it fails."""
+        self.run(self.python, "-m", "pip", *arguments, silent=True)
+
+    def install(self, stamp: str, requirements: Sequence[str]) -> None:
+        """Installs `requirements` unless the last install under this stamp was the same one."""
+        made_with = self.path / f"installed-{stamp}.txt"
+        wanted = "\n".join(requirements)
+        if not made_with.exists() or made_with.read_text(encoding="utf-8") != wanted:
+            self.pip("install", *requirements)
+            made_with.write_text(wanted, encoding="utf-8")
+
+
+def tools(session: nox.Session) -> Venv:
+    """The build tools without torch: all that the core and its tests need."""
+    venv = Venv(session, "tools")
+    venv.install("build", group("build"))
+    return venv
+
+
+def torch_venv(session: nox.Session, *groups: str) -> Venv:
+    """The environment with torch, the package's dependencies and `groups`; not yet the package itself."""
+    venv = Venv(session, "torch")
+    venv.install("torch", [f"torch=={TORCH}"])
+    dependencies = PYPROJECT["tool"]["dynamic-metadata"][0]["dependencies"]
+    # torch again, so that no dependency moves it.
+    venv.install("dependencies", [f"torch=={TORCH}", *dependencies, *group("build")])
+    for name in groups:
+        venv.install(name, group(name))
+    return venv
+
+
+def package_venv(session: nox.Session, *groups: str) -> Venv:
+    """`torch_venv` with this tree's package in it.
+
+    Editable, so that no stale copy is tested: the import hook takes the Python files from the tree and the
+    native module from the environment, in whatever folder a test runs. The build folder persists: ninja
+    compiles what changed, and nothing if nothing did.
+    """
+    venv = torch_venv(session, *groups)
+    werror = [] if WINDOWS else ["-Ccmake.define.PYDDPDIAG_WERROR=ON"]
+    session.log("building the native module")
+    venv.pip("install", "--no-build-isolation", "--no-deps", *werror, "--editable", ROOT)
+    return venv
+
+
+def native_tests(venv: Venv, preset: str, **env: str) -> None:
+    """Configures, builds and tests the core by a CMake preset; `env` is for the tests."""
+    generator = [] if WINDOWS else ["-G", "Ninja"]
+    venv.run("cmake", "--preset", preset, *generator, silent=True)
+    venv.run("cmake", "--build", "--preset", preset, silent=True)
+    venv.run("ctest", "--preset", preset, env=env)
+
+
+def sanitizer_or_error(session: nox.Session, name: str) -> None:
+    """Ends the session, and says why, on a machine whose compiler has no such sanitizer."""
+    if WINDOWS:
+        session.skip(f"the {name} sanitizer needs GCC or Clang on Linux")
+    compiler = os.environ.get("CXX", "c++")
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "main.cpp")
+        source.write_text("int main() {}\n", encoding="utf-8")
+        command = [compiler, f"-fsanitize={name}", str(source), "-o", str(Path(folder, "main"))]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            session.error(
+                f"there is no C++ compiler '{compiler}': install g++ (Debian and Ubuntu: build-essential)"
+            )
+        if done.returncode != 0:
+            session.error(
+                f"'{compiler}' cannot link with -fsanitize={name}; install its runtime "
+                f"(Fedora: lib{name[0]}san; Debian has it with g++):\n{done.stderr}"
+            )
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Train a real model on 2 Gloo ranks with the native probes on, and report where the time went."""
+    venv = package_venv(session)
+    arguments = list(session.posargs)
+    if "--trace" not in arguments:
+        arguments += ["--trace", str(ROOT / "runs" / time.strftime("demo-%Y%m%d-%H%M%S"))]
+    venv.run("pyddpdiag", "train", *arguments)
+
+
+@nox.session
+def test(session: nox.Session) -> None:
+    """Test the core under ctest, then the package under pytest: unit, then integration."""
+    venv = package_venv(session, "bench")
+    native_tests(venv, "dev")
+    folders = [
+        f"tests/{name}"
+        for name in ("unit", "integration", "faults")
+        if any((ROOT / "tests" / name).glob("test_*.py"))
+    ]
+    venv.run("pytest", *(session.posargs or folders))
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, types, floors and C++: ruff, mypy, import-linter, clang-format, clang-tidy."""
+    venv = torch_venv(session, "lint")
+    sources = sorted(p for folder in ("csrc", "tests/native") for p in (ROOT / folder).rglob("*.[ch]pp"))
+    steps: dict[str, list[str | Path]] = {
+        "ruff check": ["ruff", "check", "."],
+        "ruff format": ["ruff", "format", "--check", "."],
+        "mypy": ["mypy"],
+        "mypy (tools)": [
+            "mypy",
+            "dev.py",
+            "noxfile.py",
+            "cmake/torch_pin.py",
+            *sorted(Path("tools").glob("*.py")),
+        ],
+        "import-linter": ["lint-imports", "--no-logo"],
+        "clang-format": ["clang-format", "--dry-run", "-Werror", *sources],
+        "clang-tidy": [venv.python, "tools/tidy.py", "--python", venv.python, *session.posargs],
+    }
+    failed = []
+    for name, command in steps.items():
+        try:
+            venv.run(*command)
+        except nox.command.CommandFailed:
+            failed.append(name)
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
+
+
+@nox.session
+def asan(session: nox.Session) -> None:
+    """Run the core's tests under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    sanitizer_or_error(session, "address")
+    sanitizer_or_error(session, "undefined")
+    native_tests(tools(session), "asan")
+
+
+@nox.session
+def tsan(session: nox.Session) -> None:
+    """Run the core's tests under ThreadSanitizer."""
+    sanitizer_or_error(session, "thread")
+    native_tests(tools(session), "tsan")
+
+
+@nox.session
+def windows(session: nox.Session) -> None:
+    """Build the core for Windows with mingw-w64 and run its tests under wine."""
+    if WINDOWS:
+        session.skip("on Windows itself, the session 'test' does this with the native compiler")
+    for program in ("x86_64-w64-mingw32-g++-posix", "wine"):
+        if shutil.which(program) is None:
+            session.skip(f"no {program} here; on Debian: apt-get install g++-mingw-w64-x86-64-posix wine64")
+    # A Windows folder of its own: the user's ~/.wine stays as it is.
+    native_tests(tools(session), "windows", WINEPREFIX=str(ROOT / ".nox" / "wine"))
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Run the benchmarks and keep their figures under runs/."""
+    venv = package_venv(session, "bench")
+    (ROOT / "runs").mkdir(exist_ok=True)
+    result = ROOT / "runs" / time.strftime("bench-%Y%m%d-%H%M%S.json")
+    venv.run(
+        "pytest",
+        "benchmarks",
+        "--benchmark-only",
+        f"--benchmark-json={result}",
+        "--timeout=0",
+        *session.posargs,
+    )
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Build sdist and wheel into dist/, and check the wheel in a fresh environment outside the tree."""
+    venv = torch_venv(session, "wheel")
+    with tempfile.TemporaryDirectory() as folder:
+        built = Path(folder, "built")
+        venv.run("python", "-m", "build", "--no-isolation", "--outdir", built, ROOT, silent=True)
+        [wheel_file] = built.glob("*.whl")
+        fresh = Path(folder, "fresh")
+        session.run(sys.executable, "-m", "venv", str(fresh), external=True)
+        python = fresh / venv.python.relative_to(venv.path)
+        session.run(
+            str(python), "-m", "pip", "install", "--no-deps", str(wheel_file), external=True, silent=True
+        )
+        # The dependencies, torch above all, are borrowed as a plain folder: no second copy of gigabytes, and
+        # the editable install beside them stays asleep.
+        [site] = venv.path.glob("Lib/site-packages" if WINDOWS else "lib/python*/site-packages")
+        [fresh_site] = fresh.glob("Lib/site-packages" if WINDOWS else "lib/python*/site-packages")
+        (fresh_site / "borrowed.pth").write_text(f"{site}\n", encoding="utf-8")
+        with session.chdir(folder):
+            session.run(
+                str(python),
+                str(ROOT / "tools" / "check_wheel.py"),
+                str(wheel_file),
+                env={"PYTHONPATH": None},
+                external=True,
+            )
+        (ROOT / "dist").mkdir(exist_ok=True)
+        for file in built.iterdir():
+            shutil.copy2(file, ROOT / "dist")
+            session.log(f"dist/{file.name}")
