@@ -1,0 +1,58 @@
+"""One line per rank: what its trace holds and where its time went."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyddpdiag.analyse.grouped import stat
+from pyddpdiag.analyse.occurrences import Occurrences
+from pyddpdiag.analyse.operations import error_mask, open_mask
+from pyddpdiag.model import ClockStats, RankStats, StepTable
+from pyddpdiag.trace.clock import ClockOffset
+from pyddpdiag.trace.run import Run
+
+
+def rank_stats(
+    run: Run, steps: StepTable, occurrences: Occurrences, clocks: tuple[ClockOffset, ...]
+) -> tuple[RankStats, ...]:
+    """All ranks that have a trace, sorted by rank; medians over the rows of `steps` that are not left out."""
+    warm = np.isin(occurrences.step, np.array(steps.left_out, np.int64))
+    arriver = occurrences.last_arriver[~warm]
+    told = int(np.count_nonzero(arriver >= 0))
+    last = np.bincount(arriver[arriver >= 0], minlength=len(run.ranks))
+    found = []
+    for who, trace in enumerate(run.ranks):
+        mine = steps.rank == trace.rank
+        counted = mine & (steps.judged | ~steps.judged.any())
+        header, clock = trace.header, clocks[who]
+        found.append(
+            RankStats(
+                rank=trace.rank,
+                host=trace.sidecar.host,
+                torch=trace.sidecar.torch,
+                steps=int(np.count_nonzero(mine)),
+                last_step=int(steps.step[mine].max()) if mine.any() else None,
+                records=len(trace.records),
+                overwritten=header.overwritten,
+                skipped=header.skipped,
+                dropped=header.dropped,
+                torn=trace.torn,
+                malformed=trace.malformed,
+                in_flight=int(np.count_nonzero(open_mask(trace.records))),
+                errors=int(np.count_nonzero(error_mask(trace.records))),
+                closed=header.closed,
+                wall_ms=stat(steps.wall_ms[counted]),
+                compute_ms=stat(steps.compute_ms[counted]),
+                data_wait_ms=stat(steps.data_wait_ms[counted]),
+                exposed_ms=stat(steps.exposed_ms[counted]),
+                own_ms=stat(steps.own_ms[counted]),
+                last_arrivals=int(last[who]),
+                arrivals=told,
+                clock=ClockStats(
+                    clock.offset_ns / 1e6,
+                    None if clock.uncertainty_ns is None else clock.uncertainty_ns / 1e6,
+                    clock.inconsistent,
+                ),
+            )
+        )
+    return tuple(found)

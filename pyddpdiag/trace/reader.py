@@ -1,0 +1,187 @@
+"""One rank's trace: a consistent snapshot of a file that may still be written."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyddpdiag.errors import TraceError
+from pyddpdiag.trace.header import MAX_TIME_NS, Header, parse_header
+from pyddpdiag.trace.layout import (
+    HEADER_BYTES,
+    RECORD_BYTES,
+    TIMES_USED,
+    BucketTime,
+    CollectiveTime,
+    Kind,
+    Records,
+    State,
+    record_dtype,
+    to_native,
+)
+from pyddpdiag.trace.sidecar import Sidecar, read_sidecar
+
+RETRIES: Final = 4
+
+ORDERED: Final = {
+    Kind.BUCKET: tuple(
+        (start, BucketTime.ENDED) for start in (BucketTime.READY, BucketTime.ENQUEUED, BucketTime.STARTED)
+    ),
+    Kind.COLLECTIVE: ((CollectiveTime.STARTED, CollectiveTime.ENDED),),
+}
+"""Pairs of times of which the second, where it was seen, cannot be the earlier one."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankTrace:
+    """One rank's records, sorted by ticket, in this machine's byte order.
+
+    `torn` counts records that were being written, `malformed` those whose content cannot be right, and
+    `unknown` those of a kind that this version doesn't know; none of them is in `records`.
+    """
+
+    path: Path
+    header: Header
+    sidecar: Sidecar
+    records: Records
+    torn: int
+    malformed: int
+    unknown: int
+    warnings: tuple[str, ...]
+
+    @property
+    def rank(self) -> int:
+        """Global rank."""
+        return self.header.rank
+
+    def of_kind(self, kind: Kind) -> Records:
+        """This rank's records of one kind, sorted by ticket."""
+        chosen: Records = self.records[self.records["kind"] == kind]
+        return chosen
+
+
+def tickets_of(records: Records) -> npt.NDArray[np.uint64]:
+    """The ticket in each publication word; uint64, one per record."""
+    return (records["word"] >> np.uint64(2)) - np.uint64(1)
+
+
+def is_in_flight(records: Records) -> npt.NDArray[np.bool_]:
+    """Whether each record was open (a start without an end) when it was read."""
+    return np.asarray((records["word"] & np.uint64(3)) == State.IN_FLIGHT)
+
+
+def read_trace(path: Path) -> RankTrace:
+    """Read one trace file. It may still be written by a live process.
+
+    Raises:
+        TraceError: the file cannot be read or is no trace; the message names it.
+    """
+    try:
+        # A pipe or device with a trace's name would block or never end.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise TraceError(f"{path}: not a file.", hint="Only files may be named rank_<N>.ddptrace.")
+        with path.open("rb") as file:
+            header = parse_header(file.read(HEADER_BYTES), path)
+            size = file.seek(0, 2)
+        slots, warnings = _map(path, header, size)
+        records, torn, astray = _snapshot(slots, header.capacity)
+    except OSError as error:
+        raise TraceError(
+            f"{path}: cannot be read: {error.strerror or error}.", hint="Check the file and its permissions."
+        ) from error
+    if not header.native:
+        records = to_native(records)
+    known = (records["kind"] >= Kind.BUCKET) & (records["kind"] <= Kind.ERROR)
+    unknown = int(len(known) - np.count_nonzero(known))
+    plausible = known & _plausible(records)
+    malformed = astray + int(np.count_nonzero(known & ~plausible))
+    if not plausible.all():
+        records = records[plausible]
+    sidecar, said = read_sidecar(path.with_suffix(".json"))
+    warnings.extend(said)
+    if malformed:
+        warnings.append(
+            f"{path.name}: {malformed} records cannot be right and were left out; the file is damaged."
+        )
+    if unknown:
+        warnings.append(f"{path.name}: {unknown} records are of a kind that this version doesn't know.")
+    return RankTrace(path, header, sidecar, records, torn, malformed, unknown, tuple(warnings))
+
+
+def _map(path: Path, header: Header, size: int) -> tuple[Records, list[str]]:
+    """The used slots as a read-only memory map, in the file's byte order."""
+    there = (size - HEADER_BYTES) // RECORD_BYTES
+    warnings = []
+    if there < header.capacity:
+        warnings.append(
+            f"{path.name}: truncated: it has {there} of {header.capacity} slots; what is there is used."
+        )
+    used = min(header.capacity, header.tickets, there)
+    dtype = record_dtype(header.byte_order)
+    if used <= 0:
+        return np.empty(0, dtype), warnings
+    return np.memmap(path, dtype, "r", HEADER_BYTES, (used,)), warnings
+
+
+def _snapshot(slots: Records, capacity: int) -> tuple[Records, int, int]:
+    """Copy what is published: word, copy, word again.
+
+    Returns:
+        the copies sorted by ticket, the number of torn records, and of those whose ticket belongs elsewhere.
+
+    NumPy has no acquire loads. On x86 the copy cannot overtake the first word; on weakly ordered processors
+    the test of ticket and plausible content after it is the net under this one.
+    """
+    words = np.array(slots["word"], np.uint64)
+    state = words & np.uint64(3)
+    torn = int(np.count_nonzero(state == State.WRITING))
+    wanted = np.flatnonzero(state >= State.IN_FLIGHT)
+    copies: list[Records] = []
+    places: list[npt.NDArray[np.int64]] = []
+    for _ in range(RETRIES):
+        if not len(wanted):
+            break
+        before = words[wanted]
+        # A whole ring is one straight copy; picking slots costs twice as much.
+        copy = np.array(slots) if len(wanted) == len(slots) else np.asarray(slots[wanted])
+        words = np.array(slots["word"], np.uint64)
+        same = (before == words[wanted]) & (before == copy["word"])
+        copies.append(copy if same.all() else copy[same])
+        places.append(wanted[same])
+        wanted = wanted[~same]
+        writing = (words[wanted] & np.uint64(3)) < State.IN_FLIGHT
+        torn += int(np.count_nonzero(writing))
+        wanted = wanted[~writing]
+    torn += len(wanted)
+    if not copies:
+        return np.empty(0, slots.dtype), torn, 0
+    records = copies[0] if len(copies) == 1 else np.concatenate(copies)
+    tickets = tickets_of(records)
+    right = (tickets % np.uint64(capacity) == np.concatenate(places)) & (tickets < np.uint64(2**62))
+    astray = int(len(right) - np.count_nonzero(right))
+    if astray:
+        records, tickets = records[right], tickets[right]
+    if not (tickets[1:] > tickets[:-1]).all():
+        records = records[np.argsort(tickets, kind="stable")]
+    return records, torn, astray
+
+
+def _plausible(records: Records) -> npt.NDArray[np.bool_]:
+    """Which records can be right: times within bounds, no end before its start."""
+    good = np.ones(len(records), np.bool_)
+    kinds = records["kind"]
+    for kind, used in TIMES_USED.items():
+        rows = np.flatnonzero(kinds == kind)
+        times = records["times"][rows][:, :used]
+        # Seen as unsigned, a negative time is a huge one.
+        fits = (times.view(np.uint64) <= MAX_TIME_NS).all(axis=1)
+        for start, end in ORDERED.get(kind, ()):
+            first, last = times[:, start], times[:, end]
+            fits &= (last >= first) | (last == 0)
+        good[rows] = fits
+    return good
