@@ -13,17 +13,25 @@ from pyddpdiag.trace.run import Run
 
 
 def rank_stats(
-    run: Run, steps: StepTable, occurrences: Occurrences, clocks: tuple[ClockOffset, ...]
+    run: Run,
+    steps: StepTable,
+    occurrences: Occurrences,
+    clocks: tuple[ClockOffset, ...],
+    step: int | None = None,
 ) -> tuple[RankStats, ...]:
-    """All ranks that have a trace, sorted by rank; medians over the rows of `steps` that are not left out."""
-    warm = np.isin(occurrences.step, np.array(steps.left_out, np.int64))
-    arriver = occurrences.last_arriver[~warm]
+    """All ranks that have a trace, sorted by rank; medians over the judged steps, or over one if told."""
+    if step is None:
+        chosen = steps.judged
+        arriver = occurrences.last_arriver[~np.isin(occurrences.step, np.array(steps.left_out, np.int64))]
+    else:
+        chosen = steps.step == step
+        arriver = occurrences.last_arriver[occurrences.step == step]
     told = int(np.count_nonzero(arriver >= 0))
     last = np.bincount(arriver[arriver >= 0], minlength=len(run.ranks))
     found = []
     for who, trace in enumerate(run.ranks):
         mine = steps.rank == trace.rank
-        counted = mine & (steps.judged | ~steps.judged.any())
+        counted = mine & chosen
         header, clock = trace.header, clocks[who]
         found.append(
             RankStats(

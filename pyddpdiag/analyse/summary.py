@@ -49,16 +49,17 @@ def analyse(run: Run, *, step: int | None = None, bucket: str | None = None) -> 
     opened, opened_total = open_operations(run, names)
     errors, errors_total = operation_errors(run, names)
     found_gaps, found_mismatches = gaps(run, local, names), mismatches(run, local, names)
-    judged = matrix(steps, [trace.rank for trace in run.ranks])
+    judged = matrix(steps)
     findings = find_failures(run, ranks, errors, opened, found_gaps, found_mismatches)
     findings += find_timing(judged, buckets)
     verdict = weigh(run, judged, int(np.count_nonzero(occurrences.complete)), findings)
-    shown, shown_steps = buckets, steps
+    shown, shown_steps, shown_ranks = buckets, steps, ranks
     if step is not None:
         shown_steps = steps.take(steps.step == step)
         if not len(shown_steps):
             raise UsageError(f"step {step} is in no trace.", hint=_steps_there(np.unique(steps.step)))
         shown = bucket_stats(run, occurrences, names, (), occurrences.step == step)
+        shown_ranks = rank_stats(run, steps, occurrences, clocks, step)
     if bucket is not None:
         shown = _matching(shown, bucket)
     warnings = list(run.warnings)
@@ -79,7 +80,7 @@ def analyse(run: Run, *, step: int | None = None, bucket: str | None = None) -> 
         run_id=run.run_id,
         world_size=run.world_size,
         verdict=verdict,
-        ranks=ranks,
+        ranks=shown_ranks,
         buckets=shown,
         steps=shown_steps,
         other_collectives=collective_stats(run, step),

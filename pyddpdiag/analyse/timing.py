@@ -30,7 +30,7 @@ UNEVEN_SHARE: Final = 0.25
 
 @dataclass(frozen=True, eq=False)
 class StepMatrix:
-    """Judged steps that every rank has: [steps, ranks] float64 in milliseconds, NaN = not known."""
+    """Judged steps that every training rank has: [steps, ranks] float64 in ms, NaN = not known."""
 
     ranks: tuple[int, ...]
     wall: Float64
@@ -55,19 +55,28 @@ def median(values: Float64) -> float:
     return float(np.median(known)) if len(known) else float("nan")
 
 
-def matrix(steps: StepTable, ranks: Sequence[int]) -> StepMatrix:
-    """The judged steps that all ranks have, as matrices."""
-    judged = steps.take(steps.judged)
+def matrix(steps: StepTable) -> StepMatrix:
+    """The judged steps that all training ranks have, as matrices.
+
+    Steps without an all-reduce (accumulation under no_sync) are added to the next one that has one: only
+    there the ranks meet.
+    """
+    ranks = np.unique(steps.rank[steps.buckets > 0])
+    judged = steps.take(steps.judged & np.isin(steps.rank, ranks))
     _, begin, sizes = np.unique(judged.step, return_index=True, return_counts=True)
-    full = begin[sizes == len(ranks)]
+    full = begin[sizes == len(ranks)] if len(ranks) else begin[:0]
     rows = full[:, None] + np.arange(len(ranks))[None, :]
-    return StepMatrix(
-        tuple(ranks),
-        judged.wall_ms[rows],
-        judged.data_wait_ms[rows],
-        judged.exposed_ms[rows],
-        judged.own_ms[rows],
+    meets = np.flatnonzero((judged.buckets[rows] > 0).any(axis=1))
+    if not len(meets):
+        none = np.empty((0, len(ranks)))
+        return StepMatrix(tuple(ranks.tolist()), none, none, none, none)
+    starts = np.concatenate([[0], meets[:-1] + 1])
+    wall, data_wait = (
+        np.add.reduceat(column[rows[: meets[-1] + 1]], starts, axis=0)
+        for column in (judged.wall_ms, judged.data_wait_ms)
     )
+    at = rows[meets]
+    return StepMatrix(tuple(ranks.tolist()), wall, data_wait, judged.exposed_ms[at], judged.own_ms[at])
 
 
 def find_timing(steps: StepMatrix, buckets: Sequence[BucketStats]) -> list[Finding]:
@@ -121,7 +130,7 @@ def _late_ranks(steps: StepMatrix) -> list[Finding]:
                     "step_ms": steps.wall_ms,
                     "data_wait_extra_ms": data,
                 },
-                change_mind="If lateness follows the data to another rank, it is the inputs, not the machine.",
+                change_mind="If lateness follows the data to another rank, the inputs cause it.",
                 advice="Look at its data loading: more loader workers, a faster disk."
                 if from_data
                 else "Look for another load on its machine, a slower processor, fewer threads, or larger "

@@ -10,6 +10,8 @@ import numpy as np
 
 from pyddpdiag.model import METRICS, SCHEMA_VERSION, BucketStats, RankStats, RunReport, StepTable
 
+INDENTED_STEPS: Final = 1000
+
 UNITS: Final = {
     "*_ms": "milliseconds",
     "*_gbps": "GB/s, 10^9 bytes per second",
@@ -18,8 +20,10 @@ UNITS: Final = {
 }
 
 
-def report_to_json(report: RunReport, indent: int | None = 2) -> str:
+def report_to_json(report: RunReport) -> str:
     """The report as one JSON object. ASCII only; never NaN or Infinity."""
+    # Nobody reads a long run's steps line by line, and indentation triples size and time.
+    indent = 2 if len(report.steps) <= INDENTED_STEPS else None
     return json.dumps(report_to_dict(report), indent=indent, allow_nan=False)
 
 

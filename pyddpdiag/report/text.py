@@ -143,8 +143,9 @@ def _buckets(screen: Screen, report: RunReport, top: int) -> None:
         return
     shown = report.buckets[:top] if top > 0 else report.buckets
     columns = _bucket_columns(screen, shown)
-    screen.fit(columns, ["p95", " bar", "n", "MB"], LEAST_NAME)
-    room = min(max(screen.room(columns), LEAST_NAME), MOST_NAME)
+    heading = len("parameters")
+    screen.fit(columns, ["p95", " bar", "n", "MB"], LEAST_NAME - heading)
+    room = min(max(screen.room(columns) + heading, LEAST_NAME), MOST_NAME)
     columns["parameters"] = [screen.cut(_parameters(bucket), room) for bucket in shown]
     screen.table(
         "Buckets, by what they cost (median ms; GB/s)",
@@ -169,8 +170,10 @@ def _bucket_columns(screen: Screen, shown: Sequence[BucketStats]) -> dict[str, S
     longest = max((sum(_split(bucket)) for bucket in shown), default=0.0)
     times = [bucket.times for bucket in shown]
     hidden = [time.hidden_fraction.median for time in times]
+    # As many digits as tell them apart.
+    digits = next(n for n in (8, 12, 16) if n == 16 or len({b.bucket[:n] for b in shown}) == len(shown))
     return {
-        "bucket": [bucket.bucket[:8] for bucket in shown],
+        "bucket": [bucket.bucket[:digits] for bucket in shown],
         "parameters": [""] * len(shown),
         "MB": [number(bucket.bytes / 1e6) for bucket in shown],
         "n": [str(bucket.count) for bucket in shown],

@@ -27,6 +27,7 @@ from pyddpdiag.trace.layout import (
 from pyddpdiag.trace.sidecar import Sidecar, read_sidecar
 
 RETRIES: Final = 4
+CHUNK: Final = 2**18
 
 ORDERED: Final = {
     Kind.BUCKET: tuple(
@@ -41,6 +42,7 @@ ORDERED: Final = {
 class RankTrace:
     """One rank's records, sorted by ticket, in this machine's byte order.
 
+    `warnings` are pairs of a file's name and what is wrong with it.
     `torn` counts records that were being written, `malformed` those whose content cannot be right, and
     `unknown` those of a kind that this version doesn't know; none of them is in `records`.
     """
@@ -52,7 +54,7 @@ class RankTrace:
     torn: int
     malformed: int
     unknown: int
-    warnings: tuple[str, ...]
+    warnings: tuple[tuple[str, str], ...]
 
     @property
     def rank(self) -> int:
@@ -88,8 +90,8 @@ def read_trace(path: Path) -> RankTrace:
         with path.open("rb") as file:
             header = parse_header(file.read(HEADER_BYTES), path)
             size = file.seek(0, 2)
-        slots, warnings = _map(path, header, size)
-        records, torn, astray = _snapshot(slots, header.capacity)
+        slots, notes = _map(path, header, size)
+        records, torn, astray = _read_slots(slots, header.capacity)
     except OSError as error:
         raise TraceError(
             f"{path}: cannot be read: {error.strerror or error}.", hint="Check the file and its permissions."
@@ -103,13 +105,18 @@ def read_trace(path: Path) -> RankTrace:
     if not plausible.all():
         records = records[plausible]
     sidecar, said = read_sidecar(path.with_suffix(".json"))
-    warnings.extend(said)
-    if malformed:
-        warnings.append(
-            f"{path.name}: {malformed} records cannot be right and were left out; the file is damaged."
-        )
-    if unknown:
-        warnings.append(f"{path.name}: {unknown} records are of a kind that this version doesn't know.")
+    warnings = [(path.name, text) for text in notes] + [
+        (path.with_suffix(".json").name, text) for text in said
+    ]
+    for amount, text in (
+        (torn, "records were being written and are not counted."),
+        (malformed, "records cannot be right and were left out; the file is damaged."),
+        (unknown, "records are of a kind that this version doesn't know."),
+        (header.overwritten, "older records were overwritten; a larger capacity keeps more."),
+        (header.dropped, "events were lost: no slot was free."),
+    ):
+        if amount:
+            warnings.append((path.name, f"{amount} {text}"))
     return RankTrace(path, header, sidecar, records, torn, malformed, unknown, tuple(warnings))
 
 
@@ -118,9 +125,7 @@ def _map(path: Path, header: Header, size: int) -> tuple[Records, list[str]]:
     there = (size - HEADER_BYTES) // RECORD_BYTES
     warnings = []
     if there < header.capacity:
-        warnings.append(
-            f"{path.name}: truncated: it has {there} of {header.capacity} slots; what is there is used."
-        )
+        warnings.append(f"truncated: it has {there} of {header.capacity} slots; what is there is used.")
     used = min(header.capacity, header.tickets, there)
     dtype = record_dtype(header.byte_order)
     if used <= 0:
@@ -128,11 +133,27 @@ def _map(path: Path, header: Header, size: int) -> tuple[Records, list[str]]:
     return np.memmap(path, dtype, "r", HEADER_BYTES, (used,)), warnings
 
 
-def _snapshot(slots: Records, capacity: int) -> tuple[Records, int, int]:
-    """Copy what is published: word, copy, word again.
+def _read_slots(slots: Records, capacity: int) -> tuple[Records, int, int]:
+    """Copy what is published, sorted by ticket; also the number of torn records and of those out of place."""
+    parts: list[Records] = []
+    torn = astray = 0
+    # In pieces, so that memory grows with what was published and not with what the header claims.
+    for first in range(0, len(slots), CHUNK):
+        part, more_torn, more_astray = _snapshot(slots[first : first + CHUNK], first, capacity)
+        parts.append(part)
+        torn, astray = torn + more_torn, astray + more_astray
+    records = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, slots.dtype)
+    tickets = tickets_of(records)
+    if not (tickets[1:] > tickets[:-1]).all():
+        records = records[np.argsort(tickets, kind="stable")]
+    return records, torn, astray
+
+
+def _snapshot(slots: Records, first: int, capacity: int) -> tuple[Records, int, int]:
+    """Copy what is published in the slots from `first` on: word, copy, word again.
 
     Returns:
-        the copies sorted by ticket, the number of torn records, and of those whose ticket belongs elsewhere.
+        the copies, the number of torn records, and of those whose ticket belongs elsewhere.
 
     NumPy has no acquire loads. On x86 the copy cannot overtake the first word; on weakly ordered processors
     the test of ticket and plausible content after it is the net under this one.
@@ -162,13 +183,9 @@ def _snapshot(slots: Records, capacity: int) -> tuple[Records, int, int]:
         return np.empty(0, slots.dtype), torn, 0
     records = copies[0] if len(copies) == 1 else np.concatenate(copies)
     tickets = tickets_of(records)
-    right = (tickets % np.uint64(capacity) == np.concatenate(places)) & (tickets < np.uint64(2**62))
+    right = (tickets % np.uint64(capacity) == np.concatenate(places) + first) & (tickets < np.uint64(2**62))
     astray = int(len(right) - np.count_nonzero(right))
-    if astray:
-        records, tickets = records[right], tickets[right]
-    if not (tickets[1:] > tickets[:-1]).all():
-        records = records[np.argsort(tickets, kind="stable")]
-    return records, torn, astray
+    return (records[right] if astray else records), torn, astray
 
 
 def _plausible(records: Records) -> npt.NDArray[np.bool_]:

@@ -89,19 +89,12 @@ def open_run(folder: Path) -> Run:
     still_open = [trace.path.name for trace in traces if not trace.header.closed]
     if still_open:
         warnings.append(f"not closed: {_names(still_open)}; the process still runs, or ended before close().")
+    # The same trouble with many files is one line.
+    told: dict[str, list[str]] = {}
     for trace in traces:
-        warnings.extend(trace.warnings)
-        if trace.torn:
-            warnings.append(
-                f"{trace.path.name}: {trace.torn} records were being written and are not counted."
-            )
-        if trace.header.overwritten:
-            warnings.append(
-                f"{trace.path.name}: {trace.header.overwritten} older records were overwritten; "
-                "a larger capacity keeps more."
-            )
-        if trace.header.dropped:
-            warnings.append(f"{trace.path.name}: {trace.header.dropped} events were lost: no slot was free.")
+        for name, text in trace.warnings:
+            told.setdefault(text, []).append(name)
+    warnings.extend(f"{_names(names)}: {text}" for text, names in told.items())
     return Run(
         folder, traces[0].header.run_id, world_size, tuple(traces), missing, missing_count, tuple(warnings)
     )

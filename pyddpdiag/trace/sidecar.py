@@ -59,29 +59,29 @@ def read_sidecar(path: Path) -> tuple[Sidecar, tuple[str, ...]]:
     """Read a sidecar as far as it can be understood. Never raises; says what was left out.
 
     Returns:
-        the sidecar, and warnings that name the file.
+        the sidecar, and what is wrong with it.
     """
     try:
         if not path.is_file():
-            return Sidecar(), (f"{path.name}: missing: names of hosts, groups and parameters are not known.",)
+            return Sidecar(), ("missing: names of hosts, groups and parameters are not known.",)
         if path.stat().st_size > SIDECAR_LIMIT:
-            return Sidecar(), (f"{path.name}: larger than {SIDECAR_LIMIT >> 20} MiB, not read.",)
+            return Sidecar(), (f"larger than {SIDECAR_LIMIT >> 20} MiB, not read.",)
         raw = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         reason = clean(str(error), 200) or type(error).__name__
-        return Sidecar(), (f"{path.name}: cannot be read ({reason}): names are not known.",)
+        return Sidecar(), (f"cannot be read ({reason}): names are not known.",)
     if not isinstance(raw, dict):
-        return Sidecar(), (f"{path.name}: holds no JSON object: names are not known.",)
+        return Sidecar(), ("holds no JSON object: names are not known.",)
     warnings: list[str] = []
     version = raw.get("schema_version")
     if version != 1:
-        warnings.append(f"{path.name}: schema_version is {clean(repr(version), 40)}, this version reads 1.")
+        warnings.append(f"schema_version is {clean(repr(version), 40)}, this version reads 1.")
     groups, skipped_groups = _collect(raw.get("groups"), _group)
     modules, skipped_modules = _collect(raw.get("modules"), _module)
     layouts, skipped_layouts = _collect(raw.get("buckets"), _layout)
     skipped = skipped_groups + skipped_modules + skipped_layouts
     if skipped:
-        warnings.append(f"{path.name}: {skipped} entries could not be understood and were left out.")
+        warnings.append(f"{skipped} entries could not be understood and were left out.")
     sidecar = Sidecar(
         _text(raw, "host"), _text(raw, "torch"), _text(raw, "platform"), groups, modules, layouts
     )
