@@ -62,8 +62,6 @@ def step_table(run: Run, merged: Merged, passes: Passes) -> StepTable:
     compute_ms = np.maximum(0.0, wall_ms - np.nan_to_num(data_ms) - times.exposed_ms)
     source = "step records" if marked else "backward passes" if len(passes.who) else "buckets"
     order = np.lexsort((who, step))
-    distinct = np.unique(step)
-    left_out = (0,) if len(distinct) >= ENOUGH_STEPS and distinct[0] == 0 else ()
     ranks = np.array([trace.rank for trace in run.ranks], np.int64)
     return StepTable(
         step=step,
@@ -76,8 +74,20 @@ def step_table(run: Run, merged: Merged, passes: Passes) -> StepTable:
         buckets=times.buckets,
         bytes=times.bytes,
         source=source,
-        left_out=left_out,
+        left_out=_left_out(run, who, step),
     ).take(order)
+
+
+def _left_out(run: Run, who: Int64, step: Int64) -> tuple[int, ...]:
+    """Steps that no median counts: step 0 (warm-up), and a step of which the ring has kept only a part."""
+    if len(np.unique(step)) < ENOUGH_STEPS:
+        return ()
+    cut = [
+        int(step[who == rank].min())
+        for rank, trace in enumerate(run.ranks)
+        if trace.header.overwritten and (who == rank).any()
+    ]
+    return tuple(sorted({*cut, *([0] if (step == 0).any() else [])}))
 
 
 def _gather(run: Run, merged: Merged, passes: Passes) -> _Times:

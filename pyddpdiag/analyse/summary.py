@@ -69,7 +69,7 @@ def analyse(run: Run, *, step: int | None = None, bucket: str | None = None) -> 
         )
     warnings += [_say_gap(gap) for gap in found_gaps[:16]] + _clock_warnings(ranks)
     if shown_steps.left_out and step is None:
-        warnings.append("medians leave out step 0 (warm-up and DDP's first bucket layout).")
+        warnings.append(_say_left_out(shown_steps.left_out))
     if steps.source != "step records" and len(steps):
         warnings.append(
             f"no step records: a step's time is taken from {steps.source}, end to end, and data wait is "
@@ -111,6 +111,14 @@ def _matching(buckets: tuple[BucketStats, ...], wanted: str) -> tuple[BucketStat
 
 def _steps_there(steps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> str:
     return f"Steps here: {steps[0]} to {steps[-1]}." if len(steps) else "There are no steps here."
+
+
+def _say_left_out(steps: tuple[int, ...]) -> str:
+    reasons = ["0 (warm-up and DDP's first bucket layout)"] if steps[0] == 0 else []
+    cut = steps[len(reasons) :]
+    if cut:
+        reasons.append(f"{listed(cut)} (partly overwritten)")
+    return f"medians leave out step {' and '.join(reasons)}."
 
 
 def _say_gap(gap: Gap) -> str:

@@ -102,7 +102,7 @@ def _steps(steps: StepTable) -> list[dict[str, Any]]:
     columns = [_plain(getattr(steps, name)) for name in names]
     rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     numbers, begin = np.unique(steps.step, return_index=True)
-    ends = np.append(begin[1:], len(steps)).tolist()
+    ends = [*begin[1:].tolist(), len(steps)][: len(begin)]
     left_out = set(steps.left_out)
     found = []
     for step, start, end in zip(numbers.tolist(), begin.tolist(), ends, strict=True):

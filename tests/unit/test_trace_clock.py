@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.trace_writer import MS, RankWriter, write_training
 
 from pyddpdiag.trace.clock import ClockOffset, align, offsets_of
 from pyddpdiag.trace.merge import merge
 from pyddpdiag.trace.run import open_run
-from support.trace_writer import MS, RankWriter, write_training
 
 
 def aligned(folder: Path) -> tuple[ClockOffset, ...]:

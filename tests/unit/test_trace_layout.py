@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import trace_writer
 
 from pyddpdiag.trace import layout
-from support import trace_writer
 
 
 def test_record_is_laid_out_as_the_writer_writes_it() -> None:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.trace_writer import RankWriter, fnv
 
 from pyddpdiag.trace.merge import Merged, merge
 from pyddpdiag.trace.run import open_run
-from support.trace_writer import RankWriter, fnv
 
 ROWS = ("who", "group", "sequence", "reference", "bytes", "step", "enqueued", "started", "ended")
 

@@ -5,15 +5,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from pyddpdiag.errors import TraceError, TraceVersionError
-from pyddpdiag.trace.layout import Kind
-from pyddpdiag.trace.reader import is_in_flight, read_trace, tickets_of
 from support.trace_writer import (
     BUCKET,
     COMPLETE,
@@ -21,6 +18,11 @@ from support.trace_writer import (
     RankWriter,
     header_page,
 )
+
+from pyddpdiag.errors import TraceError, TraceVersionError
+from pyddpdiag.trace.layout import Kind
+from pyddpdiag.trace.layout import record_dtype as reader_dtype
+from pyddpdiag.trace.reader import _snapshot, is_in_flight, read_trace, tickets_of
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
@@ -220,6 +222,33 @@ def test_pipe_with_a_traces_name_does_not_block(tmp_path: Path) -> None:
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="cannot be read"):
         read_trace(tmp_path / "rank_0.ddptrace")
+
+
+class Busy(np.ndarray[Any, Any]):
+    """Slots of which one is written anew each time the words are read, the first `times` times."""
+
+    times = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = np.array(super().__getitem__(key))
+        if isinstance(key, str) and self.times > 0:
+            self.times -= 1
+            slot = self.view(np.ndarray)[1]
+            slot["word"] += np.uint64(4 * 8)
+            slot["sequence"] += 8
+        return found
+
+
+@pytest.mark.parametrize(("times", "kept", "torn"), [(0, 8, 0), (1, 8, 0), (2, 8, 0), (99, 7, 1)])
+def test_record_that_changes_under_the_reader_is_read_again(times: int, kept: int, torn: int) -> None:
+    slots = np.zeros(8, reader_dtype())
+    slots["word"] = (np.arange(8) + 1) << 2 | COMPLETE
+    slots["sequence"] = np.arange(8)
+    busy = slots.view(Busy)
+    busy.times = times
+    records, found_torn, astray = _snapshot(busy, 0, 8)
+    assert (len(records), found_torn, astray) == (kept, torn, 0)
+    assert records["sequence"].tolist() == tickets_of(records).tolist()
 
 
 def test_reading_while_another_process_writes(tmp_path: Path) -> None:

@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.trace_writer import RankWriter
 
 from pyddpdiag.errors import TraceError
 from pyddpdiag.trace.run import open_run
-from support.trace_writer import RankWriter
 
 
 def write(folder: Path, rank: int, world_size: int = 2, *, name: str = "", **header: object) -> Path:
