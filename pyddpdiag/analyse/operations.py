@@ -9,7 +9,6 @@ import numpy as np
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.model import OpenOperation, OperationError
 from pyddpdiag.trace.layout import TIMES_USED, BucketTime, CollectiveTime, Flag, Kind, Records
-from pyddpdiag.trace.merge import Bool
 from pyddpdiag.trace.reader import RankTrace, is_in_flight, tickets_of
 from pyddpdiag.trace.run import Run
 from pyddpdiag.trace.text import TEXT_LIMIT, decode
@@ -18,21 +17,30 @@ LISTED: Final = 1000
 MAX_PARTS: Final = TEXT_LIMIT // 64
 
 
-def open_mask(records: Records) -> Bool:
-    """Which buckets and other collectives had begun and not ended (or were closed without their end)."""
-    times = records["times"]
-    ended = np.where(
-        records["kind"] == Kind.BUCKET, times[:, BucketTime.ENDED], times[:, CollectiveTime.ENDED]
-    )
-    operation = (records["kind"] == Kind.BUCKET) | (records["kind"] == Kind.COLLECTIVE)
-    return np.asarray(
-        operation & (ended == 0) & (is_in_flight(records) | ((records["flags"] & Flag.ABANDONED) > 0))
-    )
+ENDED: Final = {Kind.BUCKET: BucketTime.ENDED, Kind.COLLECTIVE: CollectiveTime.ENDED}
+"""The kinds that are operations, and which of their times is the end."""
 
 
-def error_mask(records: Records) -> Bool:
-    """Which operations have the error flag."""
-    return np.asarray(((records["flags"] & Flag.ERROR) > 0) & (records["kind"] != Kind.ERROR))
+def open_records(trace: RankTrace) -> Records:
+    """Buckets and other collectives that began and did not end, or were closed without an end, by ticket."""
+    parts = []
+    for kind, ended in ENDED.items():
+        records = trace.of_kind(kind)
+        # Few have no end, so look for those first.
+        without_end = records[records["times"][:, ended] == 0]
+        parts.append(without_end[is_in_flight(without_end) | ((without_end["flags"] & Flag.ABANDONED) > 0)])
+    return _by_ticket(parts)
+
+
+def error_records(trace: RankTrace) -> Records:
+    """Records with the error flag, by ticket."""
+    parts = [trace.of_kind(kind) for kind in Kind if kind != Kind.ERROR]
+    return _by_ticket([part[(part["flags"] & Flag.ERROR) > 0] for part in parts])
+
+
+def _by_ticket(parts: list[Records]) -> Records:
+    records = np.concatenate(parts)
+    return np.asarray(records[np.argsort(tickets_of(records), kind="stable")])
 
 
 def open_operations(run: Run, names: Names) -> tuple[tuple[OpenOperation, ...], int]:
@@ -40,10 +48,10 @@ def open_operations(run: Run, names: Names) -> tuple[tuple[OpenOperation, ...], 
     found: list[OpenOperation] = []
     total = 0
     for trace in run.ranks:
-        rows = np.flatnonzero(open_mask(trace.records))
-        total += len(rows)
-        latest = _latest(trace.records) if len(rows) else 0
-        for record in trace.records[rows[: LISTED - len(found)]]:
+        records = open_records(trace)
+        total += len(records)
+        latest = _latest(trace) if len(records) else 0
+        for record in records[: LISTED - len(found)]:
             bucket = record["kind"] == Kind.BUCKET
             times = record["times"]
             seen = times[: TIMES_USED[Kind.BUCKET if bucket else Kind.COLLECTIVE]]
@@ -70,10 +78,10 @@ def operation_errors(run: Run, names: Names) -> tuple[tuple[OperationError, ...]
     found: list[OperationError] = []
     total = 0
     for trace in run.ranks:
-        rows = np.flatnonzero(error_mask(trace.records))
-        total += len(rows)
-        texts = _texts(trace) if len(rows) else {}
-        for record in trace.records[rows[: LISTED - len(found)]]:
+        records = error_records(trace)
+        total += len(records)
+        texts = _texts(trace) if len(records) else {}
+        for record in records[: LISTED - len(found)]:
             ticket = int(record["word"] >> np.uint64(2)) - 1
             found.append(
                 OperationError(
@@ -112,10 +120,8 @@ def _what(record: Any, names: Names) -> str:
     return Kind(int(kind)).name.lower()
 
 
-def _latest(records: Records) -> int:
+def _latest(trace: RankTrace) -> int:
     """The latest time in a rank's records."""
-    latest = 0
-    for kind, used in TIMES_USED.items():
-        times = records["times"][records["kind"] == kind][:, :used]
-        latest = max(latest, int(times.max(initial=0)))
-    return latest
+    return max(
+        int(trace.of_kind(kind)["times"][:, :used].max(initial=0)) for kind, used in TIMES_USED.items()
+    )

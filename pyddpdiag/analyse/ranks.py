@@ -6,7 +6,7 @@ import numpy as np
 
 from pyddpdiag.analyse.grouped import stat
 from pyddpdiag.analyse.occurrences import Occurrences
-from pyddpdiag.analyse.operations import error_mask, open_mask
+from pyddpdiag.analyse.operations import error_records, open_records
 from pyddpdiag.model import ClockStats, RankStats, StepTable
 from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.run import Run
@@ -40,14 +40,14 @@ def rank_stats(
                 torch=trace.sidecar.torch,
                 steps=int(np.count_nonzero(mine)),
                 last_step=int(steps.step[mine].max()) if mine.any() else None,
-                records=len(trace.records),
+                records=len(trace),
                 overwritten=header.overwritten,
                 skipped=header.skipped,
                 dropped=header.dropped,
                 torn=trace.torn,
                 malformed=trace.malformed,
-                in_flight=int(np.count_nonzero(open_mask(trace.records))),
-                errors=int(np.count_nonzero(error_mask(trace.records))),
+                in_flight=len(open_records(trace)),
+                errors=len(error_records(trace)),
                 closed=header.closed,
                 wall_ms=stat(steps.wall_ms[counted]),
                 compute_ms=stat(steps.compute_ms[counted]),

@@ -50,7 +50,7 @@ def _sentence(text: str) -> str:
 
 def _blind(run: Run, steps: StepMatrix, pairs: int) -> str:
     """Why the run cannot be judged; empty if it can."""
-    if not any(len(trace.records) for trace in run.ranks):
+    if not any(len(trace) for trace in run.ranks):
         return "the traces hold no records. Did the run make a training step?"
     if not pairs:
         return "no bucket's all-reduce has ended on every rank."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -40,17 +41,17 @@ ORDERED: Final = {
 
 @dataclass(frozen=True, eq=False)
 class RankTrace:
-    """One rank's records, sorted by ticket, in this machine's byte order.
+    """One rank's records by kind, each sorted by ticket, in this machine's byte order.
 
-    `warnings` are pairs of a file's name and what is wrong with it.
     `torn` counts records that were being written, `malformed` those whose content cannot be right, and
-    `unknown` those of a kind that this version doesn't know; none of them is in `records`.
+    `unknown` those of a kind that this version doesn't know; none of them is in `by_kind`. `warnings` are
+    pairs of a file's name and what is wrong with it.
     """
 
     path: Path
     header: Header
     sidecar: Sidecar
-    records: Records
+    by_kind: Mapping[Kind, Records]
     torn: int
     malformed: int
     unknown: int
@@ -63,13 +64,16 @@ class RankTrace:
 
     def of_kind(self, kind: Kind) -> Records:
         """This rank's records of one kind, sorted by ticket."""
-        chosen: Records = self.records[self.records["kind"] == kind]
-        return chosen
+        return self.by_kind[kind]
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return sum(len(records) for records in self.by_kind.values())
 
 
 def tickets_of(records: Records) -> npt.NDArray[np.uint64]:
     """The ticket in each publication word; uint64, one per record."""
-    return (records["word"] >> np.uint64(2)) - np.uint64(1)
+    return np.asarray((records["word"] >> np.uint64(2)) - np.uint64(1))
 
 
 def is_in_flight(records: Records) -> npt.NDArray[np.bool_]:
@@ -98,12 +102,8 @@ def read_trace(path: Path) -> RankTrace:
         ) from error
     if not header.native:
         records = to_native(records)
-    known = (records["kind"] >= Kind.BUCKET) & (records["kind"] <= Kind.ERROR)
-    unknown = int(len(known) - np.count_nonzero(known))
-    plausible = known & _plausible(records)
-    malformed = astray + int(np.count_nonzero(known & ~plausible))
-    if not plausible.all():
-        records = records[plausible]
+    by_kind, known, sound = _split(records)
+    unknown, malformed = len(records) - known, astray + known - sound
     sidecar, said = read_sidecar(path.with_suffix(".json"))
     warnings = [(path.name, text) for text in notes] + [
         (path.with_suffix(".json").name, text) for text in said
@@ -117,7 +117,7 @@ def read_trace(path: Path) -> RankTrace:
     ):
         if amount:
             warnings.append((path.name, f"{amount} {text}"))
-    return RankTrace(path, header, sidecar, records, torn, malformed, unknown, tuple(warnings))
+    return RankTrace(path, header, sidecar, by_kind, torn, malformed, unknown, tuple(warnings))
 
 
 def _map(path: Path, header: Header, size: int) -> tuple[Records, list[str]]:
@@ -188,17 +188,24 @@ def _snapshot(slots: Records, first: int, capacity: int) -> tuple[Records, int, 
     return (records[right] if astray else records), torn, astray
 
 
-def _plausible(records: Records) -> npt.NDArray[np.bool_]:
-    """Which records can be right: times within bounds, no end before its start."""
-    good = np.ones(len(records), np.bool_)
-    kinds = records["kind"]
-    for kind, used in TIMES_USED.items():
-        rows = np.flatnonzero(kinds == kind)
-        times = records["times"][rows][:, :used]
-        # Seen as unsigned, a negative time is a huge one.
-        fits = (times.view(np.uint64) <= MAX_TIME_NS).all(axis=1)
-        for start, end in ORDERED.get(kind, ()):
-            first, last = times[:, start], times[:, end]
-            fits &= (last >= first) | (last == 0)
-        good[rows] = fits
+def _split(records: Records) -> tuple[dict[Kind, Records], int, int]:
+    """Records by kind, without those that cannot be right; how many are of known kinds, and how many sound."""
+    kinds = records["kind"].copy()
+    by_kind: dict[Kind, Records] = {}
+    known = sound = 0
+    for kind in Kind:
+        part = records[kinds == kind]
+        good = _plausible(part["times"][:, : TIMES_USED.get(kind, 0)], ORDERED.get(kind, ()))
+        by_kind[kind] = part if good.all() else part[good]
+        known, sound = known + len(part), sound + len(by_kind[kind])
+    return by_kind, known, sound
+
+
+def _plausible(times: npt.NDArray[np.int64], ordered: Iterable[tuple[int, int]]) -> npt.NDArray[np.bool_]:
+    """Which records can be right: all times within bounds, no end before its start."""
+    # Seen as unsigned, a negative time is a huge one.
+    good = np.asarray((times.view(np.uint64) <= MAX_TIME_NS).all(axis=1))
+    for start, end in ordered:
+        first, last = times[:, start], times[:, end]
+        good &= (last >= first) | (last == 0)
     return good

@@ -1,4 +1,4 @@
-"""Files are hostile: whatever their bytes, there comes a report or one clear error, soon, in little memory."""
+"""Files are hostile: whatever their bytes, a report or one clear error comes, soon, in little memory."""
 
 from __future__ import annotations
 

@@ -63,12 +63,12 @@ def test_round_trip(
     trace = read_trace(writer.write(tmp_path_factory.mktemp("run")))
     kept = rows[max(0, len(rows) - capacity) :]
     assert (trace.rank, trace.header.world_size, trace.torn, trace.malformed) == (3, 8, 0, 0)
-    assert tickets_of(trace.records).tolist() == list(range(len(rows) - len(kept), len(rows)))
-    assert is_in_flight(trace.records).tolist() == [row[6] for row in kept]
+    assert tickets_of(trace.of_kind(Kind.BUCKET)).tolist() == list(range(len(rows) - len(kept), len(rows)))
+    assert is_in_flight(trace.of_kind(Kind.BUCKET)).tolist() == [row[6] for row in kept]
     for column, name in enumerate(("sequence", "reference", "bytes", "step", "module")):
-        assert trace.records[name].tolist() == [row[column] for row in kept]
-    assert trace.records["times"][:, 0].tolist() == [row[5] for row in kept]
-    assert trace.records["times"].dtype.isnative
+        assert trace.of_kind(Kind.BUCKET)[name].tolist() == [row[column] for row in kept]
+    assert trace.of_kind(Kind.BUCKET)["times"][:, 0].tolist() == [row[5] for row in kept]
+    assert trace.of_kind(Kind.BUCKET)["times"].dtype.isnative
 
 
 @pytest.mark.parametrize("order", "<>")
@@ -89,7 +89,7 @@ def test_ring_that_went_round_is_sorted_by_ticket(tmp_path: Path) -> None:
     for sequence in range(21):
         writer.bucket(sequence, 10, 20, 30)
     trace = read_trace(writer.write(tmp_path))
-    assert trace.records["sequence"].tolist() == list(range(13, 21))
+    assert trace.of_kind(Kind.BUCKET)["sequence"].tolist() == list(range(13, 21))
     assert trace.header.overwritten == 13
     assert any("13 older records were overwritten" in text for _, text in trace.warnings)
 
@@ -100,7 +100,7 @@ def test_torn_record_is_dropped_and_counted(tmp_path: Path) -> None:
     writer.bucket(1, 1, 2, 3, state=1)
     writer.bucket(2, 1, 2, 3)
     trace = read_trace(writer.write(tmp_path))
-    assert trace.records["sequence"].tolist() == [0, 2]
+    assert trace.of_kind(Kind.BUCKET)["sequence"].tolist() == [0, 2]
     assert trace.torn == 1
 
 
@@ -108,7 +108,7 @@ def test_in_flight_record_is_kept(tmp_path: Path) -> None:
     writer = RankWriter(closed=0)
     writer.bucket(0, 1, 2, 0, state=IN_FLIGHT)
     trace = read_trace(writer.write(tmp_path))
-    assert is_in_flight(trace.records).tolist() == [True]
+    assert is_in_flight(trace.of_kind(Kind.BUCKET)).tolist() == [True]
     assert not trace.header.closed
 
 
@@ -118,7 +118,7 @@ def test_record_in_a_foreign_slot_is_malformed(tmp_path: Path) -> None:
     path = writer.write(tmp_path)
     patched(path, 4096, np.array([(5 + 1) << 2 | 3], "<u8").tobytes())
     trace = read_trace(path)
-    assert len(trace.records) == 0
+    assert len(trace) == 0
     assert trace.malformed == 1
 
 
@@ -128,7 +128,7 @@ def test_impossible_times_are_malformed(tmp_path: Path, times: tuple[int, ...]) 
     writer.add(BUCKET, times=times)
     writer.bucket(1, 1, 2, 3)
     trace = read_trace(writer.write(tmp_path))
-    assert trace.records["sequence"].tolist() == [1]
+    assert trace.of_kind(Kind.BUCKET)["sequence"].tolist() == [1]
     assert trace.malformed == 1
 
 
@@ -137,7 +137,7 @@ def test_unknown_kind_is_left_out_and_told(tmp_path: Path) -> None:
     writer.add(99, times=(-5,))
     writer.bucket(1, 1, 2, 3)
     trace = read_trace(writer.write(tmp_path))
-    assert (len(trace.records), trace.unknown, trace.malformed) == (1, 1, 0)
+    assert (len(trace), trace.unknown, trace.malformed) == (1, 1, 0)
     assert trace.header.minor == 7
 
 
@@ -148,7 +148,7 @@ def test_truncated_in_the_records_reads_what_is_there(tmp_path: Path) -> None:
     path = writer.write(tmp_path)
     path.write_bytes(path.read_bytes()[: 4096 + 3 * 128 + 50])
     trace = read_trace(path)
-    assert trace.records["sequence"].tolist() == [0, 1, 2]
+    assert trace.of_kind(Kind.BUCKET)["sequence"].tolist() == [0, 1, 2]
     assert any("truncated" in text for _, text in trace.warnings)
 
 
@@ -203,7 +203,7 @@ def test_capacity_beyond_the_file_costs_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "rank_0.ddptrace"
     path.write_bytes(header_page(capacity=2**26, tickets=2**40) + bytes(128 * 10))
     trace = read_trace(path)
-    assert len(trace.records) == 0
+    assert len(trace) == 0
 
 
 def test_folder_with_a_traces_name(tmp_path: Path) -> None:
@@ -264,11 +264,11 @@ def test_reading_while_another_process_writes(tmp_path: Path) -> None:
         while len(seen) < 50 * capacity:
             assert time.monotonic() < deadline, f"only {len(seen)} records seen"
             trace = read_trace(path)
-            tickets = tickets_of(trace.records).tolist()
+            tickets = tickets_of(trace.of_kind(Kind.BUCKET)).tolist()
             seen.update(tickets)
             for name in ("sequence", "bytes", "reference"):
-                assert trace.records[name].tolist() == tickets
-            assert trace.records["times"][:, 3].tolist() == [ticket + 1 for ticket in tickets]
+                assert trace.of_kind(Kind.BUCKET)[name].tolist() == tickets
+            assert trace.of_kind(Kind.BUCKET)["times"][:, 3].tolist() == [ticket + 1 for ticket in tickets]
             assert trace.malformed == 0
         assert writer.poll() is None
     finally:

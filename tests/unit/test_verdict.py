@@ -79,7 +79,7 @@ def test_rank_that_waits_for_data_is_told_from_one_that_computes_longer(tmp_path
 
 
 def test_rank_that_only_waits_in_a_broadcast_is_not_blamed(tmp_path: Path) -> None:
-    """Rank 0 is 20 ms late to a broadcast in forward; rank 1 waits there, and both bring their buckets together."""
+    """Rank 0 is 20 ms late to a broadcast; rank 1 waits there, and both bring their buckets together."""
     for rank in range(2):
         writer = RankWriter(rank, 2)
         for step in range(12):
