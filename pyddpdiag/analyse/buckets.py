@@ -1,0 +1,96 @@
+"""Buckets over all their occurrences."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.grouped import stats_by
+from pyddpdiag.analyse.names import Names
+from pyddpdiag.analyse.occurrences import Occurrences
+from pyddpdiag.model import METRICS, BucketStats, BucketTimes
+from pyddpdiag.trace.layout import DTYPE_NAMES
+from pyddpdiag.trace.merge import Bool, Int64
+from pyddpdiag.trace.run import Run
+
+BUCKET_LIMIT: Final = 10_000
+"""No model has so many buckets; a damaged file could claim millions."""
+
+
+def bucket_stats(
+    run: Run, occurrences: Occurrences, names: Names, left_out: tuple[int, ...], chosen: Bool | None = None
+) -> tuple[BucketStats, ...]:
+    """Every bucket, the one that cost most time first.
+
+    Args:
+        run: the ranks.
+        occurrences: what was measured.
+        names: names of parameters and groups.
+        left_out: steps that no median counts, unless the bucket was seen in no other.
+        chosen: the occurrences to count; None = all.
+    """
+    rows = np.flatnonzero(np.ones(len(occurrences), np.bool_) if chosen is None else chosen)
+    keys, codes = np.unique(occurrences.reference[rows], return_inverse=True)
+    total = np.bincount(codes, np.nan_to_num(occurrences.total_ms[rows]), minlength=len(keys))
+    complete = occurrences.complete[rows]
+    count = np.bincount(codes[complete], minlength=len(keys))
+    seen = np.bincount(codes, minlength=len(keys))
+    first, last = _span(occurrences.step[rows], codes, len(keys))
+    warm = np.isin(occurrences.step[rows], np.array(left_out, np.int64))
+    only_warm = np.bincount(codes[complete & ~warm], minlength=len(keys)) == 0
+    judged = complete & (~warm | only_warm[codes])
+    times = {
+        name: stats_by(getattr(occurrences, name)[rows][judged], codes[judged], len(keys)) for name in METRICS
+    }
+    judged_count = np.bincount(codes[judged], minlength=len(keys))
+    # Any of its occurrences tells the rest: they are the same in all.
+    sample = np.empty(len(keys), np.int64)
+    sample[codes[::-1]] = rows[::-1]
+    final_step = int(occurrences.step.max()) if len(occurrences) else 0
+    arrivals = _last_arrivals(run, occurrences.last_arriver[rows][judged], codes[judged])
+    order = np.lexsort((keys, -total))[:BUCKET_LIMIT]
+    return tuple(
+        BucketStats(
+            bucket=names.bucket(int(keys[code])),
+            module=int(occurrences.module[sample[code]]),
+            parameters=names.parameters(int(keys[code])),
+            bytes=int(occurrences.bytes[sample[code]]),
+            dtype=_dtype(int(occurrences.dtype[sample[code]])),
+            group=names.group(int(occurrences.group[sample[code]])),
+            group_size=int(occurrences.group_size[sample[code]]),
+            count=int(count[code]),
+            judged=int(judged_count[code]),
+            incomplete=int(seen[code] - count[code]),
+            first_step=int(first[code]),
+            last_step=int(last[code]),
+            first_steps_only=bool(last[code] <= 1 and final_step >= 3),
+            cost_ms=float(total[code]),
+            times=BucketTimes(**{name: times[name][code] for name in METRICS}),
+            last_arrivals=arrivals.get(code, {}),
+        )
+        for code in order.tolist()
+    )
+
+
+def _dtype(number: int) -> str:
+    return DTYPE_NAMES[number] if number < len(DTYPE_NAMES) else "other"
+
+
+def _span(step: Int64, codes: Int64, groups: int) -> tuple[Int64, Int64]:
+    """First and last step of every group."""
+    first, last = np.full(groups, 2**32), np.zeros(groups, np.int64)
+    np.minimum.at(first, codes, step)
+    np.maximum.at(last, codes, step)
+    return first, last
+
+
+def _last_arrivals(run: Run, arriver: Int64, codes: Int64) -> dict[int, dict[int, int]]:
+    """How often each rank was the last to arrive, by bucket."""
+    told = arriver >= 0
+    pairs, counts = np.unique(codes[told] * len(run.ranks) + arriver[told], return_counts=True)
+    by_code: dict[int, dict[int, int]] = {}
+    for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+        code, who = divmod(pair, len(run.ranks))
+        by_code.setdefault(code, {})[run.ranks[who].rank] = count
+    return by_code

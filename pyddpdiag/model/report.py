@@ -1,0 +1,45 @@
+"""Everything that a report shows, without how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyddpdiag.model.findings import Verdict
+from pyddpdiag.model.rows import (
+    BucketStats,
+    CollectiveStats,
+    Gap,
+    Mismatch,
+    OpenOperation,
+    OperationError,
+    RankStats,
+)
+from pyddpdiag.model.steps import StepTable
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class RunReport:
+    """One run, analysed. `step` and `bucket` tell what the tables were narrowed to; the verdict never is.
+
+    `in_flight_total` and `errors_total` count all of them; only the first thousand are listed.
+    """
+
+    folder: str
+    run_id: str
+    world_size: int
+    verdict: Verdict
+    ranks: tuple[RankStats, ...]
+    buckets: tuple[BucketStats, ...]
+    steps: StepTable
+    other_collectives: tuple[CollectiveStats, ...]
+    in_flight_operations: tuple[OpenOperation, ...]
+    in_flight_total: int
+    errors: tuple[OperationError, ...]
+    errors_total: int
+    gaps: tuple[Gap, ...]
+    mismatches: tuple[Mismatch, ...]
+    warnings: tuple[str, ...]
+    step: int | None = None
+    bucket: str | None = None

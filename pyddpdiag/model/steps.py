@@ -1,0 +1,47 @@
+"""The steps of a run as columns: a long run has too many of them for one object each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, eq=False)
+class StepTable:
+    """One row per step and rank, sorted by step, then rank. Milliseconds; NaN = not known.
+
+    `source` tells what the step's wall time is taken from: `step records`, `backward passes` or `buckets`.
+    `left_out` are the steps that no median counts (warm-up).
+    """
+
+    step: npt.NDArray[np.int64]
+    rank: npt.NDArray[np.int64]
+    wall_ms: npt.NDArray[np.float64]
+    compute_ms: npt.NDArray[np.float64]
+    data_wait_ms: npt.NDArray[np.float64]
+    exposed_ms: npt.NDArray[np.float64]
+    own_ms: npt.NDArray[np.float64]
+    buckets: npt.NDArray[np.int64]
+    bytes: npt.NDArray[np.int64]
+    source: str
+    left_out: tuple[int, ...]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.step)
+
+    @property
+    def judged(self) -> npt.NDArray[np.bool_]:
+        """Rows that medians count."""
+        return ~np.isin(self.step, np.array(self.left_out, np.int64))
+
+    def take(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> StepTable:
+        """The chosen rows, by mask or index."""
+        columns = {
+            name: getattr(self, name)[chosen]
+            for name in self.__dataclass_fields__
+            if name not in ("source", "left_out")
+        }
+        return StepTable(**columns, source=self.source, left_out=self.left_out)

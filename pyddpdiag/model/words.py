@@ -1,0 +1,33 @@
+"""Numbers in words, the same in every message and table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def number(value: float) -> str:
+    """About three digits: 0.123, 1.23, 12.3, 123."""
+    size = abs(value)
+    return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
+
+
+def milliseconds(value: float) -> str:
+    """A time in milliseconds with its unit."""
+    return f"{number(value)} ms"
+
+
+def percent(fraction: float) -> str:
+    """A fraction as whole percent."""
+    return f"{100 * fraction:.0f}%"
+
+
+def count(amount: int, noun: str) -> str:
+    """An amount with its noun: 1 step, 3 steps."""
+    return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
+
+
+def listed(items: Iterable[object], limit: int = 8) -> str:
+    """Items separated by commas, at most `limit` of them."""
+    texts = [str(item) for item in items]
+    more = len(texts) - limit
+    return ", ".join(texts[:limit]) + (f" and {more} more" if more > 0 else "")

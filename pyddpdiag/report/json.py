@@ -1,0 +1,127 @@
+"""The report as JSON. Its keys and units are a contract: docs/metrics.md, held by a test."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+
+from pyddpdiag.model import METRICS, SCHEMA_VERSION, BucketStats, RankStats, RunReport, StepTable
+
+INDENTED_STEPS: Final = 1000
+
+UNITS: Final = {
+    "*_ms": "milliseconds",
+    "*_gbps": "GB/s, 10^9 bytes per second",
+    "*_fraction": "0 to 1",
+    "bytes": "bytes",
+}
+
+
+def report_to_json(report: RunReport) -> str:
+    """The report as one JSON object. ASCII only; never NaN or Infinity."""
+    # Nobody reads a long run's steps line by line, and indentation triples size and time.
+    indent = 2 if len(report.steps) <= INDENTED_STEPS else None
+    return json.dumps(report_to_dict(report), indent=indent, allow_nan=False)
+
+
+def report_to_dict(report: RunReport) -> dict[str, Any]:
+    """The report as plain dictionaries, lists, numbers and strings."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "folder": report.folder,
+        "run_id": report.run_id,
+        "world_size": report.world_size,
+        "only_step": report.step,
+        "only_bucket": report.bucket,
+        "verdict": {
+            "status": report.verdict.status,
+            "line": report.verdict.line,
+            "findings": [asdict(finding) for finding in report.verdict.findings],
+        },
+        "ranks": [_rank(rank) for rank in report.ranks],
+        "buckets": [_bucket(bucket) for bucket in report.buckets],
+        "steps_source": report.steps.source,
+        "steps_left_out": list(report.steps.left_out),
+        "steps": _steps(report.steps),
+        "other_collectives": [asdict(collective) for collective in report.other_collectives],
+        "in_flight_total": report.in_flight_total,
+        "in_flight_operations": [asdict(operation) for operation in report.in_flight_operations],
+        "errors_total": report.errors_total,
+        "errors": [asdict(error) for error in report.errors],
+        "gaps": [asdict(gap) for gap in report.gaps],
+        "mismatches": [
+            {**asdict(mismatch), "values": {str(rank): value for rank, value in mismatch.values.items()}}
+            for mismatch in report.mismatches
+        ],
+        "warnings": list(report.warnings),
+        "units": UNITS,
+    }
+
+
+def _rank(rank: RankStats) -> dict[str, Any]:
+    told = asdict(rank)
+    clock = told.pop("clock")
+    return {
+        **told,
+        "clock_offset_ms": clock["offset_ms"],
+        "clock_uncertainty_ms": clock["uncertainty_ms"],
+        "clock_inconsistent": clock["inconsistent"],
+    }
+
+
+def _bucket(bucket: BucketStats) -> dict[str, Any]:
+    return {
+        "bucket": bucket.bucket,
+        "module": bucket.module,
+        "parameters": list(bucket.parameters),
+        "bytes": bucket.bytes,
+        "dtype": bucket.dtype,
+        "group": bucket.group,
+        "group_size": bucket.group_size,
+        "count": bucket.count,
+        "judged": bucket.judged,
+        "incomplete": bucket.incomplete,
+        "first_step": bucket.first_step,
+        "last_step": bucket.last_step,
+        "first_steps_only": bucket.first_steps_only,
+        "cost_ms": bucket.cost_ms,
+        **{
+            name: {"median": getattr(bucket.times, name).median, "p95": getattr(bucket.times, name).p95}
+            for name in METRICS
+        },
+        "last_arrivals": {str(rank): count for rank, count in bucket.last_arrivals.items()},
+    }
+
+
+def _steps(steps: StepTable) -> list[dict[str, Any]]:
+    """One entry per step with one per rank in it. A step's wall time is its slowest rank's."""
+    names = ("rank", "wall_ms", "compute_ms", "data_wait_ms", "exposed_ms", "own_ms", "buckets", "bytes")
+    columns = [_plain(getattr(steps, name)) for name in names]
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    numbers, begin = np.unique(steps.step, return_index=True)
+    ends = [*begin[1:].tolist(), len(steps)][: len(begin)]
+    left_out = set(steps.left_out)
+    found = []
+    for step, start, end in zip(numbers.tolist(), begin.tolist(), ends, strict=True):
+        mine = rows[start:end]
+        walls = [row["wall_ms"] for row in mine if row["wall_ms"] is not None]
+        found.append(
+            {
+                "step": step,
+                "wall_ms": max(walls) if walls else None,
+                "buckets": max(row["buckets"] for row in mine),
+                "judged": step not in left_out,
+                "ranks": mine,
+            }
+        )
+    return found
+
+
+def _plain(values: Any) -> list[Any]:
+    """A column as Python numbers, None for NaN."""
+    if values.dtype.kind != "f":
+        return list(values.tolist())
+    return [None if value != value else value for value in values.tolist()]

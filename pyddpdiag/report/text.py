@@ -1,0 +1,265 @@
+"""The report for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.text import Text
+
+from pyddpdiag.model import BucketStats, Finding, RankStats, RunReport, Stat
+from pyddpdiag.model.words import count, number, percent
+from pyddpdiag.report.screen import Screen, screen_for
+
+STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell": "bold magenta"}
+SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+PARTS = (("arrival", "yellow", "█", "a"), ("queue", "magenta", "▓", "q"), ("wire", "cyan", "░", "w"))
+BAR = 14
+LEAST_NAME = 12
+MOST_NAME = 32
+SHOWN_COLLECTIVES = 16
+SHOWN_OPERATIONS = 8
+
+
+def print_text(report: RunReport, file: TextIO, *, top: int = 10) -> None:
+    """Print the report.
+
+    Args:
+        report: what to show.
+        file: where to; its width, colours and encoding are respected.
+        top: how many buckets to show; 0 = all.
+    """
+    screen = screen_for(file)
+    _head(screen, report)
+    _verdict(screen, report)
+    _ranks(screen, report)
+    _steps(screen, report)
+    _buckets(screen, report, top)
+    _collectives(screen, report)
+    _operations(screen, report)
+    _warnings(screen, report)
+
+
+def _head(screen: Screen, report: RunReport) -> None:
+    dot = screen.sign(" · ", " | ")
+    numbers = sorted({int(step) for step in report.steps.step[[0, -1]]}) if len(report.steps) else []
+    parts = [report.folder, f"{len(report.ranks)} of {count(report.world_size, 'rank')}"]
+    if report.step is not None:
+        parts.append(f"step {report.step} only")
+    elif numbers:
+        parts.append("step " + " to ".join(str(step) for step in numbers))
+    parts += sorted({f"torch {rank.torch}" for rank in report.ranks if rank.torch})[:2]
+    screen.print(Text(dot.join(parts), "dim"))
+
+
+def _verdict(screen: Screen, report: RunReport) -> None:
+    screen.console.print()
+    screen.print(Text(report.verdict.line, STATUS_STYLE[report.verdict.status]), 2)
+    for place, finding in enumerate(report.verdict.findings):
+        # The first one is the line above, unless it is only a note.
+        _finding(screen, finding, told=place == 0 and report.verdict.status == "findings")
+
+
+def _finding(screen: Screen, finding: Finding, *, told: bool) -> None:
+    body = Text()
+    if not told:
+        body.append(f"{finding.severity}: ", SEVERITY_STYLE[finding.severity])
+        body.append(finding.message + "\n")
+    sure = [f"Sure: {finding.confidence}."]
+    if finding.change_mind:
+        sure.append(f"Would change it: {finding.change_mind}")
+    body.append(" ".join(sure), "dim")
+    if finding.advice:
+        body.append("\n" + finding.advice)
+    screen.print(body, 4)
+
+
+def _value(stat: Stat) -> str:
+    return "-" if stat.median is None else number(stat.median)
+
+
+def _ranks(screen: Screen, report: RunReport) -> None:
+    ranks = report.ranks
+    columns: dict[str, Sequence[str | Text]] = {
+        "rank": [str(rank.rank) for rank in ranks],
+        "host": [screen.cut(rank.host or "?", 16) for rank in ranks],
+        "steps": [str(rank.steps) for rank in ranks],
+        "step": [_value(rank.wall_ms) for rank in ranks],
+        "compute": [_value(rank.compute_ms) for rank in ranks],
+        "data wait": [_value(rank.data_wait_ms) for rank in ranks],
+        "exposed": [_value(rank.exposed_ms) for rank in ranks],
+        "own": [_value(rank.own_ms) for rank in ranks],
+        "last in": [percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks],
+        "clock +/-": [_doubt(rank.clock.uncertainty_ms) for rank in ranks],
+        "records": [str(rank.records) for rank in ranks],
+        " remarks": [_remarks(rank) for rank in ranks],
+    }
+    if len(ranks) < 2:
+        del columns["last in"]
+    if all(rank.clock.uncertainty_ms == 0 for rank in ranks):
+        del columns["clock +/-"]
+    screen.fit(columns, ["records", "steps", "own", "clock +/-", "last in"])
+    screen.table("Ranks (median ms per step)", columns, 2, [False] * len(ranks))
+
+
+def _doubt(uncertainty_ms: float | None) -> str:
+    return "?" if uncertainty_ms is None else number(uncertainty_ms)
+
+
+def _remarks(rank: RankStats) -> Text:
+    """What is out of the ordinary about a rank."""
+    remarks = [
+        (count(rank.errors, "error") if rank.errors else "", "red"),
+        (f"{rank.in_flight} in flight" if rank.in_flight else "", "yellow"),
+        ("" if rank.closed else "not closed", "yellow"),
+        (f"{rank.overwritten} overwritten" if rank.overwritten else "", "dim"),
+    ]
+    return Text(", ").join(Text(text, style) for text, style in remarks if text)
+
+
+def _steps(screen: Screen, report: RunReport) -> None:
+    """One line about the steps' spread; steps far above it are where to look next."""
+    steps = report.steps
+    known = steps.take(steps.judged & (steps.wall_ms == steps.wall_ms))
+    if len(known) < 2 or report.step is not None:
+        return
+    walls = sorted(known.wall_ms.tolist())
+    middle, late = walls[len(walls) // 2], walls[int(0.95 * (len(walls) - 1))]
+    line = f"Steps: median {number(middle)} ms, 95th percentile {number(late)} ms"
+    slowest: dict[int, float] = {}
+    for row in (-known.wall_ms).argsort(kind="stable")[: 4 * max(1, len(report.ranks))].tolist():
+        if known.wall_ms[row] > 1.5 * middle:
+            slowest.setdefault(int(known.step[row]), float(known.wall_ms[row]))
+    if slowest:
+        line += "; slowest: " + ", ".join(
+            f"{step} ({number(ms)} ms)" for step, ms in list(slowest.items())[:3]
+        )
+    screen.console.print()
+    screen.print(Text(line), 2)
+
+
+def _buckets(screen: Screen, report: RunReport, top: int) -> None:
+    if not report.buckets:
+        return
+    shown = report.buckets[:top] if top > 0 else report.buckets
+    columns = _bucket_columns(screen, shown)
+    heading = len("parameters")
+    screen.fit(columns, ["p95", " bar", "n", "MB"], LEAST_NAME - heading)
+    room = min(max(screen.room(columns) + heading, LEAST_NAME), MOST_NAME)
+    columns["parameters"] = [screen.cut(_parameters(bucket), room) for bucket in shown]
+    screen.table(
+        "Buckets, by what they cost (median ms; GB/s)",
+        columns,
+        2,
+        [bucket.first_steps_only for bucket in shown],
+    )
+    notes = []
+    if len(shown) < len(report.buckets):
+        notes.append(f"{len(report.buckets) - len(shown)} more; --top 0 shows all.")
+    if any(bucket.first_steps_only for bucket in shown):
+        notes.append("*: seen in the first steps only, before DDP rebuilt its buckets.")
+    if " bar" in columns:
+        signs = ", ".join(f"{screen.sign(fancy, plain)} {name}" for name, _, fancy, plain in PARTS)
+        notes.append(f"Bars: {signs}.")
+    if notes:
+        screen.print(Text(" ".join(notes), "dim"), 2)
+
+
+def _bucket_columns(screen: Screen, shown: Sequence[BucketStats]) -> dict[str, Sequence[str | Text]]:
+    """The cells of the bucket table by column; the parameters' names come later, in the room that is left."""
+    longest = max((sum(_split(bucket)) for bucket in shown), default=0.0)
+    times = [bucket.times for bucket in shown]
+    hidden = [time.hidden_fraction.median for time in times]
+    # As many digits as tell them apart.
+    digits = next(n for n in (8, 12, 16) if n == 16 or len({b.bucket[:n] for b in shown}) == len(shown))
+    return {
+        "bucket": [bucket.bucket[:digits] for bucket in shown],
+        "parameters": [""] * len(shown),
+        "MB": [number(bucket.bytes / 1e6) for bucket in shown],
+        "n": [str(bucket.count) for bucket in shown],
+        "arrival": [_value(time.arrival_ms) for time in times],
+        "queue": [_value(time.queue_ms) for time in times],
+        "wire": [_value(time.wire_ms) for time in times],
+        "total": [_value(time.total_ms) for time in times],
+        "p95": ["-" if time.total_ms.p95 is None else number(time.total_ms.p95) for time in times],
+        "busbw": [_value(time.busbw_gbps) for time in times],
+        "hidden": ["-" if part is None else percent(part) for part in hidden],
+        " bar": [_bar(screen, bucket, longest) for bucket in shown],
+    }
+
+
+def _parameters(bucket: BucketStats) -> str:
+    mark = "* " if bucket.first_steps_only else ""
+    if not bucket.parameters:
+        return mark + "?"
+    more = len(bucket.parameters) - 1
+    return f"{mark}{f'+{more} ' if more else ''}{bucket.parameters[0]}"
+
+
+def _split(bucket: BucketStats) -> tuple[float, ...]:
+    return tuple(getattr(bucket.times, f"{name}_ms").median or 0.0 for name, *_ in PARTS)
+
+
+def _bar(screen: Screen, bucket: BucketStats, longest: float) -> Text:
+    """Arrival, queue and wire, to the scale of the longest bucket shown."""
+    bar = Text()
+    end, drawn = 0.0, 0
+    for value, (_, style, fancy, plain) in zip(_split(bucket), PARTS, strict=True):
+        # Rounding the running end keeps the whole bar to scale.
+        end += value
+        cells = round(BAR * end / longest) - drawn if longest > 0 else 0
+        drawn += cells
+        bar.append(screen.sign(fancy, plain) * cells, style)
+    return bar
+
+
+def _collectives(screen: Screen, report: RunReport) -> None:
+    shown = report.other_collectives[:SHOWN_COLLECTIVES]
+    if not shown:
+        return
+    columns: dict[str, Sequence[str | Text]] = {
+        "name": [screen.cut(collective.name, 32) for collective in shown],
+        "rank": [str(collective.rank) for collective in shown],
+        "n": [str(collective.count) for collective in shown],
+        "median": ["-" if c.median_ms is None else number(c.median_ms) for c in shown],
+        "p95": ["-" if c.p95_ms is None else number(c.p95_ms) for c in shown],
+        "in flight": [str(collective.in_flight or "") for collective in shown],
+    }
+    screen.table("Other collectives (ms)", columns, 1, [False] * len(shown))
+    more = len(report.other_collectives) - len(shown)
+    if more:
+        screen.print(Text(f"{more} more; see --json.", "dim"), 2)
+
+
+def _operations(screen: Screen, report: RunReport) -> None:
+    lines = [
+        (f"rank {e.rank}, step {e.step}, {e.kind} {e.what}: {e.text or 'failed'}", "red")
+        for e in report.errors[:SHOWN_OPERATIONS]
+    ]
+    if report.errors_total > SHOWN_OPERATIONS:
+        lines.append((f"{report.errors_total - SHOWN_OPERATIONS} more errors; see --json.", "dim"))
+    lines += [
+        (
+            f"rank {o.rank}, step {o.step}, {o.kind} {o.what}: "
+            f"{'abandoned' if o.abandoned else 'in flight'}, "
+            f"{'started' if o.started else 'not started'}, for at least {number(o.open_ms)} ms",
+            "yellow",
+        )
+        for o in report.in_flight_operations[:SHOWN_OPERATIONS]
+    ]
+    if report.in_flight_total > SHOWN_OPERATIONS:
+        lines.append((f"{report.in_flight_total - SHOWN_OPERATIONS} more in flight; see --json.", "dim"))
+    if lines:
+        screen.console.print(Text("\nFailed or unfinished", "bold"))
+    for text, style in lines:
+        screen.print(Text(text, style), 2)
+
+
+def _warnings(screen: Screen, report: RunReport) -> None:
+    if not report.warnings:
+        return
+    screen.console.print(Text("\nGood to know", "bold"))
+    for warning in report.warnings[:24]:
+        screen.print(Text(f"- {warning}", "dim"), 2)
+    if len(report.warnings) > 24:
+        screen.print(Text(f"{len(report.warnings) - 24} more; see --json.", "dim"), 2)

@@ -1,0 +1,117 @@
+"""The header page of one trace file, checked before anything else is believed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from pyddpdiag.errors import TraceError, TraceVersionError
+from pyddpdiag.trace.layout import BYTE_ORDER_MARK, HEADER_BYTES, MAGIC, MAJOR, RECORD_BYTES, header_dtype
+from pyddpdiag.trace.text import decode
+
+# Bounds on what a header may claim. They keep a damaged file from costing unbounded memory, and are far
+# above any real run: 2**26 records are 8 GiB per rank, 2**61 ns are 73 years.
+MAX_CAPACITY: Final = 2**26
+MAX_WORLD: Final = 2**20
+MAX_TIME_NS: Final = 2**61
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first page of a trace says. Times are nanoseconds, `byte_order` is `<` or `>`."""
+
+    minor: int
+    byte_order: str
+    capacity: int
+    pid: int
+    rank: int
+    world_size: int
+    run_id: str
+    monotonic_ns: int
+    wall_ns: int
+    clock_name: str
+    clock_identity: str
+    tickets: int
+    overwritten: int
+    skipped: int
+    dropped: int
+    closed: bool
+
+    @property
+    def native(self) -> bool:
+        """Whether the file has this machine's byte order."""
+        return self.byte_order == ("<" if np.little_endian else ">")
+
+
+def parse_header(page: bytes, path: Path) -> Header:
+    """Read the header page.
+
+    Raises:
+        TraceVersionError: the major version is not known.
+        TraceError: it is no trace, or its header cannot be right.
+    """
+    if len(page) < HEADER_BYTES:
+        raise TraceError(
+            f"{path}: truncated: {len(page)} bytes, and the header alone has {HEADER_BYTES}.",
+            hint="Copy the file again, or leave it out of the folder.",
+        )
+    if page[:8] != MAGIC:
+        raise TraceError(
+            f"{path}: not a trace: it begins with {page[:8]!r} instead of {MAGIC!r}.",
+            hint="Only files that a pyddpdiag recorder wrote may be named rank_<N>.ddptrace.",
+        )
+    order = "<" if np.frombuffer(page, header_dtype("<"), 1)[0]["byte_order"] == BYTE_ORDER_MARK else ">"
+    raw = np.frombuffer(page, header_dtype(order), 1)[0]
+    if raw["byte_order"] != BYTE_ORDER_MARK:
+        raise TraceError(
+            f"{path}: damaged header: the byte order mark is {int(raw['byte_order']):#010x}.",
+            hint="Copy the file again in binary mode.",
+        )
+    if raw["major"] != MAJOR:
+        raise TraceVersionError(
+            f"{path}: format {int(raw['major'])}.{int(raw['minor'])}; this version reads format {MAJOR}.x.",
+            hint="Read it with the version of pyddpdiag that recorded it, or update this one.",
+        )
+    _check_sizes(raw, path)
+    return Header(
+        minor=int(raw["minor"]),
+        byte_order=order,
+        capacity=int(raw["capacity"]),
+        pid=int(raw["pid"]),
+        rank=int(raw["rank"]),
+        world_size=int(raw["world_size"]),
+        run_id=bytes(raw["run_id"]).hex(),
+        monotonic_ns=int(raw["monotonic_ns"]),
+        wall_ns=int(raw["wall_ns"]),
+        clock_name=decode(bytes(raw["clock_name"])),
+        clock_identity=decode(bytes(raw["clock_identity"])),
+        tickets=int(raw["tickets"]),
+        overwritten=int(raw["overwritten"]),
+        skipped=int(raw["skipped"]),
+        dropped=int(raw["dropped"]),
+        closed=bool(raw["closed"]),
+    )
+
+
+def _check_sizes(raw: Any, path: Path) -> None:
+    """Refuse claims that no recorder makes: field, value and what would be right."""
+    world = int(raw["world_size"])
+    checks = (
+        ("header_bytes", int(raw["header_bytes"]), HEADER_BYTES, HEADER_BYTES),
+        ("record_bytes", int(raw["record_bytes"]), RECORD_BYTES, RECORD_BYTES),
+        ("capacity", int(raw["capacity"]), 1, MAX_CAPACITY),
+        ("world_size", world, 1, MAX_WORLD),
+        ("rank", int(raw["rank"]), 0, world - 1),
+        ("monotonic_ns", int(raw["monotonic_ns"]), 0, MAX_TIME_NS),
+        ("wall_ns", int(raw["wall_ns"]), 0, MAX_TIME_NS),
+    )
+    for field, value, least, most in checks:
+        if not least <= value <= most:
+            right = str(least) if least == most else f"between {least} and {most}"
+            raise TraceError(
+                f"{path}: damaged header: {field} is {value}, and should be {right}.",
+                hint="Copy the file again, or leave it out of the folder.",
+            )

@@ -1,0 +1,157 @@
+"""Files are hostile: whatever their bytes, a report or one clear error comes, soon, in little memory."""
+
+from __future__ import annotations
+
+import io
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.trace_writer import RankWriter, header_page, record_dtype, write_training
+
+from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.model import RunReport
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.report.json import report_to_json
+from pyddpdiag.report.text import print_text
+
+SLOW = settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+def survive(folder: Path) -> RunReport | None:
+    """Read, analyse and render; only this package's own errors may come out."""
+    try:
+        report = load_report(folder)
+    except PyddpdiagError as error:
+        assert "ddptrace" in str(error)
+        return None
+    report_to_json(report)
+    print_text(report, io.StringIO())
+    return report
+
+
+@SLOW
+@given(st.binary(max_size=9000))
+def test_random_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "rank_0.ddptrace").write_bytes(content)
+    assert survive(folder) is None
+
+
+@SLOW
+@given(st.binary(min_size=64, max_size=4000), st.integers(1, 40), st.sampled_from("<>"))
+def test_random_records_behind_a_sound_header(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, capacity: int, order: str
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    page = header_page(order, capacity=capacity, tickets=2**63)
+    (folder / "rank_0.ddptrace").write_bytes(bytes(page) + content)
+    assert survive(folder) is not None
+
+
+@SLOW
+@given(st.integers(0, 2**32), st.integers(1, 3))
+def test_random_fields_in_published_records(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, ranks: int
+) -> None:
+    """Records that pass as published, full of small, huge and equal numbers, on several clocks."""
+    random = np.random.default_rng(seed)
+    folder = tmp_path_factory.mktemp("run")
+    for rank in range(ranks):
+        count = int(random.integers(1, 60))
+        slots = np.zeros(count, record_dtype())
+        slots["word"] = (np.arange(count) + 1) << 2 | random.integers(1, 4, count)
+        slots["kind"] = random.integers(0, 8, count)
+        for name in ("dtype", "reduce_op"):
+            slots[name] = random.integers(0, 256, count)
+        for name in ("flags", "step", "module", "index", "thread"):
+            slots[name] = random.choice([0, 1, 2, 3, 5, 2**31, 2**32 - 1], count)
+        for name in ("group", "sequence", "reference", "bytes"):
+            slots[name] = random.choice(np.array([0, 1, 2, 3, 7, 2**63, 2**64 - 1], np.uint64), count)
+        slots["times"] = random.choice([0, 0, 1, 2, 10**9, 10**12, 2**60, 2**61], (count, 8))
+        page = header_page(
+            rank=rank,
+            world_size=ranks,
+            capacity=count,
+            tickets=count,
+            closed=int(random.integers(2)),
+            clock_identity=b"clock %d" % random.integers(2),
+            monotonic_ns=int(random.choice([0, 10**9, 2**61])),
+            wall_ns=int(random.choice([0, 10**18, 2**61])),
+        )
+        (folder / f"rank_{rank}.ddptrace").write_bytes(bytes(page) + slots.tobytes())
+    assert survive(folder) is not None
+
+
+@SLOW
+@given(st.integers(0, 2**32))
+def test_flipped_bytes_in_a_sound_run(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    write_training(folder, steps=6)
+    random = np.random.default_rng(seed)
+    for path in sorted(folder.iterdir()):
+        raw = np.frombuffer(path.read_bytes(), np.uint8).copy()
+        # Half of them in what matters most: the header and the first records.
+        for end in (min(len(raw), 1200), len(raw)):
+            places = random.integers(0, end, 6)
+            raw[places] = random.integers(0, 256, 6)
+        path.write_bytes(
+            raw.tobytes()[: int(random.integers(1, len(raw) + 1)) if random.random() < 0.2 else None]
+        )
+    survive(folder)
+
+
+def test_every_record_in_its_own_group_step_and_bucket(tmp_path: Path) -> None:
+    """The worst for anything that loops over groups, buckets or steps."""
+    count = 20_000
+    slots = np.zeros(count, record_dtype())
+    numbers = np.arange(count, dtype=np.uint64)
+    slots["word"] = (numbers + np.uint64(1)) << np.uint64(2) | np.uint64(3)
+    slots["kind"] = 1
+    for name in ("group", "sequence", "reference", "step", "module"):
+        slots[name] = numbers
+    slots["flags"] = 1
+    slots["times"][:, :4] = 1 + np.arange(count)[:, None]
+    for rank in range(2):
+        page = header_page(rank=rank, world_size=2, capacity=count, tickets=count)
+        (tmp_path / f"rank_{rank}.ddptrace").write_bytes(bytes(page) + slots.tobytes())
+    begin = time.monotonic()
+    report = survive(tmp_path)
+    assert time.monotonic() - begin < 20
+    assert report is not None
+    assert len(report.errors) == 1000 and report.errors_total == 2 * count
+    assert len(report.buckets) == 10_000
+
+
+def test_claimed_capacity_costs_no_memory(tmp_path: Path) -> None:
+    """A sparse gigabyte: looked through in pieces, and nothing of it kept."""
+    path = tmp_path / "rank_0.ddptrace"
+    capacity = 2**23
+    with path.open("wb") as file:
+        file.write(header_page(capacity=capacity, tickets=2**40))
+        file.truncate(4096 + 128 * capacity)
+    if path.stat().st_size > 4096 and getattr(path.stat(), "st_blocks", 1) * 512 > 2**26:
+        pytest.skip("no sparse files on this file system")
+    tracemalloc.start()
+    try:
+        report = survive(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert report is not None and report.ranks[0].records == 0
+
+
+def test_error_parts_without_end(tmp_path: Path) -> None:
+    writer = RankWriter(capacity=4096)
+    ticket = writer.bucket(0, 1, 2, 3, flags=1)
+    for index in range(4000):
+        writer.add(6, text=b"A" * 64, reference=ticket, index=index)
+    writer.write(tmp_path)
+    report = survive(tmp_path)
+    assert report is not None and len(report.errors[0].text) <= 4096

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyddpdiag.trace.sidecar import Sidecar, read_sidecar
+
+FULL = {
+    "schema_version": 1,
+    "host": "node-a",
+    "torch": "2.13.0+cpu",
+    "groups": [{"id": "00000000000000ff", "name": "0", "backend": "gloo", "ranks": [0, 1]}],
+    "modules": [
+        {
+            "index": 0,
+            "name": "ConvNet",
+            "group": "00000000000000ff",
+            "bucket_cap_mb": 25.0,
+            "parameters": [{"name": "a"}, {"name": "b"}],
+        }
+    ],
+    "buckets": [{"id": "0000000000000abc", "module": 0, "parameters": [1, 0], "dtype": "float32"}],
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+def read(tmp_path: Path, text: str | bytes) -> tuple[Sidecar, tuple[str, ...]]:
+    path = tmp_path / "rank_0.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_sidecar(path)
+
+
+def test_everything_is_read(tmp_path: Path) -> None:
+    sidecar, warnings = read(tmp_path, json.dumps(FULL))
+    assert warnings == ()
+    assert (sidecar.host, sidecar.torch) == ("node-a", "2.13.0+cpu")
+    assert sidecar.groups[0xFF].ranks == (0, 1)
+    assert sidecar.modules[0].parameters == ("a", "b")
+    assert sidecar.layouts[0xABC].parameters == (1, 0)
+
+
+def test_missing_sidecar_is_a_warning(tmp_path: Path) -> None:
+    sidecar, warnings = read_sidecar(tmp_path / "rank_0.json")
+    assert sidecar == Sidecar()
+    assert len(warnings) == 1 and "missing" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "nul", b"\xff\xfe\x00", "[" * 100_000, '{"a": ' + "9" * 10_000 + "}"],
+    ids=["empty", "cut", "list", "word", "bytes", "deep", "long number"],
+)
+def test_broken_sidecar_is_a_warning(tmp_path: Path, text: str | bytes) -> None:
+    sidecar, warnings = read(tmp_path, text)
+    assert sidecar == Sidecar()
+    assert len(warnings) == 1
+
+
+def test_other_version_is_told_and_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    sidecar, warnings = read(tmp_path, json.dumps({**FULL, "schema_version": 9}))
+    assert sidecar.host == "node-a"
+    assert "schema_version is 9" in warnings[0]
+
+
+def test_entries_that_do_not_fit_are_left_out_and_counted(tmp_path: Path) -> None:
+    odd = {**FULL, "buckets": [*FULL["buckets"], {"id": "xyz"}, 7], "groups": {"id": 1}}
+    sidecar, warnings = read(tmp_path, json.dumps(odd))
+    assert list(sidecar.layouts) == [0xABC] and sidecar.groups == {}
+    assert "3 entries" in warnings[0]
+
+
+def test_names_cannot_drive_a_terminal(tmp_path: Path) -> None:
+    sidecar, _ = read(tmp_path, json.dumps({**FULL, "host": "a\x1b[31mb\u202ec\ud800"}))
+    assert sidecar.host.isprintable()
+    assert sidecar.host.startswith("a\ufffd[31mb")
+    sidecar.host.encode("utf-8")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.fixed_dictionaries({}, optional={key: JSON for key in FULL}) | JSON)
+def test_any_json_is_survived(tmp_path_factory: pytest.TempPathFactory, content: object) -> None:
+    sidecar, _ = read(tmp_path_factory.mktemp("sidecar"), json.dumps(content))
+    assert isinstance(sidecar, Sidecar)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_survived(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    assert isinstance(read(tmp_path_factory.mktemp("sidecar"), content)[0], Sidecar)
