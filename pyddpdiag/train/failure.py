@@ -23,6 +23,8 @@ _CONNECTION = re.compile(
 )
 _TIMEOUT = re.compile(r"timed out waiting|timeout|timed out|wait timeout", re.IGNORECASE)
 _GLOO_SOURCE = re.compile(r"\[[^\[\]]*?\.(?:cc|cpp|h):\d+\]\s*")
+# What torch appends to some of Gloo's messages; `blame` knows better.
+_ADVICE = re.compile(r"\.?\s*This is typically caused by.*", re.DOTALL)
 _TRACEBACK_LIMIT = 12_000
 # Exit codes by which Windows tells how a process crashed.
 _WINDOWS_CRASHES = {
@@ -93,7 +95,7 @@ def _format_traceback(error: BaseException) -> str:
 
 def short(message: str, limit: int = 140) -> str:
     """The first line of an error of Gloo or torch, without the source position it starts with."""
-    lines = _GLOO_SOURCE.sub("", message).strip().splitlines()
+    lines = _ADVICE.sub("", _GLOO_SOURCE.sub("", message)).strip().splitlines()
     line = lines[0] if lines else ""
     return line if len(line) <= limit else line[: limit - 3] + "..."
 

@@ -40,7 +40,7 @@ class TrainSettings:
         timeout_s: longest wait for the other ranks, at the start and in every collective, in seconds.
     """
 
-    epochs: int = 15
+    epochs: int = 10
     batch_size: int = 64
     lr: float = 0.03
     seed: int = 0
