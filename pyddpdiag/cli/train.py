@@ -23,12 +23,14 @@ _DEFAULTS = TrainSettings()
 def train(
     nproc: Annotated[int | None, typer.Option(help="Ranks to launch on this machine.  [default: 2]")] = None,
     dist_url: Annotated[
-        str | None, typer.Option(help="Join ranks that are started elsewhere: file://PATH, tcp://host:port or env://.")
+        str | None,
+        typer.Option(help="Join ranks that are started elsewhere: file://PATH, tcp://host:port or env://."),
     ] = None,
     world_size: Annotated[int | None, typer.Option(help="With --dist-url: how many ranks there are.")] = None,
     rank: Annotated[int | None, typer.Option(help="With --dist-url: which of them this one is.")] = None,
     interface: Annotated[
-        str | None, typer.Option(metavar="NAME[,NAME]", help="Network interfaces for Gloo (GLOO_SOCKET_IFNAME).")
+        str | None,
+        typer.Option(metavar="NAME[,NAME]", help="Network interfaces for Gloo (GLOO_SOCKET_IFNAME)."),
     ] = None,
     bucket_cap_mb: Annotated[
         float, typer.Option(help="DDP's bucket size in MiB; the default makes 5 buckets of this small model.")
@@ -36,21 +38,27 @@ def train(
     hook: Annotated[
         HookKind,
         typer.Option(
-            help="native and timed record (recorder.attach, timed_allreduce); plain has no hook, builtin torch's own."
+            help="native and timed record (recorder.attach, timed_allreduce); plain: no hook, builtin: torch's."
         ),
     ] = _DEFAULTS.hook,
     epochs: Annotated[int, typer.Option(help="Passes over the training set.")] = _DEFAULTS.epochs,
     batch_size: Annotated[
-        int, typer.Option(help="Samples per step of all ranks together; split evenly, the first ranks take the rest.")
+        int,
+        typer.Option(
+            help="Samples per step of all ranks together; split evenly, the first ranks take the rest."
+        ),
     ] = _DEFAULTS.batch_size,
     seed: Annotated[int, typer.Option(help="Decides the first weights and the order.")] = _DEFAULTS.seed,
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = _DEFAULTS.lr,
     trace: Annotated[Path | None, typer.Option(help="Folder of the trace.  [default: runs/<time>]")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a trace that is there already.")] = False,
     timeout: Annotated[
-        float, typer.Option(help="Longest wait for other ranks, at the start and in each collective, in seconds.")
+        float,
+        typer.Option(help="Longest wait for other ranks, at the start and in each collective, in seconds."),
     ] = _DEFAULTS.timeout_s,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON and nothing else.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a summary as JSON and nothing else.")
+    ] = False,
 ) -> None:
     """Train a small network on handwritten digits with DDP over Gloo, and record where the time goes."""
     settings = TrainSettings(
@@ -81,7 +89,9 @@ def _place(
             raise UsageError("--nproc launches ranks and --dist-url joins some.", hint="give one of the two.")
         return rendezvous.join_url(dist_url, world_size, rank)
     if world_size is not None or rank is not None:
-        raise UsageError("--world-size and --rank need --dist-url.", hint="use --nproc N to launch N ranks here.")
+        raise UsageError(
+            "--world-size and --rank need --dist-url.", hint="use --nproc N to launch N ranks here."
+        )
     if not rendezvous.under_torchrun():
         return None
     if nproc is not None:
@@ -146,7 +156,7 @@ def _show(result: training.TrainResult, as_json: bool) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends a rank that failed at once: a normal exit would wait for Gloo's threads, and those for other ranks."""
+    """Ends a rank that failed, at once: a normal exit would wait for Gloo's threads, and they for others."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,4 +1,4 @@
-"""Real DDP training over Gloo with the probes on: a launcher for this machine, and a way to join other launchers."""
+"""Real DDP training over Gloo with the probes on: launch ranks here, or join ranks started elsewhere."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def usable_cores() -> int:
 
 
 def threads_per_rank(local_ranks: int, environ: Mapping[str, str] = os.environ) -> int:
-    """OMP_NUM_THREADS if that is set, else an equal share of the cores for each of `local_ranks`; at least 1."""
+    """OMP_NUM_THREADS if it is set, else an equal share of the cores for each local rank, at least 1."""
     text = environ.get("OMP_NUM_THREADS", "")
     if text.isdecimal() and int(text) > 0:
         return int(text)

@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: 1797 real 8 x 8 images, shipped with the library, split once and for all."""
+"""scikit-learn's handwritten digits: 1797 real images of 8 x 8, shipped with the library."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load_digits() -> Digits:
 
 
 def share(count: int, world_size: int, rank: int) -> slice:
-    """The part of `count` samples that belongs to `rank`; the first `count % world_size` ranks get one more."""
+    """The part of `count` samples for `rank`; the first `count % world_size` ranks get one more."""
     base, extra = divmod(count, world_size)
     begin = rank * base + min(rank, extra)
     return slice(begin, begin + base + (rank < extra))
@@ -60,8 +60,8 @@ def steps_per_epoch(samples: int, batch_size: int) -> int:
 class ShardedBatches:
     """One epoch of one rank: iterates over (images, labels) of its share of every batch.
 
-    The order depends on nothing but `seed` and `epoch`, so all ranks agree on it without talking, and the batches
-    are the same at every world size.
+    The order depends on nothing but `seed` and `epoch`, so all ranks agree on it without talking, and the
+    batches are the same at every world size.
     """
 
     images: Tensor

@@ -10,7 +10,8 @@ from types import TracebackType
 class Deadline:
     """Calls `on_expiry` from another thread unless the block ends within `seconds`.
 
-    Waits inside torch or Gloo cannot be interrupted from Python, so `on_expiry` is expected to end the process.
+    Waits inside torch or Gloo cannot be interrupted from Python, so `on_expiry` is expected to end the
+    process.
     """
 
     def __init__(self, seconds: float, on_expiry: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Shows the progress of a run to people, on standard error: a bar on a terminal, a line per epoch elsewhere."""
+"""Shows the progress of a run on standard error: a bar on a terminal, a line per epoch everywhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyddpdiag.train.events import EpochDone, Event, Planned, StepDone
 
 
 class Display:
-    """Takes the events of a run. A context manager, so that the bar is gone and the cursor back in any case."""
+    """Takes the events of a run. A context manager, so that the cursor comes back in any case."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
@@ -54,7 +54,8 @@ class Display:
         if len(set(plan.shares)) == 1:
             split = f"{plan.shares[0]} on each"
         else:
-            split = f"{max(plan.shares)} on the first {plan.shares.count(max(plan.shares))}, {min(plan.shares)} on others"
+            most = max(plan.shares)
+            split = f"{most} on the first {plan.shares.count(most)}, {min(plan.shares)} on others"
         ranks = "1 rank" if plan.world_size == 1 else f"{plan.world_size} ranks"
         threads = "1 thread" if plan.threads == 1 else f"{plan.threads} threads"
         self._print(
@@ -72,7 +73,9 @@ class Display:
                 transient=True,
             )
             self._progress.start()
-            self._task = self._progress.add_task("training", total=plan.epochs * plan.steps_per_epoch, loss="")
+            self._task = self._progress.add_task(
+                "training", total=plan.epochs * plan.steps_per_epoch, loss=""
+            )
 
     def _print(self, text: str) -> None:
         # No wrapping in files and pipes: one line per epoch is what others search for.

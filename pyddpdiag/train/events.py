@@ -1,4 +1,4 @@
-"""What a rank tells the outside while it runs. Plain data: it travels through a pipe, or straight to a display."""
+"""What a rank tells the outside while it runs: plain data, for a pipe or straight for a display."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class EpochDone:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The outcome of a run. `buckets` counts DDP's buckets after its rebuild; `seconds` excludes the start."""
+    """The outcome of a run. `buckets` counts DDP's after its rebuild; `seconds` leaves out the start."""
 
     world_size: int
     hook: str

@@ -1,7 +1,7 @@
 """Failures of ranks: told by the rank that failed, weighed by whoever looks at all of them.
 
-When one rank goes, its neighbours fail as well, within milliseconds and with errors that blame the network. So a rank
-whose error is a broken connection is a victim as long as any other rank has a reason of its own.
+When one rank goes, its neighbours fail as well, within milliseconds and with errors that blame the network.
+So a rank whose error is a broken connection is a victim as long as any other rank has a reason of its own.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from pyddpdiag.errors import PyddpdiagError, RankFailedError
 # What Gloo, torch's stores and the sockets under them say when a peer has gone.
 _CONNECTION = re.compile(
     r"connection (was )?(closed|reset|refused|aborted|timed out)|broken pipe|socket closed|connectfullmesh"
-    r"|failed to (send|recv|connect)|recvvalue|sendbytes|recvbytes|forcibly closed|econnreset|software caused connection"
-    r"|store.*(unreachable|connection)|end of file",
+    r"|failed to (send|recv|connect)|recvvalue|sendbytes|recvbytes|forcibly closed|econnreset"
+    r"|software caused connection|store.*(unreachable|connection)",
     re.IGNORECASE,
 )
-_TIMEOUT = re.compile(r"timed out waiting|timeout|timed out|wait timeout", re.IGNORECASE)
+# Only in the words of Gloo and torch: a training script has other things that time out by themselves.
+_TIMEOUT = re.compile(
+    r"timed out waiting \d+ ?ms|timed out after \d+ ?ms|wait timeout|socket timeout|timeout waiting for key",
+    re.IGNORECASE,
+)
 _GLOO_SOURCE = re.compile(r"\[[^\[\]]*?\.(?:cc|cpp|h):\d+\]\s*")
 # What torch appends to some of Gloo's messages; `blame` knows better.
 _ADVICE = re.compile(r"\.?\s*This is typically caused by.*", re.DOTALL)
@@ -43,7 +47,8 @@ class Failure:
     Attributes:
         kind: name of the exception's class.
         message: its text.
-        traceback: its formatted traceback; empty for errors that are the user's to mend (bad arguments and the like).
+        traceback: its formatted traceback; empty for errors that are the user's to mend (bad arguments and
+            the like).
         connection: the error says that a peer is gone.
         timeout: the error says that a peer was waited for in vain.
         hint: what to do next, if the error said.
@@ -71,9 +76,9 @@ def describe(error: BaseException, rank: int) -> Failure:
     else:
         text, ours = error.message, True
     # torch wraps some network errors in plain RuntimeErrors, so the text decides, whatever the class.
-    network = isinstance(error, (ConnectionError, TimeoutError, RuntimeError)) and not ours
+    network = isinstance(error, (ConnectionError, RuntimeError)) and not ours
     connection = network and bool(_CONNECTION.search(text) or isinstance(error, ConnectionError))
-    timeout = network and not connection and bool(_TIMEOUT.search(text) or isinstance(error, TimeoutError))
+    timeout = network and not connection and bool(_TIMEOUT.search(text))
     return Failure(
         rank=rank,
         kind=type(error).__name__,
@@ -124,7 +129,7 @@ def describe_exit(rank: int, exit_code: int) -> str:
 
 @dataclass(frozen=True)
 class Trouble:
-    """What the launcher saw of one rank in trouble: when (monotonic seconds), and its failure or its exit code."""
+    """A rank in trouble as the launcher saw it: when (monotonic seconds), its failure or its exit code."""
 
     rank: int
     at: float
@@ -148,8 +153,8 @@ def blame(troubles: list[Trouble], silent: dict[int, str] | None = None) -> Rank
 
     Args:
         troubles: every rank that failed or ended, at least one.
-        silent: ranks that neither failed nor ended, with the stacks of their threads ("" if they didn't answer).
-            They matter only when all the others waited in vain.
+        silent: ranks that neither failed nor ended, with the stacks of their threads ("" if they didn't
+            answer). They matter only when all the others waited in vain.
     """
     ordered = sorted(troubles, key=lambda trouble: trouble.at)
     first = next((t for t in ordered if not t.secondary), None)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
 
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.train.meeting import Hello, meet
@@ -21,7 +22,7 @@ _FAILED = "pyddpdiag/failed"
 class Group:
     """The default process group over Gloo, and the store beside it."""
 
-    def __init__(self, place: Place, store: dist.Store, hellos: list[Hello]) -> None:
+    def __init__(self, place: Place, store: Store, hellos: list[Hello]) -> None:
         self.place = place
         self.hellos = hellos
         self._store = store
@@ -59,8 +60,8 @@ def process_group(
 ) -> Iterator[Group]:
     """Joins the others and makes the process group; on a clean exit waits for them and takes it down again.
 
-    Raises `RendezvousError` if the ranks don't find together within `timeout_s`. After an error in the block, the
-    group is left as it is: taking it down could wait for ranks that are gone.
+    Raises `RendezvousError` if the ranks don't find together within `timeout_s`. After an error in the block,
+    the group is left as it is: taking it down could wait for ranks that are gone.
 
     Args:
         place: this rank's place in its world.
@@ -86,7 +87,7 @@ def process_group(
     phase("connecting Gloo to the other ranks")
     dist.init_process_group(
         "gloo",
-        store=dist.PrefixStore("pyddpdiag/group", store),
+        store=PrefixStore("pyddpdiag/group", store),
         rank=place.rank,
         world_size=place.world_size,
         timeout=timedelta(seconds=timeout_s),

@@ -14,7 +14,7 @@ _START_TOLERANCE_S = 2.0
 
 
 def machine() -> str:
-    """A name for the set of processes that this process can see; differs between containers of one machine."""
+    """A name for the processes that this one can see; differs between containers of one machine."""
     name = socket.gethostname()
     if sys.platform == "linux":
         try:

@@ -28,7 +28,9 @@ def parse(text: str) -> tuple[str, ...]:
     """The names in `NAME[,NAME]`. Raises `UsageError` for an empty name."""
     names = tuple(part.strip() for part in text.split(","))
     if not all(names):
-        raise UsageError(f"'{text}' holds an empty interface name.", hint="write --interface eth0 or eth0,eth1.")
+        raise UsageError(
+            f"'{text}' holds an empty interface name.", hint="write --interface eth0 or eth0,eth1."
+        )
     return names
 
 
@@ -40,8 +42,8 @@ def check(names: tuple[str, ...], source: str) -> None:
             down = name in psutil.net_if_addrs()
             listed = ", ".join(f"{n} ({', '.join(a)})" for n, a in sorted(known.items()))
             raise UsageError(
-                f"The interface '{name}' ({source}) {'has no IP address' if down else 'does not exist'} here.",
-                hint=f"choose among: {listed}." if known else "this machine has no interface with an IP address.",
+                f"The interface '{name}' ({source}) {'has no IP address' if down else 'does not exist'}.",
+                hint=f"choose among: {listed or 'none has an IP address'}.",
             )
 
 
@@ -53,7 +55,9 @@ def loopback() -> str | None:
     return None
 
 
-def choose(names: tuple[str, ...], *, local: bool, environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
+def choose(
+    names: tuple[str, ...], *, local: bool, environ: Mapping[str, str] = os.environ
+) -> tuple[str, str]:
     """Decides what GLOO_SOCKET_IFNAME shall be.
 
     Args:
@@ -62,7 +66,8 @@ def choose(names: tuple[str, ...], *, local: bool, environ: Mapping[str, str] = 
         environ: where the variable may be set already.
 
     Returns:
-        (value, note): the value, "" to leave the variable unset; a sentence for the user, "" if there is nothing to say.
+        (value, note): the value, "" to leave the variable unset; a sentence for the user, "" if there is
+        nothing to say.
     """
     if names:
         check(names, "from --interface")
@@ -74,4 +79,7 @@ def choose(names: tuple[str, ...], *, local: bool, environ: Mapping[str, str] = 
     name = loopback() if local else None
     if name is None:
         return "", ""
-    return name, f"Gloo uses the loopback interface {name}, as all ranks are on this machine (--interface changes it)."
+    return (
+        name,
+        f"Gloo uses the loopback interface {name}, as all ranks are here (--interface changes it).",
+    )

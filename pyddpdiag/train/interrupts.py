@@ -1,4 +1,4 @@
-"""Ctrl-C and its kin, for a launcher that has ranks to take down and for a rank that may be stuck in native code."""
+"""Ctrl-C and its kin, for a launcher with ranks to take down and a rank stuck in native code."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def noted() -> Iterator[StopRequest]:
 def held_back() -> Iterator[None]:
     """Within the block SIGINT waits, and processes that are started are born with it blocked.
 
-    So a Ctrl-C that reaches the whole process group cannot hit a rank that is still booting, where it would print a
-    traceback. Windows has no such mask: there the ranks ignore Ctrl-C as soon as they run our code.
+    So a Ctrl-C that reaches the whole process group cannot hit a rank that is still booting, where it would
+    print a traceback. Windows has no such mask: there the ranks ignore Ctrl-C as soon as they run our code.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -83,8 +83,9 @@ def leave_to_launcher() -> None:
 def exit_at_once(message: str) -> Iterator[None]:
     """Within the block, Ctrl-C prints `message` and ends the process with exit code 130.
 
-    Python runs its handlers only when the main thread is back from native code, and a rank that waits for its peers
-    inside Gloo is not. The wake-up descriptor is written by the C handler itself, and read here by a thread.
+    Python runs its handlers only when the main thread is back from native code, and a rank that waits for its
+    peers inside Gloo is not. The wake-up descriptor is written by the C handler itself, and read here by a
+    thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

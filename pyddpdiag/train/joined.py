@@ -24,8 +24,9 @@ def join(
 ) -> TrainResult:
     """Trains as one rank among others that are started elsewhere, and returns the result.
 
-    A process group is left behind when this raises, with native threads that may wait for ranks that are gone: the
-    caller is expected to end the process soon. Ctrl-C ends it at once with exit code 130, also inside Gloo.
+    A process group is left behind when this raises, with native threads that may wait for ranks that are
+    gone: the caller is expected to end the process soon. Ctrl-C ends it at once with exit code 130, also
+    inside Gloo.
 
     Raises:
         RendezvousError: the ranks did not find together.
@@ -81,7 +82,9 @@ def _failed(failure: Failure, reason: str) -> RankFailedError:
             sentence(failure), rank=failure.rank, details=failure.traceback, hint=failure.hint
         )
     if reason:
-        return RankFailedError(f"{reason}\n  rank {failure.rank} went down with it: {short(failure.message, 100)}")
+        return RankFailedError(
+            f"{reason}\n  rank {failure.rank} went down with it: {short(failure.message, 100)}"
+        )
     if failure.timeout:
         message = f"rank {failure.rank} waited for another rank in vain: {short(failure.message)}"
         hint = "a rank that shows no error in its output is the one that is stuck."

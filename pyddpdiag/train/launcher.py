@@ -22,7 +22,8 @@ from pyddpdiag.train.rendezvous import FileTarget, Place
 from pyddpdiag.train.settings import TrainSettings
 
 _POLL_S = 0.2
-# After the first sign of trouble the others get this long to tell theirs; longer while only victims have spoken.
+# After the first sign of trouble the others get this long to tell theirs; longer while only victims have
+# spoken.
 _GRACE_S = 1.0
 _GRACE_FOR_CAUSE_S = 3.0
 _LOCATE_S = 1.0
@@ -130,7 +131,9 @@ def _start(assignment: Assignment, folder: Path, job: Callable[..., TrainResult]
     orders_in, orders_out = context.Pipe(duplex=False)
     rank = assignment.place.rank
     lines = launched.Lines(events_out, orders_in, str(folder))
-    process = context.Process(target=launched.main, args=(assignment, lines, job), name=f"pyddpdiag-rank-{rank}")
+    process = context.Process(
+        target=launched.main, args=(assignment, lines, job), name=f"pyddpdiag-rank-{rank}"
+    )
     with interrupts.held_back():
         process.start()
     # Only the rank may hold its ends, or their closing would not tell of its death.
@@ -164,7 +167,7 @@ def _supervise(
                 return result
             if now - finished_at > _LEAVE_S and result is not None:
                 late = ", ".join(str(r.rank) for r in ranks if not r.ended)
-                on_note(f"The training is done, but rank {late} did not leave within {_LEAVE_S:g} s and was ended.")
+                on_note(f"All is trained, but rank {late} did not leave within {_LEAVE_S:g} s and was ended.")
                 return result
         if now > start_limit and not all(r.joined for r in ranks):
             late = ", ".join(str(r.rank) for r in ranks if not r.joined)

@@ -81,10 +81,14 @@ def _plan(session: Session, digits: Digits, parameters: int, threads: int) -> Pl
     )
 
 
-def _epochs(session: Session, digits: Digits, model: DistributedDataParallel, probe: Probe) -> list[EpochDone]:
+def _epochs(
+    session: Session, digits: Digits, model: DistributedDataParallel, probe: Probe
+) -> list[EpochDone]:
     settings, place = session.settings, session.place
     steps = steps_per_epoch(len(digits.train_labels), settings.batch_size)
-    optimiser = torch.optim.SGD(model.parameters(), lr=settings.lr, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    optimiser = torch.optim.SGD(
+        model.parameters(), lr=settings.lr, momentum=0.9, nesterov=True, weight_decay=5e-4
+    )
     total = settings.epochs * steps
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate(step, total))
     history = []
@@ -103,9 +107,10 @@ def _epochs(session: Session, digits: Digits, model: DistributedDataParallel, pr
         loss_sum = 0.0
         for step, (images, labels) in enumerate(probe.steps(batches)):
             optimiser.zero_grad()
-            # DDP averages over the ranks; shares may differ by one sample, so each rank divides by the mean share.
+            # DDP averages over the ranks; shares may differ by one sample, so each rank divides by the mean
+            # share.
             summed = functional.cross_entropy(model(images), labels, reduction="sum")
-            (summed * (place.world_size / settings.batch_size)).backward()
+            torch.autograd.backward(summed * (place.world_size / settings.batch_size))
             optimiser.step()
             schedule.step()
             loss_sum += summed.item()
@@ -116,7 +121,9 @@ def _epochs(session: Session, digits: Digits, model: DistributedDataParallel, pr
         train_loss = _total(loss_sum)[0] / (steps * settings.batch_size)
         test_loss, accuracy = _evaluate(model.module, digits, place)
         if not math.isfinite(train_loss):
-            raise TrainError(f"The training loss became {train_loss} in epoch {epoch + 1}.", hint="lower --lr.")
+            raise TrainError(
+                f"The training loss became {train_loss} in epoch {epoch + 1}.", hint="lower --lr."
+            )
         history.append(EpochDone(epoch, train_loss, test_loss, accuracy, time.perf_counter() - begin))
         if place.rank == 0:
             session.tell(history[-1])
@@ -124,7 +131,7 @@ def _epochs(session: Session, digits: Digits, model: DistributedDataParallel, pr
 
 
 def rate(step: int, total: int) -> float:
-    """The learning rate of a step as a part of its peak: a fifth of the steps up from 1/25, then a cosine down to 0."""
+    """A step's learning rate as a part of the peak: a fifth of the steps up from 1/25, then a cosine to 0."""
     rise = 0.2 * total
     if step < rise:
         return 0.04 + 0.96 * step / rise
@@ -153,7 +160,7 @@ def _total(*values: float) -> list[float]:
 
 def _bucket_count(model: DistributedDataParallel) -> int:
     """How many buckets DDP uses now, by its own account."""
-    sizes = str(model._get_ddp_logging_data().get("rebuilt_bucket_sizes", ""))
-    if not sizes.strip():
-        sizes = str(model._get_ddp_logging_data().get("bucket_sizes", ""))
-    return len([size for size in sizes.split(",") if size.strip()])
+    facts = model._get_ddp_logging_data()  # type: ignore[no-untyped-call]
+    # Buckets are rebuilt after the first step; a model with nothing to rebuild keeps the first ones.
+    sizes = facts.get("rebuilt_bucket_sizes") or facts.get("bucket_sizes") or ""
+    return len([size for size in str(sizes).split(",") if size.strip()])

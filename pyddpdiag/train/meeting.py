@@ -1,7 +1,8 @@
 """The ranks introduce themselves through the store before the process group is made.
 
-torch itself would hang, or let a wrong world in and hang later, where this names the rank and the reason: ranks that
-never came, two processes with one rank, different world sizes or settings, and a rank that came but cannot start.
+torch itself would hang, or let a wrong world in and hang later, where this names the rank and the reason:
+ranks that never came, two processes with one rank, different world sizes or settings, and a rank that came
+but cannot start.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def introduce(place: Place, settings: TrainSettings, trace: str | None, problem:
 def meet(
     store: Store, mine: Hello, timeout_s: float, where: str, clock: Callable[[], float] = time.monotonic
 ) -> list[Hello]:
-    """Waits for all ranks and returns their introductions, by rank. Raises `RendezvousError` as soon as one is wrong."""
+    """Waits for all ranks; returns their introductions by rank. Raises `RendezvousError` if one is wrong."""
     try:
         _publish(store, mine)
         return _collect(store, mine, timeout_s, where, clock)
@@ -133,7 +134,8 @@ def _collect(
 def _compare(mine: Hello, other: Hello) -> None:
     if other.world_size != mine.world_size:
         raise RendezvousError(
-            f"The world sizes differ: rank {mine.rank} was given {mine.world_size}, {other.who()} {other.world_size}.",
+            f"The world sizes differ: {mine.world_size} on rank {mine.rank}, "
+            f"{other.world_size} on {other.who()}.",
             hint="give all ranks the same --world-size (or WORLD_SIZE).",
         )
     if other.problem:

@@ -20,9 +20,15 @@ class DigitsNet(nn.Module):
             nn.MaxPool2d(2),
         )
         self.classifier = nn.Sequential(
-            nn.Flatten(), nn.Linear(128 * 2 * 2, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10)
+            nn.Flatten(),
+            nn.Linear(128 * 2 * 2, 256),
+            nn.ReLU(),
+            nn.Linear(256, 128),
+            nn.ReLU(),
+            nn.Linear(128, 10),
         )
-        # torch's default weights shrink the signal by half at every layer; this deep without normalisation, it is lost.
+        # torch's default weights shrink the signal by half at every layer; this deep without normalisation,
+        # it is lost.
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.kaiming_normal_(parameter, nonlinearity="relu")

@@ -30,17 +30,19 @@ class NoProbe:
 
 
 @contextmanager
-def probes(ddp: DistributedDataParallel, hook: HookKind, trace: str | None, overwrite: bool) -> Iterator[Probe]:
+def probes(
+    ddp: DistributedDataParallel, hook: HookKind, trace: str | None, overwrite: bool
+) -> Iterator[Probe]:
     """Registers `hook` with `ddp`. Closes the recorder at the end of the block unless that failed.
 
-    A trace of a failed rank stays open on purpose: the file is complete as it is, and says that the end was not
-    an orderly one.
+    A trace of a failed rank stays open on purpose: the file is complete as it is, and says that the end was
+    not an orderly one.
     """
     if not hook.records or trace is None:
         if hook is HookKind.BUILTIN:
             from torch._C._distributed_c10d import BuiltinCommHookType
 
-            ddp._register_builtin_comm_hook(BuiltinCommHookType.ALLREDUCE)
+            ddp._register_builtin_comm_hook(BuiltinCommHookType.ALLREDUCE)  # type: ignore[no-untyped-call]
         yield NoProbe()
         return
 

@@ -1,4 +1,4 @@
-"""Where the ranks meet: --dist-url and torchrun's variables, parsed and checked before anything can hang on them."""
+"""Where the ranks meet: --dist-url and torchrun's variables, checked before anything can hang on them."""
 
 from __future__ import annotations
 
@@ -50,17 +50,19 @@ class Place:
 def file_path(url: str, flavour: type[PurePath] = Path) -> PurePath:
     """The path in a file:// URL, by the rules of this system or of the one that `flavour` stands for.
 
-    `file:///tmp/x` is /tmp/x; `file:///D:/x` is D:/x on Windows; `file://server/share/x` is the network path there.
+    `file:///tmp/x` is /tmp/x; `file:///D:/x` is D:/x on Windows; `file://server/share/x` is the network path
+    there.
     """
     parts = urlsplit(url)
     path, host = unquote(parts.path), unquote(parts.netloc)
     windows = issubclass(flavour, PureWindowsPath)
-    if windows and re.fullmatch(r"[A-Za-z]:", host):  # file://D:/x, one slash short of right and clear all the same
+    if windows and re.fullmatch(r"[A-Za-z]:", host):
+        # file://D:/x is one slash short of right, and clear all the same.
         host, path = "", f"/{host}{path}"
     if host not in ("", "localhost"):
         if not windows:
             raise RendezvousError(
-                f"The URL {url} names the host '{host}'; a file:// URL needs three slashes and an absolute path.",
+                f"The URL {url} names the host '{host}'; a file:// URL needs three slashes.",
                 hint=f"write file:///{host}{path}",
             )
         path = f"//{host}{path}"
@@ -88,11 +90,15 @@ def parse_url(url: str) -> Target | None:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError as error:
-            raise RendezvousError(f"The URL {url} is malformed: {error}.", hint="write tcp://host:port") from error
+            raise RendezvousError(
+                f"The URL {url} is malformed: {error}.", hint="write tcp://host:port"
+            ) from error
         if not host or not port:
             raise RendezvousError(f"The URL {url} lacks a host or a port.", hint="write tcp://host:29500")
         return TcpTarget(host, port)
-    raise RendezvousError(f"--dist-url {url} is not understood.", hint="use file://PATH, tcp://host:port or env://")
+    raise RendezvousError(
+        f"--dist-url {url} is not understood.", hint="use file://PATH, tcp://host:port or env://"
+    )
 
 
 def under_torchrun(environ: Mapping[str, str] = os.environ) -> bool:
@@ -100,23 +106,28 @@ def under_torchrun(environ: Mapping[str, str] = os.environ) -> bool:
     return "RANK" in environ and "WORLD_SIZE" in environ
 
 
-def join_url(url: str, world_size: int | None, rank: int | None, environ: Mapping[str, str] = os.environ) -> Place:
+def join_url(
+    url: str, world_size: int | None, rank: int | None, environ: Mapping[str, str] = os.environ
+) -> Place:
     """The place that `--dist-url`, `--world-size` and `--rank` describe."""
     target = parse_url(url)
     if target is None:
         return join_environment(environ, world_size, rank)
     if world_size is None or rank is None:
         missing = "--world-size" if world_size is None else "--rank"
-        raise UsageError(f"--dist-url {url} needs {missing} as well.", hint="give --world-size N --rank R on every rank.")
+        raise UsageError(
+            f"--dist-url {url} needs {missing} as well.", hint="give --world-size N --rank R on every rank."
+        )
     _check(rank, world_size)
-    # How many of the ranks are on this machine is not told. All of them: too few threads cost less than too many.
+    # How many of the ranks are on this machine is not told. All of them: too few threads cost less than too
+    # many.
     return Place(rank, world_size, world_size, target)
 
 
 def join_environment(
     environ: Mapping[str, str] = os.environ, world_size: int | None = None, rank: int | None = None
 ) -> Place:
-    """The place that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe; the arguments replace the first two."""
+    """The place in RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; the arguments replace the first two."""
     given = {"RANK": rank, "WORLD_SIZE": world_size}
     missing = [
         name
@@ -143,11 +154,15 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     try:
         return int(environ[name])
     except ValueError:
-        raise RendezvousError(f"The environment variable {name} is '{environ[name]}', which is no number.") from None
+        raise RendezvousError(
+            f"The environment variable {name} is '{environ[name]}', which is no number."
+        ) from None
 
 
 def _check(rank: int, world_size: int) -> None:
     if world_size < 1:
         raise UsageError(f"The world size is {world_size}, but at least 1 is needed.")
     if not 0 <= rank < world_size:
-        raise UsageError(f"The rank is {rank}, but with a world size of {world_size} it must be 0 to {world_size - 1}.")
+        raise UsageError(
+            f"The rank is {rank}, but with a world size of {world_size} it must be 0 to {world_size - 1}."
+        )

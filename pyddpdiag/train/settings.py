@@ -58,7 +58,11 @@ class TrainSettings:
             raise UsageError(f"--batch-size is {self.batch_size}, but at least 1 is needed.")
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"--seed is {self.seed}, but it must be from 0 to 2^63 - 1.")
-        for name, value in (("lr", self.lr), ("bucket-cap-mb", self.bucket_cap_mb), ("timeout", self.timeout_s)):
+        for name, value in (
+            ("lr", self.lr),
+            ("bucket-cap-mb", self.bucket_cap_mb),
+            ("timeout", self.timeout_s),
+        ):
             if not (math.isfinite(value) and value > 0):
                 raise UsageError(f"--{name} is {value}, but it must be a number above 0.")
         if self.trace is not None and not self.hook.records:

@@ -1,13 +1,15 @@
 """Files of earlier runs at a file:// URL.
 
-torch's FileStore appends to what it finds, so an old file makes one rank fail at once and the others hang. The
-introductions in the file (see `meeting`) tell whose it is, and dead processes of this machine prove that it is stale.
+torch's FileStore appends to what it finds, so an old file makes one rank fail at once and the others hang.
+The introductions in the file (see `meeting`) tell whose it is, and dead processes of this machine prove that
+it is stale.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
 
@@ -64,7 +66,8 @@ def judge(content: bytes, place: Place, timeout_s: float, now: float) -> tuple[F
         if local and not identity.is_alive(hello.pid, hello.started):
             continue
         alive.append(hello)
-        # A rank gives up after its timeout, so one that came earlier than that belongs to a run that is under way.
+        # A rank gives up after its timeout, so one that came earlier than that belongs to a run that is under
+        # way.
         if hello.rank == place.rank or now - hello.at > timeout_s + _CLOCK_SKEW_S:
             return (FileState.BUSY if local else FileState.UNKNOWN), hello
     if not alive:
@@ -76,11 +79,13 @@ def judge(content: bytes, place: Place, timeout_s: float, now: float) -> tuple[F
 def await_usable(path: Path, place: Place, timeout_s: float) -> None:
     """Returns when the file is missing, empty or of this run. Rank 0 removes it if it is provably stale.
 
-    Raises `RendezvousError` if the file belongs to something else or that cannot be told, or on another rank than 0
-    if the file is stale and rank 0 has not removed it within `timeout_s`.
+    Raises `RendezvousError` if the file belongs to something else or that cannot be told, or on another rank
+    than 0 if the file is stale and rank 0 has not removed it within `timeout_s`.
     """
     if not path.parent.is_dir():
-        raise RendezvousError(f"The folder {path.parent} of the rendezvous file does not exist.", hint="make it first.")
+        raise RendezvousError(
+            f"The folder {path.parent} of the rendezvous file does not exist.", hint="make it first."
+        )
     begin = time.monotonic()
     while True:
         state, hello = judge(_read(path), place, timeout_s, time.time())
@@ -93,13 +98,26 @@ def await_usable(path: Path, place: Place, timeout_s: float) -> None:
                 return
             if waited >= timeout_s:
                 raise RendezvousError(
-                    f"The rendezvous file {path} is left over from an earlier run, and rank 0 did not come within "
+                    f"The rendezvous file {path} is left over from an earlier run; rank 0 did not come in "
                     f"{timeout_s:g} s to remove it.",
                     hint="start rank 0, or use another file.",
                 )
         elif waited >= _PATIENCE_S:
             raise _refusal(path, state, hello)
         time.sleep(_POLL_S)
+
+
+def tidy(path: Path, patience_s: float = 1.0) -> None:
+    """Removes the file after a run that ended well, where torch's last store has not done so by itself.
+
+    It doesn't as long as anything in any rank still holds the process group. Failing is no harm: the next run
+    at this place finds only dead ranks in the file.
+    """
+    end = time.monotonic() + patience_s
+    while path.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    with suppress(OSError):  # on Windows, a rank that still has it open
+        path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> bytes:
@@ -128,7 +146,7 @@ def _refusal(path: Path, state: FileState, hello: Hello | None) -> RendezvousErr
     reasons = {
         FileState.FOREIGN: "was not written by pyddpdiag, or by another version of it",
         FileState.BUSY: f"belongs to another run or to an earlier start of this one: {who} was there",
-        FileState.UNKNOWN: f"holds {who}, which cannot be looked up from here: another run, or what is left of one",
+        FileState.UNKNOWN: f"holds {who}, unseen from here: another run, or what is left of one",
     }
     return RendezvousError(
         f"The rendezvous file {path} exists, is not empty and {reasons[state]}.",

@@ -7,7 +7,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore, Store, TCPStore
 
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.train import stale
@@ -17,7 +17,7 @@ from pyddpdiag.train.rendezvous import FileTarget, Place, TcpTarget
 USE_LIBUV = sys.platform != "win32"
 
 
-def open_store(place: Place, timeout_s: float, *, fresh_file: bool = False) -> dist.Store:
+def open_store(place: Place, timeout_s: float, *, fresh_file: bool = False) -> Store:
     """Opens the store of `place`; does not wait for the other ranks, but for the server of a TCP store.
 
     Args:
@@ -27,19 +27,19 @@ def open_store(place: Place, timeout_s: float, *, fresh_file: bool = False) -> d
     """
     target = place.target
     if isinstance(target, FileTarget):
-        store: dist.Store = _open_file(target, place, timeout_s, fresh_file)
+        store: Store = _open_file(target, place, timeout_s, fresh_file)
     else:
         store = _open_tcp(target, place, timeout_s)
     store.set_timeout(timedelta(seconds=timeout_s))
     return store
 
 
-def _open_file(target: FileTarget, place: Place, timeout_s: float, fresh: bool) -> dist.Store:
+def _open_file(target: FileTarget, place: Place, timeout_s: float, fresh: bool) -> Store:
     path = Path(target.path)
     if not fresh:
         stale.await_usable(path, place, timeout_s)
     try:
-        return dist.FileStore(str(path), place.world_size)
+        return FileStore(str(path), place.world_size)
     except RuntimeError as error:
         raise RendezvousError(
             f"The rendezvous file {path} cannot be opened: {_first_line(error)}.",
@@ -47,13 +47,13 @@ def _open_file(target: FileTarget, place: Place, timeout_s: float, fresh: bool) 
         ) from error
 
 
-def _open_tcp(target: TcpTarget, place: Place, timeout_s: float) -> dist.Store:
+def _open_tcp(target: TcpTarget, place: Place, timeout_s: float) -> Store:
     serves = place.rank == 0 and not target.agent
     if serves:
         _check_port_is_free(target)
     try:
         # Not waiting for the workers here: `meeting` does it and can name the missing ones.
-        return dist.TCPStore(
+        return TCPStore(
             target.host,
             target.port,
             place.world_size,
@@ -69,7 +69,7 @@ def _open_tcp(target: TcpTarget, place: Place, timeout_s: float) -> dist.Store:
             ) from error
         raise RendezvousError(
             f"rank {place.rank} could not reach the store at {target} within {timeout_s:g} s.",
-            hint="check that rank 0 is running, that host and port are its own, and that no firewall is in between.",
+            hint="check that rank 0 runs, that host and port are its own, and firewalls in between.",
         ) from error
 
 

@@ -10,7 +10,7 @@ SCHEMA_VERSION = 1
 
 
 def summary(result: TrainResult) -> dict[str, Any]:
-    """What `pyddpdiag train --json` prints: losses are means per sample, accuracies in 0..1, times in seconds."""
+    """What `pyddpdiag train --json` prints: losses per sample, accuracies in 0..1, times in seconds."""
     return {
         "schema_version": SCHEMA_VERSION,
         "world_size": result.world_size,

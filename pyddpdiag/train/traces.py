@@ -46,7 +46,8 @@ def prepare(folder: Path, *, force: bool, mine: range) -> None:
         old = [path for rank, paths in existing(folder).items() if rank in mine for path in paths]
         if old and not force:
             raise TraceExistsError(
-                f"A trace is in {folder} already ({old[0].name}).", hint="choose another --trace, or add --force."
+                f"A trace is in {folder} already ({old[0].name}).",
+                hint="choose another --trace, or add --force.",
             )
         for path in old:
             path.unlink(missing_ok=True)
@@ -54,5 +55,6 @@ def prepare(folder: Path, *, force: bool, mine: range) -> None:
         raise
     except OSError as error:
         raise TraceFolderError(
-            f"The trace's folder {folder} cannot be used: {error.strerror or error}.", hint="choose another --trace."
+            f"The trace's folder {folder} cannot be used: {error.strerror or error}.",
+            hint="choose another --trace.",
         ) from error

@@ -12,7 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 import train_support as support
-from train_support import assert_gone, command, descendants, finish, ranks_of, records_published, started, wait_for
+from train_support import (
+    assert_gone,
+    command,
+    descendants,
+    finish,
+    ranks_of,
+    records_published,
+    started,
+    wait_for,
+)
 
 from pyddpdiag.errors import RankFailedError
 from pyddpdiag.train import TrainSettings, launch
@@ -37,7 +46,9 @@ def test_an_exception_is_shown_with_its_traceback_first_and_its_victim_in_a_line
     assert error.rank == 1
     reason, *others = error.message.splitlines()
     assert reason == "rank 1 failed with ValueError: this sample is no digit"
-    assert error.details.startswith("Traceback") and error.details.endswith("ValueError: this sample is no digit")
+    assert error.details.startswith("Traceback") and error.details.endswith(
+        "ValueError: this sample is no digit"
+    )
     assert len(others) == 1 and others[0].startswith("  rank 0 went down with it: ")
     assert len(others[0]) < 160
 
@@ -134,7 +145,9 @@ def test_ranks_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     folder = tmp_path / "t"
-    with started(command(*LONG, "--trace", folder), tmp_path, TMPDIR=str(temporary), TEMP=str(temporary)) as process:
+    with started(
+        command(*LONG, "--trace", folder), tmp_path, TMPDIR=str(temporary), TEMP=str(temporary)
+    ) as process:
         wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
         family = descendants(process.pid)
         assert len(ranks_of(process.pid)) == 2
@@ -175,7 +188,9 @@ def test_ctrl_c_leaves_no_process_and_one_line(stage: str, whole_group: bool, tm
         assert_gone(family)
     assert code == 130
     assert out == ""
-    assert [line for line in err.splitlines() if "Interrupted" in line] == ["Interrupted: all ranks have been ended."]
+    assert [line for line in err.splitlines() if "Interrupted" in line] == [
+        "Interrupted: all ranks have been ended."
+    ]
     assert "Traceback" not in err and "KeyboardInterrupt" not in err
     assert not rendezvous_folders(temporary)
 

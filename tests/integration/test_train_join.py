@@ -30,7 +30,10 @@ def join_all(url: str, worlds: list[tuple[int, int]], cwd: Path, *options: objec
         processes = [
             stack.enter_context(
                 started(
-                    command("--dist-url", url, "--rank", r, "--world-size", w, *options, *(each or {}).get(i, ())), cwd
+                    command(
+                        "--dist-url", url, "--rank", r, "--world-size", w, *options, *(each or {}).get(i, ())
+                    ),
+                    cwd,
                 )
             )
             for i, (r, w) in enumerate(worlds)
@@ -61,7 +64,15 @@ def test_default_trace_folder_is_rank_0s_and_the_report_is_printed_once(tmp_path
 
 def torchrun(*options: object) -> list[str]:
     return [
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1"),
+        *(
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node",
+            "2",
+            "--master-addr",
+            "127.0.0.1",
+        ),
         *("--master-port", str(free_port()), "-m", "pyddpdiag", "train", *map(str, options)),
     ]
 
@@ -158,6 +169,24 @@ def test_different_options_are_told(tmp_path: Path) -> None:
     for code, _, err in ends:
         assert code == 2
         assert "--seed differs" in err
+
+
+@pytest.mark.parametrize(("job", "culprit"), [("raises_value_error", 1), ("rank_0_raises", 0)])
+def test_a_rank_that_fails_tells_the_others_why(job: str, culprit: int, tmp_path: Path) -> None:
+    url = f"tcp://127.0.0.1:{free_port()}"
+    script = str(Path(__file__).with_name("train_support.py"))
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(started([sys.executable, script, job, url, str(rank)], tmp_path))
+            for rank in range(2)
+        ]
+        ends = [finish(process) for process in processes]
+    assert [code for code, _, _ in ends] == [2, 2]
+    reason = f"error: rank {culprit} failed with ValueError: this sample is no digit"
+    cause, victim = ends[culprit][2], ends[1 - culprit][2]
+    assert cause.index("Traceback") < cause.index(reason)
+    assert reason in victim and "Traceback" not in victim
+    assert f"rank {1 - culprit} went down with it" in victim
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")

@@ -27,14 +27,18 @@ def test_default_run_learns_the_digits_and_ends_with_the_report(tmp_path: Path) 
     assert "batches of 64: 32 on each" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     first, _, report = done.stdout.partition("\n")
-    match = re.fullmatch(r"Test accuracy (\d+\.\d+)% after 10 epochs in [\d.]+ s, 2 ranks, (\d+) buckets, hook native\.", first)
+    match = re.fullmatch(
+        r"Test accuracy (\d+\.\d+)% after 10 epochs in [\d.]+ s, 2 ranks, (\d+) buckets, hook native\.", first
+    )
     assert match and float(match.group(1)) >= 97
     assert 4 <= int(match.group(2)) <= 8
     assert "bucket" in report.lower()
 
 
 def test_four_ranks_with_uneven_shares_and_a_summary_in_json(tmp_path: Path) -> None:
-    done = run("--nproc", 4, "--batch-size", 66, "--epochs", 4, "--trace", tmp_path / "t", "--json", cwd=tmp_path)
+    done = run(
+        "--nproc", 4, "--batch-size", 66, "--epochs", 4, "--trace", tmp_path / "t", "--json", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert "17 on the first 2, 16 on others" in done.stderr
     summary = summary_of(done.stdout)
@@ -60,7 +64,8 @@ def _same_curve_with_every_hook(session: Session) -> TrainResult:
         for hook in HookKind
     }
     curves = {
-        hook.value: [(e.train_loss, e.test_loss, e.accuracy) for e in result.history] for hook, result in results.items()
+        hook.value: [(e.train_loss, e.test_loss, e.accuracy) for e in result.history]
+        for hook, result in results.items()
     }
     if len({str(curve) for curve in curves.values()}) != 1:
         raise ValueError(f"the curves differ: {curves}")
@@ -79,7 +84,8 @@ def test_the_same_seed_repeats_and_another_one_does_not(tmp_path: Path) -> None:
     del tmp_path
     settings = TrainSettings(epochs=1, batch_size=128, hook=HookKind.PLAIN, timeout_s=60)
     losses = [
-        launch(replace(settings, seed=seed), ranks).history[0].train_loss for seed, ranks in ((4, 1), (4, 1), (5, 1))
+        launch(replace(settings, seed=seed), ranks).history[0].train_loss
+        for seed, ranks in ((4, 1), (4, 1), (5, 1))
     ]
     assert losses[0] == losses[1] != losses[2]
 
@@ -93,7 +99,9 @@ def test_two_ranks_learn_the_same_as_one() -> None:
 
 def test_events_come_in_order() -> None:
     events: list[object] = []
-    launch(TrainSettings(epochs=2, batch_size=256, hook=HookKind.PLAIN, timeout_s=60), 2, on_event=events.append)
+    launch(
+        TrainSettings(epochs=2, batch_size=256, hook=HookKind.PLAIN, timeout_s=60), 2, on_event=events.append
+    )
     assert sorted(e.rank for e in events if isinstance(e, Joined)) == [0, 1]
     assert sum(isinstance(e, Planned) for e in events) == 1
     assert [e.epoch for e in events if isinstance(e, EpochDone)] == [0, 1]

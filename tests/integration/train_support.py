@@ -1,10 +1,9 @@
-"""Helpers of the training tests: commands to run, jobs that fail on purpose, and looking for what is left behind."""
+"""Helpers of the training tests: commands, jobs that fail on purpose, and looking for what is left."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +18,15 @@ from pyddpdiag.train.loop import Session, train_rank
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 240
 # Variables of another launcher, or of the user's shell, that would change what a test asks for.
-_FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME")
+_FOREIGN = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "GLOO_SOCKET_IFNAME",
+)
 
 
 def command(*options: object) -> list[str]:
@@ -28,10 +35,13 @@ def command(*options: object) -> list[str]:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """This process's environment without foreign variables; child processes find this package and these helpers."""
+    """This process's environment without foreign variables; children find this package and these helpers."""
     env = {k: v for k, v in os.environ.items() if k not in _FOREIGN and not k.startswith("TORCHELASTIC")}
     env["PYTHONPATH"] = os.pathsep.join(
-        [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH"), *(p for p in sys.path if p)])]
+        [
+            str(Path(__file__).parent),
+            *filter(None, [os.environ.get("PYTHONPATH"), *(p for p in sys.path if p)]),
+        ]
     )
     env.update(extra)
     return env
@@ -137,7 +147,8 @@ def summary_of(out: str) -> dict:
     return json.loads(out)
 
 
-# Jobs that fail on purpose, in the middle of real training. They are run by `launch(..., job=...)` in the ranks.
+# Jobs that fail on purpose, in the middle of real training. They are run by `launch(..., job=...)` in the
+# ranks.
 
 
 def _failing(session: Session, rank: int, fail) -> object:
@@ -183,11 +194,6 @@ def exits_as_if_done(session: Session):
     return _failing(session, 0, lambda: os._exit(0))
 
 
-def kills_itself(session: Session):
-    """Rank 0 is killed as the kernel kills a process that takes all memory."""
-    return _failing(session, 0, lambda: os.kill(os.getpid(), signal.SIGKILL))
-
-
 def all_raise(session: Session):
     """Every rank fails by itself at the same moment."""
 
@@ -215,17 +221,29 @@ def says_connection_error(session: Session):
     return _failing(session, 1, fail)
 
 
-if __name__ == "__main__":
-    # Launches a job of this file by name, as a user's own program would.
+def rank_0_raises(session: Session):
+    """Rank 0, which serves the TCP store, fails with an error of its own."""
+
+    def fail() -> None:
+        raise ValueError("this sample is no digit")
+
+    return _failing(session, 0, fail)
+
+
+def join_main(job: str, url: str, rank: str) -> None:
+    """Joins as one of two ranks with a job of this file."""
     from pyddpdiag.errors import RankFailedError
-    from pyddpdiag.train import HookKind, TrainSettings, launch
+    from pyddpdiag.train import HookKind, TrainSettings, join
+    from pyddpdiag.train.rendezvous import join_url
 
     try:
-        launch(
-            TrainSettings(hook=HookKind(sys.argv[2]), trace=(sys.argv[4:] or [None])[0], timeout_s=float(sys.argv[3])),
-            2,
-            job=globals()[sys.argv[1]],
+        join(
+            TrainSettings(hook=HookKind.PLAIN, timeout_s=60), join_url(url, 2, int(rank)), job=globals()[job]
         )
     except RankFailedError as error:
-        print(error.details, f"error: {error}", sep="\n", file=sys.stderr)
-        sys.exit(2)
+        print(error.details, f"error: {error}", sep="\n", file=sys.stderr, flush=True)
+        os._exit(2)
+
+
+if __name__ == "__main__":
+    join_main(*sys.argv[1:])

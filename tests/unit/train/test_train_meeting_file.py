@@ -37,4 +37,6 @@ def test_only_old_folders_of_dead_launchers_of_this_machine_are_swept(tmp_path: 
     young = tmp_path / f"pyddpdiag-rendezvous-{here}-{pid}-1000-young"
     young.mkdir()
     assert meeting_file.sweep(tmp_path) == 1
-    assert {p.name for p in tmp_path.iterdir()} == {young.name} | {n for n, swept in names.items() if not swept}
+    assert {p.name for p in tmp_path.iterdir()} == {young.name} | {
+        n for n, swept in names.items() if not swept
+    }

@@ -18,7 +18,13 @@ from pyddpdiag.train.rendezvous import (
     under_torchrun,
 )
 
-TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
+TORCHRUN = {
+    "RANK": "1",
+    "WORLD_SIZE": "4",
+    "LOCAL_WORLD_SIZE": "2",
+    "MASTER_ADDR": "node0",
+    "MASTER_PORT": "29500",
+}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,17 @@ def test_tcp_url() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["tcp://node0", "tcp://:29500", "tcp://node0:0", "tcp://node0:70000", "tcp://node0:x", "http://a", "a", ""]
+    "url",
+    [
+        "tcp://node0",
+        "tcp://:29500",
+        "tcp://node0:0",
+        "tcp://node0:70000",
+        "tcp://node0:x",
+        "http://a",
+        "a",
+        "",
+    ],
 )
 def test_bad_urls_are_refused(url: str) -> None:
     with pytest.raises(RendezvousError):
@@ -87,7 +103,8 @@ def test_missing_variables_are_named(missing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("RANK", "x"), ("RANK", "4"), ("RANK", "-1"), ("WORLD_SIZE", "0"), ("MASTER_PORT", "99999")]
+    ("name", "value"),
+    [("RANK", "x"), ("RANK", "4"), ("RANK", "-1"), ("WORLD_SIZE", "0"), ("MASTER_PORT", "99999")],
 )
 def test_bad_variables_are_refused(name: str, value: str) -> None:
     with pytest.raises((RendezvousError, UsageError)):

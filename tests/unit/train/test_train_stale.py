@@ -103,7 +103,9 @@ def test_other_ranks_never_remove_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_file_that_is_not_ours_is_refused_and_kept(tmp_path: Path, rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_ours_is_refused_and_kept(
+    tmp_path: Path, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stale, "_PATIENCE_S", 0.2)
     path = tmp_path / "notes.txt"
     path.write_text("notes of mine")

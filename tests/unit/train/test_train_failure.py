@@ -10,10 +10,10 @@ from pyddpdiag.errors import TrainError
 from pyddpdiag.train.failure import Trouble, blame, describe, describe_exit, short
 
 RESET = (
-    "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Read error [127.0.0.1]:3468: Connection reset by peer. "
-    "This is typically caused by a remote worker crashing."
+    "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Read error [127.0.0.1]:3468: Connection "
+    "reset by peer. This is typically caused by a remote worker crashing."
 )
-LATE = "[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 10000ms for recv operation"
+LATE = "[../gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 10000ms for recv operation"
 
 
 def failed(rank: int, at: float, error: BaseException) -> Trouble:
@@ -32,7 +32,9 @@ def failed(rank: int, at: float, error: BaseException) -> Trouble:
         (ConnectionResetError(104, "whatever this system calls it"), True, False),
         (RuntimeError("An existing connection was forcibly closed by the remote host"), True, False),
         (RuntimeError(LATE), False, True),
-        (TimeoutError("late"), False, True),
+        (TimeoutError("the download took too long"), False, False),
+        (RuntimeError("DataLoader timed out after 5 seconds"), False, False),
+        (RuntimeError("unexpected end of file in digits.pt"), False, False),
         (ValueError("connection reset by peer is what the label says"), False, False),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False, False),
         (MemoryError(), False, False),
@@ -59,17 +61,28 @@ def test_long_tracebacks_are_cut_in_the_middle() -> None:
 
 
 def test_the_cause_is_blamed_although_a_victim_spoke_first() -> None:
-    error = blame([failed(0, 1.0, RuntimeError(RESET)), failed(2, 1.1, RuntimeError(RESET)), Trouble(1, 1.2, exit_code=-9)])
+    error = blame(
+        [
+            failed(0, 1.0, RuntimeError(RESET)),
+            failed(2, 1.1, RuntimeError(RESET)),
+            Trouble(1, 1.2, exit_code=-9),
+        ]
+    )
     first, *others = error.message.splitlines()
     assert first == "rank 1 was killed by signal 9 (SIGKILL)."
     assert error.rank == 1
-    assert others == [f"  rank {r} went down with it: Read error [127.0.0.1]:3468: Connection reset by peer" for r in (0, 2)]
+    assert others == [
+        f"  rank {r} went down with it: Read error [127.0.0.1]:3468: Connection reset by peer" for r in (0, 2)
+    ]
 
 
 def test_the_earliest_of_two_causes_is_blamed_and_the_other_is_named() -> None:
     error = blame([failed(0, 2.0, ValueError("late")), failed(1, 1.0, KeyError("early"))])
     assert error.rank == 1
-    assert error.message.splitlines() == ["rank 1 failed with KeyError: 'early'", "  also: rank 0 failed with ValueError: late"]
+    assert error.message.splitlines() == [
+        "rank 1 failed with KeyError: 'early'",
+        "  also: rank 0 failed with ValueError: late",
+    ]
     assert error.details.startswith("Traceback") and error.details.endswith("KeyError: 'early'")
 
 
