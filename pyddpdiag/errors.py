@@ -66,7 +66,19 @@ class RendezvousError(TrainError):
 
 
 class RankFailedError(TrainError):
-    """A rank failed or was killed and the others were taken down with it."""
+    """A rank failed or was killed and the others were taken down with it.
+
+    Args:
+        message: the reason with its rank in the first line, one line for each rank that went down with it.
+        rank: the rank that failed first.
+        details: its traceback, to be shown before the message; may be empty.
+        hint: what to do next.
+    """
+
+    def __init__(self, message: str, *, rank: int | None = None, details: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.rank = rank
+        self.details = details
 
 
 class UsageError(PyddpdiagError, ValueError):

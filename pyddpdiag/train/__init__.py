@@ -1,0 +1,10 @@
+"""Real DDP training over Gloo with the probes on: launch ranks here, or join ranks started elsewhere."""
+
+from __future__ import annotations
+
+from pyddpdiag.train.events import TrainResult
+from pyddpdiag.train.joined import join
+from pyddpdiag.train.launcher import launch
+from pyddpdiag.train.settings import HookKind, TrainSettings
+
+__all__ = ["HookKind", "TrainResult", "TrainSettings", "join", "launch"]

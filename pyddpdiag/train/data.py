@@ -1,0 +1,85 @@
+"""scikit-learn's handwritten digits: 1797 real images of 8 x 8, shipped with the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyddpdiag.errors import TrainError
+
+TEST_SAMPLES = 360
+# A constant of this workload and no setting: runs with different seeds are judged on the same test images.
+SPLIT_SEED = 1797
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images (n, 1, 8, 8) float32, normalised by the training images; labels (n,) int64."""
+
+    train_images: Tensor
+    train_labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
+
+
+def load_digits() -> Digits:
+    """Loads and splits the data set. Raises `TrainError` if scikit-learn is not installed."""
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise TrainError(
+            "The default workload reads its images from scikit-learn, which cannot be imported.",
+            hint="pip install scikit-learn",
+        ) from error
+    pixels, labels = datasets.load_digits(return_X_y=True)
+    order = np.random.Generator(np.random.PCG64(SPLIT_SEED)).permutation(len(labels))
+    test, train = order[:TEST_SAMPLES], order[TEST_SAMPLES:]
+    mean, deviation = pixels[train].mean(), pixels[train].std()
+    images = torch.from_numpy(((pixels - mean) / deviation).astype(np.float32)).reshape(-1, 1, 8, 8)
+    targets = torch.from_numpy(labels.astype(np.int64))
+    return Digits(images[train], targets[train], images[test], targets[test])
+
+
+def share(count: int, world_size: int, rank: int) -> slice:
+    """The part of `count` samples for `rank`; the first `count % world_size` ranks get one more."""
+    base, extra = divmod(count, world_size)
+    begin = rank * base + min(rank, extra)
+    return slice(begin, begin + base + (rank < extra))
+
+
+def steps_per_epoch(samples: int, batch_size: int) -> int:
+    """Whole batches in one epoch; what is left over is dropped, and is another part in every epoch."""
+    return samples // batch_size
+
+
+@dataclass(frozen=True)
+class ShardedBatches:
+    """One epoch of one rank: iterates over (images, labels) of its share of every batch.
+
+    The order depends on nothing but `seed` and `epoch`, so all ranks agree on it without talking, and the
+    batches are the same at every world size.
+    """
+
+    images: Tensor
+    labels: Tensor
+    batch_size: int
+    world_size: int
+    rank: int
+    seed: int
+    epoch: int
+
+    def __len__(self) -> int:
+        return steps_per_epoch(len(self.labels), self.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        generator = np.random.Generator(np.random.PCG64([self.seed, self.epoch]))
+        order = generator.permutation(len(self.labels))
+        mine = share(self.batch_size, self.world_size, self.rank)
+        for step in range(len(self)):
+            batch = order[step * self.batch_size : (step + 1) * self.batch_size]
+            chosen = torch.from_numpy(batch[mine])
+            yield self.images[chosen], self.labels[chosen]

@@ -1,0 +1,82 @@
+"""Shows the progress of a run on standard error: a bar on a terminal, a line per epoch everywhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from pyddpdiag.train.events import EpochDone, Event, Planned, StepDone
+
+
+class Display:
+    """Takes the events of a run. A context manager, so that the cursor comes back in any case."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._plan: Planned | None = None
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+    def note(self, text: str) -> None:
+        """A sentence for the user."""
+        self._print(text)
+
+    def __call__(self, event: Event) -> None:
+        """Shows what an event says; most say nothing to people."""
+        if isinstance(event, Planned):
+            self._start(event)
+        elif isinstance(event, StepDone):
+            if self._progress is not None and self._task is not None and self._plan is not None:
+                done = event.epoch * self._plan.steps_per_epoch + event.step + 1
+                self._progress.update(self._task, completed=done, loss=f"loss {event.loss:.4f}")
+        elif isinstance(event, EpochDone) and self._plan is not None:
+            width = len(str(self._plan.epochs))
+            self._print(
+                f"epoch {event.epoch + 1:{width}d}/{self._plan.epochs}  loss {event.train_loss:.4f}  "
+                f"test loss {event.test_loss:.4f}  test accuracy {event.accuracy:.2%}  {event.seconds:.2f} s"
+            )
+
+    def _start(self, plan: Planned) -> None:
+        self._plan = plan
+        batch = sum(plan.shares)
+        if len(set(plan.shares)) == 1:
+            split = f"{plan.shares[0]} on each"
+        else:
+            most = max(plan.shares)
+            split = f"{most} on the first {plan.shares.count(most)}, {min(plan.shares)} on others"
+        ranks = "1 rank" if plan.world_size == 1 else f"{plan.world_size} ranks"
+        threads = "1 thread" if plan.threads == 1 else f"{plan.threads} threads"
+        self._print(
+            f"Training {plan.parameters:,} parameters on {plan.train_samples} handwritten digits, testing on "
+            f"{plan.test_samples}; {ranks} with {threads} each; batches of {batch}: {split}."
+        )
+        if self._console.is_terminal:
+            self._progress = Progress(
+                TextColumn("training"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[loss]}"),
+                TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._progress.start()
+            self._task = self._progress.add_task(
+                "training", total=plan.epochs * plan.steps_per_epoch, loss=""
+            )
+
+    def _print(self, text: str) -> None:
+        # No wrapping in files and pipes: one line per epoch is what others search for.
+        self._console.print(text, highlight=False, markup=False, soft_wrap=not self._console.is_terminal)

@@ -1,0 +1,86 @@
+"""What a rank tells the outside while it runs: plain data, for a pipe or straight for a display."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyddpdiag.train.failure import Failure
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The rank's process group is up."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is about to be trained; told by rank 0."""
+
+    world_size: int
+    train_samples: int
+    test_samples: int
+    shares: tuple[int, ...]
+    epochs: int
+    steps_per_epoch: int
+    parameters: int
+    threads: int
+    trace: str | None
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """Rank 0 finished a step; `loss` is its own. Sent at most a few times a second."""
+
+    epoch: int
+    step: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class EpochDone:
+    """An epoch ended on all ranks. Losses are means over all samples of all ranks, accuracy is in 0..1."""
+
+    epoch: int
+    train_loss: float
+    test_loss: float
+    accuracy: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """The outcome of a run. `buckets` counts DDP's after its rebuild; `seconds` leaves out the start."""
+
+    world_size: int
+    hook: str
+    trace: str | None
+    parameters: int
+    buckets: int
+    history: tuple[EpochDone, ...]
+    seconds: float
+
+    @property
+    def accuracy(self) -> float:
+        """Test accuracy after the last epoch, in 0..1."""
+        return self.history[-1].accuracy
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The rank trained to the end; `result` is the same on every rank but for its times."""
+
+    rank: int
+    result: TrainResult
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a rank is, on request: the stacks of its Python threads as text."""
+
+    rank: int
+    stacks: str
+
+
+Event = Joined | Planned | StepDone | EpochDone | Finished | Located | Failure

@@ -1,0 +1,57 @@
+"""Switches the chosen communication hook on, and the recorder where the hook records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+from torch.nn.parallel import DistributedDataParallel
+
+from pyddpdiag.train.settings import HookKind
+
+T = TypeVar("T")
+
+
+class Probe(Protocol):
+    """What the training loop needs of a recorder."""
+
+    def steps(self, loader: Iterable[T]) -> Iterable[T]:
+        """The loader's batches, each of them one step."""
+        ...
+
+
+class NoProbe:
+    """Stands in for the recorder where nothing is recorded."""
+
+    def steps(self, loader: Iterable[T]) -> Iterable[T]:
+        """The loader's batches, as they are."""
+        return loader
+
+
+@contextmanager
+def probes(
+    ddp: DistributedDataParallel, hook: HookKind, trace: str | None, overwrite: bool
+) -> Iterator[Probe]:
+    """Registers `hook` with `ddp`. Closes the recorder at the end of the block unless that failed.
+
+    A trace of a failed rank stays open on purpose: the file is complete as it is, and says that the end was
+    not an orderly one.
+    """
+    if not hook.records or trace is None:
+        if hook is HookKind.BUILTIN:
+            from torch._C._distributed_c10d import BuiltinCommHookType
+
+            ddp._register_builtin_comm_hook(BuiltinCommHookType.ALLREDUCE)  # type: ignore[no-untyped-call]
+        yield NoProbe()
+        return
+
+    import pyddpdiag
+
+    recorder = pyddpdiag.Recorder(trace, overwrite=overwrite)
+    if hook is HookKind.NATIVE:
+        recorder.attach(ddp)
+    else:
+        ddp.register_comm_hook(recorder, pyddpdiag.timed_allreduce)
+    yield recorder
+    recorder.close()

@@ -1,0 +1,212 @@
+"""Ranks that fail, die or get stuck in the middle of real training."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import train_support as support
+from train_support import (
+    assert_gone,
+    command,
+    descendants,
+    finish,
+    ranks_of,
+    records_published,
+    started,
+    wait_for,
+)
+
+from pyddpdiag.errors import RankFailedError
+from pyddpdiag.train import TrainSettings, launch
+
+LONG = ("--epochs", 500, "--batch-size", 128, "--timeout", 30)
+# Ending everything after a failure takes at most this long.
+SECONDS = 15
+
+
+def launch_failing(job, folder: Path, timeout_s: float = 60) -> RankFailedError:
+    """Runs a job that fails; the error, after looking that no process is left and traces are there."""
+    with pytest.raises(RankFailedError) as caught:
+        launch(TrainSettings(trace=str(folder), timeout_s=timeout_s), 2, job=job)
+    assert not ranks_of(os.getpid())
+    for rank in range(2):
+        assert records_published(folder, rank) > 0
+    return caught.value
+
+
+def test_an_exception_is_shown_with_its_traceback_first_and_its_victim_in_a_line(tmp_path: Path) -> None:
+    error = launch_failing(support.raises_value_error, tmp_path / "t")
+    assert error.rank == 1
+    reason, *others = error.message.splitlines()
+    assert reason == "rank 1 failed with ValueError: this sample is no digit"
+    assert error.details.startswith("Traceback") and error.details.endswith(
+        "ValueError: this sample is no digit"
+    )
+    assert len(others) == 1 and others[0].startswith("  rank 0 went down with it: ")
+    assert len(others[0]) < 160
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (support.exits_quietly, "rank 1 ended with exit code 7 and no error message."),
+        (support.exits_as_if_done, "rank 0 ended with exit code 0 before the training was done."),
+    ],
+)
+def test_a_rank_that_leaves_without_a_word_is_named(job, reason: str, tmp_path: Path) -> None:
+    assert launch_failing(job, tmp_path / "t").message.splitlines()[0] == reason
+
+
+def test_ranks_that_all_fail_by_themselves_are_all_named(tmp_path: Path) -> None:
+    first, second = launch_failing(support.all_raise, tmp_path / "t").message.splitlines()
+    assert "ZeroDivisionError" in first and "also" in second and "ZeroDivisionError" in second
+    assert {first[:6], second.strip()[6:12]} == {"rank 0", "rank 1"}
+
+
+def test_a_connection_error_without_another_cause_is_not_explained_away(tmp_path: Path) -> None:
+    error = launch_failing(support.says_connection_error, tmp_path / "t")
+    assert error.rank == 1
+    assert error.message.startswith("rank 1 failed with ConnectionResetError")
+
+
+def test_a_stuck_rank_is_named_with_its_stack(tmp_path: Path) -> None:
+    error = launch_failing(support.gets_stuck, tmp_path / "t", timeout_s=6)
+    assert error.rank == 1
+    assert error.message.startswith("rank 1 did not take part in time")
+    assert "in oversleep" in error.details
+    assert "Timed out waiting" in error.message.splitlines()[1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_killed_rank_is_named_and_takes_the_others_down_within_seconds(victim: int, tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    folder = tmp_path / "t"
+    with started(command("--nproc", 3, *LONG, "--trace", folder), tmp_path) as process:
+        wait_for(lambda: records_published(folder, victim) > 50, 90, "training under way")
+        time.sleep(random.Random(seed).uniform(0, 1.5))
+        family = descendants(process.pid)
+        ranks = ranks_of(process.pid)
+        assert len(ranks) == 3
+        ranks[victim].kill()
+        begin = time.monotonic()
+        code, out, err = finish(process, SECONDS)
+        assert time.monotonic() - begin < SECONDS
+        assert_gone(family)
+    assert code == 2
+    assert f"rank {victim} was killed by signal 9 (SIGKILL)." in err
+    assert "Traceback" not in err
+    assert out == ""
+    for rank in range(3):
+        assert records_published(folder, rank) > 50
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be stopped by a signal")
+def test_a_stopped_rank_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    with started(command("--epochs", 500, "--timeout", 5, "--trace", folder), tmp_path) as process:
+        wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+        family = descendants(process.pid)
+        ranks_of(process.pid)[1].suspend()
+        code, _, err = finish(process, 30)
+        assert_gone(family)
+    assert code == 2
+    assert "rank 1 did not take part in time" in err
+    assert "did not even answer" in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")
+@pytest.mark.parametrize("delay_s", [0.0, 0.3, 1.0, 2.5])
+def test_a_rank_that_is_killed_while_it_starts_is_named(delay_s: float, tmp_path: Path) -> None:
+    with started(command(*LONG, "--hook", "plain"), tmp_path) as process:
+        wait_for(lambda: len(ranks_of(process.pid)) == 2, 60, "ranks started")
+        time.sleep(delay_s)
+        family = descendants(process.pid)
+        ranks_of(process.pid)[1].kill()
+        code, _, err = finish(process, SECONDS)
+        assert_gone(family)
+    assert code == 2
+    assert "rank 1 was killed by signal 9 (SIGKILL)." in err
+
+
+def rendezvous_folders(folder: Path) -> list[Path]:
+    return list(folder.glob("pyddpdiag-rendezvous-*"))
+
+
+def test_ranks_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    folder = tmp_path / "t"
+    with started(
+        command(*LONG, "--trace", folder), tmp_path, TMPDIR=str(temporary), TEMP=str(temporary)
+    ) as process:
+        wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+        family = descendants(process.pid)
+        assert len(ranks_of(process.pid)) == 2
+        assert rendezvous_folders(temporary)
+        process.kill()
+        assert_gone(family)
+    assert not rendezvous_folders(temporary)
+    assert all(records_published(folder, rank) > 50 for rank in range(2))
+
+
+def test_ranks_do_not_outlive_a_launcher_that_is_killed_while_they_start(tmp_path: Path) -> None:
+    with started(command(*LONG, "--hook", "plain"), tmp_path) as process:
+        wait_for(lambda: len(ranks_of(process.pid)) == 2, 60, "ranks started")
+        family = descendants(process.pid)
+        process.kill()
+        assert_gone(family)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a console of its own is needed to send Ctrl-C there")
+@pytest.mark.parametrize("whole_group", [True, False])
+@pytest.mark.parametrize("stage", ["starting", "training"])
+def test_ctrl_c_leaves_no_process_and_one_line(stage: str, whole_group: bool, tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    folder = tmp_path / "t"
+    with started(command(*LONG, "--trace", folder), tmp_path, TMPDIR=str(temporary)) as process:
+        if stage == "starting":
+            wait_for(lambda: len(ranks_of(process.pid)) >= 1, 60, "a rank started")
+            time.sleep(random.uniform(0, 1))
+        else:
+            wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+        family = descendants(process.pid)
+        if whole_group:
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
+        code, out, err = finish(process, SECONDS)
+        assert_gone(family)
+    assert code == 130
+    assert out == ""
+    assert [line for line in err.splitlines() if "Interrupted" in line] == [
+        "Interrupted: all ranks have been ended."
+    ]
+    assert "Traceback" not in err and "KeyboardInterrupt" not in err
+    assert not rendezvous_folders(temporary)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a process there before it can do anything")
+def test_a_terminated_launcher_takes_its_ranks_along(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    with started(command(*LONG, "--trace", folder), tmp_path) as process:
+        wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+        family = descendants(process.pid)
+        process.terminate()
+        code, _, err = finish(process, SECONDS)
+        assert_gone(family)
+    assert code == 128 + signal.SIGTERM
+    assert "Traceback" not in err
+
+
+def test_nothing_of_these_tests_is_left() -> None:
+    assert not [p for p in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(p.cmdline())]

@@ -1,0 +1,237 @@
+"""Ranks that somebody else starts: by file, by TCP and under torchrun."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from train_support import (
+    command,
+    finish,
+    free_port,
+    records_published,
+    started,
+    summary_of,
+    wait_for,
+)
+
+SHORT = ("--epochs", 1, "--batch-size", 256, "--timeout", 60)
+
+
+def join_all(url: str, worlds: list[tuple[int, int]], cwd: Path, *options: object, each: dict | None = None):
+    """Starts one process per (rank, world size); (code, out, err) of each."""
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                started(
+                    command(
+                        "--dist-url", url, "--rank", r, "--world-size", w, *options, *(each or {}).get(i, ())
+                    ),
+                    cwd,
+                )
+            )
+            for i, (r, w) in enumerate(worlds)
+        ]
+        return [finish(process) for process in processes]
+
+
+@pytest.mark.parametrize("scheme", ["file", "tcp"])
+def test_two_ranks_meet_and_train(scheme: str, tmp_path: Path) -> None:
+    path = tmp_path / "meet here"
+    url = path.as_uri() if scheme == "file" else f"tcp://127.0.0.1:{free_port()}"
+    ends = join_all(url, [(1, 2), (0, 2)], tmp_path, *SHORT, "--trace", tmp_path / "t", "--json")
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert ends[0][1] == ""  # rank 1 prints nothing
+    assert summary_of(ends[1][1])["world_size"] == 2
+    assert all(records_published(tmp_path / "t", rank) > 0 for rank in range(2))
+    assert not path.exists()
+
+
+def test_default_trace_folder_is_rank_0s_and_the_report_is_printed_once(tmp_path: Path) -> None:
+    ends = join_all(f"tcp://127.0.0.1:{free_port()}", [(0, 2), (1, 2)], tmp_path, *SHORT)
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert len(list(folder.glob("*.ddptrace"))) == 2
+    assert "Test accuracy" in ends[0][1] and "bucket" in ends[0][1]
+    assert ends[1][1] == ""
+
+
+def torchrun(*options: object) -> list[str]:
+    return [
+        *(
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node",
+            "2",
+            "--master-addr",
+            "127.0.0.1",
+        ),
+        *("--master-port", str(free_port()), "-m", "pyddpdiag", "train", *map(str, options)),
+    ]
+
+
+def test_torchrun(tmp_path: Path) -> None:
+    with started(torchrun(*SHORT, "--trace", tmp_path / "t", "--json"), tmp_path) as process:
+        code, out, err = finish(process)
+    assert code == 0, err
+    assert summary_of(out)["world_size"] == 2
+    assert all(records_published(tmp_path / "t", rank) > 0 for rank in range(2))
+
+
+def test_file_of_a_killed_run_is_replaced_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "meet"
+    long = ("--epochs", 500, "--timeout", 30, "--hook", "plain")
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                started(command("--dist-url", path.as_uri(), "--rank", r, "--world-size", 2, *long), tmp_path)
+            )
+            for r in range(2)
+        ]
+        wait_for(lambda: path.exists() and path.read_bytes().count(b"pyddpdiag_hello") >= 2, 60, "both met")
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait(10)
+    assert path.stat().st_size > 0
+    ends = join_all(path.as_uri(), [(1, 2), (0, 2)], tmp_path, *SHORT, "--hook", "plain", "--json")
+    assert [code for code, _, _ in ends] == [0, 0], ends
+
+
+def test_file_that_is_not_ours_is_refused_by_every_rank_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("notes of mine")
+    for code, out, err in join_all(path.as_uri(), [(0, 2), (1, 2)], tmp_path, *SHORT, "--hook", "plain"):
+        assert (code, out) == (2, "")
+        assert "not written by pyddpdiag" in err and "Traceback" not in err
+    assert path.read_text() == "notes of mine"
+
+
+@pytest.mark.parametrize("scheme", ["file", "tcp"])
+def test_different_world_sizes_are_told_at_once(scheme: str, tmp_path: Path) -> None:
+    url = (tmp_path / "meet").as_uri() if scheme == "file" else f"tcp://127.0.0.1:{free_port()}"
+    begin = time.monotonic()
+    ends = join_all(url, [(0, 2), (1, 3)], tmp_path, "--hook", "plain", "--timeout", 120)
+    assert time.monotonic() - begin < 60
+    for code, _, err in ends:
+        assert code == 2
+        assert "world sizes differ" in err and "Traceback" not in err
+
+
+def test_missing_rank_is_named_after_the_timeout(tmp_path: Path) -> None:
+    (end,) = join_all(f"tcp://127.0.0.1:{free_port()}", [(0, 2)], tmp_path, "--hook", "plain", "--timeout", 3)
+    assert end[0] == 2
+    assert "missing: 1" in end[2] and "Traceback" not in end[2]
+
+
+def test_missing_rank_0_is_named_after_the_timeout(tmp_path: Path) -> None:
+    port = free_port()
+    (end,) = join_all(f"tcp://127.0.0.1:{port}", [(1, 2)], tmp_path, "--hook", "plain", "--timeout", 3)
+    assert end[0] == 2
+    assert f"could not reach the store at 127.0.0.1:{port} within 3 s" in end[2]
+
+
+def test_silent_listener_on_the_port_does_not_hang_anybody(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("0.0.0.0", 0))
+        silent.listen()
+        url = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        begin = time.monotonic()
+        ends = join_all(url, [(0, 2), (1, 2)], tmp_path, "--hook", "plain", "--timeout", 4)
+        assert time.monotonic() - begin < 60
+    assert [code for code, _, _ in ends] == [2, 2]
+    assert "rank 0 cannot serve the store" in ends[0][2]
+    assert "could not reach the store" in ends[1][2] or "opening the store" in ends[1][2]
+
+
+def test_a_rank_that_cannot_start_tells_the_others_why(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    (folder / "rank_1.ddptrace").write_text("precious")
+    ends = join_all((tmp_path / "meet").as_uri(), [(0, 2), (1, 2)], tmp_path, *SHORT, "--trace", folder)
+    assert [code for code, _, _ in ends] == [2, 2]
+    assert "rank 1 cannot start: A trace is in" in ends[0][2]
+    assert "--force" in ends[1][2]
+    assert (folder / "rank_1.ddptrace").read_text() == "precious"
+
+
+def test_different_options_are_told(tmp_path: Path) -> None:
+    ends = join_all(
+        (tmp_path / "meet").as_uri(), [(0, 2), (1, 2)], tmp_path, "--hook", "plain", each={1: ("--seed", 9)}
+    )
+    for code, _, err in ends:
+        assert code == 2
+        assert "--seed differs" in err
+
+
+@pytest.mark.parametrize(("job", "culprit"), [("raises_value_error", 1), ("rank_0_raises", 0)])
+def test_a_rank_that_fails_tells_the_others_why(job: str, culprit: int, tmp_path: Path) -> None:
+    url = f"tcp://127.0.0.1:{free_port()}"
+    script = str(Path(__file__).with_name("train_support.py"))
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(started([sys.executable, script, job, url, str(rank)], tmp_path))
+            for rank in range(2)
+        ]
+        ends = [finish(process) for process in processes]
+    assert [code for code, _, _ in ends] == [2, 2]
+    reason = f"error: rank {culprit} failed with ValueError: this sample is no digit"
+    cause, victim = ends[culprit][2], ends[1 - culprit][2]
+    assert cause.index("Traceback") < cause.index(reason)
+    assert reason in victim and "Traceback" not in victim
+    assert f"rank {1 - culprit} went down with it" in victim
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")
+def test_a_killed_rank_takes_the_others_down(tmp_path: Path) -> None:
+    folder, url = tmp_path / "t", (tmp_path / "meet").as_uri()
+    with ExitStack() as stack:
+        ranks = [
+            stack.enter_context(
+                started(
+                    command(
+                        *("--dist-url", url, "--rank", r, "--world-size", 2),
+                        *("--epochs", 500, "--timeout", 30, "--trace", folder),
+                    ),
+                    tmp_path,
+                )
+            )
+            for r in range(2)
+        ]
+        wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+        ranks[1].kill()
+        code, _, err = finish(ranks[0], 15)
+    assert code == 2
+    assert "rank 0 lost another rank" in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a console of its own is needed to send Ctrl-C there")
+def test_ctrl_c_ends_a_rank_that_waits_inside_gloo(tmp_path: Path) -> None:
+    folder, url = tmp_path / "t", (tmp_path / "meet").as_uri()
+    with ExitStack() as stack:
+        ranks = [
+            stack.enter_context(
+                started(
+                    command(
+                        *("--dist-url", url, "--rank", r, "--world-size", 2),
+                        *("--epochs", 500, "--timeout", 120, "--trace", folder),
+                    ),
+                    tmp_path,
+                )
+            )
+            for r in range(2)
+        ]
+        wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+        os.kill(ranks[1].pid, signal.SIGSTOP)
+        time.sleep(1)  # rank 0 is in its next all-reduce by now
+        ranks[0].send_signal(signal.SIGINT)
+        code, _, err = finish(ranks[0], 10)
+    assert code == 130
+    assert "Interrupted: rank 0 ends." in err and "Traceback" not in err

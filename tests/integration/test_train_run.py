@@ -1,0 +1,180 @@
+"""Whole runs of `pyddpdiag train`: what is learned, shown and written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from train_support import records_published, run, summary_of
+
+from pyddpdiag.train import HookKind, TrainSettings, launch
+from pyddpdiag.train.events import EpochDone, Joined, Planned, TrainResult
+from pyddpdiag.train.loop import Session, train_rank
+
+
+def test_default_run_learns_the_digits_and_ends_with_the_report(tmp_path: Path) -> None:
+    done = run(cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folders = list((tmp_path / "runs").iterdir())
+    assert len(folders) == 1
+    assert [p.name for p in sorted(folders[0].glob("*.ddptrace"))] == ["rank_0.ddptrace", "rank_1.ddptrace"]
+    epochs = re.findall(r"^epoch +(\d+)/10 .*test accuracy (\d+\.\d+)%", done.stderr, re.MULTILINE)
+    assert [int(number) for number, _ in epochs] == list(range(1, 11))
+    assert float(epochs[-1][1]) >= 97
+    assert "loopback interface" in done.stderr
+    assert "batches of 64: 32 on each" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    first, _, report = done.stdout.partition("\n")
+    match = re.fullmatch(
+        r"Test accuracy (\d+\.\d+)% after 10 epochs in [\d.]+ s, 2 ranks, (\d+) buckets, hook native\.", first
+    )
+    assert match and float(match.group(1)) >= 97
+    assert 4 <= int(match.group(2)) <= 8
+    assert "bucket" in report.lower()
+
+
+def test_four_ranks_with_uneven_shares_and_a_summary_in_json(tmp_path: Path) -> None:
+    done = run(
+        "--nproc", 4, "--batch-size", 66, "--epochs", 4, "--trace", tmp_path / "t", "--json", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "17 on the first 2, 16 on others" in done.stderr
+    summary = summary_of(done.stdout)
+    assert summary["schema_version"] == 1
+    assert (summary["world_size"], summary["hook"], summary["trace"]) == (4, "native", str(tmp_path / "t"))
+    assert [epoch["epoch"] for epoch in summary["epochs"]] == [0, 1, 2, 3]
+    assert summary["accuracy"] == summary["epochs"][-1]["accuracy"] > 0.9
+    for rank in range(4):
+        assert records_published(tmp_path / "t", rank) > 4 * 21 * summary["buckets"]
+
+
+def _same_curve_with_every_hook(session: Session) -> TrainResult:
+    """Trains once with each hook in one process group; fails in the rank unless all curves are equal."""
+    results = {
+        hook: train_rank(
+            replace(
+                session,
+                settings=replace(session.settings, hook=hook, trace=None),
+                trace=f"{session.trace}-{hook.value}" if hook.records else None,
+                tell=lambda event: None,
+            )
+        )
+        for hook in HookKind
+    }
+    curves = {
+        hook.value: [(e.train_loss, e.test_loss, e.accuracy) for e in result.history]
+        for hook, result in results.items()
+    }
+    if len({str(curve) for curve in curves.values()}) != 1:
+        raise ValueError(f"the curves differ: {curves}")
+    return results[HookKind.NATIVE]
+
+
+def test_the_loss_curve_is_the_same_to_the_last_bit_with_every_hook(tmp_path: Path) -> None:
+    settings = TrainSettings(epochs=3, batch_size=96, seed=11, trace=str(tmp_path / "t"), timeout_s=60)
+    result = launch(settings, 2, job=_same_curve_with_every_hook)
+    assert result.history[-1].train_loss < result.history[0].train_loss
+    for hook in ("native", "timed"):
+        assert all(records_published(tmp_path / f"t-{hook}", rank) > 0 for rank in range(2))
+
+
+def test_the_same_seed_repeats_and_another_one_does_not(tmp_path: Path) -> None:
+    del tmp_path
+    settings = TrainSettings(epochs=1, batch_size=128, hook=HookKind.PLAIN, timeout_s=60)
+    losses = [
+        launch(replace(settings, seed=seed), ranks).history[0].train_loss
+        for seed, ranks in ((4, 1), (4, 1), (5, 1))
+    ]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_two_ranks_learn_the_same_as_one() -> None:
+    """The global batch is what counts: how it is split changes rounding and nothing else."""
+    settings = TrainSettings(epochs=1, batch_size=127, hook=HookKind.BUILTIN, timeout_s=60)
+    one, two = (launch(settings, ranks).history[0].train_loss for ranks in (1, 2))
+    assert one == pytest.approx(two, rel=1e-3)
+
+
+def test_events_come_in_order() -> None:
+    events: list[object] = []
+    launch(
+        TrainSettings(epochs=2, batch_size=256, hook=HookKind.PLAIN, timeout_s=60), 2, on_event=events.append
+    )
+    assert sorted(e.rank for e in events if isinstance(e, Joined)) == [0, 1]
+    assert sum(isinstance(e, Planned) for e in events) == 1
+    assert [e.epoch for e in events if isinstance(e, EpochDone)] == [0, 1]
+
+
+def test_existing_trace_is_refused_and_replaced_by_force(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    for rank in (0, 5):
+        (folder / f"rank_{rank}.ddptrace").write_text("precious")
+    short = ("--epochs", 1, "--batch-size", 256, "--trace", folder, "--json")
+    done = run(*short, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--force" in done.stderr and "Traceback" not in done.stderr
+    assert (folder / "rank_0.ddptrace").read_text() == "precious"
+    done = run(*short, "--force", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in folder.glob("*.ddptrace")) == ["rank_0.ddptrace", "rank_1.ddptrace"]
+    assert records_published(folder, 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--nproc", 0), "--nproc is 0"),
+        (("--nproc", -2), "--nproc is -2"),
+        (("--epochs", -1), "--epochs is -1"),
+        (("--batch-size", 1), "some would get no sample"),
+        (("--batch-size", 0), "--batch-size is 0"),
+        (("--lr", "nan"), "--lr is nan"),
+        (("--bucket-cap-mb", 0), "--bucket-cap-mb is 0"),
+        (("--timeout", -1), "--timeout is -1"),
+        (("--interface", "no-such-card"), "no-such-card"),
+        (("--hook", "plain", "--trace", "x"), "records nothing"),
+        (("--rank", 1), "--dist-url"),
+        (("--dist-url", "tcp://127.0.0.1:29511"), "--world-size"),
+        (("--dist-url", "udp://127.0.0.1:29511"), "not understood"),
+        (("--dist-url", "env://"), "MASTER_ADDR"),
+        (("--dist-url", "env://", "--nproc", 2), "give one of the two"),
+        (("--hook", "fast"), "fast"),
+        (("--no-such-option",), "no-such-option"),
+    ],
+)
+def test_bad_arguments_are_one_clear_error(options: tuple[object, ...], reason: str, tmp_path: Path) -> None:
+    done = run(*options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert reason in done.stderr.lower() or reason in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_batch_larger_than_the_data_is_one_clear_error(tmp_path: Path) -> None:
+    done = run("--batch-size", 5000, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "only 1437 samples" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nproc_under_another_launcher_is_refused(tmp_path: Path) -> None:
+    done = run("--nproc", 2, cwd=tmp_path, RANK="0", WORLD_SIZE="2")
+    assert done.returncode == 2
+    assert "a rank already" in done.stderr
+
+
+def test_a_wrong_interface_in_the_environment_is_refused(tmp_path: Path) -> None:
+    done = run(cwd=tmp_path, GLOO_SOCKET_IFNAME="no-such-card")
+    assert done.returncode == 2
+    assert "GLOO_SOCKET_IFNAME" in done.stderr and "lo" in done.stderr
+
+
+def test_a_learning_rate_that_blows_up_is_named(tmp_path: Path) -> None:
+    done = run("--lr", "1e6", "--hook", "plain", "--epochs", 1, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "lower --lr" in done.stderr
+    assert "Traceback" not in done.stderr

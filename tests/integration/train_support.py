@@ -1,0 +1,249 @@
+"""Helpers of the training tests: commands, jobs that fail on purpose, and looking for what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from pyddpdiag.train.loop import Session, train_rank
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 240
+# Variables of another launcher, or of the user's shell, that would change what a test asks for.
+_FOREIGN = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "GLOO_SOCKET_IFNAME",
+)
+
+
+def command(*options: object) -> list[str]:
+    """The command line of `pyddpdiag train`."""
+    return [sys.executable, "-m", "pyddpdiag", "train", *map(str, options)]
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """This process's environment without foreign variables; children find this package and these helpers."""
+    env = {k: v for k, v in os.environ.items() if k not in _FOREIGN and not k.startswith("TORCHELASTIC")}
+    env["PYTHONPATH"] = os.pathsep.join(
+        [
+            str(Path(__file__).parent),
+            *filter(None, [os.environ.get("PYTHONPATH"), *(p for p in sys.path if p)]),
+        ]
+    )
+    env.update(extra)
+    return env
+
+
+def start(arguments: list[str], cwd: Path, **extra: str) -> subprocess.Popen[str]:
+    """Starts a command in a session of its own, so that signals to its group reach nobody else."""
+    return subprocess.Popen(
+        arguments,
+        cwd=cwd,
+        env=environment(**extra),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def started(arguments: list[str], cwd: Path, **extra: str):
+    """Like `start`; whatever it started is gone after the block, even if the test failed."""
+    process = start(arguments, cwd, **extra)
+    seen = {}
+    try:
+        yield process
+    finally:
+        for child in descendants(process.pid):
+            seen[child.pid] = child
+        for victim in [*seen.values(), process]:
+            try:
+                victim.kill()
+            except psutil.NoSuchProcess:
+                continue
+        process.communicate()
+
+
+def run(*options: object, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Runs `pyddpdiag train` to its end."""
+    with started(command(*options), cwd, **extra) as process:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    out, err = process.communicate(timeout=timeout_s)
+    return process.returncode, out, err
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """All living processes below one."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def ranks_of(pid: int) -> list[psutil.Process]:
+    """The rank processes of a launcher, in the order of their start, which is that of their ranks."""
+    found = []
+    for child in descendants(pid):
+        try:
+            if any("spawn_main" in part for part in child.cmdline()):
+                found.append(child)
+        except psutil.NoSuchProcess:
+            continue
+    return sorted(found, key=lambda child: child.create_time())
+
+
+def wait_for(condition, timeout_s: float, what: str) -> None:
+    """Polls a condition; fails the test if it does not come true in time."""
+    limit = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < limit, f"not within {timeout_s} s: {what}"
+        time.sleep(0.02)
+
+
+def assert_gone(processes: list[psutil.Process], timeout_s: float = 10) -> None:
+    """Fails unless all these processes end within the time."""
+    _, alive = psutil.wait_procs(processes, timeout=timeout_s)
+    assert not alive, f"still running: {alive}"
+
+
+def records_published(folder: Path, rank: int) -> int:
+    """Tickets given out in the header of a trace, 0 if it is not there yet."""
+    try:
+        with (folder / f"rank_{rank}.ddptrace").open("rb") as file:
+            header = file.read(4096)
+    except OSError:
+        return 0
+    return int.from_bytes(header[256:264], sys.byteorder) if header[:8] == b"DDPTRACE" else 0
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def summary_of(out: str) -> dict:
+    """The only thing on standard output."""
+    return json.loads(out)
+
+
+# Jobs that fail on purpose, in the middle of real training. They are run by `launch(..., job=...)` in the
+# ranks.
+
+
+def _failing(session: Session, rank: int, fail) -> object:
+    """Trains as usual, but calls `fail` on one rank when it has begun its second epoch."""
+    if session.place.rank != rank:
+        return train_rank(session)
+    base = session.build
+
+    def build():
+        model = base()
+        calls = []
+
+        def before_forward(module, inputs) -> None:
+            del module, inputs
+            calls.append(None)
+            if len(calls) == 30:
+                fail()
+
+        model.register_forward_pre_hook(before_forward)
+        return model
+
+    return train_rank(
+        Session(session.settings, session.place, session.trace, session.tell, load=session.load, build=build)
+    )
+
+
+def raises_value_error(session: Session):
+    """Rank 1 fails with an error of its own."""
+
+    def fail() -> None:
+        raise ValueError("this sample is no digit")
+
+    return _failing(session, 1, fail)
+
+
+def exits_quietly(session: Session):
+    """Rank 1 leaves with exit code 7 and without a word."""
+    return _failing(session, 1, lambda: os._exit(7))
+
+
+def exits_as_if_done(session: Session):
+    """Rank 0 leaves with exit code 0 in the middle."""
+    return _failing(session, 0, lambda: os._exit(0))
+
+
+def all_raise(session: Session):
+    """Every rank fails by itself at the same moment."""
+
+    def fail() -> None:
+        raise ZeroDivisionError(f"as on every rank, here {session.place.rank}")
+
+    return _failing(session, session.place.rank, fail)
+
+
+def gets_stuck(session: Session):
+    """Rank 1 does not come to the next all-reduce."""
+
+    def oversleep() -> None:
+        time.sleep(600)
+
+    return _failing(session, 1, oversleep)
+
+
+def says_connection_error(session: Session):
+    """Rank 1 fails with what looks like a victim's error, while nobody else has any reason to fail."""
+
+    def fail() -> None:
+        raise ConnectionResetError("Connection reset by peer")
+
+    return _failing(session, 1, fail)
+
+
+def rank_0_raises(session: Session):
+    """Rank 0, which serves the TCP store, fails with an error of its own."""
+
+    def fail() -> None:
+        raise ValueError("this sample is no digit")
+
+    return _failing(session, 0, fail)
+
+
+def join_main(job: str, url: str, rank: str) -> None:
+    """Joins as one of two ranks with a job of this file."""
+    from pyddpdiag.errors import RankFailedError
+    from pyddpdiag.train import HookKind, TrainSettings, join
+    from pyddpdiag.train.rendezvous import join_url
+
+    try:
+        join(
+            TrainSettings(hook=HookKind.PLAIN, timeout_s=60), join_url(url, 2, int(rank)), job=globals()[job]
+        )
+    except RankFailedError as error:
+        print(error.details, f"error: {error}", sep="\n", file=sys.stderr, flush=True)
+        os._exit(2)
+
+
+if __name__ == "__main__":
+    join_main(*sys.argv[1:])
