@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.bulk_writer import write_bulk
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
-
-from support.bulk_writer import write_bulk  # noqa: E402
 
 GOAL_S = 3.0
 GOAL_BYTES = 10**9

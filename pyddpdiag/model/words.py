@@ -6,9 +6,21 @@ from collections.abc import Iterable
 
 
 def number(value: float) -> str:
-    """About three digits: 0.123, 1.23, 12.3, 123."""
+    """About three digits: 0.012, 0.12, 1.23, 12.3, 123."""
     size = abs(value)
-    return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
+    if size >= 99.95:
+        return f"{value:.0f}"
+    if size >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if size >= 0.0995 or size == 0 else f"{value:.3f}"
+
+
+def size(amount: int) -> str:
+    """Bytes in the decimal unit that fits: 512 B, 4.10 kB, 25.2 MB."""
+    for unit, bytes_in_it in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if amount >= bytes_in_it:
+            return f"{number(amount / bytes_in_it)} {unit}"
+    return f"{amount} B"
 
 
 def milliseconds(value: float) -> str:

@@ -8,7 +8,7 @@ from typing import TextIO
 from rich.text import Text
 
 from pyddpdiag.model import BucketStats, Finding, RankStats, RunReport, Stat
-from pyddpdiag.model.words import count, number, percent
+from pyddpdiag.model.words import count, number, percent, size
 from pyddpdiag.report.screen import Screen, screen_for
 
 STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell": "bold magenta"}
@@ -16,6 +16,7 @@ SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 PARTS = (("arrival", "yellow", "█", "a"), ("queue", "magenta", "▓", "q"), ("wire", "cyan", "░", "w"))
 BAR = 14
 LEAST_NAME = 12
+GOOD_NAME = 20
 MOST_NAME = 32
 SHOWN_COLLECTIVES = 16
 SHOWN_OPERATIONS = 8
@@ -144,7 +145,8 @@ def _buckets(screen: Screen, report: RunReport, top: int) -> None:
     shown = report.buckets[:top] if top > 0 else report.buckets
     columns = _bucket_columns(screen, shown)
     heading = len("parameters")
-    screen.fit(columns, ["p95", " bar", "n", "MB"], LEAST_NAME - heading)
+    screen.fit(columns, ["p95"], GOOD_NAME - heading)
+    screen.fit(columns, [" bar", "n", "size"], LEAST_NAME - heading)
     room = min(max(screen.room(columns) + heading, LEAST_NAME), MOST_NAME)
     columns["parameters"] = [screen.cut(_parameters(bucket), room) for bucket in shown]
     screen.table(
@@ -175,7 +177,7 @@ def _bucket_columns(screen: Screen, shown: Sequence[BucketStats]) -> dict[str, S
     return {
         "bucket": [bucket.bucket[:digits] for bucket in shown],
         "parameters": [""] * len(shown),
-        "MB": [number(bucket.bytes / 1e6) for bucket in shown],
+        "size": [size(bucket.bytes) for bucket in shown],
         "n": [str(bucket.count) for bucket in shown],
         "arrival": [_value(time.arrival_ms) for time in times],
         "queue": [_value(time.queue_ms) for time in times],

@@ -189,7 +189,7 @@ def _snapshot(slots: Records, first: int, capacity: int) -> tuple[Records, int, 
 
 
 def _split(records: Records) -> tuple[dict[Kind, Records], int, int]:
-    """Records by kind, without those that cannot be right; how many are of known kinds, and how many sound."""
+    """Records by kind, without those that cannot be right; how many are of known kinds and how many sound."""
     kinds = records["kind"].copy()
     by_kind: dict[Kind, Records] = {}
     known = sound = 0

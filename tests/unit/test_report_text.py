@@ -35,7 +35,7 @@ def test_tables_hold_the_numbers(tmp_path: Path) -> None:
     rows = [line.split() for line in text.splitlines()]
     assert ["1", "host1", "20", "38.5", "35.0", "1.00", "2.50", "36.0", "100%", "80"] in rows
     (last,) = [row for row in rows if "layer1.weight" in row]
-    assert last[2:10] == ["4.00", "20", "15.0", "0.50", "2.00", "17.5", "17.5", "2.00"]
+    assert last[2:11] == ["4.00", "MB", "20", "15.0", "0.50", "2.00", "17.5", "2.00", "0%"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "cp437", "cp1252", "cp850", "ascii", "latin-1", "cp932"])
