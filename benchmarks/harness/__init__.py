@@ -1,0 +1,1 @@
+"""What the benchmarks share: interleaved rounds, intervals, and ranks that live across rounds."""

@@ -1,0 +1,122 @@
+"""DDP training steps with each communication hook, in a process that is a rank."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from harness.interleaved import interleave
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
+
+HOOKS = ("plain", "builtin", "native", "timed", "torch python hook", "torch.profiler")
+
+
+def tiny_model(buckets: int) -> tuple[torch.nn.Module, torch.Tensor, float]:
+    """One bucket of 1 KiB per layer: the step is almost nothing but the price of buckets."""
+    layers = [torch.nn.Linear(16, 16, bias=False) for _ in range(buckets)]
+    return torch.nn.Sequential(*layers), torch.randn(4, 16), 16 * 16 * 4 / 2**20
+
+
+def full_model() -> tuple[torch.nn.Module, torch.Tensor, float]:
+    """25 million parameters in 12 buckets at 8 MiB."""
+    layers = [torch.nn.Linear(1448, 1448) for _ in range(12)]
+    return torch.nn.Sequential(*layers), torch.randn(16, 1448), 8.0
+
+
+def _register(ddp: DistributedDataParallel, hook: str, recorder: pyddpdiag.Recorder) -> None:
+    if hook == "native":
+        recorder.attach(ddp)
+    elif hook == "timed":
+        ddp.register_comm_hook(recorder, pyddpdiag.timed_allreduce)
+    elif hook == "torch python hook":
+        ddp.register_comm_hook(None, default_hooks.allreduce_hook)
+    elif hook != "plain":
+        ddp._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
+
+
+def _stepper(hook: str, make: Callable[[], Any], recorder: pyddpdiag.Recorder, steps: int) -> Callable[[], float]:
+    """A function that does `steps` training steps and returns the seconds of one."""
+    torch.manual_seed(0)
+    model, x, bucket_cap_mb = make()
+    ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_cap_mb)
+    _register(ddp, hook, recorder)
+
+    def one() -> None:
+        ddp.zero_grad(set_to_none=False)
+        ddp(x).sum().backward()
+
+    def run() -> float:
+        # Paused, the probe is off, also the one that sees the workers: the others must not pay for it.
+        (recorder.resume if hook in ("native", "timed") else recorder.pause)()
+        profiler = None
+        if hook == "torch.profiler":
+            profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+            profiler.start()
+        one()
+        begin = time.perf_counter()
+        for _ in range(steps):
+            one()
+        seconds = (time.perf_counter() - begin) / steps
+        if profiler is not None:
+            profiler.stop()
+        return seconds
+
+    for _ in range(3):
+        one()
+    return run
+
+
+@contextmanager
+def _busy_thread(wanted: bool) -> Iterator[None]:
+    """A Python thread that never lets go of the interpreter lock by itself, like a loader that decodes."""
+    stop = threading.Event()
+
+    def spin() -> None:
+        total = 0
+        while not stop.is_set():
+            total += sum(range(100))
+
+    thread = threading.Thread(target=spin)
+    if wanted:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        if wanted:
+            thread.join()
+
+
+def measure(
+    rank: int, world_size: int, meeting: str, kind: str, hooks: list[str], rounds: int, steps: int, busy: bool
+) -> dict[str, list[float]]:
+    """Seconds per step of each hook in each round; every rank runs this with the same arguments."""
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=Path(meeting).as_uri(),
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(seconds=300),
+    )
+    make = full_model if kind == "full" else lambda: tiny_model(int(kind))
+    with tempfile.TemporaryDirectory() as folder, pyddpdiag.Recorder(folder) as recorder:
+        variants = {hook: _stepper(hook, make, recorder, steps) for hook in hooks}
+        gc.collect()
+        gc.disable()
+        with _busy_thread(busy):
+            measured = interleave(variants, rounds)
+    dist.destroy_process_group()
+    return measured
