@@ -47,6 +47,7 @@ class Sidecar:
         self._path = path
         self._core = core
         self._layouts_found = 0
+        self._behind = False
         self._fixed: dict[str, Any] = {
             "format": "ddptrace",
             "schema_version": 1,
@@ -65,9 +66,19 @@ class Sidecar:
         }
 
     def layout_found(self, modules: Sequence[tuple[_native.Module, Description]]) -> None:
-        """Writes when the 1st, 2nd, 4th, 8th ... bucket layout turns up: many buckets must not mean many writes."""
+        """Writes what the new bucket layout is, at once: the run may hang or be killed with this very bucket.
+
+        Past the first 64 only when their number has doubled, as each write grows with it; the rest follow with
+        the next `catch_up`.
+        """
         self._layouts_found += 1
-        if self._layouts_found & (self._layouts_found - 1) == 0:
+        self._behind = True
+        if self._layouts_found <= 64 or self._layouts_found & (self._layouts_found - 1) == 0:
+            self.write(modules, closed=False)
+
+    def catch_up(self, modules: Sequence[tuple[_native.Module, Description]]) -> None:
+        """Writes if a layout is known that the file doesn't have yet."""
+        if self._behind:
             self.write(modules, closed=False)
 
     def write(self, modules: Sequence[tuple[_native.Module, Description]], *, closed: bool) -> None:
@@ -90,8 +101,11 @@ class Sidecar:
             "closed": closed,
         }
         temporary = self._path.with_suffix(".json.tmp")
-        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        # For its owner only, as the trace: it tells hosts, paths and the model's structure.
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
         temporary.replace(self._path)
+        self._behind = False
 
 
 def _group(identity: int, name: str, handle: dist.ProcessGroup) -> dict[str, Any]:

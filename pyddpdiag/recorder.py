@@ -262,6 +262,7 @@ class Steps(Generic[Batch]):
                 yield batch
             finally:
                 core.step_end()
+                self._recorder._sidecar.catch_up(self._recorder._modules)
 
 
 _attached: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
