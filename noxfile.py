@@ -172,6 +172,7 @@ def lint(session: nox.Session) -> None:
         "mypy": ["mypy"],
         "mypy (tools)": [
             "mypy",
+            "--python-version=3.11",
             "dev.py",
             "noxfile.py",
             "cmake/torch_pin.py",

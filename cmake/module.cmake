@@ -44,9 +44,9 @@ target_link_libraries(_native PRIVATE ddpdiag_core)
 # SYSTEM: our warnings are for our code.
 target_include_directories(_native SYSTEM PRIVATE ${torch_root}/include ${torch_root}/include/torch/csrc/api/include)
 target_include_directories(_native PRIVATE ${PROJECT_SOURCE_DIR}/csrc)
-find_library(torch_python_library torch_python PATHS ${torch_root}/lib NO_DEFAULT_PATH REQUIRED)
-find_library(torch_cpu_library torch_cpu PATHS ${torch_root}/lib NO_DEFAULT_PATH REQUIRED)
-find_library(c10_library c10 PATHS ${torch_root}/lib NO_DEFAULT_PATH REQUIRED)
+find_library(torch_python_library torch_python PATHS ${torch_root}/lib NO_CACHE NO_DEFAULT_PATH REQUIRED)
+find_library(torch_cpu_library torch_cpu PATHS ${torch_root}/lib NO_CACHE NO_DEFAULT_PATH REQUIRED)
+find_library(c10_library c10 PATHS ${torch_root}/lib NO_CACHE NO_DEFAULT_PATH REQUIRED)
 target_link_libraries(_native PRIVATE ${torch_python_library} ${torch_cpu_library} ${c10_library})
 target_compile_definitions(
   _native
