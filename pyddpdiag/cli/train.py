@@ -38,7 +38,7 @@ def train(
     hook: Annotated[
         HookKind,
         typer.Option(
-            help="native and timed record (recorder.attach, timed_allreduce); plain: no hook, builtin: torch's."
+            help="native, timed: record (recorder.attach, timed_allreduce); plain: no hook; builtin: torch's."
         ),
     ] = _DEFAULTS.hook,
     epochs: Annotated[int, typer.Option(help="Passes over the training set.")] = _DEFAULTS.epochs,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import signal
-import sys
 import traceback
 from dataclasses import dataclass
 
 from pyddpdiag.errors import PyddpdiagError, RankFailedError
+from pyddpdiag.train.system import KILLS_WHEN_OUT_OF_MEMORY
 
 # What Gloo, torch's stores and the sockets under them say when a peer has gone.
 _CONNECTION = re.compile(
@@ -166,7 +166,7 @@ def blame(troubles: list[Trouble], silent: dict[int, str] | None = None) -> Rank
     if first.failure is not None:
         details.append(first.failure.traceback)
         hint = first.failure.hint
-    elif first.exit_code == -9 and sys.platform == "linux":
+    elif first.exit_code == -9 and KILLS_WHEN_OUT_OF_MEMORY:
         hint = "if nobody killed it, the system may have run out of memory: see the kernel's log (dmesg)."
     others = [_victim(t) for t in ordered if t is not first]
     return RankFailedError(

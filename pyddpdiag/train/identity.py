@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
-from pathlib import Path
 
 import psutil
+
+from pyddpdiag.train.system import process_namespace
 
 # psutil derives the start time from the boot time, which moves a little when the wall clock is set.
 _START_TOLERANCE_S = 2.0
@@ -15,13 +15,7 @@ _START_TOLERANCE_S = 2.0
 
 def machine() -> str:
     """A name for the processes that this one can see; differs between containers of one machine."""
-    name = socket.gethostname()
-    if sys.platform == "linux":
-        try:
-            name += " " + str(Path("/proc/self/ns/pid").readlink())
-        except OSError:
-            pass
-    return name
+    return f"{socket.gethostname()} {process_namespace()}".strip()
 
 
 def started_at(pid: int | None = None) -> float:

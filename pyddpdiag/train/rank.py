@@ -20,7 +20,7 @@ from pyddpdiag.train.stale import tidy
 
 # Every wait at the start ends by itself in time, unless native code is stuck; then this much later we end it.
 _START_SLACK_S = 10.0
-# A rank that serves the store and fails stays this long, so that the others can read why.
+# A victim that serves the store stays this long, so that other victims can read the reason in it as well.
 _LINGER_S = 1.0
 
 
@@ -103,10 +103,10 @@ def _in_group(
             failure = describe(error, place.rank)
             if not failure.secondary:
                 group.tell_failure(sentence(failure))
-                if isinstance(place.target, TcpTarget) and place.rank == 0 and not place.target.agent:
-                    time.sleep(_LINGER_S)
             if explain is not None:
                 explain(failure, group.wait_for_reason() if failure.secondary else "")
+            if failure.secondary and place.rank == 0 and isinstance(place.target, TcpTarget):
+                time.sleep(_LINGER_S)
             raise
 
 

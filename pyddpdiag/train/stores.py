@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,9 +11,7 @@ from torch._C._distributed_c10d import FileStore, Store, TCPStore
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.train import stale
 from pyddpdiag.train.rendezvous import FileTarget, Place, TcpTarget
-
-# The Windows wheels of torch have no libuv in their TCPStore.
-USE_LIBUV = sys.platform != "win32"
+from pyddpdiag.train.system import REUSE_ADDRESS_IS_SAFE, STORE_HAS_LIBUV
 
 
 def open_store(place: Place, timeout_s: float, *, fresh_file: bool = False) -> Store:
@@ -60,7 +57,7 @@ def _open_tcp(target: TcpTarget, place: Place, timeout_s: float) -> Store:
             is_master=serves,
             timeout=timedelta(seconds=timeout_s),
             wait_for_workers=False,
-            use_libuv=USE_LIBUV,
+            use_libuv=STORE_HAS_LIBUV,
         )
     except (RuntimeError, ValueError) as error:  # torch's DistNetworkError is a RuntimeError
         if serves:
@@ -76,7 +73,7 @@ def _open_tcp(target: TcpTarget, place: Place, timeout_s: float) -> Store:
 def _check_port_is_free(target: TcpTarget) -> None:
     """A silent listener on the port would make all ranks hang without a word."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        if sys.platform != "win32":  # there, the option would let us share the port of another program
+        if REUSE_ADDRESS_IS_SAFE:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", target.port))

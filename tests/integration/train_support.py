@@ -222,7 +222,7 @@ def says_connection_error(session: Session):
 
 
 def rank_0_raises(session: Session):
-    """Rank 0, which serves the TCP store, fails with an error of its own."""
+    """Rank 0 fails with an error of its own."""
 
     def fail() -> None:
         raise ValueError("this sample is no digit")
