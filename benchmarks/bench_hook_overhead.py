@@ -18,7 +18,9 @@ from harness.ranks import run
 BUCKETS = 40
 
 
-def _case(benchmark: Any, world_size: int, kind: str, hooks: list[str], rounds: int, steps: int, busy: bool) -> Any:
+def _case(
+    benchmark: Any, world_size: int, kind: str, hooks: list[str], rounds: int, steps: int, busy: bool
+) -> Any:
     def once() -> Any:
         return run(measure, world_size, kind, hooks, rounds, steps, busy)
 

@@ -37,7 +37,9 @@ def describe(ddp: DistributedDataParallel) -> Description:
             f"expected a DistributedDataParallel module, not {type(ddp).__name__}.",
             hint="wrap the model first: ddp = DistributedDataParallel(model); recorder.attach(ddp).",
         )
-    reduced = [(n, p) for n, p in ddp.module.named_parameters() if p.requires_grad and not hasattr(p, "_ddp_ignored")]
+    reduced = [
+        (n, p) for n, p in ddp.module.named_parameters() if p.requires_grad and not hasattr(p, "_ddp_ignored")
+    ]
     return Description(
         name=type(ddp.module).__name__,
         group=ddp.process_group,

@@ -39,7 +39,10 @@ def built_with() -> str:
     Raises:
         NativeModuleError: this installation has no native module.
     """
-    if importlib.util.find_spec("pyddpdiag._native") is None or importlib.util.find_spec("pyddpdiag._build") is None:
+    if (
+        importlib.util.find_spec("pyddpdiag._native") is None
+        or importlib.util.find_spec("pyddpdiag._build") is None
+    ):
         raise NativeModuleError(
             "this installation of pyddpdiag has no native module (pyddpdiag._native)"
             f" for Python {sys.version_info.major}.{sys.version_info.minor}.",

@@ -102,7 +102,9 @@ class Sidecar:
         }
         temporary = self._path.with_suffix(".json.tmp")
         # For its owner only, as the trace: it tells hosts, paths and the model's structure.
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
         temporary.replace(self._path)
         self._behind = False
@@ -127,7 +129,11 @@ def _module(module: _native.Module, description: Description) -> dict[str, Any]:
         "group": _hex(module.group_id),
         "bucket_cap_mb": description.bucket_cap_mb,
         "parameters": [
-            {"name": name, "shape": list(parameter.shape), "dtype": str(parameter.dtype).removeprefix("torch.")}
+            {
+                "name": name,
+                "shape": list(parameter.shape),
+                "dtype": str(parameter.dtype).removeprefix("torch."),
+            }
             for name, parameter in zip(description.names, description.parameters, strict=True)
         ],
     }

@@ -4,7 +4,7 @@ DDP inspects a hook's annotations and does not take strings for them: no `from _
 """
 
 import atexit
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,7 +17,10 @@ from pyddpdiag.recorder import Recorder, closed_error, latest_open
 _served: dict[Any, tuple[Recorder, dist.ProcessGroup | None]] = {}
 
 
-def timed_allreduce(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def timed_allreduce(
+    state: Any,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[torch.Tensor]:
     """Averages a bucket over the ranks and records where the time went.
 
     The result is that of torch's builtin all-reduce hook to the last bit: the buffer is divided by the number of
@@ -63,6 +66,6 @@ def _serve(state: Any) -> tuple[Recorder, dist.ProcessGroup | None]:
     if recorder is None:
         recorder = Recorder()
         atexit.register(recorder.close)
-    served = (recorder, cast("dist.ProcessGroup | None", state))
+    served = (recorder, state)
     _served[state] = served
     return served

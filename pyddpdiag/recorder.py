@@ -82,7 +82,9 @@ class Recorder:
         self._core = self._open_trace(run.run_id, overwrite, capacity_mb, parameter_interval)
         self._core.set_default_group(group)
         self._modules: list[tuple[_native.Module, _ddp.Description]] = []
-        self._sidecar = Sidecar(self.path.with_suffix(".json"), self._core, run.run_id, self.rank, self.world_size)
+        self._sidecar = Sidecar(
+            self.path.with_suffix(".json"), self._core, run.run_id, self.rank, self.world_size
+        )
         self._sidecar.write(self._modules, closed=False)
         # The core must not keep us alive: DDP keeps the core.
         this = weakref.ref(self)

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from harness.interleaved import interleave
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
+from harness.interleaved import interleave
 
 HOOKS = ("plain", "builtin", "native", "timed", "torch python hook", "torch.profiler")
 
@@ -46,7 +46,9 @@ def _register(ddp: DistributedDataParallel, hook: str, recorder: pyddpdiag.Recor
         ddp._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
 
 
-def _stepper(hook: str, make: Callable[[], Any], recorder: pyddpdiag.Recorder, steps: int) -> Callable[[], float]:
+def _stepper(
+    hook: str, make: Callable[[], Any], recorder: pyddpdiag.Recorder, steps: int
+) -> Callable[[], float]:
     """A function that does `steps` training steps and returns the seconds of one."""
     torch.manual_seed(0)
     model, x, bucket_cap_mb = make()

@@ -26,7 +26,9 @@ class Estimate:
         return f"{self.median:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
-def interleave(variants: Mapping[str, Callable[[], float]], rounds: int, seed: int = 0) -> dict[str, list[float]]:
+def interleave(
+    variants: Mapping[str, Callable[[], float]], rounds: int, seed: int = 0
+) -> dict[str, list[float]]:
     """What each variant returned (its own measure of time) in each round."""
     order = random.Random(seed)
     measured: dict[str, list[float]] = {name: [] for name in variants}

@@ -15,13 +15,13 @@ TIMEOUT_S = 900
 def run(job: Callable[..., Any], world_size: int, *arguments: Any) -> Any:
     """What `job(rank, world_size, meeting, *arguments)` returned on rank 0; processes are spawned."""
     context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        with context.Pool(world_size, _use_loopback) as pool:
-            meeting = str(Path(folder, "meeting"))
-            waiting = [
-                pool.apply_async(job, (rank, world_size, meeting, *arguments)) for rank in range(world_size)
-            ]
-            return [one.get(TIMEOUT_S) for one in waiting][0]
+    with tempfile.TemporaryDirectory() as folder, context.Pool(world_size, _use_loopback) as pool:
+        meeting = str(Path(folder, "meeting"))
+        waiting = [
+            pool.apply_async(job, (rank, world_size, meeting, *arguments)) for rank in range(world_size)
+        ]
+        answers = [one.get(TIMEOUT_S) for one in waiting]
+        return answers[0]
 
 
 def _use_loopback() -> None:

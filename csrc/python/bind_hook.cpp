@@ -15,7 +15,8 @@ using Handle = c10::intrusive_ptr<c10d::ProcessGroup>;
 std::shared_ptr<PythonFutureWrapper> hook(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
                                           const std::optional<Handle>& group) {
     // A hook from Python must give DDP a future that holds a Python object. Made here, under the lock.
-    const c10::IValue result = torch::jit::toIValue(py::cast(bucket.getBufferRef()), c10::PyObjectType::get());
+    const c10::IValue result =
+        torch::jit::toIValue(py::cast(bucket.getBufferRef()), c10::PyObjectType::get());
     c10::intrusive_ptr<c10::ivalue::Future> future;
     {
         // Enqueueing may wait for a mutex of Gloo's; other Python threads go on meanwhile.

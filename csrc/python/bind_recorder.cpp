@@ -42,7 +42,7 @@ std::shared_ptr<Recorder> open(const std::string& path, std::uint32_t rank, std:
     if (id.size() != options.trace.run_id.size()) {
         throw std::invalid_argument("run_id must have 16 bytes, not " + std::to_string(id.size()));
     }
-    std::copy(id.begin(), id.end(), options.trace.run_id.begin());
+    std::ranges::copy(id, options.trace.run_id.begin());
     const py::gil_scoped_release nogil;
     // u8string: a path from Python is UTF-8 on every system.
     return Recorder::open(std::filesystem::path(std::u8string(path.begin(), path.end())), options);
@@ -89,14 +89,15 @@ py::list layouts(const Recorder& recorder) {
 }  // namespace
 
 void bind_recorder(py::module_& module) {
-    py::register_exception_translator([](std::exception_ptr error) {
-        try {
-            std::rethrow_exception(error);
-        } catch (const platform::SystemError& e) {
-            const py::object text = py::cast(std::string(e.what()));
-            PyErr_SetObject(PyExc_OSError, py::make_tuple(error_number(e.cause()), text).ptr());
-        }
-    });
+    py::register_exception_translator(
+        [](std::exception_ptr error) {  // NOLINT(performance-unnecessary-value-param): pybind11's signature
+            try {
+                std::rethrow_exception(error);
+            } catch (const platform::SystemError& e) {
+                const py::object text = py::cast(std::string(e.what()));
+                PyErr_SetObject(PyExc_OSError, py::make_tuple(error_number(e.cause()), text).ptr());
+            }
+        });
 
     py::class_<ModuleState, std::shared_ptr<ModuleState>>(module, "Module")
         .def_readonly("index", &ModuleState::index)
@@ -105,7 +106,8 @@ void bind_recorder(py::module_& module) {
 
     py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")
         .def(py::init(&open), py::kw_only(), py::arg("path"), py::arg("rank"), py::arg("world_size"),
-             py::arg("run_id"), py::arg("capacity_bytes"), py::arg("overwrite"), py::arg("parameter_interval"))
+             py::arg("run_id"), py::arg("capacity_bytes"), py::arg("overwrite"),
+             py::arg("parameter_interval"))
         .def("wait_begin", &Recorder::wait_begin)
         .def("step_begin", &Recorder::step_begin)
         .def("step_end", &Recorder::step_end)

@@ -81,7 +81,8 @@ bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared
     record.module = module->index;
     record.thread = platform::thread_id();
     record.times[backward_time::begin] = module->backward_begin.exchange(0, std::memory_order_relaxed);
-    record.times[backward_time::first_gradient] = module->first_gradient.exchange(0, std::memory_order_relaxed);
+    record.times[backward_time::first_gradient] =
+        module->first_gradient.exchange(0, std::memory_order_relaxed);
     record.times[backward_time::forward_begin] = module->forward_begin.exchange(0, std::memory_order_relaxed);
     record.times[backward_time::forward_end] = module->forward_end.exchange(0, std::memory_order_relaxed);
     const Operation operation = recorder->trace().open(record);

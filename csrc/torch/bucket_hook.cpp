@@ -69,7 +69,8 @@ void require_open(const Recorder& recorder) {
 }
 
 Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
-                 const std::shared_ptr<const BucketLayout>& layout, Group* group, std::int64_t ready, bool native) {
+                 const std::shared_ptr<const BucketLayout>& layout, Group* group, std::int64_t ready,
+                 bool native) {
     ModuleState& module = *layout->module;
     if (group == nullptr) {
         group = module.group.get();
@@ -89,7 +90,8 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
         return {all_reduce(*group, bucket), nullptr};
     }
     auto operation = std::make_shared<BucketOperation>(
-        recorder, layout, bucket_record(*recorder, *layout, bucket, *group, sequence, ready, native), consumes);
+        recorder, layout, bucket_record(*recorder, *layout, bucket, *group, sequence, ready, native),
+        consumes);
     if (consumes) {
         module.unconsumed.push_back(operation);
     }
@@ -167,8 +169,9 @@ private:
 
 }  // namespace
 
-c10::intrusive_ptr<Future> timed_allreduce(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
-                                           const std::shared_ptr<Group>& group, const c10::IValue& result) {
+c10::intrusive_ptr<Future> timed_allreduce(const std::shared_ptr<Recorder>& recorder,
+                                           c10d::GradBucket& bucket, const std::shared_ptr<Group>& group,
+                                           const c10::IValue& result) {
     const std::int64_t ready = platform::monotonic_ns();
     require_open(*recorder);
     auto [future, operation] = enqueue(recorder, bucket, recorder->layout(bucket), group.get(), ready, false);

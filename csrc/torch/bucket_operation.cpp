@@ -10,6 +10,7 @@
 namespace ddpdiag {
 namespace {
 
+// One torch per process, so one answer. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 std::atomic<bool> all_starts_seen{true};
 
 }  // namespace
@@ -97,7 +98,7 @@ std::string BucketOperation::description() const {
         if (layout_->parameters.size() > 1) {
             text += " and " + std::to_string(layout_->parameters.size() - 1) + " more";
         }
-        text += ")";
+        text += ')';
     }
     std::array<char, 64> size{};
     std::snprintf(size.data(), size.size(), ", %.3f MB", static_cast<double>(layout_->bytes) * 1e-6);

@@ -38,7 +38,7 @@ std::uint64_t bytes_of(const at::Tensor& buffer) {
 // The same on every rank and whatever the order of parameters within the bucket, so that a bucket that
 // DDP rebuilds from the same parameters stays the same bucket.
 std::uint64_t identity_of(const ModuleState& module, std::vector<std::uint32_t> parameters) {
-    std::sort(parameters.begin(), parameters.end());
+    std::ranges::sort(parameters);
     Fnv1a hash;
     hash.add(module.index);
     for (const std::uint32_t parameter : parameters) {
@@ -62,8 +62,8 @@ Recorder::~Recorder() = default;
 
 std::shared_ptr<Group> Recorder::group(const c10::intrusive_ptr<c10d::ProcessGroup>& handle) {
     const std::lock_guard lock(mutex_);
-    const auto known = std::find_if(groups_.begin(), groups_.end(),
-                                    [&](const auto& group) { return group->handle == handle; });
+    const auto known =
+        std::ranges::find_if(groups_, [&](const auto& group) { return group->handle == handle; });
     if (known != groups_.end()) {
         return *known;
     }
@@ -110,8 +110,8 @@ std::shared_ptr<ModuleState> Recorder::module_of(const std::vector<at::Tensor>& 
     if (module == nullptr) {
         // Nobody knows whose bucket it is: all such buckets are taken as one module's.
         std::unique_lock lock(mutex_);
-        const auto anonymous = std::find_if(modules_.begin(), modules_.end(),
-                                            [](const auto& candidate) { return candidate->anonymous; });
+        const auto anonymous =
+            std::ranges::find_if(modules_, [](const auto& candidate) { return candidate->anonymous; });
         if (anonymous != modules_.end()) {
             return *anonymous;
         }
@@ -155,12 +155,12 @@ std::shared_ptr<const BucketLayout> Recorder::layout(c10d::GradBucket& bucket) {
     {
         const std::lock_guard lock(mutex_);
         std::erase_if(by_buffer_, [](const auto& entry) { return entry.second.buffer.expired(); });
-        by_buffer_.emplace(key, CachedLayout{c10::weak_intrusive_ptr<c10::TensorImpl>(buffer.getIntrusivePtr()),
-                                             layout});
+        by_buffer_.emplace(
+            key, CachedLayout{c10::weak_intrusive_ptr<c10::TensorImpl>(buffer.getIntrusivePtr()), layout});
         const auto same = [&](const auto& other) {
             return other->identity == layout->identity && other->index == layout->index;
         };
-        is_new = std::none_of(layouts_.begin(), layouts_.end(), same);
+        is_new = std::ranges::none_of(layouts_, same);
         if (is_new) {
             layouts_.push_back(layout);
         }

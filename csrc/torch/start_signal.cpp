@@ -42,8 +42,9 @@ private:
 
 bool StartSignal::by_copy_is_possible() {
     // A dispatch mode runs Python within `allreduce`, and that may look into the functorch slot.
-    return at::functorch::functorchTLSAccessor() == nullptr && !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
-           only_our_probe_listens() && BucketOperation::starts_are_seen();
+    return at::functorch::functorchTLSAccessor() == nullptr &&
+           !c10::impl::TorchDispatchModeTLS::any_modes_set() && only_our_probe_listens() &&
+           BucketOperation::starts_are_seen();
 }
 
 StartSignal::StartSignal(const std::shared_ptr<BucketOperation>& operation, bool by_copy)

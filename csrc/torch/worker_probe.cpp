@@ -50,7 +50,8 @@ Record collective_record(std::string_view name, std::int64_t now, std::uint64_t 
     record.sequence = sequence;
     record.thread = platform::thread_id();
     record.times[collective_time::started] = now;
-    std::memcpy(reinterpret_cast<char*>(&record) + name_offset, name.data(), std::min(name.size(), name_size - 1));
+    std::memcpy(reinterpret_cast<char*>(&record) + name_offset, name.data(),
+                std::min(name.size(), name_size - 1));
     return record;
 }
 
@@ -60,8 +61,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
         return nullptr;
     }
     const std::string_view name = c_name;
-    if (auto* const bucket =
-            dynamic_cast<BucketOperation*>(c10::ThreadLocalDebugInfo::get(operation_slot));
+    if (auto* const bucket = dynamic_cast<BucketOperation*>(c10::ThreadLocalDebugInfo::get(operation_slot));
         bucket != nullptr && is_all_reduce(name)) {
         bucket->started();
         return nullptr;
@@ -113,7 +113,7 @@ void refresh_worker_watch() {
         const auto recorder = watcher.lock();
         return recorder == nullptr || recorder->closed();
     });
-    const bool wanted = std::any_of(all.recorders.begin(), all.recorders.end(), [](const auto& watcher) {
+    const bool wanted = std::ranges::any_of(all.recorders, [](const auto& watcher) {
         const auto recorder = watcher.lock();
         return recorder != nullptr && !recorder->paused();
     });

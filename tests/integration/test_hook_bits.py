@@ -49,7 +49,9 @@ def _train(rank: int, hook: str, case: str) -> list[list[bytes]]:
     return bits
 
 
-def _all_cases(rank: int, _: int, cases: list[str], hooks: tuple[str, ...]) -> dict[tuple[str, str], list[list[bytes]]]:
+def _all_cases(
+    rank: int, _: int, cases: list[str], hooks: tuple[str, ...]
+) -> dict[tuple[str, str], list[list[bytes]]]:
     return {(case, hook): _train(rank, hook, case) for case in cases for hook in hooks}
 
 

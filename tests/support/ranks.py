@@ -69,7 +69,13 @@ def run_ranks(
 
 
 def _rank(
-    pipe: Any, job: Callable[..., Any], rank: int, world_size: int, meeting: str, timeout_s: float, arguments: Any
+    pipe: Any,
+    job: Callable[..., Any],
+    rank: int,
+    world_size: int,
+    meeting: str,
+    timeout_s: float,
+    arguments: Any,
 ) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
     import torch
