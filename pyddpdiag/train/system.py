@@ -7,7 +7,7 @@ from pathlib import Path
 
 #: torch's Windows wheels have no libuv in their TCPStore.
 STORE_HAS_LIBUV = sys.platform != "win32"
-#: On Windows the option would let us take over the port of another program; elsewhere it only skips TIME_WAIT.
+#: On Windows this would let us take over the port of another program; elsewhere it skips TIME_WAIT only.
 REUSE_ADDRESS_IS_SAFE = sys.platform != "win32"
 #: Linux ends processes by SIGKILL when memory runs out.
 KILLS_WHEN_OUT_OF_MEMORY = sys.platform == "linux"
