@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import socket
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ class Sidecar:
         self._core = core
         self._layouts_found = 0
         self._behind = False
+        self._known_groups: dict[int, dict[str, Any]] = {}
         self._fixed: dict[str, Any] = {
             "format": "ddptrace",
             "schema_version": 1,
@@ -85,7 +87,7 @@ class Sidecar:
         """Replaces the file by one that tells what is known now."""
         content = {
             **self._fixed,
-            "groups": [_group(identity, name, handle) for identity, name, handle in self._core.groups()],
+            "groups": self._groups(),
             "modules": [_module(module, description) for module, description in modules],
             "buckets": [
                 {
@@ -100,14 +102,33 @@ class Sidecar:
             ],
             "closed": closed,
         }
+        try:
+            self._replace(content)
+        except OSError as error:
+            # Training must not fail for want of names in a report. The trace itself has its space reserved.
+            warnings.warn(
+                f"pyddpdiag, rank {self._fixed['rank']}: cannot write '{self._path}': {error.strerror}."
+                " The report will show numbers in place of parameter names.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self._behind = False
+
+    def _replace(self, content: dict[str, Any]) -> None:
         temporary = self._path.with_suffix(".json.tmp")
-        # For its owner only, as the trace: it tells hosts, paths and the model's structure.
         temporary.unlink(missing_ok=True)
+        # For its owner only, as the trace: it tells hosts, paths and the model's structure.
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
         temporary.replace(self._path)
-        self._behind = False
+
+    def _groups(self) -> list[dict[str, Any]]:
+        for identity, name, handle in self._core.groups():
+            # Asked once: at the close the group may have been destroyed.
+            if identity not in self._known_groups and handle is not None:
+                self._known_groups[identity] = _group(identity, name, handle)
+        return list(self._known_groups.values())
 
 
 def _group(identity: int, name: str, handle: dist.ProcessGroup) -> dict[str, Any]:

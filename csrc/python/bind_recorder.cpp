@@ -72,7 +72,7 @@ py::dict clock(const Recorder& recorder) {
 py::list groups(const Recorder& recorder) {
     py::list result;
     for (const auto& group : recorder.groups()) {
-        result.append(py::make_tuple(group->id, group->name, group->handle));
+        result.append(py::make_tuple(group->id, group->name, group->handle.lock()));
     }
     return result;
 }
@@ -119,7 +119,13 @@ void bind_recorder(py::module_& module) {
         .def("on_layout", &Recorder::on_layout)
         .def("on_unknown_module", &Recorder::on_unknown_module)
         .def("set_default_group", &Recorder::set_default_group)
-        .def("add_module", &Recorder::add_module, py::arg("group"), py::arg("parameters"), py::arg("names"))
+        .def(
+            "add_module",
+            [](Recorder& self, const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+               const std::vector<at::Tensor>& parameters, std::vector<std::string> names) {
+                return self.add_module(self.group(group), parameters, std::move(names));
+            },
+            py::arg("group"), py::arg("parameters"), py::arg("names"))
         .def("counters", &counters)
         .def("clock", &clock)
         .def("groups", &groups)

@@ -49,7 +49,7 @@ Record bucket_record(const Recorder& recorder, const BucketLayout& layout, c10d:
 
 c10::intrusive_ptr<Future> all_reduce(Group& group, c10d::GradBucket& bucket) {
     std::vector<at::Tensor> tensors = {bucket.getBufferRef()};
-    return group.handle->allreduce(tensors)->getFuture();
+    return group.lock()->allreduce(tensors)->getFuture();
 }
 
 // The same two operations, in the same order, as torch's builtin hook: division first, so that half

@@ -1,17 +1,26 @@
 #include "torch/process_group.hpp"
 
-#include <utility>
+#include <stdexcept>
 
 #include "core/hash.hpp"
 
 namespace ddpdiag {
 
-Group::Group(c10::intrusive_ptr<c10d::ProcessGroup> process_group, std::string group_name)
-    : handle(std::move(process_group)),
-      name(std::move(group_name)),
+Group::Group(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
+    : handle(process_group),
+      name(process_group->getGroupName()),
       id(fnv1a(name)),
-      rank(handle->getRank()),
-      size(handle->getSize()) {}
+      rank(process_group->getRank()),
+      size(process_group->getSize()) {}
+
+c10::intrusive_ptr<c10d::ProcessGroup> Group::lock() const {
+    auto group = handle.lock();
+    if (!group) {
+        throw std::runtime_error("pyddpdiag: the process group '" + name +
+                                 "' was destroyed, but a bucket is still to be reduced over it.");
+    }
+    return group;
+}
 
 std::string backend_name(c10d::ProcessGroup& group, c10::DeviceType device) {
     try {

@@ -11,9 +11,14 @@
 namespace ddpdiag {
 
 struct Group {
-    Group(c10::intrusive_ptr<c10d::ProcessGroup> process_group, std::string group_name);
+    explicit Group(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group);
 
-    c10::intrusive_ptr<c10d::ProcessGroup> handle;
+    // Throws std::runtime_error if the group was destroyed.
+    [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> lock() const;
+
+    // Weak: a recorder that outlives its training must not keep Gloo's threads and connections alive. DDP
+    // holds the group for as long as it can call a hook.
+    c10::weak_intrusive_ptr<c10d::ProcessGroup> handle;
     std::string name;
     std::uint64_t id;  // FNV-1a of the name: equal on all members
     std::int64_t rank;

@@ -63,23 +63,21 @@ Recorder::~Recorder() = default;
 std::shared_ptr<Group> Recorder::group(const c10::intrusive_ptr<c10d::ProcessGroup>& handle) {
     const std::lock_guard lock(mutex_);
     const auto known =
-        std::ranges::find_if(groups_, [&](const auto& group) { return group->handle == handle; });
-    if (known != groups_.end()) {
-        return *known;
-    }
-    return groups_.emplace_back(std::make_shared<Group>(handle, handle->getGroupName()));
+        std::ranges::find_if(groups_, [&](const auto& group) { return group->handle.lock() == handle; });
+    return known != groups_.end() ? *known : groups_.emplace_back(std::make_shared<Group>(handle));
 }
 
 void Recorder::set_default_group(const c10::intrusive_ptr<c10d::ProcessGroup>& handle) {
+    auto known = group(handle);
     const std::lock_guard lock(mutex_);
-    default_group_ = handle;
+    default_group_ = std::move(known);
 }
 
-std::shared_ptr<ModuleState> Recorder::add_module(const c10::intrusive_ptr<c10d::ProcessGroup>& handle,
+std::shared_ptr<ModuleState> Recorder::add_module(std::shared_ptr<Group> group,
                                                   const std::vector<at::Tensor>& parameters,
                                                   std::vector<std::string> names) {
     auto module = std::make_shared<ModuleState>();
-    module->group = group(handle);
+    module->group = std::move(group);
     module->names = std::move(names);
     for (const at::Tensor& parameter : parameters) {
         module->index_of(parameter);
@@ -115,9 +113,9 @@ std::shared_ptr<ModuleState> Recorder::module_of(const std::vector<at::Tensor>& 
         if (anonymous != modules_.end()) {
             return *anonymous;
         }
-        const auto handle = default_group_;
+        auto group = default_group_;
         lock.unlock();
-        module = add_module(handle, {}, {});
+        module = add_module(std::move(group), {}, {});
         module->anonymous = true;
     }
     return module;

@@ -56,7 +56,7 @@ public:
     std::shared_ptr<Group> group(const c10::intrusive_ptr<c10d::ProcessGroup>& handle);
     // The group of buckets whose DDP module could not be found.
     void set_default_group(const c10::intrusive_ptr<c10d::ProcessGroup>& handle);
-    std::shared_ptr<ModuleState> add_module(const c10::intrusive_ptr<c10d::ProcessGroup>& handle,
+    std::shared_ptr<ModuleState> add_module(std::shared_ptr<Group> group,
                                             const std::vector<at::Tensor>& parameters,
                                             std::vector<std::string> names);
     std::shared_ptr<const BucketLayout> layout(c10d::GradBucket& bucket);
@@ -95,7 +95,7 @@ private:
 
     // Guards the tables below, not the trace, which is lock-free.
     mutable std::mutex mutex_;
-    c10::intrusive_ptr<c10d::ProcessGroup> default_group_;
+    std::shared_ptr<Group> default_group_;
     std::vector<std::shared_ptr<Group>> groups_;
     std::vector<std::shared_ptr<ModuleState>> modules_;
     std::vector<std::shared_ptr<const BucketLayout>> layouts_;
