@@ -8,7 +8,6 @@
 #include <ctime>
 #include <fstream>
 #include <system_error>
-#include <utility>
 
 #include "platform/platform.hpp"
 
@@ -101,19 +100,8 @@ MappedFile MappedFile::create(const std::filesystem::path& path, std::size_t byt
     return {static_cast<std::byte*>(data), bytes};
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-}
-
-MappedFile::~MappedFile() {
-    if (data_ != nullptr) {
-        ::munmap(data_, size_);
-    }
+void MappedFile::unmap(std::byte* data, std::size_t size) noexcept {
+    ::munmap(data, size);
 }
 
 std::int64_t monotonic_ns() noexcept {

@@ -42,6 +42,7 @@ public:
 
 private:
     MappedFile(std::byte* data, std::size_t size) noexcept : data_(data), size_(size) {}
+    static void unmap(std::byte* data, std::size_t size) noexcept;
     std::byte* data_ = nullptr;
     std::size_t size_ = 0;
 };

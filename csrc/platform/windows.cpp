@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include "platform/platform.hpp"
 
@@ -179,19 +178,8 @@ MappedFile MappedFile::create(const std::filesystem::path& path, std::size_t byt
     return {static_cast<std::byte*>(data), bytes};
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-}
-
-MappedFile::~MappedFile() {
-    if (data_ != nullptr) {
-        ::UnmapViewOfFile(data_);
-    }
+void MappedFile::unmap(std::byte* data, std::size_t /*size*/) noexcept {
+    ::UnmapViewOfFile(data);
 }
 
 std::int64_t monotonic_ns() noexcept {
