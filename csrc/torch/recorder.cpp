@@ -212,13 +212,14 @@ void Recorder::wait_abandoned() {
     step_operation_ = {};
 }
 
-std::uint32_t Recorder::step_of(const ModuleState& module) const noexcept {
+std::uint32_t Recorder::step_of(std::uint32_t pass) const noexcept {
     const std::uint32_t begun = steps_begun_.load(std::memory_order_relaxed);
+    return begun > 0 ? begun - 1 : pass;
+}
+
+std::uint32_t Recorder::step_of(const ModuleState& module) const noexcept {
     const std::uint32_t passes = module.passes.load(std::memory_order_relaxed);
-    if (begun > 0) {
-        return begun - 1;
-    }
-    return passes > 0 ? passes - 1 : 0;
+    return step_of(passes > 0 ? passes - 1 : 0);
 }
 
 bool Recorder::sampled(std::uint32_t pass) const noexcept {
