@@ -64,14 +64,17 @@ class Sidecar:
             "clock": core.clock(),
         }
 
-    def layout_found(self, modules: Sequence[tuple[_native.Module, Description]]) -> None:
-        """Writes when the 1st, 2nd, 4th, 8th ... bucket layout turns up: many buckets must not mean many writes."""
+    def is_due(self) -> bool:
+        """Whether to write as one more bucket layout turned up: at the 1st, 2nd, 4th, 8th, so that writes stay few."""
         self._layouts_found += 1
-        if self._layouts_found & (self._layouts_found - 1) == 0:
-            self.write(modules, closed=False)
+        return self._layouts_found & (self._layouts_found - 1) == 0
 
     def write(self, modules: Sequence[tuple[_native.Module, Description]], *, closed: bool) -> None:
-        """Replaces the file by one that tells what is known now."""
+        """Replaces the file by one that tells what is known now.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         content = {
             **self._fixed,
             "groups": [_group(identity, name, handle) for identity, name, handle in self._core.groups()],
