@@ -16,7 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from pyddpdiag import errors
-from pyddpdiag._loader import check_early
+from pyddpdiag._loader import check_early, load
 
 if TYPE_CHECKING:
     from pyddpdiag.build import build_config
@@ -40,6 +40,8 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'pyddpdiag' has no attribute {name!r}")
+    # First, so that what is missing is told as such and not as some module's failed import.
+    load()
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import socket
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,7 @@ class Sidecar:
         self._path = path
         self._core = core
         self._layouts_found = 0
-        self._behind = False
+        self.behind = False
         self._known_groups: dict[int, dict[str, Any]] = {}
         self._fixed: dict[str, Any] = {
             "format": "ddptrace",
@@ -67,24 +66,22 @@ class Sidecar:
             "clock": core.clock(),
         }
 
-    def layout_found(self, modules: Sequence[tuple[_native.Module, Description]]) -> None:
-        """Writes what the new bucket layout is, at once: the run may hang or be killed with this very bucket.
+    def is_due(self) -> bool:
+        """Whether to write now that a new bucket layout turned up: the run may hang or be killed with this bucket.
 
-        Past the first 64 only when their number has doubled, as each write grows with it; the rest follow with
-        the next `catch_up`.
+        Past the first 64 only when their number has doubled, as each write grows with it; the rest is then
+        `behind`, to be written at the end of the step.
         """
         self._layouts_found += 1
-        self._behind = True
-        if self._layouts_found <= 64 or self._layouts_found & (self._layouts_found - 1) == 0:
-            self.write(modules, closed=False)
-
-    def catch_up(self, modules: Sequence[tuple[_native.Module, Description]]) -> None:
-        """Writes if a layout is known that the file doesn't have yet."""
-        if self._behind:
-            self.write(modules, closed=False)
+        self.behind = True
+        return self._layouts_found <= 64 or self._layouts_found & (self._layouts_found - 1) == 0
 
     def write(self, modules: Sequence[tuple[_native.Module, Description]], *, closed: bool) -> None:
-        """Replaces the file by one that tells what is known now."""
+        """Replaces the file by one that tells what is known now.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         content = {
             **self._fixed,
             "groups": self._groups(),
@@ -102,17 +99,8 @@ class Sidecar:
             ],
             "closed": closed,
         }
-        try:
-            self._replace(content)
-        except OSError as error:
-            # Training must not fail for want of names in a report. The trace itself has its space reserved.
-            warnings.warn(
-                f"pyddpdiag, rank {self._fixed['rank']}: cannot write '{self._path}': {error.strerror}."
-                " The report will show numbers in place of parameter names.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        self._behind = False
+        self.behind = False
+        self._replace(content)
 
     def _replace(self, content: dict[str, Any]) -> None:
         temporary = self._path.with_suffix(".json.tmp")

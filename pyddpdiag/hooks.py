@@ -37,13 +37,14 @@ def timed_allreduce(
 
     Raises:
         RecorderClosedError: the recorder was closed while DDP still trains.
+        NotGlooError: the process group does not reduce the bucket over Gloo.
         UsageError: `state` is something else.
     """
     try:
         core = state._core
         group = None
     except AttributeError:
-        recorder, group = _serve(state)
+        recorder, group = _serve(state, bucket)
         core = recorder._core
     try:
         return _native.timed_allreduce(core, bucket, group)
@@ -53,19 +54,21 @@ def timed_allreduce(
         raise
 
 
-def _serve(state: Any) -> tuple[Recorder, dist.ProcessGroup | None]:
-    served = _served.get(state)
-    if served is not None and not served[0].closed:
-        return served
+def _serve(state: Any, bucket: dist.GradBucket) -> tuple[Recorder, dist.ProcessGroup | None]:
     if state is not None and not isinstance(state, dist.ProcessGroup):
         raise UsageError(
             f"the state of timed_allreduce must be a Recorder, a ProcessGroup or None, not {type(state).__name__}.",
             hint="ddp.register_comm_hook(pyddpdiag.Recorder('runs/demo'), pyddpdiag.timed_allreduce)",
         )
+    served = _served.get(state)
+    if served is not None and not served[0].closed:
+        return served
     recorder = latest_open()
     if recorder is None:
         recorder = Recorder()
         atexit.register(recorder.close)
+    if state is not None:
+        recorder._require_gloo_group(state, bucket.buffer().device)
     served = (recorder, state)
     _served[state] = served
     return served

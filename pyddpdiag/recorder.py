@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import warnings
 import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -69,8 +70,10 @@ class Recorder:
             )
         if not 0.0625 <= capacity_mb <= 65536:
             raise UsageError(f"capacity_mb must be between 0.0625 and 65536, not {capacity_mb}.")
-        if parameter_interval < 0:
-            raise UsageError(f"parameter_interval must be 0 (never) or more, not {parameter_interval}.")
+        if not 0 <= parameter_interval < 2**32:
+            raise UsageError(
+                f"parameter_interval must be from 0 (never) to 4294967295, not {parameter_interval}."
+            )
         self.rank = dist.get_rank()
         self.world_size = dist.get_world_size()
         run = _run.agree(str(folder) if folder is not None else None)
@@ -82,10 +85,18 @@ class Recorder:
         self._core = self._open_trace(run.run_id, overwrite, capacity_mb, parameter_interval)
         self._core.set_default_group(group)
         self._modules: list[tuple[_native.Module, _ddp.Description]] = []
+        self._loop: object = None
         self._sidecar = Sidecar(
             self.path.with_suffix(".json"), self._core, run.run_id, self.rank, self.world_size
         )
-        self._sidecar.write(self._modules, closed=False)
+        try:
+            self._sidecar.write(self._modules, closed=False)
+        except OSError as error:
+            self._core.close()
+            raise TraceFolderError(
+                f"rank {self.rank}: cannot write '{self.path.with_suffix('.json')}': {error.strerror}",
+                hint="check the folder's permissions and that its disk has space.",
+            ) from None
         # The core must not keep us alive: DDP keeps the core.
         this = weakref.ref(self)
         self._core.on_layout(lambda: _call(this, "_layout_found"))
@@ -149,7 +160,7 @@ class Recorder:
         if ddp.logger is not None:
             ddp.logger._set_comm_hook_name("pyddpdiag.Recorder.attach")
         _ddp.watch_forward(ddp, self._core, module)
-        self._sidecar.write(self._modules, closed=False)
+        self._write_sidecar()
 
     def steps(self, loader: Iterable[Batch]) -> Steps[Batch]:
         """Wraps a loader so that waiting for data and the steps themselves are marked in the trace.
@@ -186,7 +197,7 @@ class Recorder:
         if self._core.closed:
             return
         self._core.close()
-        self._sidecar.write(self._modules, closed=True)
+        self._write_sidecar()
         _open[:] = [reference for reference in _open if reference() not in (None, self)]
 
     def __enter__(self) -> Recorder:
@@ -210,7 +221,9 @@ class Recorder:
 
     def _require_gloo(self, ddp: DistributedDataParallel) -> None:
         device = next(p for p in ddp.module.parameters() if p.requires_grad).device
-        group = ddp.process_group
+        self._require_gloo_group(ddp.process_group, device)
+
+    def _require_gloo_group(self, group: dist.ProcessGroup, device: torch.device) -> None:
         backend = _native.backend_name(group, str(device))
         if backend != "gloo":
             raise NotGlooError(
@@ -231,7 +244,20 @@ class Recorder:
             self._add_module(_ddp.describe(found))
 
     def _layout_found(self) -> None:
-        self._sidecar.layout_found(self._modules)
+        if self._sidecar.is_due():
+            self._write_sidecar()
+
+    def _write_sidecar(self) -> None:
+        # In the middle of training, where a full disk or a removed folder must not end it.
+        try:
+            self._sidecar.write(self._modules, closed=self.closed)
+        except OSError as error:
+            warnings.warn(
+                f"rank {self.rank}: cannot write '{self.path.with_suffix('.json')}' ({error.strerror}); a report of "
+                "this run will not know all names.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
 
 class Steps(Generic[Batch]):
@@ -247,9 +273,13 @@ class Steps(Generic[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         """The loader's batches, each a step from here to the next."""
-        core = self._recorder._core
+        recorder = self._recorder
+        core = recorder._core
         batches = iter(self._loader)
+        # Whose step is open: a loop that another one has taken over from must not end the other's step.
+        loop = object()
         while True:
+            recorder._loop = loop
             core.wait_begin()
             try:
                 batch = next(batches)
@@ -263,8 +293,10 @@ class Steps(Generic[Batch]):
             try:
                 yield batch
             finally:
-                core.step_end()
-                self._recorder._sidecar.catch_up(self._recorder._modules)
+                if recorder._loop is loop:
+                    core.step_end()
+                if recorder._sidecar.behind:
+                    recorder._write_sidecar()
 
 
 _attached: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()

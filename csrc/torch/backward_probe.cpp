@@ -54,7 +54,7 @@ void gradient_ready(Recorder& recorder, ModuleState& module, std::uint32_t index
     record.kind = static_cast<std::uint16_t>(Kind::parameter);
     record.group = module.group->id;
     record.bytes = bytes;
-    record.step = recorder.step_of(module);
+    record.step = recorder.step_of(module.pass.load(std::memory_order_relaxed));
     record.module = module.index;
     record.index = index;
     record.thread = platform::thread_id();
@@ -124,8 +124,9 @@ void forward_end(const Recorder& recorder, const std::shared_ptr<ModuleState>& m
     module->forward_end.store(platform::monotonic_ns(), std::memory_order_relaxed);
     module->backward_begin.store(0, std::memory_order_relaxed);
     module->first_gradient.store(0, std::memory_order_relaxed);
-    module->sampled.store(module->synchronising.load(std::memory_order_relaxed) &&
-                              recorder.sampled(module->passes.load(std::memory_order_relaxed)),
+    const std::uint32_t pass = module->passes.load(std::memory_order_relaxed);
+    module->pass.store(pass, std::memory_order_relaxed);
+    module->sampled.store(module->synchronising.load(std::memory_order_relaxed) && recorder.sampled(pass),
                           std::memory_order_relaxed);
     if (!c10::GradMode::is_enabled()) {
         return;

@@ -58,7 +58,10 @@ std::shared_ptr<Recorder> Recorder::open(const std::filesystem::path& path, cons
 Recorder::Recorder(const std::filesystem::path& path, const RecorderOptions& options)
     : options_(options), trace_(path, options.trace) {}
 
-Recorder::~Recorder() = default;
+Recorder::~Recorder() {
+    // One that was never closed must not leave the probe on for nobody.
+    refresh_worker_watch();
+}
 
 std::shared_ptr<Group> Recorder::group(const c10::intrusive_ptr<c10d::ProcessGroup>& handle) {
     const std::lock_guard lock(mutex_);
@@ -181,6 +184,12 @@ std::vector<std::shared_ptr<const BucketLayout>> Recorder::layouts() const {
 
 void Recorder::wait_begin() {
     const std::lock_guard lock(step_mutex_);
+    if (step_operation_) {
+        // Another loop over steps was begun within this step, or instead of going on with it.
+        step_operation_.set_flags(flag_abandoned);
+        step_operation_.stamp(step_time::end, platform::monotonic_ns());
+        step_operation_.complete();
+    }
     Record record{};
     record.kind = static_cast<std::uint16_t>(Kind::step);
     record.step = steps_begun_.load(std::memory_order_relaxed);
@@ -210,13 +219,14 @@ void Recorder::wait_abandoned() {
     step_operation_ = {};
 }
 
-std::uint32_t Recorder::step_of(const ModuleState& module) const noexcept {
+std::uint32_t Recorder::step_of(std::uint32_t pass) const noexcept {
     const std::uint32_t begun = steps_begun_.load(std::memory_order_relaxed);
+    return begun > 0 ? begun - 1 : pass;
+}
+
+std::uint32_t Recorder::step_of(const ModuleState& module) const noexcept {
     const std::uint32_t passes = module.passes.load(std::memory_order_relaxed);
-    if (begun > 0) {
-        return begun - 1;
-    }
-    return passes > 0 ? passes - 1 : 0;
+    return step_of(passes > 0 ? passes - 1 : 0);
 }
 
 bool Recorder::sampled(std::uint32_t pass) const noexcept {

@@ -70,6 +70,7 @@ public:
     void step_end();
     void wait_abandoned();
     [[nodiscard]] std::uint32_t step_of(const ModuleState& module) const noexcept;
+    [[nodiscard]] std::uint32_t step_of(std::uint32_t pass) const noexcept;
 
     [[nodiscard]] bool sampled(std::uint32_t pass) const noexcept;
 

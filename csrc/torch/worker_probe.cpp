@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
@@ -26,6 +27,17 @@ struct Watchers {
     std::unordered_map<std::uint64_t, std::uint64_t> sequences;  // by name
     at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
     bool listening = false;
+
+    // To be let go after the mutex: the last owner of a recorder destroys it, and that may wait for Python's lock.
+    [[nodiscard]] std::vector<std::shared_ptr<Recorder>> alive() const {
+        std::vector<std::shared_ptr<Recorder>> result;
+        for (const auto& watcher : recorders) {
+            if (auto recorder = watcher.lock(); recorder != nullptr) {
+                result.push_back(std::move(recorder));
+            }
+        }
+        return result;
+    }
 };
 
 // Never destroyed: Gloo's threads may outlive the statics of this library.
@@ -70,17 +82,17 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
     auto seen = std::make_unique<Seen>();
     Watchers& all = watchers();
     std::uint64_t sequence = 0;
+    std::vector<std::shared_ptr<Recorder>> recorders;
     {
         const std::lock_guard lock(all.mutex);
         sequence = all.sequences[fnv1a(name)]++;
-        for (const auto& watcher : all.recorders) {
-            if (auto recorder = watcher.lock(); recorder != nullptr && !recorder->paused()) {
-                seen->operations.emplace_back(std::move(recorder), Operation{});
-            }
-        }
+        recorders = all.alive();
     }
-    for (auto& [recorder, operation] : seen->operations) {
-        operation = recorder->trace().open(collective_record(name, now, sequence));
+    for (auto& recorder : recorders) {
+        if (!recorder->paused()) {
+            const Operation operation = recorder->trace().open(collective_record(name, now, sequence));
+            seen->operations.emplace_back(std::move(recorder), operation);
+        }
     }
     return seen;
 }
@@ -108,15 +120,14 @@ void watch_workers(const std::shared_ptr<Recorder>& recorder) {
 
 void refresh_worker_watch() {
     Watchers& all = watchers();
+    std::vector<std::shared_ptr<Recorder>> alive;
     const std::lock_guard lock(all.mutex);
-    std::erase_if(all.recorders, [](const auto& watcher) {
-        const auto recorder = watcher.lock();
-        return recorder == nullptr || recorder->closed();
-    });
-    const bool wanted = std::ranges::any_of(all.recorders, [](const auto& watcher) {
-        const auto recorder = watcher.lock();
-        return recorder != nullptr && !recorder->paused();
-    });
+    alive = all.alive();
+    all.recorders.clear();
+    std::ranges::copy_if(alive, std::back_inserter(all.recorders),
+                         [](const auto& recorder) { return !recorder->closed(); });
+    const bool wanted = std::ranges::any_of(
+        alive, [](const auto& recorder) { return !recorder->closed() && !recorder->paused(); });
     if (wanted == all.listening) {
         return;
     }

@@ -1,0 +1,166 @@
+"""The worker probe: other collectives by name, and starts seen whatever else listens."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from support.hooked import WAYS, backward, complete, in_order, register, times, train
+from support.models import branches
+from support.ranks import run_ranks
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import pyddpdiag
+from pyddpdiag.trace.layout import BucketTime, CollectiveTime, Kind
+from pyddpdiag.trace.run import open_run
+
+ELSEWHERE = ("plain", "profiler", "dispatch mode", "profiler and dispatch mode")
+# Calls, and the name that Gloo gives to each; every one is made REPEATS times.
+REPEATS = 3
+NAMES = {
+    "gloo:all_reduce",
+    "gloo:broadcast",
+    "gloo:all_gather",
+    "gloo:reduce",
+    "gloo:gather",
+    "gloo:scatter",
+    "gloo:all_to_all",
+    "gloo:barrier",
+}
+
+
+class Counting(TorchDispatchMode):
+    """Python code within every operation, as tools that look into them use it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen += 1
+        return func(*args, **(kwargs or {}))
+
+
+def _call_all(rank: int, world_size: int) -> None:
+    one = torch.ones(8)
+    parts = [torch.zeros(8) for _ in range(world_size)]
+    dist.all_reduce(one)
+    dist.broadcast(one, 0)
+    dist.all_gather(parts, one)
+    dist.reduce(one, 1)
+    dist.gather(one, parts if rank == 0 else None)
+    dist.scatter(one, parts if rank == 0 else None)
+    dist.all_to_all_single(torch.zeros(8), torch.ones(8))
+    dist.barrier()
+
+
+def _collectives_job(rank: int, world_size: int, folder: str) -> dict[str, Any]:
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        for _ in range(REPEATS):
+            _call_all(rank, world_size)
+        recorder.pause()
+        _call_all(rank, world_size)
+        recorder.resume()
+        dist.broadcast(torch.ones(1), 0)
+        after = recorder.counters()["tickets"]
+    _call_all(rank, world_size)
+    return {
+        "tickets": after,
+        "after close": recorder.counters()["tickets"],
+        "thread": threading.get_native_id(),
+    }
+
+
+@pytest.fixture(scope="module")
+def collectives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("collectives")
+    return folder, run_ranks(_collectives_job, 2, folder, str(folder))
+
+
+def test_other_collectives_by_name(collectives: tuple[Path, list[dict[str, Any]]]) -> None:
+    folder, answers = collectives
+    for rank, answer in zip(open_run(folder).ranks, answers, strict=True):
+        records = complete(rank, Kind.COLLECTIVE)
+        in_order(records, CollectiveTime.STARTED, CollectiveTime.ENDED)
+        names = records["name"].astype(str)
+        assert set(names.tolist()) == NAMES
+        for name in NAMES:
+            mine = records[names == name]
+            last = [REPEATS + 1] if name == "gloo:broadcast" else []
+            # Those of the pause are counted by nobody while nobody listens, so numbers may go on without a gap.
+            assert len(mine) == REPEATS + len(last), name
+            assert mine["sequence"].tolist()[:REPEATS] == list(range(REPEATS)), name
+            assert len(set(mine["reference"].tolist())) == 1
+        # On Gloo's threads, not on the one that called.
+        assert answer["thread"] not in records["thread"].tolist()
+        assert answer["after close"] == answer["tickets"]
+
+
+def test_collectives_are_reported_by_name(collectives: tuple[Path, list[dict[str, Any]]]) -> None:
+    from pyddpdiag.pipeline import load_report
+
+    told = {(row.rank, row.name): row.count for row in load_report(collectives[0]).other_collectives}
+    expected = {(rank, name): REPEATS + (name == "gloo:broadcast") for rank in range(2) for name in NAMES}
+    assert told == expected
+
+
+def _start_job(rank: int, _: int, folder: str) -> dict[tuple[str, str], tuple[int, int]]:
+    """For each way and listener: spans of gloo:all_reduce in the profile, operations in the dispatch mode."""
+    seen = {}
+    for way in WAYS:
+        for elsewhere in ELSEWHERE:
+            ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
+            with pyddpdiag.Recorder(Path(folder, way, elsewhere), capacity_mb=1) as recorder:
+                register(recorder, ddp, way)
+                train(ddp, rank, 2)
+                spans = operations = 0
+                mode = Counting()
+                profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+                if "profiler" in elsewhere:
+                    profiler.start()
+                if "mode" in elsewhere:
+                    with mode:
+                        backward(ddp, rank, 2)
+                    operations = mode.seen
+                else:
+                    backward(ddp, rank, 2)
+                if "profiler" in elsewhere:
+                    profiler.stop()
+                    spans = sum(event.name == "gloo:all_reduce" for event in profiler.events())
+                # And back to nobody else.
+                backward(ddp, rank, 3)
+                seen[way, elsewhere] = (spans, operations)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def starts(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, list[dict[tuple[str, str], tuple[int, int]]]]:
+    folder = tmp_path_factory.mktemp("starts")
+    return folder, run_ranks(_start_job, 2, folder, str(folder))
+
+
+@pytest.mark.parametrize("elsewhere", ELSEWHERE)
+@pytest.mark.parametrize("way", WAYS)
+def test_starts_are_seen(
+    starts: tuple[Path, list[dict[tuple[str, str], tuple[int, int]]]], way: str, elsewhere: str
+) -> None:
+    folder, answers = starts
+    for rank, seen in zip(open_run(folder / way / elsewhere).ranks, answers, strict=True):
+        buckets = complete(rank, Kind.BUCKET)
+        in_order(buckets, BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
+        per_step = [int((buckets["step"] == step).sum()) for step in range(4)]
+        assert per_step[2] == per_step[3] > 1
+        spans, operations = seen[way, elsewhere]
+        # The profiler keeps its own view, whole.
+        assert spans == (per_step[2] if "profiler" in elsewhere else 0)
+        assert (operations > 0) == ("mode" in elsewhere)
+        # A bucket's all-reduce is no "other collective" as well.
+        assert "gloo:all_reduce" not in complete(rank, Kind.COLLECTIVE)["name"].astype(str).tolist()
+        assert times(buckets, BucketTime.STARTED).min() > 0
