@@ -54,7 +54,10 @@ def timed_allreduce(
         raise
 
 
-def _serve(state: Any, bucket: dist.GradBucket) -> tuple[Recorder, dist.ProcessGroup | None]:
+def _serve(
+    state: Any,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> tuple[Recorder, dist.ProcessGroup | None]:
     if state is not None and not isinstance(state, dist.ProcessGroup):
         raise UsageError(
             f"the state of timed_allreduce must be a Recorder, a ProcessGroup or None, not {type(state).__name__}.",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import torch
-from support.models import batch
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.trace.layout import Kind, Records
 from pyddpdiag.trace.reader import RankTrace, is_in_flight
+from support.models import batch
 
 WAYS = ("native", "timed")
 
@@ -52,5 +53,5 @@ def times(records: Records, column: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 def in_order(records: Records, *columns: int) -> None:
     """All these times were seen, and none is before the one to its left."""
-    for first, second in zip(columns, columns[1:], strict=False):
+    for first, second in itertools.pairwise(columns):
         assert (times(records, first) <= times(records, second)).all(), (first, second)
