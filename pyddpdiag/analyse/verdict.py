@@ -75,10 +75,12 @@ def _healthy(steps: StepMatrix) -> str:
             f"a step takes {milliseconds(wall)} (how much waits for buckets is not known: no backward record)"
         )
     else:
+        # The least over the ranks of a step is communication; what a rank waits above that, it waits for others.
+        most = max(median(waited) for waited in steps.exposed.T)
         said = (
-            f"{milliseconds(exposed)} of {milliseconds(wall)} per step "
-            f"({percent(exposed / wall if wall else 0.0)}) are spent "
-            "waiting for buckets after backward ended"
+            f"communication itself holds up {milliseconds(exposed)} of a step of {milliseconds(wall)} "
+            f"({percent(exposed / wall if wall else 0.0)}); with waiting for each other, a rank waits up to "
+            f"{milliseconds(most)} after backward"
         )
     rows = ~np.isnan(steps.own).any(axis=1)
     if len(steps.ranks) > 1 and rows.any():
