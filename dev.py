@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,8 @@ def run(command: list[str]) -> int:
     """Runs `command` to its end; Ctrl-C reaches it as well, and it is given the time to clean up."""
     interrupts = 0
     with subprocess.Popen(command, cwd=ROOT) as process:
+        # Ended from outside (a time limit): the task is interrupted, or its ranks would live on.
+        signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT))
         while True:
             try:
                 code = process.wait()

@@ -83,3 +83,22 @@ def test_arguments_go_to_the_session_and_the_exit_code_comes_back(
 def test_the_exit_code_of_the_task_is_passed_on() -> None:
     run = runpy.run_path(str(ROOT / "dev.py"))["run"]
     assert run([sys.executable, "-c", "raise SystemExit(5)"]) == 5
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process without asking it")
+def test_a_task_that_is_ended_from_outside_is_interrupted() -> None:
+    task = (
+        "import time\n"
+        "try:\n    print('ready', flush=True); time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    print('cleaned up', flush=True); raise SystemExit(3)"
+    )
+    code = (
+        f"import runpy; run = runpy.run_path({str(ROOT / 'dev.py')!r})['run'];"
+        f"raise SystemExit(run([{sys.executable!r}, '-c', {task!r}]))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        assert process.stdout.readline() == "cleaned up\n"
+        assert process.wait(timeout=30) == 3
