@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
+#include <utility>
 
 #include "python/bindings.hpp"
 #include "torch/backward_probe.hpp"
@@ -89,15 +90,14 @@ py::list layouts(const Recorder& recorder) {
 }  // namespace
 
 void bind_recorder(py::module_& module) {
-    py::register_exception_translator(
-        [](std::exception_ptr error) {  // NOLINT(performance-unnecessary-value-param): pybind11's signature
-            try {
-                std::rethrow_exception(error);
-            } catch (const platform::SystemError& e) {
-                const py::object text = py::cast(std::string(e.what()));
-                PyErr_SetObject(PyExc_OSError, py::make_tuple(error_number(e.cause()), text).ptr());
-            }
-        });
+    py::register_exception_translator([](std::exception_ptr error) {
+        try {
+            std::rethrow_exception(std::move(error));
+        } catch (const platform::SystemError& e) {
+            const py::object text = py::cast(std::string(e.what()));
+            PyErr_SetObject(PyExc_OSError, py::make_tuple(error_number(e.cause()), text).ptr());
+        }
+    });
 
     py::class_<ModuleState, std::shared_ptr<ModuleState>>(module, "Module")
         .def_readonly("index", &ModuleState::index)
