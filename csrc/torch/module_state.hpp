@@ -47,8 +47,9 @@ struct ModuleState {
     std::atomic<bool> synchronising{false};  // this pass will reduce gradients (not under no_sync)
     std::atomic<bool> sampled{false};        // parameter records are written in this pass
 
-    std::atomic<std::uint32_t> passes{0};  // synchronising backward passes begun: counted at their first bucket
-    std::atomic<std::uint32_t> pass{0};    // number of the pass that the latest forward pass leads to, from 0
+    std::atomic<std::uint32_t> passes{
+        0};                              // synchronising backward passes begun: counted at their first bucket
+    std::atomic<std::uint32_t> pass{0};  // number of the pass that the latest forward pass leads to, from 0
     // Buckets enqueued and not yet consumed, in DDP's order. Only touched by the thread that DDP runs its
     // hook and its finalisation on, one after the other.
     std::vector<std::shared_ptr<BucketOperation>> unconsumed;

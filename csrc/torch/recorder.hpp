@@ -42,6 +42,8 @@ public:
 
     // Throws platform::SystemError or std::invalid_argument.
     static std::shared_ptr<Recorder> open(const std::filesystem::path& path, const RecorderOptions& options);
+    Recorder(const Recorder&) = delete;
+    Recorder& operator=(const Recorder&) = delete;
     ~Recorder();
 
     [[nodiscard]] TraceFile& trace() noexcept { return trace_; }
