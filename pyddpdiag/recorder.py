@@ -97,7 +97,7 @@ class Recorder:
                 f"rank {self.rank}: cannot write '{self.path.with_suffix('.json')}': {error.strerror}",
                 hint="check the folder's permissions and that its disk has space.",
             ) from None
-        # The core must not keep us alive: DDP keeps the core.
+        # The core must not keep us alive: the hook keeps the core.
         this = weakref.ref(self)
         self._core.on_layout(lambda: _call(this, "_layout_found"))
         self._core.on_unknown_module(lambda parameters: _call(this, "_identify", parameters))
@@ -156,7 +156,7 @@ class Recorder:
                 f"rank {self.rank}: DDP refused the hook of {description.name}: {error}",
                 hint="attach before the first backward pass, and register no other hook.",
             ) from error
-        _attached.add(ddp)
+        _attached[ddp] = self
         if ddp.logger is not None:
             ddp.logger._set_comm_hook_name("pyddpdiag.Recorder.attach")
         _ddp.watch_forward(ddp, self._core, module)
@@ -299,7 +299,8 @@ class Steps(Generic[Batch]):
                     recorder._write_sidecar()
 
 
-_attached: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
+# A module keeps the recorder that was attached to it, so that its buckets get their names whoever forgets it.
+_attached: weakref.WeakKeyDictionary[DistributedDataParallel, Recorder] = weakref.WeakKeyDictionary()
 
 
 def latest_open() -> Recorder | None:

@@ -1,0 +1,269 @@
+"""A recorder's life: paused on one rank, with uneven inputs, several at once, left to the collector."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from support.hooked import WAYS, backward, complete, in_order, register, train
+from support.models import batch, branches, gradient_bytes
+from support.ranks import run_ranks
+from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.trace.layout import BucketTime, CollectiveTime, Flag, Kind
+from pyddpdiag.trace.run import open_run
+
+RANKS = 4
+STEPS = 8
+PAUSED_RANK = 2
+
+
+def _ddp() -> DistributedDataParallel:
+    return DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
+
+
+def _pause(rank: int, folder: Path, way: str) -> bool:
+    """Rank 2 pauses in step 3 and resumes in step 6."""
+    plain, hooked = _ddp(), _ddp()
+    same = True
+    with pyddpdiag.Recorder(folder / "pause") as recorder:
+        register(recorder, hooked, way)
+        for step in range(STEPS):
+            if rank == PAUSED_RANK and step == 3:
+                recorder.pause()
+            if rank == PAUSED_RANK and step == 6:
+                recorder.resume()
+            for ddp in (plain, hooked):
+                ddp.zero_grad()
+                backward(ddp, rank, step)
+            same = same and gradient_bytes(plain) == gradient_bytes(hooked)
+    return same
+
+
+def _pause_within(rank: int, folder: Path, way: str) -> bool:
+    """Each gradient of one layer turns recording off and on, so that a pass is recorded in part."""
+    plain, hooked = _ddp(), _ddp()
+    with pyddpdiag.Recorder(folder / "pause within") as recorder:
+        register(recorder, hooked, way)
+        if rank == PAUSED_RANK:
+            parameters = dict(hooked.module.named_parameters())
+            parameters["right.weight"].register_hook(lambda _: recorder.pause())
+            parameters["stem.weight"].register_hook(lambda _: recorder.resume())
+        for ddp in (plain, hooked):
+            train(ddp, rank, STEPS)
+    return gradient_bytes(plain) == gradient_bytes(hooked)
+
+
+def _pause_job(rank: int, _: int, folder: str) -> dict[tuple[str, str], bool]:
+    seen = {}
+    for way in WAYS:
+        seen[way, "pause"] = _pause(rank, Path(folder, way), way)
+        seen[way, "pause within"] = _pause_within(rank, Path(folder, way), way)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[tuple[str, str], bool]]]:
+    folder = tmp_path_factory.mktemp("paused")
+    return folder, run_ranks(_pause_job, RANKS, folder, str(folder))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_pausing_one_rank(paused: tuple[Path, list[dict[tuple[str, str], bool]]], way: str) -> None:
+    folder, answers = paused
+    assert [seen[way, "pause"] for seen in answers] == [True] * RANKS
+    run = open_run(folder / way / "pause")
+    whole = complete(run.ranks[0], Kind.BUCKET)
+    per_step = int((whole["step"] == 1).sum())
+    for rank in run.ranks:
+        buckets = complete(rank, Kind.BUCKET)
+        expected = whole
+        if rank.rank == PAUSED_RANK:
+            expected = whole[(whole["step"] < 3) | (whole["step"] >= 6)]
+            assert len(expected) == len(whole) - 3 * per_step
+        # The numbers go on under the pause, so the buckets after it are paired with the right ones.
+        for field in ("sequence", "step", "reference", "bytes", "group"):
+            assert buckets[field].tolist() == expected[field].tolist(), (rank.rank, field)
+        if way == "native":
+            in_order(buckets, BucketTime.ENDED, BucketTime.CONSUMED)
+    report = load_report(run.folder)
+    assert report.mismatches == ()
+    assert [(gap.rank, gap.before, gap.between, gap.after) for gap in report.gaps] == [
+        (PAUSED_RANK, 0, 3 * per_step, 0)
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_pausing_within_a_pass(paused: tuple[Path, list[dict[tuple[str, str], bool]]], way: str) -> None:
+    folder, answers = paused
+    assert [seen[way, "pause within"] for seen in answers] == [True] * RANKS
+    run = open_run(folder / way / "pause within")
+    whole = complete(run.ranks[0], Kind.BUCKET)
+    buckets = complete(run.ranks[PAUSED_RANK], Kind.BUCKET)
+    assert 0 < len(buckets) < len(whole)
+    told = dict(zip(whole["sequence"].tolist(), whole["reference"].tolist(), strict=True))
+    assert [told[number] for number in buckets["sequence"].tolist()] == buckets["reference"].tolist()
+    in_order(buckets, BucketTime.READY, BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
+    if way == "native":
+        seen = buckets["times"][:, BucketTime.CONSUMED] > 0
+        in_order(buckets[seen], BucketTime.ENDED, BucketTime.CONSUMED)
+
+
+def _join_job(rank: int, _: int, folder: str) -> dict[str, bool]:
+    return {way: _join_way(rank, Path(folder), way) for way in WAYS}
+
+
+def _join_way(rank: int, folder: Path, way: str) -> bool:
+    """Rank r has 3 + r batches."""
+    results = []
+    with pyddpdiag.Recorder(folder / way) as recorder:
+        for hooked in (False, True):
+            ddp = _ddp()
+            optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+            if hooked:
+                register(recorder, ddp, way)
+            with ddp.join():
+                for step in recorder.steps(range(3 + rank)) if hooked else range(3 + rank):
+                    optimizer.zero_grad()
+                    backward(ddp, rank, step)
+                    optimizer.step()
+            results.append([p.detach().clone() for p in ddp.parameters()])
+    return all(torch.equal(*pair) for pair in zip(*results, strict=True))
+
+
+def _alone_job(rank: int, _: int, folder: str) -> dict[str, Any]:
+    root = Path(folder)
+    seen: dict[str, Any] = {}
+    try:
+        with pyddpdiag.Recorder(root / "raised") as recorder:
+            ddp = _ddp()
+            recorder.attach(ddp)
+            for step in recorder.steps(range(3)):
+                backward(ddp, rank, step)
+                if step == 1:
+                    raise KeyError("in the middle")
+    except KeyError as error:
+        seen["raised"] = (str(error), recorder.closed)
+
+    recorders = [pyddpdiag.Recorder(root / f"three {number}", capacity_mb=1) for number in range(3)]
+    modules = [_ddp() for _ in recorders]
+    for number, (recorder, ddp) in enumerate(zip(recorders, modules, strict=True)):
+        register(recorder, ddp, WAYS[number % 2])
+    for step in range(STEPS):
+        total = sum(ddp(batch(rank, step, torch.float32)).square().mean() for ddp in modules)
+        total.backward()  # type: ignore[union-attr]
+        if step == 3:
+            recorders[1].pause()
+    for recorder in recorders:
+        recorder.close()
+
+    # Never closed. The DDP module keeps recording as long as it lives; then all of it goes.
+    for way in WAYS:
+        ddp = _ddp()
+        train(ddp, rank, 2)
+        recorder = pyddpdiag.Recorder(root / f"left {way}", capacity_mb=1)
+        # Not before its first passes, as one may do it in a session.
+        register(recorder, ddp, way)
+        left, core = weakref.ref(recorder), weakref.ref(ddp)
+        del recorder
+        gc.collect()
+        train(ddp, rank, 3)
+        del ddp
+        gc.collect()
+        seen[f"left {way}"] = (left() is None, core() is None)
+    # A recorder without any hook, let go while its collective may still run.
+    for number in range(20):
+        recorder = pyddpdiag.Recorder(root / f"dropped {number}", capacity_mb=0.0625)
+        work = dist.broadcast(torch.ones(1000), 0, async_op=True)
+        del recorder
+        work.wait()
+    with pyddpdiag.Recorder(root / "after", capacity_mb=1):
+        dist.barrier()
+    return seen
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("alone")
+    return folder, run_ranks(_alone_job, 2, folder, str(folder))
+
+
+def test_uneven_inputs(tmp_path: Path) -> None:
+    assert run_ranks(_join_job, 2, tmp_path, str(tmp_path)) == [{"native": True, "timed": True}] * 2
+    for way in WAYS:
+        run = open_run(tmp_path / way)
+        buckets = [complete(rank, Kind.BUCKET) for rank in run.ranks]
+        # Rank 0 goes on reducing for rank 1 after its own last batch, so both made as many.
+        for field in ("sequence", "reference", "bytes"):
+            assert buckets[0][field].tolist() == buckets[1][field].tolist(), field
+        assert int(buckets[1]["step"].max()) == 3
+        for one in buckets:
+            in_order(one, BucketTime.READY, BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
+        assert load_report(tmp_path / way).mismatches == ()
+
+
+def test_an_exception_in_the_with_block(alone: tuple[Path, list[dict[str, Any]]]) -> None:
+    folder, answers = alone
+    assert [seen["raised"] for seen in answers] == [("'in the middle'", True)] * 2
+    run = open_run(folder / "raised")
+    assert run.warnings == ()
+    for rank in run.ranks:
+        steps = complete(rank, Kind.STEP)
+        assert steps["step"].tolist() == [0, 1]
+        assert (steps["times"][:, :3] > 0).all()
+        assert set(complete(rank, Kind.BUCKET)["step"].tolist()) == {0, 1}
+
+
+def test_three_recorders_at_once(alone: tuple[Path, list[dict[str, Any]]]) -> None:
+    runs = [open_run(alone[0] / f"three {number}") for number in range(3)]
+    assert len({run.run_id for run in runs}) == 3
+    for number, run in enumerate(runs):
+        for rank in run.ranks:
+            buckets = complete(rank, Kind.BUCKET)
+            # Only its own module's.
+            assert set(buckets["module"].tolist()) == {0}
+            assert len(rank.sidecar.modules) == 1
+            steps = list(range(4 if number == 1 else STEPS))
+            assert sorted(set(buckets["step"].tolist())) == steps
+            assert buckets["sequence"].tolist() == list(range(len(buckets)))
+            native = (buckets["flags"] & Flag.NATIVE) > 0
+            assert native.all() if number % 2 == 0 else not native.any()
+            in_order(buckets, BucketTime.READY, BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
+    # What belongs to none of them is seen by all, as long as they listen.
+    seen = [Counter(run.ranks[0].of_kind(Kind.COLLECTIVE)["name"].tolist()) for run in runs]
+    assert seen[0] == seen[2]
+    assert seen[1]
+    assert seen[1] < seen[0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_recorder_that_was_never_closed(alone: tuple[Path, list[dict[str, Any]]], way: str) -> None:
+    folder, answers = alone
+    assert [seen[f"left {way}"] for seen in answers] == [(True, True)] * 2
+    run = open_run(folder / f"left {way}")
+    assert any("not closed" in warning for warning in run.warnings)
+    for rank in run.ranks:
+        buckets = complete(rank, Kind.BUCKET)
+        assert sorted(set(buckets["step"].tolist())) == [0, 1, 2]
+        assert buckets["sequence"].tolist() == list(range(len(buckets)))
+        assert len(rank.sidecar.layouts) == len(set(buckets["reference"].tolist()))
+
+
+def test_recorders_dropped_in_the_middle_of_a_collective(alone: tuple[Path, list[dict[str, Any]]]) -> None:
+    for number in range(20):
+        for rank in open_run(alone[0] / f"dropped {number}").ranks:
+            # Torch keeps an operation, and it keeps the recorder, as long as anybody has it.
+            records = complete(rank, Kind.COLLECTIVE)
+            assert set(records["name"].tolist()) <= {b"gloo:broadcast", b"gloo:barrier"}
+            in_order(records, CollectiveTime.STARTED, CollectiveTime.ENDED)
+    after = open_run(alone[0] / "after").ranks[0]
+    assert b"gloo:barrier" in np.asarray(after.of_kind(Kind.COLLECTIVE)["name"]).tolist()
