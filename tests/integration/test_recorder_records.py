@@ -132,7 +132,7 @@ def test_steps_are_told_from_the_buckets(recorded: tuple[str, str, Run]) -> None
 
 
 def test_identity_over_the_rebuild(recorded: tuple[str, str, Run]) -> None:
-    """DDP begins with one bucket of everything and splits it after the first pass; only then is it another."""
+    """DDP begins with one bucket of everything and splits it after the first pass."""
     _, case, run = recorded
     for rank in run.ranks:
         buckets = complete(rank, Kind.BUCKET)
@@ -190,7 +190,7 @@ def test_backward_times(recorded: tuple[str, str, Run]) -> None:
             assert times(mine, BucketTime.READY).min() >= this["times"][BackwardTime.FIRST_GRADIENT]
             assert times(mine, BucketTime.CONSUMED).max() <= this["times"][BackwardTime.FINALIZE_END]
             if case == "static graph" and step == 0:
-                # DDP reduces the first pass of a static graph when the graph is done, within its finalisation.
+                # DDP reduces the first pass of a static graph in its finalisation, when the graph is done.
                 continue
             assert times(mine, BucketTime.READY).max() <= this["times"][BackwardTime.FINALIZE_BEGIN]
             assert times(mine, BucketTime.CONSUMED).min() >= this["times"][BackwardTime.FINALIZE_BEGIN]

@@ -22,7 +22,7 @@ WRAPPING = 128 << 10
 
 
 def killed(folder: Path, capacity_bytes: int, seed: int, *, records: int = 0) -> tuple[RankTrace, list[int]]:
-    """The trace of a writer killed at a random moment, once it wrote so many records; and what it had finished."""
+    """The trace of a writer killed at a random moment after so many records, and what it had finished."""
     process, path, counts = start(folder, capacity_bytes)
     try:
         while sum(counts.written()) < records and process.is_alive():
@@ -49,7 +49,7 @@ def check_whole(trace: RankTrace) -> None:
     assert not header.closed
     assert header.dropped == 0
     lost = header.tickets - len(trace) - trace.torn - header.overwritten - header.skipped
-    # A thread that died between taking a ticket and taking its slot, or between that and counting what it replaced.
+    # A thread died between taking a ticket and its slot, or between that and counting what it replaced.
     assert 0 <= lost <= THREADS
     assert sum(int(is_in_flight(trace.of_kind(kind)).sum()) for kind in Kind) <= THREADS
     references = set()
@@ -109,7 +109,9 @@ def test_a_ring_that_has_wrapped(tmp_path: Path, seed: int) -> None:
     assert capacity - len(newest) <= header.skipped + THREADS
     for name, count in zip(NAMES, written, strict=False):
         records = of_name(trace, name)
-        recent = records[(tickets_of(records) >= window) & ~is_in_flight(records)]["sequence"].astype(np.int64)
+        recent = records[(tickets_of(records) >= window) & ~is_in_flight(records)]["sequence"].astype(
+            np.int64
+        )
         if len(recent):
             assert (np.diff(recent) == 1).all()
             assert count - 1 <= recent[-1] <= count

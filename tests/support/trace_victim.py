@@ -38,8 +38,8 @@ class Counts:
 def write(path: str, capacity_bytes: int, counts_path: str) -> None:
     """Writes step records in this thread and collectives in three more; counts each one that it has finished.
 
-    A profiler's range whose name begins as Gloo's do is a collective to the worker probe: a way to write records
-    from any thread without a process group.
+    A profiler's range whose name begins as Gloo's do is a collective to the worker probe: a way to write
+    records from any thread without a process group.
     """
     import torch
 
