@@ -28,6 +28,7 @@ from pyddpdiag.trace.run import Run, open_run
 
 GROUP_TIMEOUT_S = 3.0
 STEPS_BEFORE_SILENCE = 4
+STEPS_BEFORE_KILL = 5
 FOREVER = 10**6
 
 
@@ -50,10 +51,10 @@ def _kill_this_process() -> None:
 
 
 def _train_until_it_fails(
-    recorder: pyddpdiag.Recorder, ddp: DistributedDataParallel, rank: int, steps: int
+    recorder: pyddpdiag.Recorder, ddp: DistributedDataParallel, rank: int, steps: int, first: int = 0
 ) -> Failure | None:
     begun = time.monotonic()
-    for step in recorder.steps(range(steps)):
+    for step in recorder.steps(range(first, first + steps)):
         begun = time.monotonic()
         try:
             backward(ddp, rank, step)
@@ -67,11 +68,10 @@ def _kill_job(rank: int, _: int, folder: str, way: str, seed: int) -> Failure | 
     ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
     with pyddpdiag.Recorder(folder, capacity_mb=8) as recorder:
         register(recorder, ddp, way)
-        dist.barrier()
+        failure = _train_until_it_fails(recorder, ddp, rank, STEPS_BEFORE_KILL)
         if rank == 1:
-            moment = 0.2 + random.Random(seed).uniform(0.0, 0.2)
-            threading.Timer(moment, _kill_this_process).start()
-        return _train_until_it_fails(recorder, ddp, rank, FOREVER)
+            threading.Timer(random.Random(seed).uniform(0.0, 0.2), _kill_this_process).start()
+        return failure or _train_until_it_fails(recorder, ddp, rank, FOREVER, first=STEPS_BEFORE_KILL)
 
 
 def _silence_job(rank: int, world_size: int, folder: str) -> dict[str, Failure | None]:
