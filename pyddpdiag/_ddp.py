@@ -65,20 +65,34 @@ def find(parameters: list[torch.Tensor]) -> DistributedDataParallel | None:
     return None
 
 
+class _Marks:
+    """Forward hooks of an attached module. Run in every step: no more Python here than must be."""
+
+    __slots__ = ("core", "module")
+
+    def __init__(self, core: _native.Recorder | None, module: _native.Module | None) -> None:
+        self.core = core
+        self.module = module
+
+    def before(self, ddp: Any, _: Any) -> None:
+        if self.module is not None:
+            _native.forward_begin(self.module, ddp.require_backward_grad_sync)
+
+    def after(self, _: Any, __: Any, output: Any) -> None:
+        if self.core is not None and self.module is not None:
+            outputs = [output] if type(output) is torch.Tensor else list(_tensors(output))
+            _native.forward_end(self.core, self.module, outputs)
+
+    def __reduce__(self) -> tuple[type[_Marks], tuple[None, None]]:
+        # A copy of the module, by pickle or deepcopy, has no hook of ours and marks nothing.
+        return (_Marks, (None, None))
+
+
 def watch_forward(ddp: DistributedDataParallel, core: _native.Recorder, module: _native.Module) -> None:
     """Marks the forward pass, and from its outputs on the backward pass, of an attached module."""
-
-    # Runs in every step: no more Python here than must be.
-    forward_begin, forward_end, tensor = _native.forward_begin, _native.forward_end, torch.Tensor
-
-    def before(_: torch.nn.Module, __: Any) -> None:
-        forward_begin(module, ddp.require_backward_grad_sync)
-
-    def after(_: torch.nn.Module, __: Any, output: Any) -> None:
-        forward_end(core, module, [output] if type(output) is tensor else list(_tensors(output)))
-
-    ddp.register_forward_pre_hook(before)
-    ddp.register_forward_hook(after)
+    marks = _Marks(core, module)
+    ddp.register_forward_pre_hook(marks.before)
+    ddp.register_forward_hook(marks.after)
 
 
 def _tensors(output: Any) -> Iterator[torch.Tensor]:

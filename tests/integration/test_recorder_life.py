@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 from collections import Counter
 from pathlib import Path
@@ -267,3 +269,23 @@ def test_recorders_dropped_in_the_middle_of_a_collective(alone: tuple[Path, list
             in_order(records, CollectiveTime.STARTED, CollectiveTime.ENDED)
     after = open_run(alone[0] / "after").ranks[0]
     assert b"gloo:barrier" in np.asarray(after.of_kind(Kind.COLLECTIVE)["name"]).tolist()
+
+
+def _copy(rank: int, _: int, folder: str) -> tuple[bool, int]:
+    """A deep copy and a pickled copy of an attached module train; neither is in the trace."""
+    ddp = _ddp()
+    with pyddpdiag.Recorder(folder) as recorder:
+        recorder.attach(ddp)
+        backward(ddp, rank, 0)
+        copies = [copy.deepcopy(ddp), pickle.loads(pickle.dumps(ddp))]
+        for one in copies:
+            one.zero_grad()
+            backward(one, rank, 0)
+        same = all(gradient_bytes(one) == gradient_bytes(ddp) for one in copies)
+        backward(ddp, rank, 1)
+    trace = open_run(Path(folder)).ranks[rank]
+    return same, len(complete(trace, Kind.BACKWARD))
+
+
+def test_copies_of_an_attached_module_are_not_attached(tmp_path: Path) -> None:
+    assert run_ranks(_copy, 2, tmp_path, str(tmp_path / "copies")) == [(True, 2)] * 2
