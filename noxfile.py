@@ -7,6 +7,7 @@ PYDDPDIAG_PROMISED, parts of the session `windows` (wine, windows-torch) that mu
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -255,32 +256,46 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def wheel(session: nox.Session) -> None:
-    """Build sdist and wheel into dist/, and check the wheel in a fresh environment outside the tree."""
-    venv = torch_venv(session, "wheel")
+    """Build sdist and wheel into dist/; check, demonstrate and test the wheel away from the tree."""
+    venv = torch_venv(session, "wheel", "test")
     with tempfile.TemporaryDirectory() as folder:
-        built = Path(folder, "built")
+        built, repaired = Path(folder, "built"), Path(folder, "repaired")
         venv.run("python", "-m", "build", "--no-isolation", "--outdir", built, ROOT, silent=True)
-        [wheel_file] = built.glob("*.whl")
+        [sdist], [wheel_file] = built.glob("*.tar.gz"), built.glob("*.whl")
+        # As the release does it: the same commands.
+        system = "windows" if WINDOWS else "linux"
+        command = str(PYPROJECT["tool"]["cibuildwheel"][system]["repair-wheel-command"])
+        for part in command.split(" && "):
+            words = [w.format(wheel=wheel_file, dest_dir=repaired, project=ROOT) for w in shlex.split(part)]
+            venv.run(*words, silent=True)
+        [wheel_file] = repaired.glob("*.whl")
+
         fresh = Path(folder, "fresh")
         session.run(sys.executable, "-m", "venv", str(fresh), external=True)
-        python = fresh / venv.python.relative_to(venv.path)
-        session.run(
-            str(python), "-m", "pip", "install", "--no-deps", str(wheel_file), external=True, silent=True
-        )
+        scripts = fresh / venv.scripts.relative_to(venv.path)
+        python = str(scripts / venv.python.name)
+        session.run(python, "-m", "pip", "install", "--no-deps", str(wheel_file), external=True, silent=True)
         # The dependencies, torch above all, are borrowed as a plain folder: no second copy of gigabytes, and
         # the editable install beside them stays asleep.
         [site] = venv.path.glob("Lib/site-packages" if WINDOWS else "lib/python*/site-packages")
         [fresh_site] = fresh.glob("Lib/site-packages" if WINDOWS else "lib/python*/site-packages")
         (fresh_site / "borrowed.pth").write_text(f"{site}\n", encoding="utf-8")
-        with session.chdir(folder):
-            session.run(
-                str(python),
-                str(ROOT / "tools" / "check_wheel.py"),
-                str(wheel_file),
-                env={"PYTHONPATH": None},
-                external=True,
-            )
+        elsewhere = Path(folder, "elsewhere")
+        shutil.copytree(ROOT / "tests", elsewhere / "tests")
+        shutil.copy2(ROOT / "pyproject.toml", elsewhere)
+        program = scripts / ("pyddpdiag.exe" if WINDOWS else "pyddpdiag")
+        with session.chdir(elsewhere):
+            for step in (
+                [python, ROOT / "tools" / "check_wheel.py", wheel_file],
+                [program, "train", "--trace", "demo"],
+                [python, "-m", "pytest", "tests/integration", *session.posargs],
+            ):
+                session.run(
+                    *map(str, step),
+                    env={"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": None},
+                    external=True,
+                )
         (ROOT / "dist").mkdir(exist_ok=True)
-        for file in built.iterdir():
+        for file in (sdist, wheel_file):
             shutil.copy2(file, ROOT / "dist")
             session.log(f"dist/{file.name}")
