@@ -23,7 +23,9 @@ _CONNECTION = re.compile(
 )
 # Only in the words of Gloo and torch: a training script has other things that time out by themselves.
 _TIMEOUT = re.compile(
-    r"timed out waiting \d+ ?ms|timed out after \d+ ?ms|wait timeout|socket timeout|timeout waiting for key",
+    r"timed out waiting \d+ ?ms|timed out after \d+ ?ms|wait timeout|socket timeout|timeout waiting for key"
+    # Gloo's word for the buckets that were queued behind the one that timed out; either may come up first.
+    r"|application timeout caused pair closure",
     re.IGNORECASE,
 )
 _GLOO_SOURCE = re.compile(r"\[[^\[\]]*?\.(?:cc|cpp|h):\d+\]\s*")

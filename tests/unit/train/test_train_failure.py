@@ -32,6 +32,11 @@ def failed(rank: int, at: float, error: BaseException) -> Trouble:
         (ConnectionResetError(104, "whatever this system calls it"), True, False),
         (RuntimeError("An existing connection was forcibly closed by the remote host"), True, False),
         (RuntimeError(LATE), False, True),
+        (
+            RuntimeError("[../gloo/transport/tcp/pair.cc:583] Application timeout caused pair closure"),
+            False,
+            True,
+        ),
         (TimeoutError("the download took too long"), False, False),
         (RuntimeError("DataLoader timed out after 5 seconds"), False, False),
         (RuntimeError("unexpected end of file in digits.pt"), False, False),
