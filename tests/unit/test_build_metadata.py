@@ -81,9 +81,14 @@ def test_the_range_of_torch_is_one_range() -> None:
     assert provider["torch"] == RANGE
     assert f"torch{RANGE}" in project["build-system"]["requires"]
     assert "torch_minor VERSION_LESS 2.11" in read("cmake/module.cmake")
-    match = re.search(r'"PYDDPDIAG_TORCH", "([\d.]+)"', read("noxfile.py"))
-    assert match is not None
-    assert (2, 11) <= tuple(int(n) for n in match[1].split(".")[:2]) < (2, 14)
+    for file, line in (
+        ("noxfile.py", r"^TORCH_VERSIONS = \((.*)\)$"),
+        (".github/workflows/wheels.yml", r"^ +torch: \[(.*)\]$"),
+    ):
+        match = re.search(line, read(file), re.MULTILINE)
+        assert match is not None, file
+        minors = [v.strip(' "').rpartition(".")[0] for v in match[1].split(",")]
+        assert minors == ["2.11", "2.12", "2.13"], file
 
 
 def test_every_preset_that_is_used_exists() -> None:
