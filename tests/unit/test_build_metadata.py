@@ -81,11 +81,14 @@ def test_the_range_of_torch_is_one_range() -> None:
     assert provider["torch"] == RANGE
     assert f"torch{RANGE}" in project["build-system"]["requires"]
     assert "torch_minor VERSION_LESS 2.11" in read("cmake/module.cmake")
-    match = re.search(r"^TORCH_VERSIONS = \(([^)]*)\)", read("noxfile.py"), re.MULTILINE)
-    assert match is not None
-    # Every minor of the range, the oldest first; the last is what is developed against.
-    assert re.findall(r'"(\d+\.\d+)\.\d+"', match[1]) == ["2.11", "2.12", "2.13"]
-    assert 'os.environ.get("PYDDPDIAG_TORCH", TORCH_VERSIONS[-1])' in read("noxfile.py")
+    for file, line in (
+        ("noxfile.py", r"^TORCH_VERSIONS = \((.*)\)$"),
+        (".github/workflows/wheels.yml", r"^ +torch: \[(.*)\]$"),
+    ):
+        match = re.search(line, read(file), re.MULTILINE)
+        assert match is not None, file
+        minors = [v.strip(' "').rpartition(".")[0] for v in match[1].split(",")]
+        assert minors == ["2.11", "2.12", "2.13"], file
 
 
 def test_every_preset_that_is_used_exists() -> None:
