@@ -228,7 +228,7 @@ def windows(session: nox.Session) -> None:
         # A Windows folder of its own: the user's ~/.wine stays as it is.
         native_tests(venv, "windows", WINEPREFIX=str(ROOT / ".nox" / "wine"))
     else:
-        why = f"no {absent[0]} here; on Debian: apt-get install g++-mingw-w64-x86-64-posix wine64"
+        why = f"no {absent[0]} here; on Debian: apt-get install g++-mingw-w64-x86-64-posix wine"
         if "wine" in PROMISED:
             session.error(why)
         session.warn(f"the core's tests under wine are left out: {why}")
