@@ -1,12 +1,17 @@
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <ctime>
 #include <fstream>
+#include <string>
+#include <string_view>
 #include <system_error>
 
 #include "platform/platform.hpp"
@@ -69,6 +74,18 @@ std::int64_t read_clock(clockid_t clock) noexcept {
     timespec now{};
     ::clock_gettime(clock, &now);
     return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+// "512K" in bytes; 0 if it is no such text.
+std::size_t cache_bytes(const std::string& text) {
+    std::size_t bytes = 0;
+    const char* const end = text.data() + text.size();
+    const auto [unit, error] = std::from_chars(text.data(), end, bytes);
+    if (error != std::errc() || unit == end) {
+        return error == std::errc() ? bytes : 0;
+    }
+    const std::size_t power = std::string_view("KMG").find(*unit);
+    return power == std::string_view::npos ? bytes : bytes << (10 * (power + 1));
 }
 
 }  // namespace
@@ -134,6 +151,41 @@ std::uint32_t thread_id() noexcept {
 
 std::uint64_t process_id() noexcept {
     return static_cast<std::uint64_t>(::getpid());
+}
+
+std::string thread_name() {
+    std::array<char, 16> name{};  // the kernel's length, with the zero
+    return ::pthread_getname_np(::pthread_self(), name.data(), name.size()) == 0 ? name.data() : "";
+}
+
+bool set_thread_name(const std::string& name) {
+    constexpr std::size_t longest = 15;
+    std::size_t length = std::min(name.size(), longest);
+    // Not in the middle of a character of several bytes.
+    while (length > 0 && length < name.size() && (static_cast<unsigned char>(name[length]) & 0xC0U) == 0x80) {
+        --length;
+    }
+    return ::pthread_setname_np(::pthread_self(), name.substr(0, length).c_str()) == 0;
+}
+
+std::size_t last_level_cache_bytes() {
+    std::size_t largest = 0;
+    for (int index = 0; index < 16; ++index) {
+        const std::string cache = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
+        std::string type;
+        std::string size;
+        if (std::ifstream(cache + "/type") >> type && type != "Instruction" &&
+            std::ifstream(cache + "/size") >> size) {
+            largest = std::max(largest, cache_bytes(size));
+        }
+    }
+    if (largest > 0) {
+        return largest;
+    }
+    // Where sysfs is hidden, the C library may know from the processor itself.
+    return static_cast<std::size_t>(
+        std::max({0L, ::sysconf(_SC_LEVEL2_CACHE_SIZE), ::sysconf(_SC_LEVEL3_CACHE_SIZE),
+                  ::sysconf(_SC_LEVEL4_CACHE_SIZE)}));
 }
 
 }  // namespace ddpdiag::platform

@@ -60,4 +60,14 @@ private:
 [[nodiscard]] std::uint32_t thread_id() noexcept;
 [[nodiscard]] std::uint64_t process_id() noexcept;
 
+// The calling thread's name in UTF-8, as debuggers and profilers show it. Empty if it has none, or if the
+// system keeps none. A thread of Linux that was never named bears its process's name.
+[[nodiscard]] std::string thread_name();
+
+// Names the calling thread; Linux keeps the first 15 bytes. False where the system keeps no names.
+bool set_thread_name(const std::string& name);
+
+// Of the largest cache that a core can use, as the system tells it; 0 when it does not.
+[[nodiscard]] std::size_t last_level_cache_bytes();
+
 }  // namespace ddpdiag::platform

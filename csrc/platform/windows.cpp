@@ -1,9 +1,12 @@
 #include <windows.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "platform/platform.hpp"
 
@@ -146,6 +149,33 @@ std::string computer_name() {
     return ::GetComputerNameA(name.data(), &size) != 0 ? std::string(name.data(), size) : std::string();
 }
 
+// A function that older systems lack, by name; null where it is missing.
+template <typename Function>
+Function* optional_function(const char* name) {
+    const HMODULE library = ::GetModuleHandleW(L"kernel32.dll");
+    // By way of void*: what GetProcAddress gives is no function of any real signature.
+    return reinterpret_cast<Function*>(reinterpret_cast<void*>(::GetProcAddress(library, name)));
+}
+
+std::string utf8(const wchar_t* text) {
+    const int size = ::WideCharToMultiByte(CP_UTF8, 0, text, -1, nullptr, 0, nullptr, nullptr);
+    if (size <= 1) {
+        return {};
+    }
+    std::string result(static_cast<std::size_t>(size), '\0');
+    ::WideCharToMultiByte(CP_UTF8, 0, text, -1, result.data(), size, nullptr, nullptr);
+    result.pop_back();  // the zero
+    return result;
+}
+
+std::wstring utf16(const std::string& text) {
+    const int size = ::MultiByteToWideChar(CP_UTF8, 0, text.c_str(), -1, nullptr, 0);
+    std::wstring result(static_cast<std::size_t>(std::max(size, 1)), L'\0');
+    ::MultiByteToWideChar(CP_UTF8, 0, text.c_str(), -1, result.data(), size);
+    result.pop_back();
+    return result;
+}
+
 }  // namespace
 
 MappedFile MappedFile::create(const std::filesystem::path& path, std::size_t bytes, IfExists if_exists) {
@@ -214,6 +244,43 @@ std::uint32_t thread_id() noexcept {
 
 std::uint64_t process_id() noexcept {
     return ::GetCurrentProcessId();
+}
+
+std::string thread_name() {
+    static auto* const get = optional_function<HRESULT WINAPI(HANDLE, PWSTR*)>("GetThreadDescription");
+    PWSTR text = nullptr;
+    if (get == nullptr || get(::GetCurrentThread(), &text) < 0 || text == nullptr) {
+        return {};
+    }
+    std::string name = utf8(text);
+    ::LocalFree(text);
+    return name;
+}
+
+bool set_thread_name(const std::string& name) {
+    static auto* const set = optional_function<HRESULT WINAPI(HANDLE, PCWSTR)>("SetThreadDescription");
+    return set != nullptr && set(::GetCurrentThread(), utf16(name).c_str()) >= 0;
+}
+
+std::size_t last_level_cache_bytes() {
+    DWORD size = 0;
+    ::GetLogicalProcessorInformationEx(RelationCache, nullptr, &size);
+    std::vector<std::byte> entries(size);
+    auto* const first = reinterpret_cast<SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX*>(entries.data());
+    if (entries.empty() || ::GetLogicalProcessorInformationEx(RelationCache, first, &size) == 0) {
+        return 0;
+    }
+    std::size_t largest = 0;
+    // Entries have lengths of their own.
+    for (std::size_t offset = 0; offset < size;) {
+        const auto* const entry =
+            reinterpret_cast<const SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX*>(&entries[offset]);
+        if (entry->Relationship == RelationCache && entry->Cache.Type != CacheInstruction) {
+            largest = std::max<std::size_t>(largest, entry->Cache.CacheSize);
+        }
+        offset += std::max<DWORD>(entry->Size, 1);
+    }
+    return largest;
 }
 
 }  // namespace ddpdiag::platform

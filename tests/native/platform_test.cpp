@@ -242,3 +242,42 @@ CASE("threads have ids of their own, the process has one") {
     CHECK(there != here);
     CHECK_EQ(process, platform::process_id());
 }
+
+CASE("a thread's name is its own and can be read back") {
+    const auto before = platform::thread_name();
+    std::string there;
+    bool kept = false;
+    std::thread([&] {
+        kept = platform::set_thread_name("ddp probe");
+        there = platform::thread_name();
+    }).join();
+    CHECK(kept);
+    CHECK_EQ(there, std::string("ddp probe"));
+    CHECK_EQ(platform::thread_name(), before);
+}
+
+CASE("a long name keeps whole characters") {
+    const std::string name = "fourteen bytes\xc3\xb6 and more";
+    std::string there;
+    std::thread([&] {
+        CHECK(platform::set_thread_name(name));
+        there = platform::thread_name();
+    }).join();
+    CHECK(there == name || there == "fourteen bytes");
+}
+
+CASE("the last-level cache has the size that the system tells") {
+    const auto bytes = platform::last_level_cache_bytes();
+    CHECK_EQ(bytes, platform::last_level_cache_bytes());
+    // Wine lets its programs see the files of Linux: there, too, this is what it should be.
+    std::size_t kilobytes = 0;
+    for (const auto* index : {"3", "2"}) {
+        const auto file = "/sys/devices/system/cpu/cpu0/cache/index" + std::string(index) + "/size";
+        if (kilobytes == 0 && std::ifstream(file) >> kilobytes) {
+            CHECK_EQ(bytes, kilobytes * 1024);
+        }
+    }
+    // Else nothing is known of it but that a cache of this kind has some size: 0 says "unknown".
+    CHECK(bytes == 0 || bytes >= std::size_t{1} << 15U);
+    CHECK(bytes < std::size_t{1} << 34U);
+}
