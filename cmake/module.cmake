@@ -36,6 +36,10 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/backward_probe.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_operation.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_start.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/compressed_bucket.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/foreign_hook.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/gradient_watch.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/process_group.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/recorder.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/start_signal.cpp

@@ -14,6 +14,7 @@ enum class Kind : std::uint16_t {
     step = 4,        // one pass of the training loop marked by Recorder.steps()
     parameter = 5,   // one parameter's gradient became ready (sampled steps only)
     error = 6,       // a part of an error's text; `reference` names the operation's ticket
+    gradient = 7,    // statistics of a bucket's gradients, or of one parameter's (watched passes only)
 };
 
 // Bits of Record::flags.
@@ -25,6 +26,9 @@ enum Flag : std::uint32_t {
     flag_no_batch = 1U << 4U,     // step: the loader was exhausted, no batch came
     flag_sampled = 1U << 5U,      // backward: parameter records were written for this pass
     flag_abandoned = 1U << 6U,    // closed by the recorder without its end having been seen
+    flag_compressed = 1U << 7U,   // bucket: `bytes` and `dtype` are of what travelled, not of the bucket
+    flag_parameter = 1U << 8U,    // gradient: of one parameter, `index` is its index in the module
+    flag_foreign = 1U << 9U,      // bucket: reduced by another hook, around which we only put probes
 };
 
 // Index into Record::times by kind; all are monotonic nanoseconds, 0 = not seen.
@@ -42,6 +46,19 @@ enum : std::size_t { wait_begin, begin, end };
 }
 namespace parameter_time {
 enum : std::size_t { ready };
+}
+// Gradient records hold numbers instead of times: f64 bits, f64 bits, and integers. All but the checksum are of
+// this rank's own gradients before they are averaged.
+namespace gradient_value {
+enum : std::size_t {
+    sum_squares,
+    absolute_maximum,
+    non_finite,        // how many values are infinite or NaN
+    first_non_finite,  // index of the first of them in the bucket or parameter, or -1
+    parameter,         // index in the module of the parameter that holds it, or -1
+    checksum,          // of the bucket's bits after the all-reduce; 0 = not taken
+    elements,
+};
 }
 
 inline constexpr std::size_t time_count = 8;
@@ -64,7 +81,7 @@ struct Record {
     std::uint32_t module;     // index of the DDP module in this recorder
     std::uint32_t index;      // bucket: DDP's index; parameter: index in its module; error: part number
     std::uint32_t thread;     // operating system's id of the thread that opened the record
-    std::int64_t times[time_count];
+    std::int64_t times[time_count];  // gradient: gradient_value
 };
 
 static_assert(sizeof(Record) == 128);

@@ -4,6 +4,7 @@
 #include "python/bindings.hpp"
 #include "torch/backward_probe.hpp"
 #include "torch/bucket_hook.hpp"
+#include "torch/foreign_hook.hpp"
 #include "torch/process_group.hpp"
 
 namespace ddpdiag::python {
@@ -12,27 +13,55 @@ namespace {
 using torch::jit::PythonFutureWrapper;
 using Handle = c10::intrusive_ptr<c10d::ProcessGroup>;
 
+// Up to here the lock is kept, as dividing and enqueueing take less than to give it away and get it back: a busy
+// Python thread that took it meanwhile would keep it for 5 ms. Gloo's workers never wait for the lock.
+constexpr std::size_t small_bytes = std::size_t{256} << 10U;
+
 std::shared_ptr<PythonFutureWrapper> hook(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
-                                          const std::optional<Handle>& group) {
+                                          const std::optional<Handle>& group, std::uint8_t compression) {
     // A hook from Python must give DDP a future that holds a Python object. Made here, under the lock.
     const c10::IValue result =
         torch::jit::toIValue(py::cast(bucket.getBufferRef()), c10::PyObjectType::get());
+    const auto over = group ? recorder->group(*group) : nullptr;
+    if (bucket.getBufferRef().nbytes() <= small_bytes) {
+        return std::make_shared<PythonFutureWrapper>(
+            timed_allreduce(recorder, bucket, over, result, Compression{compression}));
+    }
     c10::intrusive_ptr<c10::ivalue::Future> future;
     {
-        // Enqueueing may wait for a mutex of Gloo's; other Python threads go on meanwhile.
         const py::gil_scoped_release nogil;
-        future = timed_allreduce(recorder, bucket, group ? recorder->group(*group) : nullptr, result);
+        future = timed_allreduce(recorder, bucket, over, result, Compression{compression});
     }
     return std::make_shared<PythonFutureWrapper>(std::move(future));
+}
+
+std::shared_ptr<PythonFutureWrapper> foreign(const std::shared_ptr<Recorder>& recorder,
+                                             c10d::GradBucket& bucket, const py::function& hook,
+                                             const std::optional<Handle>& group) {
+    std::shared_ptr<PythonFutureWrapper> wrapper;
+    timed_foreign(recorder, bucket, group ? recorder->group(*group) : nullptr, [&] {
+        wrapper = py::cast<std::shared_ptr<PythonFutureWrapper>>(hook());
+        return wrapper->fut;
+    });
+    return wrapper;
 }
 
 }  // namespace
 
 void bind_hook(py::module_& module) {
-    module.def("timed_allreduce", &hook, py::arg("recorder"), py::arg("bucket"),
+    module.def("timed_allreduce", &hook, py::arg("recorder"), py::arg("bucket"), py::arg("group") = py::none(),
+               py::arg("compression") = 0);
+    module.def("timed_foreign", &foreign, py::arg("recorder"), py::arg("bucket"), py::arg("hook"),
                py::arg("group") = py::none());
-    module.def("attach", &attach, py::arg("recorder"), py::arg("module"), py::arg("reducer"),
-               py::arg("parameters"));
+    module.def(
+        "attach",
+        [](const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& state,
+           c10d::Reducer& reducer, const std::vector<at::Tensor>& parameters, std::uint8_t compression,
+           bool error_feedback) {
+            attach(recorder, state, reducer, parameters, {.to = Compression{compression}, .error_feedback = error_feedback});
+        },
+        py::arg("recorder"), py::arg("module"), py::arg("reducer"), py::arg("parameters"),
+        py::arg("compression") = 0, py::arg("error_feedback") = false);
     module.def("forward_begin", &forward_begin, py::arg("module"), py::arg("synchronising"));
     module.def("forward_end", &forward_end, py::arg("recorder"), py::arg("module"), py::arg("outputs"));
     module.def(

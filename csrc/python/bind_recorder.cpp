@@ -32,13 +32,17 @@ int error_number(platform::Cause cause) {
 
 std::shared_ptr<Recorder> open(const std::string& path, std::uint32_t rank, std::uint32_t world_size,
                                const py::bytes& run_id, std::size_t capacity_bytes, bool overwrite,
-                               std::uint32_t parameter_interval) {
+                               std::uint32_t parameter_interval, std::uint32_t statistics_interval,
+                               bool parameter_statistics, std::uint32_t sentinel_interval) {
     RecorderOptions options;
     options.trace.rank = rank;
     options.trace.world_size = world_size;
     options.trace.capacity_bytes = capacity_bytes;
     options.trace.if_exists = overwrite ? platform::IfExists::replace : platform::IfExists::refuse;
     options.parameter_interval = parameter_interval;
+    options.gradients = {.statistics_interval = statistics_interval,
+                         .per_parameter = parameter_statistics,
+                         .sentinel_interval = sentinel_interval};
     const auto id = static_cast<std::string>(run_id);
     if (id.size() != options.trace.run_id.size()) {
         throw std::invalid_argument("run_id must have 16 bytes, not " + std::to_string(id.size()));
@@ -87,6 +91,16 @@ py::list layouts(const Recorder& recorder) {
     return result;
 }
 
+// `callback(module index, fingerprints as bytes)`: NumPy reads the plain structures (pyddpdiag/sentinel.py).
+void on_compare(Recorder& recorder, std::function<void(std::uint32_t, py::bytes)> callback) {
+    recorder.on_compare([callback = std::move(callback)](const ModuleState& module,
+                                                         const std::vector<Fingerprint>& ours) {
+        const py::gil_scoped_acquire gil;
+        callback(module.index,
+                 py::bytes(reinterpret_cast<const char*>(ours.data()), ours.size() * sizeof(Fingerprint)));
+    });
+}
+
 }  // namespace
 
 void bind_recorder(py::module_& module) {
@@ -107,7 +121,8 @@ void bind_recorder(py::module_& module) {
     py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")
         .def(py::init(&open), py::kw_only(), py::arg("path"), py::arg("rank"), py::arg("world_size"),
              py::arg("run_id"), py::arg("capacity_bytes"), py::arg("overwrite"),
-             py::arg("parameter_interval"))
+             py::arg("parameter_interval"), py::arg("statistics_interval"), py::arg("parameter_statistics"),
+             py::arg("sentinel_interval"))
         .def("wait_begin", &Recorder::wait_begin)
         .def("step_begin", &Recorder::step_begin)
         .def("step_end", &Recorder::step_end)
@@ -117,6 +132,7 @@ void bind_recorder(py::module_& module) {
         .def_property_readonly("closed", &Recorder::closed)
         .def_property_readonly("paused", &Recorder::paused)
         .def("on_layout", &Recorder::on_layout)
+        .def("on_compare", &on_compare)
         .def("on_unknown_module", &Recorder::on_unknown_module)
         .def("set_default_group", &Recorder::set_default_group)
         .def(

@@ -66,7 +66,8 @@ void gradient_ready(Recorder& recorder, ModuleState& module, std::uint32_t index
 
 bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module) {
     const bool sampled = module->sampled.load(std::memory_order_relaxed);
-    module->passes.fetch_add(1, std::memory_order_relaxed);
+    const std::uint32_t pass = module->passes.fetch_add(1, std::memory_order_relaxed);
+    module->gradients.begin_pass(recorder->gradient_options(), pass);
     if (torch::autograd::get_current_graph_task_id() == -1) {
         return false;
     }
@@ -90,11 +91,14 @@ bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared
     // Callbacks run in the order they were queued, after the graph: this one before DDP's finalisation,
     // which is queued with the last bucket, and the one that it queues itself after it.
     auto& engine = torch::autograd::Engine::get_default_engine();
-    engine.queue_callback([recorder, operation] {
+    engine.queue_callback([recorder, module, operation] {
         operation.stamp(backward_time::finalize_begin, platform::monotonic_ns());
-        torch::autograd::Engine::get_default_engine().queue_callback([recorder, operation] {
+        torch::autograd::Engine::get_default_engine().queue_callback([recorder, module, operation] {
             operation.stamp(backward_time::finalize_end, platform::monotonic_ns());
             operation.complete();
+            if (module->gradients.comparing()) {
+                recorder->compare(*module);
+            }
         });
     });
     return true;

@@ -2,11 +2,10 @@
 
 #include <ATen/Functions.h>
 
-#include <stdexcept>
 #include <utility>
 
 #include "torch/backward_probe.hpp"
-#include "torch/bucket_operation.hpp"
+#include "torch/bucket_start.hpp"
 #include "torch/start_signal.hpp"
 
 namespace ddpdiag {
@@ -17,117 +16,120 @@ using c10::ivalue::Future;
 struct Enqueued {
     c10::intrusive_ptr<Future> future;           // Gloo's own
     std::shared_ptr<BucketOperation> operation;  // nullptr: the recorder is paused
+    std::shared_ptr<CompressedBucket> compressed;
+    at::Tensor buffer;
 };
 
-void drop_unconsumed(ModuleState& module) {
-    // Left over from a backward pass that failed, or from join(): nobody will take them any more.
-    for (std::size_t i = module.next_consumed; i < module.unconsumed.size(); ++i) {
-        module.unconsumed[i]->abandoned();
-    }
-    module.unconsumed.clear();
-    module.next_consumed = 0;
-}
-
-Record bucket_record(const Recorder& recorder, const BucketLayout& layout, c10d::GradBucket& bucket,
-                     Group& group, std::uint64_t sequence, std::int64_t ready, bool native) {
-    Record record{};
-    record.kind = static_cast<std::uint16_t>(Kind::bucket);
-    record.dtype = static_cast<std::uint8_t>(layout.dtype);
-    record.reduce_op = static_cast<std::uint8_t>(ReduceOp::average);
-    record.flags = (bucket.isLast() ? flag_last_bucket : 0U) | (native ? flag_native : 0U);
-    record.group = group.id;
-    record.sequence = sequence;
-    record.reference = layout.identity;
-    record.bytes = layout.bytes;
-    record.step = recorder.step_of(*layout.module);
-    record.module = layout.module->index;
-    record.index = layout.index;
-    record.thread = platform::thread_id();
-    record.times[bucket_time::ready] = ready;
-    return record;
-}
-
-c10::intrusive_ptr<Future> all_reduce(Group& group, c10d::GradBucket& bucket) {
-    std::vector<at::Tensor> tensors = {bucket.getBufferRef()};
+c10::intrusive_ptr<Future> all_reduce(const Group& group, const at::Tensor& tensor) {
+    std::vector<at::Tensor> tensors = {tensor};
     return group.lock()->allreduce(tensors)->getFuture();
 }
 
-// The same two operations, in the same order, as torch's builtin hook: division first, so that half
-// precision doesn't overflow, and so that the result is the same to the last bit.
-void average(Group& group, c10d::GradBucket& bucket) {
-    bucket.getBufferRef().div_(group.size);
+// nullptr: the bucket travels as it is.
+std::shared_ptr<CompressedBucket> compressed_bucket(ModuleState& module, c10d::GradBucket& bucket,
+                                                    const CompressionOptions& options) {
+    const at::Tensor& buffer = bucket.getBufferRef();
+    if (options.to == Compression::none || !CompressedBucket::possible(buffer)) {
+        return nullptr;
+    }
+    const std::size_t index = bucket.getIndex();
+    if (index >= module.compressed.size()) {
+        module.compressed.resize(index + 1);
+    }
+    auto& known = module.compressed[index];
+    if (known == nullptr || !known->serves(buffer)) {
+        known = std::make_shared<CompressedBucket>(buffer, options);
+    }
+    return known;
 }
 
-void require_open(const Recorder& recorder) {
-    if (recorder.closed()) {
-        throw std::runtime_error(
-            "pyddpdiag: the recorder is closed, but DDP still calls its hook on rank " +
-            std::to_string(recorder.rank()) +
-            ".\n  hint: keep the recorder open as long as the model trains; to stop recording earlier, call "
-            "recorder.pause().");
+BucketFacts facts_of(const BucketLayout& layout, const CompressedBucket* compressed, std::int64_t ready,
+                     bool native) {
+    BucketFacts facts{.ready = ready, .flags = native ? flag_native : 0U, .dtype = layout.dtype, .bytes = layout.bytes};
+    if (compressed != nullptr) {
+        facts.flags |= flag_compressed;
+        facts.dtype = compressed->wire().scalar_type() == c10::ScalarType::Half ? Dtype::float16 : Dtype::bfloat16;
+        facts.bytes = compressed->wire().nbytes();
     }
+    return facts;
 }
 
 Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
-                 const std::shared_ptr<const BucketLayout>& layout, Group* group, std::int64_t ready,
-                 bool native) {
-    ModuleState& module = *layout->module;
-    if (group == nullptr) {
-        group = module.group.get();
-    }
-    bool consumes = native;
-    if (bucket.getIndex() == 0) {
-        drop_unconsumed(module);
-        module.signal_by_copy = StartSignal::by_copy_is_possible();
-        consumes = begin_backward(recorder, layout->module) && native;
-    } else if (native) {
-        consumes = !module.unconsumed.empty();
-    }
-    // Counted when paused too: the ranks need not pause at the same bucket.
-    const std::uint64_t sequence = group->next_sequence.fetch_add(1, std::memory_order_relaxed);
-    if (recorder->paused()) {
-        average(*group, bucket);
-        return {all_reduce(*group, bucket), nullptr};
-    }
-    auto operation = std::make_shared<BucketOperation>(
-        recorder, layout, bucket_record(*recorder, *layout, bucket, *group, sequence, ready, native),
-        consumes);
-    if (consumes) {
-        module.unconsumed.push_back(operation);
-    }
+                 const std::shared_ptr<const BucketLayout>& layout, Group* group, std::int64_t ready, bool native,
+                 const CompressionOptions& compression) {
+    const at::Tensor& buffer = bucket.getBufferRef();
+    auto compressed = compressed_bucket(*layout->module, bucket, compression);
+    auto start = start_bucket(recorder, bucket, layout, group, facts_of(*layout, compressed.get(), ready, native));
+    auto& operation = start.operation;
     try {
-        average(*group, bucket);
-        operation->enqueued(bucket.getBufferRef());
-        const StartSignal signal(operation, module.signal_by_copy);
-        auto future = all_reduce(*group, bucket);
+        if (operation != nullptr) {
+            operation->look(buffer);
+        }
+        if (compressed != nullptr) {
+            compressed->compress(buffer, start.group.size);
+        } else {
+            // The same two operations, in the same order, as torch's builtin hook: division first, so that half
+            // precision doesn't overflow, and so that the result is the same to the last bit.
+            buffer.div_(start.group.size);
+        }
+        const at::Tensor& travelling = compressed != nullptr ? compressed->wire() : buffer;
+        if (operation == nullptr) {
+            return {all_reduce(start.group, travelling), nullptr, std::move(compressed), buffer};
+        }
+        operation->enqueued(travelling);
+        const StartSignal signal(operation, layout->module->signal_by_copy);
+        auto future = all_reduce(start.group, travelling);
         operation->returned();
-        return {std::move(future), std::move(operation)};
+        return {std::move(future), std::move(operation), std::move(compressed), buffer};
     } catch (...) {
+        if (operation == nullptr) {
+            throw;
+        }
         std::rethrow_exception(operation->failed(std::current_exception()));
+    }
+}
+
+// On the worker's thread, when the all-reduce has ended well.
+void finish(const Enqueued& bucket) {
+    if (bucket.operation != nullptr) {
+        bucket.operation->ended();
+    }
+    if (bucket.compressed != nullptr) {
+        bucket.compressed->expand(bucket.buffer);
+    }
+    if (bucket.operation != nullptr) {
+        bucket.operation->reduced(bucket.buffer);
     }
 }
 
 class TimedBucketHook final : public c10d::CommHookInterface {
 public:
-    TimedBucketHook(std::shared_ptr<Recorder> recorder, std::shared_ptr<ModuleState> module)
-        : recorder_(std::move(recorder)), module_(std::move(module)) {}
+    TimedBucketHook(std::shared_ptr<Recorder> recorder, std::shared_ptr<ModuleState> module,
+                    const CompressionOptions& compression)
+        : recorder_(std::move(recorder)), module_(std::move(module)), compression_(compression) {}
 
     c10::intrusive_ptr<Future> runHook(c10d::GradBucket& bucket) override {
         const std::int64_t ready = platform::monotonic_ns();
         require_open(*recorder_);
-        auto [future, operation] = enqueue(recorder_, bucket, layout_of(bucket), nullptr, ready, true);
-        if (operation == nullptr) {
+        Enqueued enqueued =
+            enqueue(recorder_, bucket, layout_of(bucket), nullptr, ready, true, compression_);
+        const auto future = std::move(enqueued.future);
+        if (enqueued.operation == nullptr && enqueued.compressed == nullptr) {
             return future;
         }
+        const auto type =
+            enqueued.compressed != nullptr ? c10::TypePtr(c10::TensorType::get()) : future->elementType();
         return future->then(
-            [operation = std::move(operation)](Future& done) -> c10::IValue {
+            [enqueued = std::move(enqueued)](Future& done) -> c10::IValue {
                 if (done.hasError()) {
-                    std::rethrow_exception(operation->failed(done.exception_ptr()));
+                    std::rethrow_exception(enqueued.operation != nullptr
+                                               ? enqueued.operation->failed(done.exception_ptr())
+                                               : done.exception_ptr());
                 }
-                operation->ended();
-                return done.value();
+                finish(enqueued);
+                return enqueued.compressed != nullptr ? c10::IValue(enqueued.buffer) : done.value();
             },
-            future->elementType());
+            type);
     }
 
     at::Tensor parseHookResult(const c10::IValue& result) override {
@@ -164,6 +166,7 @@ private:
 
     std::shared_ptr<Recorder> recorder_;
     std::shared_ptr<ModuleState> module_;
+    CompressionOptions compression_;
     std::vector<Seen> seen_;
 };
 
@@ -171,29 +174,37 @@ private:
 
 c10::intrusive_ptr<Future> timed_allreduce(const std::shared_ptr<Recorder>& recorder,
                                            c10d::GradBucket& bucket, const std::shared_ptr<Group>& group,
-                                           const c10::IValue& result) {
+                                           const c10::IValue& result, Compression compression) {
     const std::int64_t ready = platform::monotonic_ns();
     require_open(*recorder);
-    auto [future, operation] = enqueue(recorder, bucket, recorder->layout(bucket), group.get(), ready, false);
+    Enqueued enqueued =
+        enqueue(recorder, bucket, recorder->layout(bucket), group.get(), ready, false, {.to = compression});
+    const auto future = std::move(enqueued.future);
     auto averaged = c10::make_intrusive<Future>(c10::PyObjectType::get(), future->devices());
-    future->addCallback([operation = std::move(operation), averaged, result](Future& done) {
+    future->addCallback([enqueued = std::move(enqueued), averaged, result](Future& done) {
         if (done.hasError()) {
-            averaged->setError(operation != nullptr ? operation->failed(done.exception_ptr())
-                                                    : done.exception_ptr());
+            averaged->setError(enqueued.operation != nullptr ? enqueued.operation->failed(done.exception_ptr())
+                                                             : done.exception_ptr());
             return;
         }
-        if (operation != nullptr) {
-            operation->ended();
+        try {
+            finish(enqueued);
+        } catch (...) {
+            averaged->setError(std::current_exception());
+            return;
         }
         // With the storages given, torch need not look into the Python object for them.
-        averaged->markCompleted(result, done.storages());
+        averaged->markCompleted(result, enqueued.compressed == nullptr
+                                            ? done.storages()
+                                            : std::vector{enqueued.buffer.storage().getWeakStorageImpl()});
     });
     return averaged;
 }
 
 void attach(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
-            c10d::Reducer& reducer, const std::vector<at::Tensor>& parameters) {
-    reducer.register_comm_hook(std::make_unique<TimedBucketHook>(recorder, module));
+            c10d::Reducer& reducer, const std::vector<at::Tensor>& parameters,
+            const CompressionOptions& compression) {
+    reducer.register_comm_hook(std::make_unique<TimedBucketHook>(recorder, module, compression));
     watch_parameters(recorder, module, parameters);
 }
 

@@ -28,6 +28,19 @@ BucketOperation::BucketOperation(std::shared_ptr<Recorder> recorder,
       operation_(recorder_->trace().open(record)),
       parts_(expects_consumed ? 2 : 1) {}
 
+void BucketOperation::look(const at::Tensor& buffer) {
+    if (layout_->module->gradients.watching()) {
+        note_.emplace(*recorder_, *layout_, record_, buffer,
+                      layout_->module->group->lock()->getSequenceNumberForGroup());
+    }
+}
+
+void BucketOperation::reduced(const at::Tensor& buffer) {
+    if (note_) {
+        note_->reduced(*recorder_, *layout_, buffer);
+    }
+}
+
 void BucketOperation::enqueued(const at::Tensor& buffer) {
     if (!buffer.device().is_cpu()) {
         // Through c10's device-independent interface: no CUDA is needed to build this.
@@ -40,6 +53,9 @@ void BucketOperation::enqueued(const at::Tensor& buffer) {
 }
 
 void BucketOperation::started() {
+    if (operation_.time(bucket_time::started) != 0) {
+        return;  // another hook's second operation
+    }
     operation_.stamp(bucket_time::started, platform::monotonic_ns());
     if (on_device_) {
         // Gloo waits for the same work next, before it copies the bucket to the host: this costs nothing.

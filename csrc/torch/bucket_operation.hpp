@@ -21,6 +21,10 @@ public:
     BucketOperation(std::shared_ptr<Recorder> recorder, std::shared_ptr<const BucketLayout> layout,
                     const Record& record, bool expects_consumed);
 
+    // In a watched pass: notes this rank's gradients before they are averaged, and the result.
+    void look(const at::Tensor& buffer);
+    void reduced(const at::Tensor& buffer);
+
     void enqueued(const at::Tensor& buffer);
     void returned() const { operation_.stamp(bucket_time::returned, platform::monotonic_ns()); }
     // On the Gloo worker thread.
@@ -45,6 +49,7 @@ private:
     Record record_;
     Operation operation_;
     std::atomic<int> parts_;               // of ended and consumed, those still to come
+    std::optional<GradientNote> note_;
     std::optional<c10::Event> on_device_;  // recorded when the buffer was enqueued on an accelerator
 };
 

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "core/trace_file.hpp"
+#include "torch/compressed_bucket.hpp"
+#include "torch/gradient_watch.hpp"
 #include "torch/process_group.hpp"
 
 namespace ddpdiag {
@@ -54,6 +56,9 @@ struct ModuleState {
     // hook and its finalisation on, one after the other.
     std::vector<std::shared_ptr<BucketOperation>> unconsumed;
     std::size_t next_consumed = 0;
+    GradientWatch gradients;
+    // By bucket index; made at first use. Touched by that thread alone, but for what an operation holds.
+    std::vector<std::shared_ptr<CompressedBucket>> compressed;
     bool signal_by_copy = false;  // how the workers tell that they start, in this pass (start_signal.hpp)
 };
 

@@ -135,6 +135,8 @@ std::shared_ptr<const BucketLayout> Recorder::make_layout(c10d::GradBucket& buck
         const std::lock_guard lock(mutex_);
         for (const at::Tensor& parameter : parameters) {
             layout->parameters.push_back(layout->module->index_of(parameter));
+            const std::uint64_t begin = layout->ends.empty() ? 0 : layout->ends.back();
+            layout->ends.push_back(begin + static_cast<std::uint64_t>(parameter.numel()));
         }
     }
     layout->identity = identity_of(*layout->module, layout->parameters);
@@ -170,6 +172,13 @@ std::shared_ptr<const BucketLayout> Recorder::layout(c10d::GradBucket& bucket) {
         layout_callback_();
     }
     return layout;
+}
+
+void Recorder::compare(ModuleState& module) {
+    const std::vector<Fingerprint> ours = module.gradients.take();
+    if (compare_callback_ && !closed() && !paused()) {
+        compare_callback_(module, ours);
+    }
 }
 
 std::vector<std::shared_ptr<Group>> Recorder::groups() const {
@@ -247,6 +256,7 @@ void Recorder::close() {
     // The callbacks hold Python objects that hold us.
     layout_callback_ = nullptr;
     identify_callback_ = nullptr;
+    compare_callback_ = nullptr;
 }
 
 }  // namespace ddpdiag

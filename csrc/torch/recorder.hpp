@@ -26,6 +26,7 @@ struct BucketLayout {
     std::uint64_t bytes = 0;
     Dtype dtype = Dtype::other;
     std::vector<std::uint32_t> parameters;  // indices into the module's, in the order of the flat buffer
+    std::vector<std::uint64_t> ends;        // where each parameter's elements end in the flat buffer
     std::shared_ptr<ModuleState> module;
 };
 
@@ -33,11 +34,13 @@ struct RecorderOptions {
     TraceOptions trace;
     // Parameter records are written in every n-th backward pass; 0 = never.
     std::uint32_t parameter_interval = 16;
+    GradientOptions gradients;
 };
 
 class Recorder : public std::enable_shared_from_this<Recorder> {
 public:
     using LayoutCallback = std::function<void()>;
+    using CompareCallback = std::function<void(const ModuleState& module, const std::vector<Fingerprint>& ours)>;
     using IdentifyCallback = std::function<void(const std::vector<at::Tensor>& parameters)>;
 
     // Throws platform::SystemError or std::invalid_argument.
@@ -54,6 +57,11 @@ public:
     // which the callee may answer by add_module(). Both may be called on an autograd thread.
     void on_layout(LayoutCallback callback) { layout_callback_ = std::move(callback); }
     void on_unknown_module(IdentifyCallback callback) { identify_callback_ = std::move(callback); }
+
+    // Called after a pass whose fingerprints the ranks compare, on the thread that runs backward(); may throw, and
+    // backward() then does.
+    void on_compare(CompareCallback callback) { compare_callback_ = std::move(callback); }
+    void compare(ModuleState& module);
 
     std::shared_ptr<Group> group(const c10::intrusive_ptr<c10d::ProcessGroup>& handle);
     // The group of buckets whose DDP module could not be found.
@@ -75,6 +83,7 @@ public:
     [[nodiscard]] std::uint32_t step_of(std::uint32_t pass) const noexcept;
 
     [[nodiscard]] bool sampled(std::uint32_t pass) const noexcept;
+    [[nodiscard]] const GradientOptions& gradient_options() const noexcept { return options_.gradients; }
 
     // A paused recorder's hooks reduce and write nothing.
     void set_paused(bool paused);
@@ -95,6 +104,7 @@ private:
     std::atomic<bool> closed_{false};
     LayoutCallback layout_callback_;
     IdentifyCallback identify_callback_;
+    CompareCallback compare_callback_;
 
     // Guards the tables below, not the trace, which is lock-free.
     mutable std::mutex mutex_;

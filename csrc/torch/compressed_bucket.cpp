@@ -1,0 +1,76 @@
+#include "torch/compressed_bucket.hpp"
+
+#include <ATen/Functions.h>
+
+#include "torch/element.hpp"
+
+namespace ddpdiag {
+namespace {
+
+c10::ScalarType wire_type(Compression to) {
+    return to == Compression::bf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half;
+}
+
+}  // namespace
+
+bool CompressedBucket::possible(const at::Tensor& buffer) {
+    const auto type = buffer.scalar_type();
+    return !buffer.is_sparse() && buffer.is_contiguous() &&
+           (type == c10::ScalarType::Float || type == c10::ScalarType::Double);
+}
+
+CompressedBucket::CompressedBucket(const at::Tensor& buffer, const CompressionOptions& options)
+    : serves_(buffer.unsafeGetTensorImpl()),
+      pinned_(buffer.getIntrusivePtr()),
+      wire_(at::empty({buffer.numel()}, buffer.options().dtype(wire_type(options.to)))) {
+    if (options.error_feedback) {
+        residual_ = at::zeros_like(buffer);
+    }
+}
+
+bool CompressedBucket::serves(const at::Tensor& buffer) const {
+    return serves_ == buffer.unsafeGetTensorImpl() && wire_.numel() == buffer.numel();
+}
+
+void CompressedBucket::compress(const at::Tensor& buffer, std::int64_t ranks) {
+    const double scale = 1.0 / static_cast<double>(ranks);
+    if (!buffer.device().is_cpu()) {
+        at::Tensor scaled = buffer.mul(scale);
+        if (residual_.defined()) {
+            scaled.add_(residual_);
+        }
+        wire_.copy_(scaled);
+        if (residual_.defined()) {
+            at::sub_out(residual_, scaled, wire_.to(scaled.scalar_type()));
+        }
+        return;
+    }
+    const Element from = *element_of(buffer.scalar_type());
+    const Element to = *element_of(wire_.scalar_type());
+    const auto count = static_cast<std::size_t>(buffer.numel());
+    if (!residual_.defined()) {
+        fused_copy(buffer.const_data_ptr(), from, wire_.mutable_data_ptr(), to, count, scale, false);
+        return;
+    }
+    // The buffer's own memory takes the sum: it is overwritten by the result in any case.
+    buffer.mul_(scale).add_(residual_);
+    const auto statistics =
+        fused_copy(buffer.const_data_ptr(), from, wire_.mutable_data_ptr(), to, count, 1.0, false);
+    fused_copy(wire_.const_data_ptr(), to, residual_.mutable_data_ptr(), from, count, -1.0, false);
+    residual_.add_(buffer);
+    if (statistics.non_finite != 0) {
+        // An infinity would stay in the residual as NaN and spoil every later step.
+        residual_.zero_();
+    }
+}
+
+void CompressedBucket::expand(at::Tensor buffer) const {
+    if (!buffer.device().is_cpu()) {
+        buffer.copy_(wire_);
+        return;
+    }
+    fused_copy(wire_.const_data_ptr(), *element_of(wire_.scalar_type()), buffer.mutable_data_ptr(),
+               *element_of(buffer.scalar_type()), static_cast<std::size_t>(buffer.numel()), 1.0, false);
+}
+
+}  // namespace ddpdiag

@@ -1,0 +1,44 @@
+// A bucket's gradients in 16 bits: what travels instead of the bucket (docs/compression.md).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace ddpdiag {
+
+// The numbers are pyddpdiag.compression's.
+enum class Compression : std::uint8_t { none = 0, bf16 = 1, fp16 = 2 };
+
+struct CompressionOptions {
+    Compression to = Compression::none;
+    // Adds what the last rounding lost to the next step's gradients.
+    bool error_feedback = false;
+};
+
+// The memory for one bucket, kept from step to step. Its calls follow each other: compress, all_reduce, expand.
+class CompressedBucket {
+public:
+    // Whether a bucket can be compressed: dense f32 or f64. Others travel as they are.
+    [[nodiscard]] static bool possible(const at::Tensor& buffer);
+
+    CompressedBucket(const at::Tensor& buffer, const CompressionOptions& options);
+
+    // False for another buffer than it was made for: DDP has rebuilt its buckets.
+    [[nodiscard]] bool serves(const at::Tensor& buffer) const;
+
+    // Divides the buffer's values by `ranks` and rounds them.
+    void compress(const at::Tensor& buffer, std::int64_t ranks);
+    [[nodiscard]] const at::Tensor& wire() const { return wire_; }
+    // Writes the reduced values back, on the worker's thread.
+    void expand(at::Tensor buffer) const;
+
+private:
+    const c10::TensorImpl* serves_;
+    // Keeps the address from being given to another buffer.
+    c10::weak_intrusive_ptr<c10::TensorImpl> pinned_;
+    at::Tensor wire_;
+    at::Tensor residual_;  // f32 or f64 as the buffer; undefined without error feedback
+};
+
+}  // namespace ddpdiag

@@ -1,0 +1,27 @@
+// torch's floating-point types as the core's kernels know them.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+
+#include "core/fused_copy.hpp"
+
+namespace ddpdiag {
+
+[[nodiscard]] constexpr std::optional<Element> element_of(c10::ScalarType type) noexcept {
+    switch (type) {
+        case c10::ScalarType::Float:
+            return Element::f32;
+        case c10::ScalarType::Double:
+            return Element::f64;
+        case c10::ScalarType::Half:
+            return Element::f16;
+        case c10::ScalarType::BFloat16:
+            return Element::bf16;
+        default:
+            return std::nullopt;
+    }
+}
+
+}  // namespace ddpdiag

@@ -1,0 +1,83 @@
+// What watched backward passes note of the gradients: statistics, and a fingerprint of every all-reduce.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/fused_copy.hpp"
+#include "core/trace_file.hpp"
+
+namespace ddpdiag {
+
+struct BucketLayout;
+class Recorder;
+
+struct GradientOptions {
+    // Statistics of every n-th synchronising backward pass go to the trace; 0 = never.
+    std::uint32_t statistics_interval = 16;
+    // One record per parameter as well.
+    bool per_parameter = false;
+    // The ranks compare their fingerprints after every n-th pass; 0 = never.
+    std::uint32_t sentinel_interval = 0;
+};
+
+// One all-reduce of a watched pass, as the ranks compare it. Plain numbers: it travels between them as bytes.
+struct Fingerprint {
+    std::uint64_t sequence = 0;     // of this bucket in its group
+    std::uint64_t collectives = 0;  // that this rank had begun in the group before
+    std::uint64_t identity = 0;     // the bucket's
+    std::uint64_t bytes = 0;
+    std::uint64_t checksum = 0;          // of the result; 0 = not taken
+    std::uint64_t non_finite = 0;        // values that this rank put in
+    std::uint64_t first_non_finite = 0;  // index of the first of them in the bucket
+    std::uint32_t step = 0;
+    std::uint32_t bucket = 0;
+    std::uint32_t parameter = 0;  // that holds the first of them; no_parameter = none
+    std::uint32_t type = 0;       // Dtype | ReduceOp << 8
+};
+static_assert(sizeof(Fingerprint) == 72);
+
+inline constexpr std::uint32_t no_parameter = ~std::uint32_t{0};
+
+// Which passes of one module are watched, and what the one under way has noted.
+class GradientWatch {
+public:
+    // Called with the first bucket of a pass, with the number of the pass.
+    void begin_pass(const GradientOptions& options, std::uint32_t pass);
+
+    [[nodiscard]] bool watching() const noexcept { return watching_; }
+    [[nodiscard]] bool comparing() const noexcept { return comparing_; }
+
+    void note(const Fingerprint& fingerprint);
+    // The pass's fingerprints in the order of their sequence numbers.
+    [[nodiscard]] std::vector<Fingerprint> take();
+
+private:
+    // Only touched by the thread that DDP runs its hook and its finalisation on.
+    bool watching_ = false;
+    bool comparing_ = false;
+    std::mutex mutex_;
+    std::vector<Fingerprint> fingerprints_;
+};
+
+// One bucket of a watched pass between its two looks: before it is averaged, and after.
+class GradientNote {
+public:
+    // Writes the statistics of the parameters, if they are wanted; the bucket's follow in reduced().
+    // `bucket` is its trace record.
+    GradientNote(Recorder& recorder, const BucketLayout& layout, const Record& bucket, const at::Tensor& buffer,
+                 std::uint64_t collectives);
+
+    void reduced(Recorder& recorder, const BucketLayout& layout, const at::Tensor& buffer);
+
+private:
+    Record record_;
+    Fingerprint fingerprint_;
+};
+
+}  // namespace ddpdiag
