@@ -49,8 +49,8 @@ std::shared_ptr<PythonFutureWrapper> foreign(const std::shared_ptr<Recorder>& re
 }  // namespace
 
 void bind_hook(py::module_& module) {
-    module.def("timed_allreduce", &hook, py::arg("recorder"), py::arg("bucket"), py::arg("group") = py::none(),
-               py::arg("compression") = 0);
+    module.def("timed_allreduce", &hook, py::arg("recorder"), py::arg("bucket"),
+               py::arg("group") = py::none(), py::arg("compression") = 0);
     module.def("timed_foreign", &foreign, py::arg("recorder"), py::arg("bucket"), py::arg("hook"),
                py::arg("group") = py::none());
     module.def(
@@ -58,7 +58,8 @@ void bind_hook(py::module_& module) {
         [](const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& state,
            c10d::Reducer& reducer, const std::vector<at::Tensor>& parameters, std::uint8_t compression,
            bool error_feedback) {
-            attach(recorder, state, reducer, parameters, {.to = Compression{compression}, .error_feedback = error_feedback});
+            attach(recorder, state, reducer, parameters,
+                   {.to = Compression{compression}, .error_feedback = error_feedback});
         },
         py::arg("recorder"), py::arg("module"), py::arg("reducer"), py::arg("parameters"),
         py::arg("compression") = 0, py::arg("error_feedback") = false);

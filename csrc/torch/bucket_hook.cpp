@@ -45,21 +45,24 @@ std::shared_ptr<CompressedBucket> compressed_bucket(ModuleState& module, c10d::G
 
 BucketFacts facts_of(const BucketLayout& layout, const CompressedBucket* compressed, std::int64_t ready,
                      bool native) {
-    BucketFacts facts{.ready = ready, .flags = native ? flag_native : 0U, .dtype = layout.dtype, .bytes = layout.bytes};
+    BucketFacts facts{
+        .ready = ready, .flags = native ? flag_native : 0U, .dtype = layout.dtype, .bytes = layout.bytes};
     if (compressed != nullptr) {
         facts.flags |= flag_compressed;
-        facts.dtype = compressed->wire().scalar_type() == c10::ScalarType::Half ? Dtype::float16 : Dtype::bfloat16;
+        facts.dtype =
+            compressed->wire().scalar_type() == c10::ScalarType::Half ? Dtype::float16 : Dtype::bfloat16;
         facts.bytes = compressed->wire().nbytes();
     }
     return facts;
 }
 
 Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
-                 const std::shared_ptr<const BucketLayout>& layout, Group* group, std::int64_t ready, bool native,
-                 const CompressionOptions& compression) {
+                 const std::shared_ptr<const BucketLayout>& layout, Group* group, std::int64_t ready,
+                 bool native, const CompressionOptions& compression) {
     const at::Tensor& buffer = bucket.getBufferRef();
     auto compressed = compressed_bucket(*layout->module, bucket, compression);
-    auto start = start_bucket(recorder, bucket, layout, group, facts_of(*layout, compressed.get(), ready, native));
+    auto start =
+        start_bucket(recorder, bucket, layout, group, facts_of(*layout, compressed.get(), ready, native));
     auto& operation = start.operation;
     try {
         if (operation != nullptr) {
@@ -111,8 +114,7 @@ public:
     c10::intrusive_ptr<Future> runHook(c10d::GradBucket& bucket) override {
         const std::int64_t ready = platform::monotonic_ns();
         require_open(*recorder_);
-        Enqueued enqueued =
-            enqueue(recorder_, bucket, layout_of(bucket), nullptr, ready, true, compression_);
+        Enqueued enqueued = enqueue(recorder_, bucket, layout_of(bucket), nullptr, ready, true, compression_);
         const auto future = std::move(enqueued.future);
         if (enqueued.operation == nullptr && enqueued.compressed == nullptr) {
             return future;
@@ -183,8 +185,9 @@ c10::intrusive_ptr<Future> timed_allreduce(const std::shared_ptr<Recorder>& reco
     auto averaged = c10::make_intrusive<Future>(c10::PyObjectType::get(), future->devices());
     future->addCallback([enqueued = std::move(enqueued), averaged, result](Future& done) {
         if (done.hasError()) {
-            averaged->setError(enqueued.operation != nullptr ? enqueued.operation->failed(done.exception_ptr())
-                                                             : done.exception_ptr());
+            averaged->setError(enqueued.operation != nullptr
+                                   ? enqueued.operation->failed(done.exception_ptr())
+                                   : done.exception_ptr());
             return;
         }
         try {

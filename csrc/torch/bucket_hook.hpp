@@ -17,8 +17,7 @@ namespace ddpdiag {
 c10::intrusive_ptr<c10::ivalue::Future> timed_allreduce(const std::shared_ptr<Recorder>& recorder,
                                                         c10d::GradBucket& bucket,
                                                         const std::shared_ptr<Group>& group,
-                                                        const c10::IValue& result,
-                                                        Compression compression);
+                                                        const c10::IValue& result, Compression compression);
 
 // Registers the native hook and the parameter probes with a DDP module's reducer.
 void attach(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,

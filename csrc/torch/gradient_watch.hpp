@@ -70,8 +70,8 @@ class GradientNote {
 public:
     // Writes the statistics of the parameters, if they are wanted; the bucket's follow in reduced().
     // `bucket` is its trace record.
-    GradientNote(Recorder& recorder, const BucketLayout& layout, const Record& bucket, const at::Tensor& buffer,
-                 std::uint64_t collectives);
+    GradientNote(Recorder& recorder, const BucketLayout& layout, const Record& bucket,
+                 const at::Tensor& buffer, std::uint64_t collectives);
 
     void reduced(Recorder& recorder, const BucketLayout& layout, const at::Tensor& buffer);
 

@@ -40,7 +40,8 @@ struct RecorderOptions {
 class Recorder : public std::enable_shared_from_this<Recorder> {
 public:
     using LayoutCallback = std::function<void()>;
-    using CompareCallback = std::function<void(const ModuleState& module, const std::vector<Fingerprint>& ours)>;
+    using CompareCallback =
+        std::function<void(const ModuleState& module, const std::vector<Fingerprint>& ours)>;
     using IdentifyCallback = std::function<void(const std::vector<at::Tensor>& parameters)>;
 
     // Throws platform::SystemError or std::invalid_argument.

@@ -1,0 +1,252 @@
+// The kernels, for the vectors that the including file has defined: fused_scalar.cpp, fused_avx2.cpp and
+// fused_avx512.cpp. No #pragma once and no includes: this is the second half of each of those files.
+//
+// They define in namespace ddpdiag, all of it unseen outside:
+//   KERNEL            how a function of this level is declared (its target and that it is inlined)
+//   KERNEL_ENTRY      the same for one that is called through the table
+//   Floats, Doubles   16 values each
+//   zeros_f, zeros_d, spread_f, spread_d, mul, add(Floats), absolute_max
+//   add_squares       of 16 values to 16 running sums; the product of two f32 is exact in double
+//   not_finite        a bit per value
+//   load_f32, load_f64, load_f16, load_bf16, widen, narrow
+//   store_f32, store_f64 (16 values), store_f16, store_bf16 (two times 16 values), copy_64_bytes
+//   drain             makes streamed stores visible to other threads
+//
+// Value i is summed in lane i % 16, on every level: with that, the sums are the same to the last bit.
+
+namespace ddpdiag {
+namespace {
+
+constexpr std::size_t lane_count = 16;
+constexpr std::size_t block = 2 * lane_count;  // values per turn of the loop: a whole line of a 16-bit target
+
+template <Element element>
+constexpr bool is_short = element == Element::f16 || element == Element::bf16;
+
+template <Element element>
+KERNEL auto load(const std::byte* from) {
+    if constexpr (element == Element::f32) {
+        return load_f32(from);
+    } else if constexpr (element == Element::f64) {
+        return load_f64(from);
+    } else if constexpr (element == Element::f16) {
+        return load_f16(from);
+    } else {
+        return load_bf16(from);
+    }
+}
+
+KERNEL Floats to_floats(const Floats& values) {
+    return values;
+}
+KERNEL Floats to_floats(const Doubles& values) {
+    return narrow(values);
+}
+KERNEL Doubles to_doubles(const Floats& values) {
+    return widen(values);
+}
+KERNEL Doubles to_doubles(const Doubles& values) {
+    return values;
+}
+
+template <Element element, typename Values>
+KERNEL void store(std::byte* to, const Values& low, const Values& high, bool streaming) {
+    if constexpr (element == Element::f32) {
+        store_f32(to, to_floats(low), streaming);
+        store_f32(to + lane_count * 4, to_floats(high), streaming);
+    } else if constexpr (element == Element::f64) {
+        store_f64(to, to_doubles(low), streaming);
+        store_f64(to + lane_count * 8, to_doubles(high), streaming);
+    } else if constexpr (element == Element::f16) {
+        store_f16(to, to_floats(low), to_floats(high), streaming);
+    } else {
+        store_bf16(to, to_floats(low), to_floats(high), streaming);
+    }
+}
+
+// One value: what does not fill a block.
+template <Element element>
+KERNEL auto load_one(const std::byte* from) {
+    if constexpr (element == Element::f64) {
+        double value = 0;
+        std::memcpy(&value, from, sizeof value);
+        return value;
+    } else if constexpr (element == Element::f32) {
+        float value = 0;
+        std::memcpy(&value, from, sizeof value);
+        return value;
+    } else {
+        std::uint16_t bits = 0;
+        std::memcpy(&bits, from, sizeof bits);
+        return element == Element::f16 ? f32_of_f16(bits) : f32_of_bf16(bits);
+    }
+}
+
+template <Element element, typename Value>
+KERNEL void store_one(std::byte* to, Value value) {
+    if constexpr (element == Element::f64) {
+        const auto wide = static_cast<double>(value);
+        std::memcpy(to, &wide, sizeof wide);
+    } else {
+        const auto single = static_cast<float>(value);
+        if constexpr (element == Element::f32) {
+            std::memcpy(to, &single, sizeof single);
+        } else {
+            const std::uint16_t bits = element == Element::f16 ? f16_of_f32(single) : bf16_of_f32(single);
+            std::memcpy(to, &bits, sizeof bits);
+        }
+    }
+}
+
+KERNEL Floats no_values(const Floats&) {
+    return zeros_f();
+}
+KERNEL Doubles no_values(const Doubles&) {
+    return zeros_d();
+}
+KERNEL Floats spread(const Floats&, double value) {
+    return spread_f(static_cast<float>(value));
+}
+KERNEL Doubles spread(const Doubles&, double value) {
+    return spread_d(value);
+}
+
+// The first of the values whose bits are set.
+KERNEL void note_not_finite(GradientStatistics& result, std::uint32_t which, std::size_t base) {
+    if (result.non_finite == 0) {
+        result.first_non_finite = base + static_cast<std::size_t>(std::countr_zero(which));
+    }
+    result.non_finite += static_cast<std::uint64_t>(std::popcount(which));
+}
+
+template <Element from, Element to, bool stores>
+KERNEL_ENTRY GradientStatistics run(const void* source_, void* target_, std::size_t count, double scale_,
+                                    bool streaming) {
+    const auto* source = static_cast<const std::byte*>(source_);
+    auto* target = static_cast<std::byte*>(target_);
+    constexpr std::size_t from_size = size_of(from);
+    constexpr std::size_t to_size = size_of(to);
+    using Values = decltype(load<from>(source));
+    using Value = decltype(load_one<from>(source));
+
+    const auto one_scale = static_cast<Value>(scale_);
+    const bool scaled = one_scale != Value{1};
+    const Values scale = spread(Values{}, scale_);
+    Doubles sums = zeros_d();
+    Values maxima = no_values(Values{});
+    GradientStatistics result;
+    std::size_t i = 0;
+    for (; i + block <= count; i += block) {
+        const std::byte* in = source + i * from_size;
+        Values low = load<from>(in);
+        Values high = load<from>(in + lane_count * from_size);
+        if (scaled) {
+            low = mul(low, scale);
+            high = mul(high, scale);
+        }
+        add_squares(sums, low);
+        add_squares(sums, high);
+        maxima = absolute_max(absolute_max(maxima, low), high);
+        const std::uint32_t which = not_finite(low) | (not_finite(high) << lane_count);
+        if (which != 0) [[unlikely]] {
+            note_not_finite(result, which, i);
+        }
+        if constexpr (stores) {
+            std::byte* out = target + i * to_size;
+            if constexpr (from == to && is_short<from>) {
+                if (!scaled) {
+                    copy_64_bytes(out, in, streaming);
+                    continue;
+                }
+            }
+            store<to>(out, low, high, streaming);
+        }
+    }
+    if (stores && streaming) {
+        drain();
+    }
+
+    std::array<double, lane_count> lanes;
+    store_f64(reinterpret_cast<std::byte*>(lanes.data()), sums, false);
+    std::array<double, lane_count> largest;
+    store_f64(reinterpret_cast<std::byte*>(largest.data()), to_doubles(maxima), false);
+    for (; i < count; ++i) {
+        const std::byte* in = source + i * from_size;
+        Value value = load_one<from>(in);
+        if (scaled) {
+            value *= one_scale;
+        }
+        const auto wide = static_cast<double>(value);
+        const double magnitude = std::abs(wide);
+        lanes[i % lane_count] += wide * wide;
+        largest[0] = magnitude > largest[0] ? magnitude : largest[0];
+        if (!(magnitude <= std::numeric_limits<double>::max())) {
+            note_not_finite(result, 1, i);
+        }
+        if constexpr (stores) {
+            std::byte* out = target + i * to_size;
+            if (from == to && !scaled) {
+                std::memmove(out, in, to_size);
+            } else {
+                store_one<to>(out, value);
+            }
+        }
+    }
+    for (std::size_t half = lane_count / 2; half > 0; half /= 2) {
+        for (std::size_t lane = 0; lane < half; ++lane) {
+            lanes[lane] += lanes[lane + half];
+            const double other = largest[lane + half];
+            largest[lane] = other > largest[lane] ? other : largest[lane];
+        }
+    }
+    const bool has_nan = std::isnan(lanes[0]);
+    result.sum_squares = has_nan ? std::numeric_limits<double>::quiet_NaN() : lanes[0];
+    result.absolute_maximum = has_nan ? std::numeric_limits<double>::quiet_NaN() : largest[0];
+    return result;
+}
+
+template <Element element>
+KERNEL_ENTRY void sum(const std::uint16_t* const* inputs, std::size_t input_count, std::uint16_t* output,
+                      std::size_t count) {
+    if (input_count == 0) {
+        std::memset(output, 0, count * sizeof *output);
+        return;
+    }
+    std::size_t i = 0;
+    for (; i + block <= count; i += block) {
+        const auto* first = reinterpret_cast<const std::byte*>(inputs[0] + i);
+        Floats low = load<element>(first);
+        Floats high = load<element>(first + lane_count * 2);
+        for (std::size_t k = 1; k < input_count; ++k) {
+            const auto* next = reinterpret_cast<const std::byte*>(inputs[k] + i);
+            low = add(low, load<element>(next));
+            high = add(high, load<element>(next + lane_count * 2));
+        }
+        store<element>(reinterpret_cast<std::byte*>(output + i), low, high, false);
+    }
+    for (; i < count; ++i) {
+        float total = load_one<element>(reinterpret_cast<const std::byte*>(inputs[0] + i));
+        for (std::size_t k = 1; k < input_count; ++k) {
+            total += load_one<element>(reinterpret_cast<const std::byte*>(inputs[k] + i));
+        }
+        store_one<element>(reinterpret_cast<std::byte*>(output + i), total);
+    }
+}
+
+template <Element from>
+constexpr std::array<KernelTable::Copy, element_count> copies_from() {
+    return {&run<from, Element::f32, true>, &run<from, Element::f64, true>, &run<from, Element::f16, true>,
+            &run<from, Element::bf16, true>};
+}
+
+constexpr KernelTable table() {
+    return {{copies_from<Element::f32>(), copies_from<Element::f64>(), copies_from<Element::f16>(),
+             copies_from<Element::bf16>()},
+            {&run<Element::f32, Element::f32, false>, &run<Element::f64, Element::f64, false>,
+             &run<Element::f16, Element::f16, false>, &run<Element::bf16, Element::bf16, false>},
+            &sum<Element::f16>,
+            &sum<Element::bf16>};
+}
+
+}  // namespace
+}  // namespace ddpdiag

@@ -1,0 +1,57 @@
+// The kernels behind fused_copy.hpp, once per set of instructions. All levels give the same bits.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/fused_copy.hpp"
+
+// Functions for instructions that not every x86-64 has: GCC and Clang need to be told, MSVC does not.
+#if defined(__x86_64__) || defined(_M_X64)
+#define DDPDIAG_X86_64 1
+#endif
+#if defined(_MSC_VER) && !defined(__clang__)
+#define DDPDIAG_TARGET(instructions)
+#define DDPDIAG_INLINE static __forceinline
+#else
+#define DDPDIAG_TARGET(instructions) __attribute__((target(instructions)))
+#define DDPDIAG_INLINE static inline __attribute__((always_inline))
+#endif
+
+namespace ddpdiag {
+
+enum class Level : std::uint8_t { scalar, avx2, avx512 };
+
+inline constexpr std::size_t element_count = 4;
+inline constexpr std::size_t streaming_alignment = 64;
+
+struct KernelTable {
+    // `streaming` needs a target at a multiple of streaming_alignment.
+    using Copy = GradientStatistics (*)(const void* source, void* target, std::size_t count, double scale,
+                                        bool streaming);
+    using Sum = void (*)(const std::uint16_t* const* inputs, std::size_t input_count, std::uint16_t* output,
+                         std::size_t count);
+
+    std::array<std::array<Copy, element_count>, element_count> copy;  // [from][to]
+    std::array<Copy, element_count> statistics;                       // ignores the target
+    Sum sum_f16;
+    Sum sum_bf16;
+};
+
+extern const KernelTable scalar_kernels;
+#ifdef DDPDIAG_X86_64
+extern const KernelTable avx2_kernels;
+extern const KernelTable avx512_kernels;
+#endif
+
+// The best level that this processor and its operating system have.
+[[nodiscard]] Level best_level() noexcept;
+// nullptr if they have it not.
+[[nodiscard]] const KernelTable* kernels(Level level) noexcept;
+
+// fused_copy with a level of one's own choice.
+GradientStatistics fused_copy(const KernelTable& kernels, const void* source, Element from, void* target,
+                              Element to, std::size_t count, double scale, bool streaming) noexcept;
+
+}  // namespace ddpdiag
