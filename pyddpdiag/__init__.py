@@ -20,17 +20,29 @@ from pyddpdiag._loader import check_early, load
 
 if TYPE_CHECKING:
     from pyddpdiag.build import build_config
-    from pyddpdiag.hooks import timed_allreduce
+    from pyddpdiag.hooks import timed, timed_allreduce, timed_bf16_allreduce, timed_fp16_allreduce
     from pyddpdiag.recorder import Recorder
 
 __version__ = "0.1.0"
 
-__all__ = ["Recorder", "__version__", "build_config", "errors", "timed_allreduce"]
+__all__ = [
+    "Recorder",
+    "__version__",
+    "build_config",
+    "errors",
+    "timed",
+    "timed_allreduce",
+    "timed_bf16_allreduce",
+    "timed_fp16_allreduce",
+]
 
 _HOME = {
     "Recorder": "pyddpdiag.recorder",
     "build_config": "pyddpdiag.build",
+    "timed": "pyddpdiag.hooks",
     "timed_allreduce": "pyddpdiag.hooks",
+    "timed_bf16_allreduce": "pyddpdiag.hooks",
+    "timed_fp16_allreduce": "pyddpdiag.hooks",
 }
 
 check_early()

@@ -41,6 +41,10 @@ class NotGlooError(RecorderError):
     """The process group does not run this device's collectives over Gloo."""
 
 
+class GradientError(RecorderError):
+    """The sentinel found that gradients are wrong: not finite, or not the same sum on every rank."""
+
+
 class TraceExistsError(PyddpdiagError, FileExistsError):
     """A trace of this rank is in the folder already."""
 

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag import _ddp, _native, _run
+from pyddpdiag import _ddp, _native, _run, compression
 from pyddpdiag._sidecar import Sidecar
 from pyddpdiag.errors import (
     AlreadyAttachedError,
@@ -25,6 +25,7 @@ from pyddpdiag.errors import (
     TraceFolderError,
     UsageError,
 )
+from pyddpdiag.sentinel import Mode, Sentinel, require_mode
 
 Batch = TypeVar("Batch")
 
@@ -46,6 +47,12 @@ class Recorder:
         capacity_mb: size of the trace in MiB (0.0625 to 65536); the oldest records are overwritten when it is full.
         parameter_interval: record when each parameter's gradient became ready in every n-th backward pass
             (only with `attach`); 0 = never, 1 = always.
+        statistics_interval: record each bucket's gradient statistics (sum of squares, absolute maximum, non-finite
+            values, and a checksum of the result) in every n-th backward pass; 0 = never.
+        parameter_statistics: the same for every parameter, in the same passes.
+        sentinel: "warn" or "raise" when the ranks' gradients are not finite or do not agree (docs/sentinel.md); the
+            same on all ranks. The ranks then make a process group of the sentinel's own.
+        sentinel_interval: check in every n-th backward pass.
 
     Raises:
         NoProcessGroupError: torch.distributed is not initialised.
@@ -62,6 +69,10 @@ class Recorder:
         overwrite: bool = False,
         capacity_mb: float = 32,
         parameter_interval: int = 16,
+        statistics_interval: int = 16,
+        parameter_statistics: bool = False,
+        sentinel: Mode = "off",
+        sentinel_interval: int = 64,
     ) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise NoProcessGroupError(
@@ -70,10 +81,15 @@ class Recorder:
             )
         if not 0.0625 <= capacity_mb <= 65536:
             raise UsageError(f"capacity_mb must be between 0.0625 and 65536, not {capacity_mb}.")
-        if not 0 <= parameter_interval < 2**32:
-            raise UsageError(
-                f"parameter_interval must be from 0 (never) to 4294967295, not {parameter_interval}."
-            )
+        for name, interval in (
+            ("parameter_interval", parameter_interval),
+            ("statistics_interval", statistics_interval),
+        ):
+            if not 0 <= interval < 2**32:
+                raise UsageError(f"{name} must be from 0 (never) to 4294967295, not {interval}.")
+        require_mode(sentinel)
+        if not 1 <= sentinel_interval < 2**32:
+            raise UsageError(f"sentinel_interval must be from 1 to 4294967295, not {sentinel_interval}.")
         self.rank = dist.get_rank()
         self.world_size = dist.get_world_size()
         run = _run.agree(str(folder) if folder is not None else None)
@@ -82,7 +98,15 @@ class Recorder:
         group = process_group if process_group is not None else dist.group.WORLD
         assert group is not None
         _make_folder(self.folder, self.rank)
-        self._core = self._open_trace(run.run_id, overwrite, capacity_mb, parameter_interval)
+        self._core = self._open_trace(
+            run.run_id,
+            overwrite,
+            capacity_mb,
+            parameter_interval=parameter_interval,
+            statistics_interval=statistics_interval,
+            parameter_statistics=parameter_statistics,
+            sentinel_interval=0 if sentinel == "off" else sentinel_interval,
+        )
         self._core.set_default_group(group)
         self._modules: list[tuple[_native.Module, _ddp.Description]] = []
         self._loop: object = None
@@ -101,10 +125,13 @@ class Recorder:
         this = weakref.ref(self)
         self._core.on_layout(lambda: _call(this, "_layout_found"))
         self._core.on_unknown_module(lambda parameters: _call(this, "_identify", parameters))
+        self._sentinel = None if sentinel == "off" else Sentinel(self.rank, sentinel)
+        if self._sentinel is not None:
+            self._core.on_compare(self._sentinel.check)
         _open.append(this)
 
     def _open_trace(
-        self, run_id: bytes, overwrite: bool, capacity_mb: float, parameter_interval: int
+        self, run_id: bytes, overwrite: bool, capacity_mb: float, **options: Any
     ) -> _native.Recorder:
         try:
             return _native.Recorder(
@@ -114,7 +141,7 @@ class Recorder:
                 run_id=run_id,
                 capacity_bytes=int(capacity_mb * 2**20),
                 overwrite=overwrite,
-                parameter_interval=parameter_interval,
+                **options,
             )
         except OSError as error:
             if error.errno == errno.EEXIST:
@@ -127,12 +154,26 @@ class Recorder:
                 hint = f"free {capacity_mb:g} MiB, or make the trace smaller with Recorder(..., capacity_mb=...)."
             raise TraceFolderError(f"rank {self.rank}: {error.strerror}", hint=hint) from None
 
-    def attach(self, ddp: DistributedDataParallel) -> None:
+    def attach(
+        self,
+        ddp: DistributedDataParallel,
+        *,
+        compress: compression.Compress | None = None,
+        error_feedback: bool = False,
+    ) -> None:
         """Registers the native hook with a DDP module, before its first backward pass.
 
-        No Python runs per bucket. Gradients are averaged as by torch's builtin all-reduce hook, to the last bit.
-        Also records when each parameter's gradient became ready (sampled), when the passes began and ended, and
-        when DDP took each bucket back. Several modules may be attached to one recorder, each once.
+        No Python runs per bucket. Gradients are averaged as by torch's builtin all-reduce hook, to the last bit,
+        unless `compress` asks for fewer bits. Also records when each parameter's gradient became ready (sampled), when
+        the passes began and ended, and when DDP took each bucket back. Several modules may be attached to one
+        recorder, each once.
+
+        Args:
+            ddp: the module.
+            compress: "bf16" or "fp16": f32 and f64 gradients travel in 16 bits (docs/compression.md); the same on
+                all ranks.
+            error_feedback: add what the last rounding lost to the next step's gradients; costs the memory of the
+                gradients once more. Only with `compress`.
 
         Raises:
             RecorderClosedError: the recorder was closed.
@@ -141,6 +182,9 @@ class Recorder:
             UsageError: not a DistributedDataParallel module.
         """
         self._require_open("attach a DDP module to it")
+        compress_to = compression.number(compress)
+        if error_feedback and compress is None:
+            raise UsageError("error_feedback needs compress='bf16' or 'fp16': nothing is lost without it.")
         description = _ddp.describe(ddp)
         self._require_gloo(ddp)
         if ddp._comm_hooks or ddp in _attached:
@@ -150,7 +194,9 @@ class Recorder:
             )
         module = self._add_module(description)
         try:
-            _native.attach(self._core, module, ddp.reducer, description.parameters)
+            _native.attach(
+                self._core, module, ddp.reducer, description.parameters, compress_to, error_feedback
+            )
         except RuntimeError as error:
             raise AlreadyAttachedError(
                 f"rank {self.rank}: DDP refused the hook of {description.name}: {error}",
@@ -235,6 +281,8 @@ class Recorder:
     def _add_module(self, description: _ddp.Description) -> _native.Module:
         module = self._core.add_module(description.group, description.parameters, description.names)
         self._modules.append((module, description))
+        if self._sentinel is not None:
+            self._sentinel.watch(module.index, description)
         return module
 
     def _identify(self, parameters: list[torch.Tensor]) -> None:

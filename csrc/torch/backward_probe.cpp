@@ -71,7 +71,17 @@ bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared
     if (torch::autograd::get_current_graph_task_id() == -1) {
         return false;
     }
+    // Callbacks run in the order they were queued, after the graph: this one before DDP's finalisation,
+    // which is queued with the last bucket, and the one that it queues itself after it.
+    auto& engine = torch::autograd::Engine::get_default_engine();
     if (recorder->paused()) {
+        if (module->gradients.comparing()) {
+            // The other ranks, which need not be paused, wait for us.
+            engine.queue_callback([recorder, module] {
+                torch::autograd::Engine::get_default_engine().queue_callback(
+                    [recorder, module] { recorder->compare(*module); });
+            });
+        }
         return true;
     }
     Record record{};
@@ -87,10 +97,6 @@ bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared
     record.times[backward_time::forward_begin] = module->forward_begin.exchange(0, std::memory_order_relaxed);
     record.times[backward_time::forward_end] = module->forward_end.exchange(0, std::memory_order_relaxed);
     const Operation operation = recorder->trace().open(record);
-
-    // Callbacks run in the order they were queued, after the graph: this one before DDP's finalisation,
-    // which is queued with the last bucket, and the one that it queues itself after it.
-    auto& engine = torch::autograd::Engine::get_default_engine();
     engine.queue_callback([recorder, module, operation] {
         operation.stamp(backward_time::finalize_begin, platform::monotonic_ns());
         torch::autograd::Engine::get_default_engine().queue_callback([recorder, module, operation] {

@@ -176,7 +176,7 @@ std::shared_ptr<const BucketLayout> Recorder::layout(c10d::GradBucket& bucket) {
 
 void Recorder::compare(ModuleState& module) {
     const std::vector<Fingerprint> ours = module.gradients.take();
-    if (compare_callback_ && !closed() && !paused()) {
+    if (compare_callback_ && !closed()) {
         compare_callback_(module, ours);
     }
 }
