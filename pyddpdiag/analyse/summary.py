@@ -7,6 +7,7 @@ import numpy as np
 from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.collectives import collective_stats
 from pyddpdiag.analyse.failures import find_failures
+from pyddpdiag.analyse.gradients import find_gradients
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import measure
 from pyddpdiag.analyse.operations import open_operations, operation_errors
@@ -51,6 +52,7 @@ def analyse(run: Run, *, step: int | None = None, bucket: str | None = None) -> 
     found_gaps, found_mismatches = gaps(run, local, names), mismatches(run, local, names)
     judged = matrix(steps)
     findings = find_failures(run, ranks, errors, opened, found_gaps, found_mismatches)
+    findings += find_gradients(run, names)
     findings += find_timing(judged, buckets)
     verdict = weigh(run, judged, int(np.count_nonzero(occurrences.complete)), findings)
     shown, shown_steps, shown_ranks = buckets, steps, ranks

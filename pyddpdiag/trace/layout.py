@@ -27,6 +27,7 @@ class Kind(IntEnum):
     STEP = 4
     PARAMETER = 5
     ERROR = 6
+    GRADIENT = 7
 
 
 class Flag(IntFlag):
@@ -39,6 +40,9 @@ class Flag(IntFlag):
     NO_BATCH = 16
     SAMPLED = 32
     ABANDONED = 64
+    COMPRESSED = 128
+    PARAMETER = 256
+    FOREIGN = 512
 
 
 class State(IntEnum):
@@ -86,6 +90,18 @@ class StepTime(IntEnum):
     WAIT_BEGIN = 0
     BEGIN = 1
     END = 2
+
+
+class GradientValue(IntEnum):
+    """Columns of `times` in a gradient record, which hold no times: two f64, then integers."""
+
+    SUM_SQUARES = 0
+    ABSOLUTE_MAXIMUM = 1
+    NON_FINITE = 2
+    FIRST_NON_FINITE = 3
+    PARAMETER = 4
+    CHECKSUM = 5
+    ELEMENTS = 6
 
 
 TIMES_USED: Final = {Kind.BUCKET: 7, Kind.COLLECTIVE: 2, Kind.BACKWARD: 6, Kind.STEP: 3, Kind.PARAMETER: 1}

@@ -1,0 +1,101 @@
+"""Probes around hooks that are not ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.hooked import complete, in_order
+from support.models import batch, branches, gradient_bytes
+from support.ranks import run_ranks
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
+from pyddpdiag.errors import UsageError
+from pyddpdiag.trace.layout import BucketTime, Flag, Kind
+from pyddpdiag.trace.reader import read_trace
+
+STEPS = 4
+
+
+def _state(hook: str) -> Any:
+    if hook == "powersgd":
+        return powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=1)
+    return None
+
+
+HOOKS = {
+    "allreduce": default_hooks.allreduce_hook,
+    "fp16": default_hooks.fp16_compress_hook,
+    "powersgd": powerSGD_hook.powerSGD_hook,
+}
+
+
+def _job(rank: int, _: int, folder: str) -> dict[str, bool]:
+    same = {}
+    for name, hook in HOOKS.items():
+        bits = []
+        for probes in (False, True):
+            torch.manual_seed(0)
+            ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
+            with pyddpdiag.Recorder(f"{folder}/{name}-{probes}", capacity_mb=1) as recorder:
+                ddp.register_comm_hook(_state(name), pyddpdiag.timed(hook, recorder) if probes else hook)
+                for step in range(STEPS):
+                    ddp.zero_grad()
+                    ddp(batch(rank, step, torch.float32)).square().mean().backward()
+                bits.append(gradient_bytes(ddp))
+        same[name] = bits[0] == bits[1]
+    return same
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("foreign")
+    return folder, run_ranks(_job, 2, folder, str(folder))
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_results_are_the_hooks_own(trained: tuple[Path, Any], hook: str) -> None:
+    assert [rank[hook] for rank in trained[1]] == [True, True]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_buckets_are_recorded(trained: tuple[Path, Any], hook: str) -> None:
+    buckets = complete(read_trace(trained[0] / f"{hook}-True" / "rank_0.ddptrace"), Kind.BUCKET)
+    assert len(buckets) >= STEPS
+    assert (buckets["flags"] & Flag.FOREIGN).all()
+    in_order(buckets, BucketTime.READY, BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
+
+
+def _wrong(rank: int, _: int, folder: str) -> list[str]:
+    messages = []
+
+    def no_future(state: object, bucket: Any) -> Any:
+        return bucket.buffer()
+
+    def fails(state: object, bucket: Any) -> Any:
+        raise ArithmeticError("a bug in the user's hook")
+
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        for hook in (no_future, fails):
+            ddp = DistributedDataParallel(branches(torch.float32))
+            ddp.register_comm_hook(None, pyddpdiag.timed(hook, recorder))
+            try:
+                ddp(batch(rank, 0, torch.float32)).square().mean().backward()
+            except Exception as error:
+                messages.append(f"{type(error).__name__}: {error}")
+        try:
+            pyddpdiag.timed("allreduce")  # type: ignore[arg-type]
+        except UsageError as error:
+            messages.append(str(error))
+    return messages
+
+
+def test_a_hook_that_fails_fails_as_itself(tmp_path: Path) -> None:
+    for no_future, fails, no_hook in run_ranks(_wrong, 2, tmp_path, str(tmp_path / "trace")):
+        assert "no_future returned Tensor, not a torch.futures.Future" in no_future
+        assert "a bug in the user's hook" in fails
+        assert "takes a communication hook, not str" in no_hook
