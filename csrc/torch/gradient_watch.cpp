@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "core/checksum.hpp"
 #include "torch/element.hpp"
@@ -33,13 +34,12 @@ std::optional<std::size_t> holder(const BucketLayout& layout, std::uint64_t inde
     return static_cast<std::size_t>(end - layout.ends.begin());
 }
 
-void fill(Record& record, const GradientStatistics& statistics, std::uint64_t elements) {
-    using namespace gradient_value;
-    record.times[sum_squares] = std::bit_cast<std::int64_t>(statistics.sum_squares);
-    record.times[absolute_maximum] = std::bit_cast<std::int64_t>(statistics.absolute_maximum);
-    record.times[non_finite] = static_cast<std::int64_t>(statistics.non_finite);
-    record.times[first_non_finite] = static_cast<std::int64_t>(statistics.first_non_finite);
-    record.times[elements] = static_cast<std::int64_t>(elements);
+void fill(Record& record, const GradientStatistics& found, std::uint64_t count) {
+    record.times[gradient_value::sum_squares] = std::bit_cast<std::int64_t>(found.sum_squares);
+    record.times[gradient_value::absolute_maximum] = std::bit_cast<std::int64_t>(found.absolute_maximum);
+    record.times[gradient_value::non_finite] = static_cast<std::int64_t>(found.non_finite);
+    record.times[gradient_value::first_non_finite] = static_cast<std::int64_t>(found.first_non_finite);
+    record.times[gradient_value::elements] = static_cast<std::int64_t>(count);
 }
 
 Record gradient_record(const Record& bucket) {

@@ -73,7 +73,7 @@ def test_nan_is_told_on_every_rank_with_rank_parameter_and_step(told: tuple[Path
         silent, _, words, _ = rank[f"{mode} nan"]
         assert silent == ""
         assert words.startswith(f"rank {number}: the sentinel found wrong gradients")
-        assert "rank 1 put" in words and "of step 2" in words and "weight'" in words
+        assert "rank 1 put" in words and "of step 2" in words and "the first in '" in words
         assert "rank 0 put" not in words
         assert ("optimizer's step" in words) == (mode == "raise")
 
