@@ -123,7 +123,9 @@ def native_tests(venv: Venv, preset: str, **env: str) -> None:
     generator = [] if WINDOWS else ["-G", "Ninja"]
     venv.run("cmake", "--preset", preset, *generator, silent=True)
     venv.run("cmake", "--build", "--preset", preset, silent=True)
-    venv.run("ctest", "--preset", preset, env=env)
+    # The whole output: tools/compare_cases.py counts the cases in it.
+    results = f"--output-junit={ROOT / 'build' / preset / 'tests.xml'}"
+    venv.run("ctest", "--preset", preset, results, "--test-output-size-passed=1000000", env=env)
 
 
 def sanitizer_or_error(session: nox.Session, name: str) -> None:
@@ -227,6 +229,9 @@ def windows(session: nox.Session) -> None:
     if not absent:
         # A Windows folder of its own: the user's ~/.wine stays as it is.
         native_tests(venv, "windows", WINEPREFIX=str(ROOT / ".nox" / "wine"))
+        native_tests(venv, "dev")
+        both = [ROOT / "build" / preset / "tests.xml" for preset in ("dev", "windows")]
+        venv.run(venv.python, ROOT / "tools" / "compare_cases.py", *both)
     else:
         why = f"no {absent[0]} here; on Debian: apt-get install g++-mingw-w64-x86-64-posix wine"
         if "wine" in PROMISED:
