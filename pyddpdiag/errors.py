@@ -41,6 +41,10 @@ class NotGlooError(RecorderError):
     """The process group does not run this device's collectives over Gloo."""
 
 
+class SocketsError(PyddpdiagError, OSError):
+    """The sockets of this process cannot be listed."""
+
+
 class TraceExistsError(PyddpdiagError, FileExistsError):
     """A trace of this rank is in the folder already."""
 
