@@ -1,7 +1,7 @@
 """The project's development tasks. `python3 dev.py NAME` runs one with all its set-up, `nox -s NAME` as well.
 
 Environment variables: PYDDPDIAG_TORCH, the exact torch version to build and test with (default below).
-PYDDPDIAG_PROMISED, parts of the session `windows` (wine, windows-torch) that must not be left out here.
+PYDDPDIAG_PROMISED, what must not be left out here: wine, windows-torch (session `windows`), tcp-info (tests).
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def native_tests(venv: Venv, preset: str, **env: str) -> None:
     generator = [] if WINDOWS else ["-G", "Ninja"]
     venv.run("cmake", "--preset", preset, *generator, silent=True)
     venv.run("cmake", "--build", "--preset", preset, silent=True)
-    venv.run("ctest", "--preset", preset, env=env)
+    # The whole output: tools/compare_cases.py counts the cases in it.
+    results = f"--output-junit={ROOT / 'build' / preset / 'tests.xml'}"
+    venv.run("ctest", "--preset", preset, results, "--test-output-size-passed=1000000", env=env)
 
 
 def sanitizer_or_error(session: nox.Session, name: str) -> None:
@@ -173,9 +175,10 @@ def test(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, types, floors and C++: ruff, mypy, import-linter, clang-format, clang-tidy."""
+    """Check style, types, floors and C++: ruff, mypy, import-linter, clang-format, clang-tidy, the workflows."""
     venv = torch_venv(session, "lint")
     sources = sorted(p for folder in ("csrc", "tests/native") for p in (ROOT / folder).rglob("*.[ch]pp"))
+    workflows = sorted(Path(".github", "workflows").glob("*.yml"))
     steps: dict[str, list[str | Path]] = {
         "ruff check": ["ruff", "check", "."],
         "ruff format": ["ruff", "format", "--check", "."],
@@ -189,6 +192,8 @@ def lint(session: nox.Session) -> None:
             *sorted(Path("tools").glob("*.py")),
         ],
         "import-linter": ["lint-imports", "--no-logo"],
+        "workflows": ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows],
+        "workflows (security)": ["zizmor", "--offline", "--no-progress", "--quiet", ".github/workflows"],
         "clang-format": ["clang-format", "--dry-run", "-Werror", *sources],
         "clang-tidy": [venv.python, "tools/tidy.py", "--python", venv.python, *session.posargs],
     }
@@ -227,11 +232,23 @@ def windows(session: nox.Session) -> None:
     if not absent:
         # A Windows folder of its own: the user's ~/.wine stays as it is.
         native_tests(venv, "windows", WINEPREFIX=str(ROOT / ".nox" / "wine"))
+        native_tests(venv, "dev")
+        both = [ROOT / "build" / preset / "tests.xml" for preset in ("dev", "windows")]
+        venv.run(venv.python, ROOT / "tools" / "compare_cases.py", *both)
     else:
         why = f"no {absent[0]} here; on Debian: apt-get install g++-mingw-w64-x86-64-posix wine"
         if "wine" in PROMISED:
             session.error(why)
         session.warn(f"the core's tests under wine are left out: {why}")
+    # What Windows does otherwise and Python can show anywhere; none of these tests needs torch.
+    venv.install("neutral", [*PYPROJECT["tool"]["dynamic-metadata"][0]["dependencies"], *group("test")])
+    neutral = (
+        "test_windows_forms.py",
+        "test_windows_tools.py",
+        "test_style.py",
+        "train/test_train_rendezvous.py",
+    )
+    venv.run(venv.python, "-m", "pytest", "-q", *(f"tests/unit/{name}" for name in neutral))
     # 77: a tool says that this machine cannot check, and why.
     accepted = [0] if "windows-torch" in PROMISED else [0, 77]
     for tool in ("windows_syntax.py", "windows_exports.py"):

@@ -45,6 +45,10 @@ class GradientError(RecorderError):
     """The sentinel found that gradients are wrong: not finite, or not the same sum on every rank."""
 
 
+class SocketsError(PyddpdiagError, OSError):
+    """The sockets of this process cannot be listed."""
+
+
 class TraceExistsError(PyddpdiagError, FileExistsError):
     """A trace of this rank is in the folder already."""
 

@@ -5,4 +5,5 @@ PYBIND11_MODULE(_native, module) {
     ddpdiag::python::bind_build(module);
     ddpdiag::python::bind_recorder(module);
     ddpdiag::python::bind_hook(module);
+    ddpdiag::python::bind_sockets(module);
 }

@@ -2,8 +2,8 @@
 //
 //     CASE("an empty ring has no records") { CHECK_EQ(ring.size(), 0U); }
 //
-// CHECK, CHECK_EQ and CHECK_THROWS note a failure and go on, from any thread; REQUIRE ends the case (on the
-// case's own thread only). A test program takes --list, or a part of a case's name, or nothing for all cases.
+// CHECK, CHECK_EQ and CHECK_THROWS note a failure and go on, from any thread; REQUIRE and SKIP end the case (on
+// the case's own thread only). A test program takes --list, or a part of a case's name, or nothing for all cases.
 #pragma once
 
 #include <sstream>
@@ -21,6 +21,11 @@ struct Case {
 
 // Ends the running case; its message has been noted already.
 struct Ended : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// Ends a case that this machine cannot run; it is listed with the reason.
+struct Skipped : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
@@ -66,6 +71,8 @@ void equal(const char* file, int line, const char* what, const Left& left, const
 
 #define REQUIRE(condition) \
     (static_cast<bool>(condition) ? void() : check::end_case(__FILE__, __LINE__, #condition))
+
+#define SKIP(reason) throw check::Skipped(reason)
 
 #define CHECK_EQ(left, right) check::equal(__FILE__, __LINE__, #left " == " #right, left, right)
 

@@ -37,6 +37,10 @@ std::string text_on_disk(const fs::path& path) {
     return {bytes.begin(), bytes.end()};
 }
 
+bool on_windows() {
+    return std::string(platform::monotonic_clock_name()) == "QueryPerformanceCounter";
+}
+
 bool mentions(const SystemError& error, const std::string& text) {
     return std::string(error.what()).find(text) != std::string::npos;
 }
@@ -137,7 +141,7 @@ CASE("a place that nobody may write to is 'permission'") {
     const Scratch folder;
     fs::path target = "/sys/pyddpdiag";
     IfExists if_exists = IfExists::refuse;
-    if (std::string(platform::monotonic_clock_name()) == "QueryPerformanceCounter") {
+    if (on_windows()) {
         target = folder / "read-only";
         if_exists = IfExists::replace;
         std::ofstream(target) << "text";
@@ -172,6 +176,17 @@ CASE("a path beyond ASCII works, and stands in the error as UTF-8") {
                                          "Gr\xc3\xb6\xc3\x9f"
                                          "e-\xe6\x97\xa5\xe6\x9c\xac"));
                       });
+}
+
+CASE("a new file is for its owner only") {
+    if (on_windows()) {
+        SKIP("on Windows a new file takes over the list of rights of its folder");
+    }
+    const Scratch folder;
+    const auto file = MappedFile::create(folder / "mine", page, IfExists::refuse);
+    const auto rights = fs::status(folder / "mine").permissions();
+    CHECK((rights & (fs::perms::group_all | fs::perms::others_all)) == fs::perms::none);
+    CHECK((rights & fs::perms::owner_all) == (fs::perms::owner_read | fs::perms::owner_write));
 }
 
 CASE("moving hands the mapping over") {

@@ -81,14 +81,46 @@ def test_the_range_of_torch_is_one_range() -> None:
     assert provider["torch"] == RANGE
     assert f"torch{RANGE}" in project["build-system"]["requires"]
     assert "torch_minor VERSION_LESS 2.11" in read("cmake/module.cmake")
-    for file, line in (
-        ("noxfile.py", r"^TORCH_VERSIONS = \((.*)\)$"),
-        (".github/workflows/wheels.yml", r"^ +torch: \[(.*)\]$"),
+
+
+def torch_versions(file: str, line: str) -> list[str]:
+    match = re.search(line, read(file), re.MULTILINE)
+    assert match is not None, f"{file} has no line like {line}"
+    return [version.strip(' "') for version in match[1].split(",")]
+
+
+def test_every_list_of_torch_versions_is_one_list() -> None:
+    """One patch release of each minor in the range, the same ones everywhere."""
+    oldest, beyond = (int(bound) for bound in re.findall(r"2\.(\d+)", RANGE))
+    minors = [f"2.{minor}" for minor in range(oldest, beyond)]
+    versions = torch_versions("noxfile.py", r"^TORCH_VERSIONS = \((.*)\)$")
+    assert [version.rpartition(".")[0] for version in versions] == minors
+    assert torch_versions(".github/workflows/wheels.yml", r"^ +torch: \[(.*)\]$") == versions
+    assert torch_versions(".github/workflows/benchmarks.yml", r"^ +PYDDPDIAG_TORCH: (.*)$") == versions[-1:]
+    span = f"{minors[0]} to {minors[-1]}"
+    for file, words in (
+        ("docs/wheels.md", f"torch {span} with cibuildwheel"),
+        ("README.md", f"the headers of torch {span}"),
+        ("README.md", f"torch {minors[0]} is the oldest that is meant to work, {minors[-1]} is what"),
+        ("csrc/torch/compat.hpp", f"the supported torch minors, {span}."),
     ):
-        match = re.search(line, read(file), re.MULTILINE)
-        assert match is not None, file
-        minors = [v.strip(' "').rpartition(".")[0] for v in match[1].split(",")]
-        assert minors == ["2.11", "2.12", "2.13"], file
+        assert words in " ".join(read(file).split()), f"{file} does not say '{words}'"
+    # Nowhere else may an exact version of torch go its own way.
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        exact = set(re.findall(r"torch==([\d.]+)", path.read_text(encoding="utf-8")))
+        assert exact <= set(versions), path.name
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib came with Python 3.11")
+def test_every_list_of_python_versions_is_one_list() -> None:
+    import tomllib
+
+    project = tomllib.loads(read("pyproject.toml"))
+    assert project["project"]["requires-python"] == ">=3.10"
+    built = re.findall(r"cp3(\d+)-", project["tool"]["cibuildwheel"]["build"])
+    assert built == [str(minor) for minor in range(10, 15)]
+    for file in ("README.md", "docs/wheels.md"):
+        assert re.search(r"3\.10 to 3\.14", read(file)), file
 
 
 def test_every_preset_that_is_used_exists() -> None:

@@ -84,6 +84,29 @@ def branches_on_system(source: str) -> bool:
     )
 
 
+# What runs code that came as data. Pipes between a launcher and the ranks that it spawned are not data from
+# elsewhere; multiprocessing pickles there by itself.
+CODE_FROM_DATA = {"eval", "exec", "compile", "__import__", "torch.load", "np.load", "numpy.load", "yaml.load"}
+CODE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+
+
+def runs_data(source: str) -> list[str]:
+    """Calls and imports of a Python module that could run what a file or another machine sent."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            call = ast.unparse(node.func)
+            safe = {ast.unparse(k) for k in node.keywords} & {"weights_only=True", "allow_pickle=False"}
+            shell = any(k.arg == "shell" and ast.unparse(k.value) != "False" for k in node.keywords)
+            if (call in CODE_FROM_DATA and not safe) or shell or call in {"os.system", "os.popen"}:
+                found.append(call)
+        elif isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name.partition(".")[0] in CODE_MODULES]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in CODE_MODULES:
+            found.append(str(node.module))
+    return found
+
+
 def too_long(text: str) -> bool:
     """Whether a file is past the limit and doesn't say why."""
     return len(text.splitlines()) > LENGTH_LIMIT and LENGTH_EXCUSE.search(text) is None
@@ -159,6 +182,31 @@ def test_the_windows_check_finds(source: str) -> None:
 )
 def test_the_windows_check_lets_pass(source: str) -> None:
     assert posix_only(source) == []
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=name)
+def test_no_data_is_run_as_code(path: Path) -> None:
+    assert runs_data(read(path)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "def f(text):\n    return eval(text)",
+        "import torch\ntorch.load('a')",
+        "import torch\ntorch.load('a', weights_only=False)",
+        "import subprocess\nsubprocess.run('ls', shell=True)",
+        "import os\nos.system('ls')",
+    ],
+)
+def test_the_check_for_code_in_data_finds(source: str) -> None:
+    assert runs_data(source) != []
+
+
+def test_the_check_for_code_in_data_lets_pass() -> None:
+    assert runs_data("import torch\ntorch.load('a', weights_only=True)\nimport re\nre.compile('a')") == []
 
 
 def test_nothing_forks() -> None:
