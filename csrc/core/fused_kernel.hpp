@@ -150,32 +150,24 @@ KERNEL void fold(Lanes& lanes, GradientStatistics& result) {
     result.absolute_maximum = has_nan ? std::numeric_limits<double>::quiet_NaN() : lanes.maxima[0];
 }
 
-template <Element from, Element to, typename Values>
+template <Element from, Element to, bool scaled, typename Values>
 KERNEL void store_block(std::byte* out, const std::byte* in, const Values& low, const Values& high,
-                        bool scaled, bool streaming) {
-    if constexpr (from == to && is_short(from)) {
-        if (!scaled) {
-            copy_64_bytes(out, in, streaming);
-            return;
-        }
+                        bool streaming) {
+    if constexpr (from == to && is_short(from) && !scaled) {
+        copy_64_bytes(out, in, streaming);
+    } else {
+        store<to>(out, low, high, streaming);
     }
-    store<to>(out, low, high, streaming);
 }
 
-template <Element from, Element to, bool stores>
-KERNEL_ENTRY GradientStatistics run(const void* source_, void* target_, std::size_t count, double scale_,
-                                    bool streaming) {
-    const auto* source = static_cast<const std::byte*>(source_);
-    auto* target = static_cast<std::byte*>(target_);
+template <Element from, Element to, bool stores, bool scaled, typename Value>
+KERNEL GradientStatistics pass(const std::byte* source, std::byte* target, std::size_t count, Value one_scale,
+                               bool streaming) {
     constexpr std::size_t from_size = size_of(from);
     constexpr std::size_t to_size = size_of(to);
     using Values = decltype(load<from>(source));
-    using Value = decltype(load_one<from>(source));
-
-    const auto one_scale = static_cast<Value>(scale_);
-    const bool scaled = one_scale != Value{1};
     Values scale;
-    spread(scale, scale_);
+    spread(scale, one_scale);
     Values maxima;
     clear(maxima);
     Doubles sums = zeros_d();
@@ -185,7 +177,7 @@ KERNEL_ENTRY GradientStatistics run(const void* source_, void* target_, std::siz
         const std::byte* in = source + i * from_size;
         Values low = load<from>(in);
         Values high = load<from>(in + lane_count * from_size);
-        if (scaled) {
+        if constexpr (scaled) {
             low = mul(low, scale);
             high = mul(high, scale);
         }
@@ -197,7 +189,7 @@ KERNEL_ENTRY GradientStatistics run(const void* source_, void* target_, std::siz
             note_not_finite(result, which, i);
         }
         if constexpr (stores) {
-            store_block<from, to>(target + i * to_size, in, low, high, scaled, streaming);
+            store_block<from, to, scaled>(target + i * to_size, in, low, high, streaming);
         }
     }
     if (stores && streaming) {
@@ -209,18 +201,30 @@ KERNEL_ENTRY GradientStatistics run(const void* source_, void* target_, std::siz
     store_f64(reinterpret_cast<std::byte*>(lanes.maxima.data()), to_doubles(maxima), false);
     for (; i < count; ++i) {
         const std::byte* in = source + i * from_size;
-        const Value value = scaled ? load_one<from>(in) * one_scale : load_one<from>(in);
+        Value value = load_one<from>(in);
+        if constexpr (scaled) {
+            value *= one_scale;
+        }
         add_one(lanes, result, value, i);
-        if constexpr (stores) {
-            if (from == to && !scaled) {
-                std::memmove(target + i * to_size, in, to_size);
-            } else {
-                store_one<to>(target + i * to_size, value);
-            }
+        if constexpr (stores && from == to && !scaled) {
+            std::memmove(target + i * to_size, in, to_size);
+        } else if constexpr (stores) {
+            store_one<to>(target + i * to_size, value);
         }
     }
     fold(lanes, result);
     return result;
+}
+
+template <Element from, Element to, bool stores>
+KERNEL_ENTRY GradientStatistics run(const void* source, void* target, std::size_t count, double scale,
+                                    bool streaming) {
+    const auto* in = static_cast<const std::byte*>(source);
+    auto* out = static_cast<std::byte*>(target);
+    const auto one_scale = static_cast<decltype(load_one<from>(in))>(scale);
+    // A loop of its own, and no multiplication by 1: that may change the bits of a NaN.
+    return one_scale == 1 ? pass<from, to, stores, false>(in, out, count, one_scale, streaming)
+                          : pass<from, to, stores, true>(in, out, count, one_scale, streaming);
 }
 
 template <Element element>
