@@ -20,17 +20,31 @@ from pyddpdiag._loader import check_early, load
 
 if TYPE_CHECKING:
     from pyddpdiag.build import build_config
+    from pyddpdiag.flatten import flatten, unflatten_
     from pyddpdiag.hooks import timed_allreduce
     from pyddpdiag.recorder import Recorder
+    from pyddpdiag.reducer import GradientReducer
 
 __version__ = "0.1.0"
 
-__all__ = ["Recorder", "__version__", "build_config", "errors", "timed_allreduce"]
+__all__ = [
+    "GradientReducer",
+    "Recorder",
+    "__version__",
+    "build_config",
+    "errors",
+    "flatten",
+    "timed_allreduce",
+    "unflatten_",
+]
 
 _HOME = {
+    "GradientReducer": "pyddpdiag.reducer",
     "Recorder": "pyddpdiag.recorder",
     "build_config": "pyddpdiag.build",
+    "flatten": "pyddpdiag.flatten",
     "timed_allreduce": "pyddpdiag.hooks",
+    "unflatten_": "pyddpdiag.flatten",
 }
 
 check_early()

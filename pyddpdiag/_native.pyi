@@ -57,3 +57,18 @@ def attach(
 def forward_begin(module: Module, synchronising: bool) -> None: ...
 def forward_end(recorder: Recorder, module: Module, outputs: Sequence[torch.Tensor]) -> None: ...
 def backend_name(group: dist.ProcessGroup, device: str) -> str: ...
+def flatten(
+    tensors: Sequence[torch.Tensor],
+    out: torch.Tensor | None,
+    scale: float,
+    dtype: torch.dtype | None,
+    streaming_above: int,
+    by_aten: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...
+def unflatten_(
+    buffer: torch.Tensor,
+    tensors: Sequence[torch.Tensor],
+    scale: float,
+    streaming_above: int,
+    by_aten: bool = False,
+) -> None: ...

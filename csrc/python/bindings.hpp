@@ -10,5 +10,6 @@ namespace py = pybind11;
 void bind_build(py::module_& module);
 void bind_recorder(py::module_& module);
 void bind_hook(py::module_& module);
+void bind_flatten(py::module_& module);
 
 }  // namespace ddpdiag::python
