@@ -87,7 +87,7 @@ def check_statistics(stats: Any, index: int, values: torch.Tensor) -> None:
         assert squares == math.inf
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(any_tensor(), max_size=5), types, scales)
 def test_the_same_as_torch(tensors: list[torch.Tensor], dtype: torch.dtype, scale: float) -> None:
     flat = pyddpdiag.flatten(tensors, scale=scale, dtype=dtype)
@@ -101,7 +101,7 @@ def test_the_same_as_torch(tensors: list[torch.Tensor], dtype: torch.dtype, scal
     assert offset == flat.buffer.numel()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data(), types, scales)
 def test_back_again(data: st.DataObject, dtype: torch.dtype, scale: float) -> None:
     tensors = [t.clone() for t in data.draw(st.lists(any_tensor(), max_size=4))]
@@ -154,7 +154,7 @@ def test_large_tensors_on_any_number_of_threads(threads: int, dtype: torch.dtype
         torch.set_num_threads(before)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(any_tensor(), max_size=4), types, scales)
 def test_the_way_of_other_devices_gives_the_same(
     tensors: list[torch.Tensor], dtype: torch.dtype, scale: float
