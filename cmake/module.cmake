@@ -31,6 +31,7 @@ Python_add_library(
   _native MODULE WITH_SOABI
   ${PROJECT_SOURCE_DIR}/csrc/python/module.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_build.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/python/bind_flatten.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_recorder.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_sockets.cpp
@@ -41,6 +42,8 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/compressed_bucket.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/foreign_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/gradient_watch.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/flatten.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/flatten_checks.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/process_group.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/recorder.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/start_signal.cpp
@@ -63,6 +66,14 @@ if(NOT MSVC)
   target_compile_definitions(_native PRIVATE _GLIBCXX_USE_CXX11_ABI=${torch_cxx11_abi})
 endif()
 pyddpdiag_options(_native)
+# at::parallel_for is a template: without OpenMP in our own compiler it is a plain loop. No OpenMP library is linked:
+# the names are found in torch's, so that its threads are used and torch.set_num_threads holds.
+if(MSVC)
+  set(openmp_option /openmp)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(openmp_option -fopenmp)
+endif()
+set_source_files_properties(${PROJECT_SOURCE_DIR}/csrc/torch/flatten.cpp PROPERTIES COMPILE_OPTIONS "${openmp_option}")
 # torch is imported first and brings its libraries; the rpath serves tools that load the module alone.
 set_target_properties(_native PROPERTIES INSTALL_RPATH "$<IF:$<PLATFORM_ID:Darwin>,@loader_path,$ORIGIN>/../torch/lib"
                                          BUILD_WITH_INSTALL_RPATH ON)

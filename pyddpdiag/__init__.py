@@ -20,29 +20,37 @@ from pyddpdiag._loader import check_early, load
 
 if TYPE_CHECKING:
     from pyddpdiag.build import build_config
+    from pyddpdiag.flatten import flatten, unflatten_
     from pyddpdiag.hooks import timed, timed_allreduce, timed_bf16_allreduce, timed_fp16_allreduce
     from pyddpdiag.recorder import Recorder
+    from pyddpdiag.reducer import GradientReducer
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "GradientReducer",
     "Recorder",
     "__version__",
     "build_config",
     "errors",
+    "flatten",
     "timed",
     "timed_allreduce",
     "timed_bf16_allreduce",
     "timed_fp16_allreduce",
+    "unflatten_",
 ]
 
 _HOME = {
+    "GradientReducer": "pyddpdiag.reducer",
     "Recorder": "pyddpdiag.recorder",
     "build_config": "pyddpdiag.build",
+    "flatten": "pyddpdiag.flatten",
     "timed": "pyddpdiag.hooks",
     "timed_allreduce": "pyddpdiag.hooks",
     "timed_bf16_allreduce": "pyddpdiag.hooks",
     "timed_fp16_allreduce": "pyddpdiag.hooks",
+    "unflatten_": "pyddpdiag.flatten",
 }
 
 check_early()

@@ -91,3 +91,11 @@ class RankFailedError(TrainError):
 
 class UsageError(PyddpdiagError, ValueError):
     """An argument that cannot be right."""
+
+
+class FlattenError(UsageError):
+    """Tensors that cannot be flattened together, or a buffer that does not fit them."""
+
+
+class ReductionError(PyddpdiagError, RuntimeError):
+    """Gradients that were not averaged: another rank is missing, late, gone, or has other parameters."""

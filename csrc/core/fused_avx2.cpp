@@ -38,12 +38,12 @@ KERNEL Doubles spread_d(double value) {
     const __m256d all = _mm256_set1_pd(value);
     return {all, all, all, all};
 }
-KERNEL Floats mul(const Floats& left, const Floats& right) {
-    return {_mm256_mul_ps(left.a, right.a), _mm256_mul_ps(left.b, right.b)};
+KERNEL Floats mul(const Floats& values, const Floats& factors) {
+    return {_mm256_mul_ps(values.a, factors.a), _mm256_mul_ps(values.b, factors.b)};
 }
-KERNEL Doubles mul(const Doubles& left, const Doubles& right) {
-    return {_mm256_mul_pd(left.a, right.a), _mm256_mul_pd(left.b, right.b), _mm256_mul_pd(left.c, right.c),
-            _mm256_mul_pd(left.d, right.d)};
+KERNEL Doubles mul(const Doubles& values, const Doubles& factors) {
+    return {_mm256_mul_pd(values.a, factors.a), _mm256_mul_pd(values.b, factors.b),
+            _mm256_mul_pd(values.c, factors.c), _mm256_mul_pd(values.d, factors.d)};
 }
 KERNEL Floats add(const Floats& left, const Floats& right) {
     return {_mm256_add_ps(left.a, right.a), _mm256_add_ps(left.b, right.b)};

@@ -37,11 +37,11 @@ KERNEL Floats spread_f(float value) {
 KERNEL Doubles spread_d(double value) {
     return {_mm512_set1_pd(value), _mm512_set1_pd(value)};
 }
-KERNEL Floats mul(const Floats& left, const Floats& right) {
-    return {_mm512_mul_ps(left.a, right.a)};
+KERNEL Floats mul(const Floats& values, const Floats& factors) {
+    return {_mm512_mul_ps(values.a, factors.a)};
 }
-KERNEL Doubles mul(const Doubles& left, const Doubles& right) {
-    return {_mm512_mul_pd(left.a, right.a), _mm512_mul_pd(left.b, right.b)};
+KERNEL Doubles mul(const Doubles& values, const Doubles& factors) {
+    return {_mm512_mul_pd(values.a, factors.a), _mm512_mul_pd(values.b, factors.b)};
 }
 KERNEL Floats add(const Floats& left, const Floats& right) {
     return {_mm512_add_ps(left.a, right.a)};

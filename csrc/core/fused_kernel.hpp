@@ -20,8 +20,9 @@ namespace {
 constexpr std::size_t lane_count = 16;
 constexpr std::size_t block = 2 * lane_count;  // values per turn of the loop: a whole line of a 16-bit target
 
-template <Element element>
-constexpr bool is_short = element == Element::f16 || element == Element::bf16;
+[[nodiscard]] constexpr bool is_short(Element element) {
+    return size_of(element) == 2;
+}
 
 template <Element element>
 KERNEL auto load(const std::byte* from) {
@@ -98,20 +99,20 @@ KERNEL void store_one(std::byte* to, Value value) {
     }
 }
 
-KERNEL Floats no_values(const Floats&) {
-    return zeros_f();
+KERNEL void clear(Floats& values) {
+    values = zeros_f();
 }
-KERNEL Doubles no_values(const Doubles&) {
-    return zeros_d();
+KERNEL void clear(Doubles& values) {
+    values = zeros_d();
 }
-KERNEL Floats spread(const Floats&, double value) {
-    return spread_f(static_cast<float>(value));
+KERNEL void spread(Floats& values, double value) {
+    values = spread_f(static_cast<float>(value));
 }
-KERNEL Doubles spread(const Doubles&, double value) {
-    return spread_d(value);
+KERNEL void spread(Doubles& values, double value) {
+    values = spread_d(value);
 }
 
-// The first of the values whose bits are set.
+// The values from `base` on whose bits are set.
 KERNEL void note_not_finite(GradientStatistics& result, std::uint32_t which, std::size_t base) {
     if (result.non_finite == 0) {
         result.first_non_finite = base + static_cast<std::size_t>(std::countr_zero(which));
@@ -119,28 +120,64 @@ KERNEL void note_not_finite(GradientStatistics& result, std::uint32_t which, std
     result.non_finite += static_cast<std::uint64_t>(std::popcount(which));
 }
 
-template <Element from, Element to, bool stores>
-KERNEL_ENTRY GradientStatistics run(const void* source_, void* target_, std::size_t count, double scale_,
-                                    bool streaming) {
-    const auto* source = static_cast<const std::byte*>(source_);
-    auto* target = static_cast<std::byte*>(target_);
+// The running statistics by lane, out of the vectors.
+struct Lanes {
+    std::array<double, lane_count> sums{};
+    std::array<double, lane_count> maxima{};
+};
+
+template <typename Value>
+KERNEL void add_one(Lanes& lanes, GradientStatistics& result, Value value, std::size_t index) {
+    const auto wide = static_cast<double>(value);
+    const double magnitude = std::abs(wide);
+    lanes.sums[index % lane_count] += wide * wide;
+    lanes.maxima[0] = magnitude > lanes.maxima[0] ? magnitude : lanes.maxima[0];
+    if (!(magnitude <= std::numeric_limits<double>::max())) {
+        note_not_finite(result, 1, index);
+    }
+}
+
+KERNEL void fold(Lanes& lanes, GradientStatistics& result) {
+    for (std::size_t half = lane_count / 2; half > 0; half /= 2) {
+        for (std::size_t lane = 0; lane < half; ++lane) {
+            lanes.sums[lane] += lanes.sums[lane + half];
+            const double other = lanes.maxima[lane + half];
+            lanes.maxima[lane] = other > lanes.maxima[lane] ? other : lanes.maxima[lane];
+        }
+    }
+    const bool has_nan = std::isnan(lanes.sums[0]);
+    result.sum_squares = has_nan ? std::numeric_limits<double>::quiet_NaN() : lanes.sums[0];
+    result.absolute_maximum = has_nan ? std::numeric_limits<double>::quiet_NaN() : lanes.maxima[0];
+}
+
+template <Element from, Element to, bool scaled, typename Values>
+KERNEL void store_block(std::byte* out, const std::byte* in, const Values& low, const Values& high,
+                        bool streaming) {
+    if constexpr (from == to && is_short(from) && !scaled) {
+        copy_64_bytes(out, in, streaming);
+    } else {
+        store<to>(out, low, high, streaming);
+    }
+}
+
+template <Element from, Element to, bool stores, bool scaled, typename Value>
+KERNEL GradientStatistics pass(const std::byte* source, std::byte* target, std::size_t count, Value one_scale,
+                               bool streaming) {
     constexpr std::size_t from_size = size_of(from);
     constexpr std::size_t to_size = size_of(to);
     using Values = decltype(load<from>(source));
-    using Value = decltype(load_one<from>(source));
-
-    const auto one_scale = static_cast<Value>(scale_);
-    const bool scaled = one_scale != Value{1};
-    const Values scale = spread(Values{}, scale_);
+    Values scale;
+    spread(scale, one_scale);
+    Values maxima;
+    clear(maxima);
     Doubles sums = zeros_d();
-    Values maxima = no_values(Values{});
     GradientStatistics result;
     std::size_t i = 0;
     for (; i + block <= count; i += block) {
         const std::byte* in = source + i * from_size;
         Values low = load<from>(in);
         Values high = load<from>(in + lane_count * from_size);
-        if (scaled) {
+        if constexpr (scaled) {
             low = mul(low, scale);
             high = mul(high, scale);
         }
@@ -152,57 +189,42 @@ KERNEL_ENTRY GradientStatistics run(const void* source_, void* target_, std::siz
             note_not_finite(result, which, i);
         }
         if constexpr (stores) {
-            std::byte* out = target + i * to_size;
-            if constexpr (from == to && is_short<from>) {
-                if (!scaled) {
-                    copy_64_bytes(out, in, streaming);
-                    continue;
-                }
-            }
-            store<to>(out, low, high, streaming);
+            store_block<from, to, scaled>(target + i * to_size, in, low, high, streaming);
         }
     }
     if (stores && streaming) {
         drain();
     }
 
-    std::array<double, lane_count> lanes;
-    store_f64(reinterpret_cast<std::byte*>(lanes.data()), sums, false);
-    std::array<double, lane_count> largest;
-    store_f64(reinterpret_cast<std::byte*>(largest.data()), to_doubles(maxima), false);
+    Lanes lanes;
+    store_f64(reinterpret_cast<std::byte*>(lanes.sums.data()), sums, false);
+    store_f64(reinterpret_cast<std::byte*>(lanes.maxima.data()), to_doubles(maxima), false);
     for (; i < count; ++i) {
         const std::byte* in = source + i * from_size;
         Value value = load_one<from>(in);
-        if (scaled) {
+        if constexpr (scaled) {
             value *= one_scale;
         }
-        const auto wide = static_cast<double>(value);
-        const double magnitude = std::abs(wide);
-        lanes[i % lane_count] += wide * wide;
-        largest[0] = magnitude > largest[0] ? magnitude : largest[0];
-        if (!(magnitude <= std::numeric_limits<double>::max())) {
-            note_not_finite(result, 1, i);
-        }
-        if constexpr (stores) {
-            std::byte* out = target + i * to_size;
-            if (from == to && !scaled) {
-                std::memmove(out, in, to_size);
-            } else {
-                store_one<to>(out, value);
-            }
+        add_one(lanes, result, value, i);
+        if constexpr (stores && from == to && !scaled) {
+            std::memmove(target + i * to_size, in, to_size);
+        } else if constexpr (stores) {
+            store_one<to>(target + i * to_size, value);
         }
     }
-    for (std::size_t half = lane_count / 2; half > 0; half /= 2) {
-        for (std::size_t lane = 0; lane < half; ++lane) {
-            lanes[lane] += lanes[lane + half];
-            const double other = largest[lane + half];
-            largest[lane] = other > largest[lane] ? other : largest[lane];
-        }
-    }
-    const bool has_nan = std::isnan(lanes[0]);
-    result.sum_squares = has_nan ? std::numeric_limits<double>::quiet_NaN() : lanes[0];
-    result.absolute_maximum = has_nan ? std::numeric_limits<double>::quiet_NaN() : largest[0];
+    fold(lanes, result);
     return result;
+}
+
+template <Element from, Element to, bool stores>
+KERNEL_ENTRY GradientStatistics run(const void* source, void* target, std::size_t count, double scale,
+                                    bool streaming) {
+    const auto* in = static_cast<const std::byte*>(source);
+    auto* out = static_cast<std::byte*>(target);
+    const auto one_scale = static_cast<decltype(load_one<from>(in))>(scale);
+    // A loop of its own, and no multiplication by 1: that may change the bits of a NaN.
+    return one_scale == 1 ? pass<from, to, stores, false>(in, out, count, one_scale, streaming)
+                          : pass<from, to, stores, true>(in, out, count, one_scale, streaming);
 }
 
 template <Element element>

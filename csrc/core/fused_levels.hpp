@@ -13,10 +13,10 @@
 #endif
 #if defined(_MSC_VER) && !defined(__clang__)
 #define DDPDIAG_TARGET(instructions)
-#define DDPDIAG_INLINE static __forceinline
+#define DDPDIAG_INLINE __forceinline
 #else
 #define DDPDIAG_TARGET(instructions) __attribute__((target(instructions)))
-#define DDPDIAG_INLINE static inline __attribute__((always_inline))
+#define DDPDIAG_INLINE inline __attribute__((always_inline))
 #endif
 
 namespace ddpdiag {

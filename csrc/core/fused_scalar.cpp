@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "core/fused_levels.hpp"
 #include "core/half.hpp"
@@ -29,22 +30,22 @@ KERNEL Doubles zeros_d() {
     return {};
 }
 KERNEL Floats spread_f(float value) {
-    Floats result;
+    Floats result{};
     result.values.fill(value);
     return result;
 }
 KERNEL Doubles spread_d(double value) {
-    Doubles result;
+    Doubles result{};
     result.values.fill(value);
     return result;
 }
 
 template <typename Values>
-KERNEL Values mul(Values left, const Values& right) {
+KERNEL Values mul(Values values, const Values& factors) {
     for (std::size_t i = 0; i < 16; ++i) {
-        left.values[i] *= right.values[i];
+        values.values[i] *= factors.values[i];
     }
-    return left;
+    return values;
 }
 KERNEL Floats add(Floats left, const Floats& right) {
     for (std::size_t i = 0; i < 16; ++i) {
@@ -69,7 +70,7 @@ KERNEL void add_squares(Doubles& sums, const Values& next) {
 }
 template <typename Values>
 KERNEL std::uint32_t not_finite(const Values& next) {
-    using Value = typename decltype(next.values)::value_type;
+    using Value = std::remove_cvref_t<decltype(next.values[0])>;
     unsigned any = 0;
     for (std::size_t i = 0; i < 16; ++i) {
         any |= static_cast<unsigned>(!(std::abs(next.values[i]) <= std::numeric_limits<Value>::max()));
@@ -85,28 +86,28 @@ KERNEL std::uint32_t not_finite(const Values& next) {
 }
 
 KERNEL Floats load_f32(const std::byte* from) {
-    Floats result;
+    Floats result{};
     std::memcpy(result.values.data(), from, sizeof result.values);
     return result;
 }
 KERNEL Doubles load_f64(const std::byte* from) {
-    Doubles result;
+    Doubles result{};
     std::memcpy(result.values.data(), from, sizeof result.values);
     return result;
 }
 KERNEL Floats load_f16(const std::byte* from) {
-    std::array<std::uint16_t, 16> bits;
+    std::array<std::uint16_t, 16> bits{};
     std::memcpy(bits.data(), from, sizeof bits);
-    Floats result;
+    Floats result{};
     for (std::size_t i = 0; i < 16; ++i) {
         result.values[i] = f32_of_f16(bits[i]);
     }
     return result;
 }
 KERNEL Floats load_bf16(const std::byte* from) {
-    std::array<std::uint16_t, 16> bits;
+    std::array<std::uint16_t, 16> bits{};
     std::memcpy(bits.data(), from, sizeof bits);
-    Floats result;
+    Floats result{};
     for (std::size_t i = 0; i < 16; ++i) {
         result.values[i] = f32_of_bf16(bits[i]);
     }
@@ -114,14 +115,14 @@ KERNEL Floats load_bf16(const std::byte* from) {
 }
 
 KERNEL Doubles widen(const Floats& from) {
-    Doubles result;
+    Doubles result{};
     for (std::size_t i = 0; i < 16; ++i) {
         result.values[i] = static_cast<double>(from.values[i]);
     }
     return result;
 }
 KERNEL Floats narrow(const Doubles& from) {
-    Floats result;
+    Floats result{};
     for (std::size_t i = 0; i < 16; ++i) {
         result.values[i] = static_cast<float>(from.values[i]);
     }
@@ -136,7 +137,7 @@ KERNEL void store_f64(std::byte* to, const Doubles& next, bool /*streaming*/) {
     std::memcpy(to, next.values.data(), sizeof next.values);
 }
 KERNEL void store_f16(std::byte* to, const Floats& low, const Floats& high, bool /*streaming*/) {
-    std::array<std::uint16_t, 32> bits;
+    std::array<std::uint16_t, 32> bits{};
     for (std::size_t i = 0; i < 16; ++i) {
         bits[i] = f16_of_f32(low.values[i]);
         bits[i + 16] = f16_of_f32(high.values[i]);
@@ -144,7 +145,7 @@ KERNEL void store_f16(std::byte* to, const Floats& low, const Floats& high, bool
     std::memcpy(to, bits.data(), sizeof bits);
 }
 KERNEL void store_bf16(std::byte* to, const Floats& low, const Floats& high, bool /*streaming*/) {
-    std::array<std::uint16_t, 32> bits;
+    std::array<std::uint16_t, 32> bits{};
     for (std::size_t i = 0; i < 16; ++i) {
         bits[i] = bf16_of_f32(low.values[i]);
         bits[i + 16] = bf16_of_f32(high.values[i]);

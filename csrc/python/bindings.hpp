@@ -11,5 +11,6 @@ void bind_build(py::module_& module);
 void bind_recorder(py::module_& module);
 void bind_sockets(py::module_& module);
 void bind_hook(py::module_& module);
+void bind_flatten(py::module_& module);
 
 }  // namespace ddpdiag::python

@@ -1,9 +1,10 @@
 #include "python/bindings.hpp"
 
 PYBIND11_MODULE(_native, module) {
-    module.doc() = "Native core of pyddpdiag: trace ring, timing probes, DDP communication hook.";
+    module.doc() = "Native core of pyddpdiag: trace ring, timing probes, DDP communication hook, flattening.";
     ddpdiag::python::bind_build(module);
     ddpdiag::python::bind_recorder(module);
     ddpdiag::python::bind_hook(module);
+    ddpdiag::python::bind_flatten(module);
     ddpdiag::python::bind_sockets(module);
 }

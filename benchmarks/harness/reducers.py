@@ -1,0 +1,83 @@
+"""Averaging gradients without DDP, by GradientReducer and by hand, in a process that is a rank."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import pyddpdiag
+from harness.gradients import LISTS
+from harness.interleaved import interleave
+
+VARIANTS = ("torch by hand f32", "torch by hand bf16", "GradientReducer f32", "GradientReducer bf16")
+
+
+def _parameters(kind: str) -> list[torch.Tensor]:
+    return [t.requires_grad_() for t in LISTS[kind]()]
+
+
+def _backward(parameters: list[torch.Tensor]) -> None:
+    for parameter in parameters:
+        parameter.grad = None
+    torch.stack([p.square().sum() for p in parameters]).sum().backward()
+
+
+def _by_hand(kind: str, dtype: torch.dtype) -> Callable[[], float]:
+    """One flat buffer, allocated before; copied to, scaled, reduced and copied from by torch's fused loops."""
+    parameters = _parameters(kind)
+    buffer = torch.empty(sum(p.numel() for p in parameters), dtype=dtype)
+    views, offset = [], 0
+    for parameter in parameters:
+        views.append(buffer[offset : offset + parameter.numel()].view(parameter.shape))
+        offset += parameter.numel()
+
+    def step() -> float:
+        begin = time.perf_counter()
+        _backward(parameters)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        torch._foreach_copy_(views, gradients)
+        buffer.mul_(1 / dist.get_world_size())
+        dist.all_reduce(buffer)
+        torch._foreach_copy_(gradients, views)
+        return time.perf_counter() - begin
+
+    return step
+
+
+def _reducer(kind: str, dtype: torch.dtype) -> Callable[[], float]:
+    parameters = _parameters(kind)
+    reducer = pyddpdiag.GradientReducer(parameters, dtype=dtype)
+
+    def step() -> float:
+        begin = time.perf_counter()
+        _backward(parameters)
+        reducer.all_reduce()
+        return time.perf_counter() - begin
+
+    return step
+
+
+def measure(rank: int, world_size: int, meeting: str, kind: str, rounds: int) -> dict[str, list[float]]:
+    """Seconds per backward pass and reduction of each variant in each round."""
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=Path(meeting).as_uri(),
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(seconds=300),
+    )
+    variants = {}
+    for name in VARIANTS:
+        dtype = torch.bfloat16 if name.endswith("bf16") else torch.float32
+        variants[name] = (_by_hand if "hand" in name else _reducer)(kind, dtype)
+    for step in variants.values():
+        step()
+    measured = interleave(variants, rounds)
+    dist.destroy_process_group()
+    return measured

@@ -1,0 +1,39 @@
+// Gradients of many tensors into one buffer and back, in one pass each, by the kernels of core/fused_copy.hpp.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "core/fused_copy.hpp"
+
+namespace ddpdiag {
+
+struct FlattenOptions {
+    double scale = 1.0;
+    // Targets of more bytes are stored past the caches.
+    std::size_t streaming_above = 0;
+    // Through ATen's operations even on the CPU: the way of all other devices.
+    bool by_aten = false;
+};
+
+struct Flattened {
+    at::Tensor buffer;                           // one dimension, the tensors one after another
+    std::vector<GradientStatistics> statistics;  // one per tensor, of its values times the scale
+};
+
+// The element that a tensor of this type has; nothing for types that the kernels do not know.
+[[nodiscard]] std::optional<Element> element_of(at::ScalarType type) noexcept;
+
+// Throws std::invalid_argument, which says what is wrong with which tensor, before anything is written. `out` may
+// be larger than needed: the buffer is then its beginning. Without `out` and `dtype` all must be of one type.
+[[nodiscard]] Flattened flatten(const std::vector<at::Tensor>& tensors, const std::optional<at::Tensor>& out,
+                                std::optional<at::ScalarType> dtype, const FlattenOptions& options);
+
+// The other way: tensor i gets its part of `buffer`, times the scale. Autograd is not told. Throws as `flatten`.
+void unflatten(const at::Tensor& buffer, const std::vector<at::Tensor>& tensors,
+               const FlattenOptions& options);
+
+}  // namespace ddpdiag
