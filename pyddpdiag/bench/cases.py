@@ -78,14 +78,14 @@ def step_cases(
     _check_world_sizes(world_sizes)
     # Two ranks are the smallest real case, so they stand for the others.
     ordered = sorted(dict.fromkeys(world_sizes), key=lambda n: (n != 2, n))
-    axes = [models, hooks, bucket_caps_mb, ordered, picks]
+    axes: list[Sequence[Any]] = [models, hooks, bucket_caps_mb, ordered, picks]
     places = itertools.product(*(range(len(dict.fromkeys(axis))) for axis in axes))
     values = [list(dict.fromkeys(axis)) for axis in axes]
     found = []
     for place in sorted(places, key=lambda p: (sum(i > 0 for i in p), sum(p))):
-        model, hook, cap, world_size, pick = (axis[i] for axis, i in zip(values, place, strict=True))
+        chosen = [axis[i] for axis, i in zip(values, place, strict=True)]
         found.append(
-            Case("step", world_size, pick, model=model, hook=hook, bucket_cap_mb=cap)  # type: ignore[arg-type]
+            Case("step", chosen[3], chosen[4], model=chosen[0], hook=chosen[1], bucket_cap_mb=chosen[2])
         )
     return found
 
@@ -114,7 +114,7 @@ def allreduce_cases(
 def race_cases(names: Sequence[str], world_size: int, size: int, chunks: int = 8) -> list[Case]:
     """Each interface alone, and all of them at once; `chunks` all-reduces in flight, as DDP's buckets are."""
     base = allreduce_cases([size], [world_size], chunks=chunks)[0]
-    picks = [(place,) for place in range(len(names))]
+    picks: list[tuple[int, ...]] = [(place,) for place in range(len(names))]
     if len(names) > 1:
         picks.append(tuple(range(len(names))))
     return [replace(base, picks=pick) for pick in picks]

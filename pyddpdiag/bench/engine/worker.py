@@ -69,7 +69,7 @@ class AllReduces:
     def _one(self) -> None:
         works = [dist.all_reduce(b, group=self._group, async_op=True) for b in self._buffers]
         for work in works:
-            work.wait()  # type: ignore[union-attr]
+            work.wait()
 
 
 class Steps:
