@@ -33,10 +33,10 @@ def compare(files: Sequence[ResultFile], *, with_article: bool = True) -> Compar
         common = match(base, other)
         pairs += [_pair(base, other, *one) for one in common]
         met = {key for key, _, _ in common}
-        for side in (base, other):
-            alone = tuple(name(key) for key in keys(side) if key not in met)
+        for side, against in ((base, other), (other, base)):
+            alone = tuple(name(key) for key in keys(side, against) if key not in met)
             if alone:
-                only[f"{side.label}, not {other.label if side is base else base.label}"] = alone
+                only[f"{side.label}, not {against.label}"] = alone
     rows = [row for one in series for row in _scaling(one)]
     source = ""
     if with_article and any(entry.kind == "scaling" for one in series for entry in one.entries):

@@ -41,11 +41,15 @@ def series_of(files: Sequence[ResultFile], labels: Sequence[str]) -> list[Series
     return found
 
 
-def keys(series: Series) -> dict[Key, Entry]:
-    """The entries by what identifies their case on any machine."""
+def keys(series: Series, other: Series | None = None) -> dict[Key, Entry]:
+    """The entries by what identifies their case on any machine, beside those of `other`."""
     # Interfaces have other names on other systems; they only tell cases apart where there are several.
     several = {
-        kind: len({e.extra_info.get("interface") for e in series.entries if e.kind == kind}) > 1
+        kind: any(
+            len({e.extra_info.get("interface") for e in side.entries if e.kind == kind}) > 1
+            for side in (series, other)
+            if side is not None
+        )
         for kind in _WORK
     }
     return {_key(entry, several[entry.kind]): entry for entry in series.entries}
@@ -57,7 +61,7 @@ def match(base: Series, other: Series) -> list[tuple[Key, Entry, Entry]]:
     Raises `NotComparableError` if they have none in common, or if a case that is otherwise the same was measured with
     another batch, data set or data type.
     """
-    ours, theirs = keys(base), keys(other)
+    ours, theirs = keys(base, other), keys(other, base)
     clashes = _clashes(ours.values(), theirs.values())
     if clashes:
         raise NotComparableError(
@@ -97,7 +101,7 @@ def _key(entry: Entry, with_interface: bool) -> Key:
         elif field == "world_size":
             value = "1 rank" if value == 1 else f"{value} ranks"
         elif field == "bytes":
-            value = size(value)
+            value = size(int(info["bytes"]))
         parts.append(value)
     return tuple(parts)
 
