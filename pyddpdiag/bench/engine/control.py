@@ -16,7 +16,7 @@ from pyddpdiag.train.failure import Failure
 
 # A round may take this many times as long as the longest so far, but always this many seconds.
 _PATIENCE = 20.0
-_LEAST_PATIENCE_S = 10.0
+_LEAST_PATIENCE_S = 20.0
 
 
 class Order(IntEnum):
