@@ -9,7 +9,7 @@ from rich.text import Text
 
 from pyddpdiag.bench.intervals import estimate
 from pyddpdiag.bench.results import Entry
-from pyddpdiag.model.words import number, size
+from pyddpdiag.model.words import listed, number, size
 from pyddpdiag.report.screen import screen_for
 
 PARTS = (("compute", "compute_s"), ("exposed", "exposed_s"), ("queue", "queue_s"), ("wire", "wire_s"))
@@ -32,7 +32,7 @@ def print_entries(entries: Sequence[Entry], file: TextIO, left_out: Mapping[str,
         screen.console.print()
         for reason in reasons:
             names = [name for name, why in left_out.items() if why == reason]
-            screen.print(Text(f"Not measured ({reason}): {', '.join(names)}."), 2)
+            screen.print(Text(f"Not measured ({reason}): {listed(names, 4)}."), 2)
 
 
 def interval_ms(round_s: Sequence[float]) -> tuple[str, str]:

@@ -29,6 +29,9 @@ LEAST_ROUNDS: Final = 10
 MOST_ROUNDS: Final = 1000
 TRACED_STEPS: Final = 12
 _MEMORY_SHARE: Final = 0.4
+_TRACE_SHARE: Final = 0.3
+# A twin's warm-up, its untimed step and the traced ones.
+_TRACE_STEPS: Final = 3 + 1 + TRACED_STEPS
 # What is left to do when the last round is over: leave the group, end the processes, analyse, write.
 _END_S: Final = 1.5
 _END_PER_CASE_S: Final = 0.04
@@ -42,7 +45,7 @@ class _Open:
     steps: int
     round_s: float
     trace_s: float
-    rounds: int = 0
+    measured: bool = False
 
 
 class Conductor:
@@ -90,13 +93,13 @@ class Conductor:
             if twin:
                 self._tell(LeftOut(index, twin))
                 continue
-            built = self._seat.lead(Order.BUILD, index)
+            self._seat.lead(Order.BUILD, index)
             worker = self._seat.worker(index)
             self._bytes[self._settings.cases[index].model] = 4 * worker.parameters
             self._tell(Built(index, worker.parameters, worker.batch_size, worker.dataset))
             step = self._seat.lead(Order.ROUND, index, 1)
             steps = max(1, min(MOST_STEPS, math.ceil(ROUND_S / max(step, 1e-6))))
-            case = _Open(index, steps, (steps + 1) * step + 0.005, built + (TRACED_STEPS + 1) * step)
+            case = _Open(index, steps, (steps + 1) * step + 0.005, 0.1 + _TRACE_STEPS * step)
             memory += worker.bytes * self._settings.cases[index].world_size
             block.append(case)
         return block
@@ -119,7 +122,9 @@ class Conductor:
     def _measure(self, block: list[_Open], share: float) -> None:
         traces = sum(case.trace_s for case in block)
         remaining = self._remaining()
-        end = time.time() + share * remaining - traces
+        mine = share * remaining
+        # Rounds come first: traces that don't fit into their part are left out.
+        end = time.time() + mine - min(traces, _TRACE_SHARE * mine)
         most = self._settings.rounds if math.isinf(remaining) else MOST_ROUNDS
         by_name = {str(case.index): case for case in block}
         for _ in range(most):
@@ -128,10 +133,13 @@ class Conductor:
                 if time.time() + case.round_s > end:
                     return
                 seconds = self._seat.lead(Order.ROUND, case.index, case.steps)
+                case.measured = True
                 self._tell(Measured(case.index, seconds, case.steps))
 
     def _trace(self, case: _Open) -> None:
-        if self._settings.cases[case.index].kind == "step":
+        if not case.measured:
+            self._tell(LeftOut(case.index, "the budget"))
+        elif self._settings.cases[case.index].kind == "step" and case.trace_s < self._remaining():
             self._seat.lead(Order.TRACE, case.index, TRACED_STEPS)
             if self._seat.source:
                 self._tell(Traced(case.index, self._seat.source))

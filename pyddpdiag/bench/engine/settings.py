@@ -19,6 +19,7 @@ class SweepSettings(TrainSettings):
         rounds: of each case; with a budget, what is aimed at least.
         budget_s: of the whole command in seconds; None for as long as it takes.
         started: when the command was started, in seconds since 1970.
+        launched: the ranks are processes that were started for nothing else.
         trace_folder: where the ranks leave the traces for the split; only all-reduces go without.
     """
 
@@ -29,6 +30,7 @@ class SweepSettings(TrainSettings):
     rounds: int = 20
     budget_s: float | None = None
     started: float = 0.0
+    launched: bool = False
     trace_folder: str = ""
 
     def __post_init__(self) -> None:

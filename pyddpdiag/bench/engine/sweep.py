@@ -157,7 +157,7 @@ def run_sweep(
             interfaces.check((name,), "from --interface")
     folder = tempfile.mkdtemp(prefix="pyddpdiag-bench-")
     try:
-        settings = replace(settings, trace_folder=folder)
+        settings = replace(settings, trace_folder=folder, launched=place is None)
         if keeper is not None:
             settings = keeper.open(settings)
         collected = Collected(settings)
@@ -181,6 +181,11 @@ def run_sweep(
             if not collected.rounds:
                 raise
             error = caught
+        if error is None and not collected.rounds and (place is None or place.rank == 0):
+            raise UsageError(
+                f"the budget of {settings.budget_s:g} s was over before anything could be measured.",
+                hint="starting the ranks takes part of it: give more, or fewer --ranks.",
+            )
         collected.split()
         path = None
         if keeper is not None:
