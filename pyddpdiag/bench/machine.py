@@ -45,6 +45,11 @@ def torch_version() -> str:
         return ""
 
 
+def load_before() -> float:
+    """Processes that want a processor, mean over the last minute: what else this machine does, before we begin."""
+    return float(psutil.getloadavg()[0])
+
+
 def link_speed(names: str) -> list[int | None]:
     """Mbit/s of each interface in `NAME[,NAME]` as the system states it; None where it does not."""
     stats = psutil.net_if_stats()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyddpdiag.bench.compare.comparison import PARTS, Comparison, Curve, Pair, Scaling, Series
 from pyddpdiag.bench.compare.matching import Key, keys, match, name, series_of
 from pyddpdiag.bench.intervals import estimate, ratio_of_runs, verdict
 from pyddpdiag.bench.reading import article
 from pyddpdiag.bench.results import Entry, ResultFile
-from pyddpdiag.model.words import milliseconds
+from pyddpdiag.model.words import milliseconds, number
+
+_BUSY: Final = 0.5
+"""Of the cores: a load above this part of them is worth a warning."""
 
 
 def compare(files: Sequence[ResultFile], *, with_article: bool = True) -> Comparison:
@@ -46,7 +49,25 @@ def compare(files: Sequence[ResultFile], *, with_article: bool = True) -> Compar
             for one in series_of([published], ["article"]):
                 rows += _scaling(one, reference=True)
     curves = [curve for one in series for curve in _curves(one)]
-    return Comparison(tuple(series), tuple(pairs), tuple(rows), tuple(curves), only, source)
+    notes = tuple(note for one in series for note in _notes(one))
+    return Comparison(tuple(series), tuple(pairs), tuple(rows), tuple(curves), only, source, notes)
+
+
+def _notes(series: Series) -> list[str]:
+    """Warns of a machine that was busy: within a run all cases suffer alike, but two runs don't."""
+    busy = [
+        (float(e.extra_info["load_before"]), int(e.extra_info["cores"]))
+        for e in series.entries
+        if isinstance(e.extra_info.get("load_before"), (int, float))
+        and isinstance(e.extra_info.get("cores"), int)
+    ]
+    worst = max(busy, default=(0.0, 1))
+    if worst[0] <= _BUSY * worst[1]:
+        return []
+    return [
+        f"{series.label}: the machine was busy before the run began (load {number(worst[0])} on {worst[1]} cores). "
+        "Intervals tell of noise within a run, not of another load in another run: repeat it."
+    ]
 
 
 def _labels(paths: Sequence[str]) -> list[str]:

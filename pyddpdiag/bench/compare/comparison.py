@@ -90,6 +90,7 @@ class Comparison:
     curves: tuple[Curve, ...]
     only: Mapping[str, tuple[str, ...]]
     source: str = ""
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """As plain dictionaries, for JSON."""
@@ -101,4 +102,5 @@ class Comparison:
             "curves": [asdict(curve) for curve in self.curves],
             "only": {label: list(cases) for label, cases in self.only.items()},
             "reference_source": self.source,
+            "notes": list(self.notes),
         }

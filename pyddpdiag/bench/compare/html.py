@@ -18,6 +18,7 @@ th, td { padding: .2em .8em; text-align: right; border-bottom: 1px solid #8884; 
 def page(comparison: Comparison, svg: str) -> str:
     """The page; `svg` is the chart, which is put in as it is."""
     parts = [_table(table) for table in tables(comparison)]
+    parts += [f"<p>{escape(note)}</p>" for note in comparison.notes]
     for where, cases in comparison.only.items():
         parts.append(f'<p class="dim">Only in {escape(where)}: {escape(", ".join(cases))}.</p>')
     body = "\n".join(parts)

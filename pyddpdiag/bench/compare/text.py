@@ -28,6 +28,9 @@ def print_comparison(comparison: Comparison, file: TextIO) -> None:
         screen.table(table.title, columns, table.texts, table.dim)
         if table.note:
             screen.print(Text(table.note, "dim"), 2)
+    for note in comparison.notes:
+        screen.console.print()
+        screen.print(Text(note, "yellow"), 2)
     for where, cases in comparison.only.items():
         screen.console.print()
         screen.print(Text(f"Only in {where}: {listed(cases, 4)}.", "dim"), 2)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from pyddpdiag.bench.engine.news import Built, Gathered, LeftOut, Measured, News, Traced
 from pyddpdiag.bench.engine.settings import SweepSettings
 from pyddpdiag.bench.engine.split import split_of
-from pyddpdiag.bench.machine import cpu_name, link_speed, machine_info, torch_version
+from pyddpdiag.bench.machine import cpu_name, link_speed, load_before, machine_info, torch_version
 from pyddpdiag.bench.results import Entry
 
 
@@ -25,12 +26,14 @@ class Collected:
         rounds: seconds of each round, by case.
         left_out: why a case was not measured, by case.
         gathered: who the ranks are.
+        load_before: of the machine, see `machine.load_before`.
     """
 
     settings: SweepSettings
     rounds: dict[int, list[float]] = field(default_factory=dict)
     left_out: dict[int, str] = field(default_factory=dict)
     gathered: Gathered = field(default_factory=lambda: Gathered((), (), ""))
+    load_before: float = field(default_factory=load_before)
     _built: dict[int, Built] = field(default_factory=dict)
     _steps: dict[int, int] = field(default_factory=dict)
     _sources: dict[int, str] = field(default_factory=dict)
@@ -85,6 +88,8 @@ class Collected:
             ",".join(names[place] for place in case.picks) if case.picks else interface
             for names in self.gathered.names[: case.world_size]
         ]
+        info["load_before"] = round(self.load_before, 2)
+        info["cores"] = psutil.cpu_count() or 1
         info["hosts"] = len(set(self.gathered.hosts[: case.world_size]))
         info["steps_per_round"] = self._steps[index]
         built = self._built.get(index)

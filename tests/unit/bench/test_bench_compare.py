@@ -123,6 +123,13 @@ def test_one_run_of_a_training_is_not_judged() -> None:
     assert pair.ratio.median == pytest.approx(1.6)
 
 
+def test_a_busy_machine_is_warned_of() -> None:
+    busy = step(load_before=9.0, cores=2)
+    notes = compare([file("a", busy), file("b", step(load_before=0.4, cores=2))]).notes
+    assert len(notes) == 1 and notes[0].startswith("a: the machine was busy")
+    assert "load 9.00 on 2 cores" in text_of(file("a", busy), file("b", step()))
+
+
 def test_html_is_escaped() -> None:
     evil = "<script>alert(1)</script>"
     found = compare([file("a", step(), step(hook="x", interface=evil, system=evil)), file("b", step())])
