@@ -99,3 +99,23 @@ class FlattenError(UsageError):
 
 class ReductionError(PyddpdiagError, RuntimeError):
     """Gradients that were not averaged: another rank is missing, late, gone, or has other parameters."""
+
+
+class ResultError(PyddpdiagError, ValueError):
+    """A benchmark's result file cannot be read: what is wrong with it."""
+
+
+class ResultVersionError(ResultError):
+    """The result file has a schema version that this reader doesn't know."""
+
+
+class ResultExistsError(PyddpdiagError, FileExistsError):
+    """A result file is there already."""
+
+
+class ResultWriteError(PyddpdiagError, OSError):
+    """A result file cannot be written."""
+
+
+class NotComparableError(PyddpdiagError, ValueError):
+    """Results of different models, batches or data types: what differs."""

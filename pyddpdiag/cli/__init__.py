@@ -1,7 +1,8 @@
 """The `pyddpdiag` command.
 
 Every file here is a command: `cli/<name>.py` holds a function `<name>` with typer's annotations, and is found
-by its name. Only the command that was asked for is imported, so each stays as quick as its own imports.
+by its name; a folder is a command with sub-commands, whose `<name>` is a typer application. Only the command that
+was asked for is imported, so each stays as quick as its own imports.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ def build_app(names: Sequence[str]) -> typer.Typer:
     # A callback keeps the commands named even when only one of them was imported.
     app.callback()(lambda: None)
     for name in names:
-        app.command(name)(getattr(importlib.import_module(f"{__name__}.{name}"), name))
+        found = getattr(importlib.import_module(f"{__name__}.{name}"), name)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
     return app
 
 

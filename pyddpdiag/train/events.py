@@ -83,4 +83,12 @@ class Located:
     stacks: str
 
 
-Event = Joined | Planned | StepDone | EpochDone | Finished | Located | Failure
+@dataclass(frozen=True)
+class Told:
+    """What a job other than training tells: `what` is between the job and whoever launched it."""
+
+    rank: int
+    what: object
+
+
+Event = Joined | Planned | StepDone | EpochDone | Finished | Located | Told | Failure

@@ -1,0 +1,134 @@
+"""The cases of a sweep: what is varied, in which order it is worth measuring, and their names. Needs no torch."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from pyddpdiag.errors import UsageError
+
+MODELS: Final = ("digits", "mlp", "mlp_small", "resnet50", "resnet_small", "bert_base", "bert_small")
+HOOKS: Final = ("plain", "builtin", "native", "timed", "torch_bf16", "timed_bf16")
+BUCKET_CAPS_MB: Final = (25.0, 1.0, 0.25, 5.0, 100.0)
+SIZES: Final = tuple(2**power for power in range(10, 25, 2))
+DTYPE: Final = "float32"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure; the same on all ranks.
+
+    Attributes:
+        kind: a training step with DDP, or all-reduces alone.
+        world_size: how many ranks take part: those from 0 on.
+        picks: which of a rank's interfaces Gloo uses, by their places in its list; empty: the run's own choice.
+        model, hook: of a step; see MODELS and HOOKS.
+        bucket_cap_mb: of a step, in MiB; None leaves DDP its default (25, and 1 for the first bucket).
+        bytes, chunks: of an all-reduce: in all, and in how many operations at once.
+    """
+
+    kind: Literal["step", "allreduce"]
+    world_size: int
+    picks: tuple[int, ...] = ()
+    model: str = ""
+    hook: str = ""
+    bucket_cap_mb: float | None = None
+    bytes: int = 0
+    chunks: int = 1
+
+    def label(self, interface: str) -> str:
+        """A name that no other case of the same sweep has."""
+        where = f"-{interface}" if interface else ""
+        if self.kind == "allreduce":
+            chunks = f"x{self.chunks}" if self.chunks > 1 else ""
+            return f"allreduce[{self.bytes}B{chunks}-{self.world_size}ranks{where}]"
+        cap = "default" if self.bucket_cap_mb is None else f"{self.bucket_cap_mb:g}MiB"
+        return f"step[{self.model}-{self.hook}-{cap}-{self.world_size}ranks{where}]"
+
+    def info(self) -> dict[str, Any]:
+        """The case as keys of `extra_info`."""
+        told: dict[str, Any] = {"kind": self.kind, "world_size": self.world_size, "ranks": self.world_size}
+        told["dtype"] = DTYPE
+        if self.kind == "allreduce":
+            return {**told, "bytes": self.bytes, "chunks": self.chunks}
+        return {
+            **told,
+            "model": self.model,
+            "hook": self.hook,
+            "bucket_cap_mb": 25.0 if self.bucket_cap_mb is None else self.bucket_cap_mb,
+            "first_bucket_mb": 1.0 if self.bucket_cap_mb is None else self.bucket_cap_mb,
+        }
+
+
+def step_cases(
+    models: Sequence[str],
+    hooks: Sequence[str],
+    bucket_caps_mb: Sequence[float | None],
+    world_sizes: Sequence[int],
+    picks: Sequence[tuple[int, ...]] = ((),),
+) -> list[Case]:
+    """All combinations. First the one of all first values, then those that differ from it in one thing, and so on."""
+    _known("model", models, MODELS)
+    _known("hook", hooks, HOOKS)
+    for cap in bucket_caps_mb:
+        if cap is not None and not 0 < cap < 2**20:
+            raise UsageError(f"--bucket-cap-mb {cap:g} cannot be right.", hint="give MiB, such as 0.25,1,25.")
+    _check_world_sizes(world_sizes)
+    # Two ranks are the smallest real case, so they stand for the others.
+    ordered = sorted(dict.fromkeys(world_sizes), key=lambda n: (n != 2, n))
+    axes: list[Sequence[Any]] = [models, hooks, bucket_caps_mb, ordered, picks]
+    places = itertools.product(*(range(len(dict.fromkeys(axis))) for axis in axes))
+    values = [list(dict.fromkeys(axis)) for axis in axes]
+    found = []
+    for place in sorted(places, key=lambda p: (sum(i > 0 for i in p), sum(p))):
+        chosen = [axis[i] for axis, i in zip(values, place, strict=True)]
+        found.append(
+            Case("step", chosen[3], chosen[4], model=chosen[0], hook=chosen[1], bucket_cap_mb=chosen[2])
+        )
+    return found
+
+
+def allreduce_cases(
+    sizes: Sequence[int],
+    world_sizes: Sequence[int],
+    picks: Sequence[tuple[int, ...]] = ((),),
+    chunks: int = 1,
+) -> list[Case]:
+    """All-reduces of each size in bytes."""
+    for size in sizes:
+        if not (4 <= size <= 2**34 and size % 4 == 0):
+            raise UsageError(
+                f"{size} bytes cannot be reduced as float32.", hint="give multiples of 4, up to 16G."
+            )
+    _check_world_sizes(world_sizes)
+    return [
+        Case("allreduce", n, pick, bytes=size, chunks=chunks)
+        for n in dict.fromkeys(world_sizes)
+        for pick in picks
+        for size in dict.fromkeys(sizes)
+    ]
+
+
+def race_cases(names: Sequence[str], world_size: int, size: int, chunks: int = 8) -> list[Case]:
+    """Each interface alone, and all of them at once; `chunks` all-reduces in flight, as DDP's buckets are."""
+    base = allreduce_cases([size], [world_size], chunks=chunks)[0]
+    picks: list[tuple[int, ...]] = [(place,) for place in range(len(names))]
+    if len(names) > 1:
+        picks.append(tuple(range(len(names))))
+    return [replace(base, picks=pick) for pick in picks]
+
+
+def _known(what: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(f"unknown {what} '{name}'.", hint=f"known: {', '.join(known)}.")
+
+
+def _check_world_sizes(world_sizes: Sequence[int]) -> None:
+    for n in world_sizes:
+        if not 1 <= n <= 64:
+            raise UsageError(
+                f"{n} ranks on one machine cannot be measured.", hint="give 1 to 64, such as 1,2,4."
+            )

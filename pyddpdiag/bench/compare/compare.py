@@ -1,0 +1,160 @@
+"""Result files in, comparison out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pyddpdiag.bench.compare.comparison import PARTS, Comparison, Curve, Pair, Scaling, Series
+from pyddpdiag.bench.compare.matching import Key, keys, match, name, series_of
+from pyddpdiag.bench.intervals import estimate, ratio_of_runs, verdict
+from pyddpdiag.bench.reading import article
+from pyddpdiag.bench.results import Entry, ResultFile
+from pyddpdiag.model.words import milliseconds, number
+
+_BUSY: Final = 0.5
+"""Of the cores: a load above this part of them is worth a warning."""
+
+
+def compare(files: Sequence[ResultFile], *, with_article: bool = True) -> Comparison:
+    """Compares result files; the first is what the others are measured against.
+
+    Args:
+        files: at least one; with only one there is no ratio, but its table.
+        with_article: put the article's published figures beside a user's scaling runs.
+
+    Raises:
+        NotComparableError: other model, batch, data set or data type, or no case in common.
+        ResultError: a file holds one case twice.
+    """
+    series = series_of(files, _labels([file.path for file in files]))
+    pairs: list[Pair] = []
+    only: dict[str, tuple[str, ...]] = {}
+    base = series[0]
+    for other in series[1:]:
+        common = match(base, other)
+        pairs += [_pair(base, other, *one) for one in common]
+        met = {key for key, _, _ in common}
+        for side, against in ((base, other), (other, base)):
+            alone = tuple(name(key) for key in keys(side, against) if key not in met)
+            if alone:
+                only[f"{side.label}, not {against.label}"] = alone
+    rows = [row for one in series for row in _scaling(one)]
+    source = ""
+    if with_article and any(entry.kind == "scaling" for one in series for entry in one.entries):
+        published = article()
+        source = str(published.sweep.get("source", ""))
+        if not any(row.label.startswith("article") for row in rows):
+            for one in series_of([published], ["article"]):
+                rows += _scaling(one, reference=True)
+    curves = [curve for one in series for curve in _curves(one)]
+    notes = tuple(note for one in series for note in _notes(one))
+    return Comparison(tuple(series), tuple(pairs), tuple(rows), tuple(curves), only, source, notes)
+
+
+def _notes(series: Series) -> list[str]:
+    """Warns of a machine that was busy: within a run all cases suffer alike, but two runs don't."""
+    busy = [
+        (float(e.extra_info["load_before"]), int(e.extra_info["cores"]))
+        for e in series.entries
+        if isinstance(e.extra_info.get("load_before"), (int, float))
+        and isinstance(e.extra_info.get("cores"), int)
+    ]
+    worst = max(busy, default=(0.0, 1))
+    if worst[0] <= _BUSY * worst[1]:
+        return []
+    return [
+        f"{series.label}: the machine was busy before the run began (load {number(worst[0])} on {worst[1]} cores). "
+        "Intervals tell of noise within a run, not of another load in another run: repeat it."
+    ]
+
+
+def _labels(paths: Sequence[str]) -> list[str]:
+    """The files' names, or their whole paths where names are not unique."""
+    stems = [Path(path).stem for path in paths]
+    alike = [stem for stem in stems if len({p for p, s in zip(paths, stems, strict=True) if s == stem}) > 1]
+    labels = [path if stem in alike else stem for path, stem in zip(paths, stems, strict=True)]
+    # The same file twice is fair: it must compare as no difference.
+    return [
+        f"{label} ({labels[: place + 1].count(label)})" if labels.count(label) > 1 else label
+        for place, label in enumerate(labels)
+    ]
+
+
+def _pair(base: Series, other: Series, key: Key, ours: Entry, theirs: Entry) -> Pair:
+    ratio = ratio_of_runs(theirs.round_s, ours.round_s)
+    word = verdict(ratio, min(len(ours.round_s), len(theirs.round_s)))
+    parts = _parts(ours.extra_info.get("split"), theirs.extra_info.get("split"))
+    before, after = estimate(ours.round_s).median, estimate(theirs.round_s).median
+    cause = _cause(parts, after - before) if word in ("faster", "slower") else ""
+    return Pair(name(key), base.label, other.label, before, after, ratio, word, parts, cause)
+
+
+def _parts(ours: Any, theirs: Any) -> dict[str, float]:
+    if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
+        return {}
+    return {
+        part: float(theirs[part]) - float(ours[part])
+        for part in PARTS
+        if isinstance(ours.get(part), (int, float)) and isinstance(theirs.get(part), (int, float))
+    }
+
+
+def _cause(parts: Mapping[str, float], change: float) -> str:
+    """The part of the step that moved most in the direction of the change; within exposed, why."""
+    sign = 1 if change > 0 else -1
+    moved = {part: sign * parts[part] for part in PARTS[:3] if part in parts}
+    if not moved or max(moved.values()) <= 0:
+        return ""
+    part = max(moved, key=lambda one: moved[one])
+    words = {"compute_s": "compute", "data_wait_s": "waiting for data", "exposed_s": "exposed communication"}
+    told = f"{words[part]} {milliseconds(1e3 * parts[part])}"
+    within = {one: sign * parts[one] for one in PARTS[3:] if one in parts}
+    if part == "exposed_s" and within and max(within.values()) > 0:
+        told += f", by {max(within, key=lambda one: within[one]).removesuffix('_s')}"
+    return told
+
+
+def _scaling(series: Series, reference: bool = False) -> list[Scaling]:
+    """One row for each set of entries that differ in the number of ranks only."""
+    rows: dict[Key, dict[int, float]] = {}
+    for key, entry in keys(series).items():
+        if entry.kind == "allreduce":
+            continue
+        rest = tuple(part for part in key if not str(part).endswith((" rank", " ranks")))
+        rows.setdefault(rest, {})[int(entry.extra_info["world_size"])] = estimate(entry.round_s).median
+    found = []
+    for rest, durations in rows.items():
+        if len(durations) < 2:
+            continue
+        durations = dict(sorted(durations.items()))
+        alone = durations.get(1)
+        # A whole training is divided among the ranks; a step is not, it does n times the work.
+        grows = rest[0] == "step"
+        speedup = {} if alone is None else {n: alone / t * (n if grows else 1) for n, t in durations.items()}
+        efficiency = {n: gain / n for n, gain in speedup.items()}
+        found.append(Scaling(series.label, name(rest), durations, speedup, efficiency, reference))
+    return found
+
+
+def _curves(series: Series) -> list[Curve]:
+    found = []
+    for entry in series.entries:
+        epochs = [e for e in entry.extra_info.get("epochs") or [] if _has_loss(e)]
+        if entry.kind == "scaling" and epochs:
+            found.append(
+                Curve(
+                    f"{series.label}, {entry.extra_info['world_size']} ranks",
+                    tuple(float(e["elapsed_s"]) for e in epochs),
+                    tuple(float(e["loss"]) for e in epochs),
+                    tuple(e.get("accuracy") for e in epochs),
+                )
+            )
+    return found
+
+
+def _has_loss(epoch: object) -> bool:
+    return isinstance(epoch, dict) and all(
+        isinstance(epoch.get(key), (int, float)) for key in ("elapsed_s", "loss")
+    )

@@ -1,0 +1,147 @@
+"""Which entries of two result files are the same case, and why two files cannot be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from pyddpdiag.bench.compare.comparison import Series
+from pyddpdiag.bench.results import Entry, ResultFile
+from pyddpdiag.errors import NotComparableError, ResultError
+from pyddpdiag.model.words import size
+
+Key = tuple[Any, ...]
+
+# What must be equal for a ratio to mean anything, and what a sweep varies, by kind.
+_WORK: Final = {
+    "step": ("model", "dataset", "batch_size", "dtype"),
+    "allreduce": ("dtype",),
+    "scaling": ("model", "dataset", "batch_size", "dtype"),
+}
+_VARIED: Final = {
+    "step": ("hook", "bucket_cap_mb", "first_bucket_mb", "world_size", "interface"),
+    "allreduce": ("bytes", "chunks", "world_size", "interface"),
+    "scaling": ("world_size",),
+}
+# What goes without saying in a case's name.
+_UNSAID: Final = ("", None, "step", "scaling", "float32", "random")
+
+
+def series_of(files: Sequence[ResultFile], labels: Sequence[str]) -> list[Series]:
+    """One series per file, or per `label` in its entries. Raises `ResultError` if a case is there twice."""
+    found: list[Series] = []
+    for file, name in zip(files, labels, strict=True):
+        own = list(dict.fromkeys(str(e.extra_info.get("label") or "") for e in file.entries))
+        for label in own:
+            entries = tuple(e for e in file.entries if str(e.extra_info.get("label") or "") == label)
+            series = Series(label or name, entries)
+            if len(keys(series)) < len(entries):
+                raise ResultError(f"'{file.path}' holds the same case twice.", hint="compare one run's file.")
+            found.append(series)
+    return found
+
+
+def keys(series: Series, other: Series | None = None) -> dict[Key, Entry]:
+    """The entries by what identifies their case on any machine, beside those of `other`."""
+    # Interfaces have other names on other systems; they only tell cases apart where there are several.
+    several = {
+        kind: any(
+            len({e.extra_info.get("interface") for e in side.entries if e.kind == kind}) > 1
+            for side in (series, other)
+            if side is not None
+        )
+        for kind in _WORK
+    }
+    return {_key(entry, several[entry.kind]): entry for entry in series.entries}
+
+
+def match(base: Series, other: Series) -> list[tuple[Key, Entry, Entry]]:
+    """The cases that both have.
+
+    Raises `NotComparableError` if they have none in common, or if a case that is otherwise the same was measured with
+    another batch, data set or data type.
+    """
+    ours, theirs = keys(base, other), keys(other, base)
+    clashes = _clashes(ours.values(), theirs.values())
+    if clashes:
+        raise NotComparableError(
+            f"'{base.label}' and '{other.label}' cannot be compared: {'; '.join(clashes)}.",
+            hint="measure both with the same options.",
+        )
+    common = [(key, ours[key], theirs[key]) for key in ours if key in theirs]
+    if not common:
+        raise NotComparableError(
+            f"'{base.label}' and '{other.label}' have no case in common: "
+            f"{_differences(ours.values(), theirs.values(), base.label, other.label)}.",
+            hint="measure both with the same options.",
+        )
+    return common
+
+
+def name(key: Key) -> str:
+    """A case for people."""
+    return " ".join(str(part) for part in key if part not in _UNSAID)
+
+
+def _key(entry: Entry, with_interface: bool) -> Key:
+    kind, info = entry.kind, entry.extra_info
+    parts: list[Any] = [kind]
+    for field in (*_WORK[kind], *_VARIED[kind]):
+        value = info.get(field)
+        if field == "interface":
+            value = value if with_interface else ""
+        elif field == "first_bucket_mb":
+            value = "" if value in (None, info.get("bucket_cap_mb")) else f"first {value:g} MiB"
+        elif field == "batch_size":
+            value = None if value is None else f"batch {value}"
+        elif field == "chunks":
+            value = "" if value in (None, 1) else f"{value} in flight"
+        elif field == "bucket_cap_mb":
+            value = f"{value:g} MiB"
+        elif field == "world_size":
+            value = "1 rank" if value == 1 else f"{value} ranks"
+        elif field == "bytes":
+            value = size(int(info["bytes"]))
+        parts.append(value)
+    return tuple(parts)
+
+
+def _clashes(ours: Iterable[Entry], theirs: Iterable[Entry]) -> list[str]:
+    """What differs between entries of one kind and model: values that only one side has, where none is shared."""
+    found = []
+    left, right = list(ours), list(theirs)
+    for kind, fields in _WORK.items():
+        shared = _values(left, kind, "model") & _values(right, kind, "model")
+        for field in fields[1:] if kind != "allreduce" else fields:
+            for model in shared:
+                a = {v for v in _values(left, kind, field, model) if v is not None}
+                b = {v for v in _values(right, kind, field, model) if v is not None}
+                if a and b and not a & b:
+                    found.append(f"{field} is {_say(a)} in the one and {_say(b)} in the other")
+    return list(dict.fromkeys(found))
+
+
+def _differences(ours: Iterable[Entry], theirs: Iterable[Entry], base: str, other: str) -> str:
+    left, right = list(ours), list(theirs)
+    kinds_left, kinds_right = {e.kind for e in left}, {e.kind for e in right}
+    if not kinds_left & kinds_right:
+        return f"{base} holds {_say(kinds_left)}, {other} holds {_say(kinds_right)}"
+    told = []
+    for kind in kinds_left & kinds_right:
+        for field in dict.fromkeys((*_WORK[kind], *_VARIED[kind])):
+            a, b = _values(left, kind, field), _values(right, kind, field)
+            if not a & b:
+                told.append(f"{field} is {_say(a)} in {base}, {_say(b)} in {other}")
+    return "; ".join(told) or "each has other combinations of settings"
+
+
+def _values(entries: Iterable[Entry], kind: str, field: str, model: Any = ...) -> set[Any]:
+    return {
+        e.extra_info.get(field)
+        for e in entries
+        if e.kind == kind and (model is ... or e.extra_info.get("model") == model)
+    }
+
+
+def _say(values: Iterable[Any]) -> str:
+    return ", ".join(sorted(str(value) for value in values))

@@ -1,0 +1,115 @@
+"""What a sweep has measured so far, and the entries that it makes: nothing is lost if the sweep ends early."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from pyddpdiag.bench.engine.news import Built, Gathered, LeftOut, Measured, News, Traced
+from pyddpdiag.bench.engine.settings import SweepSettings
+from pyddpdiag.bench.engine.split import split_of
+from pyddpdiag.bench.machine import cpu_name, link_speed, load_before, machine_info, torch_version
+from pyddpdiag.bench.results import Entry
+
+
+@dataclass
+class Collected:
+    """Takes rank 0's news.
+
+    Attributes:
+        settings: of the sweep.
+        rounds: seconds of each round, by case.
+        left_out: why a case was not measured, by case.
+        gathered: who the ranks are.
+        load_before: of the machine, see `machine.load_before`.
+    """
+
+    settings: SweepSettings
+    rounds: dict[int, list[float]] = field(default_factory=dict)
+    left_out: dict[int, str] = field(default_factory=dict)
+    gathered: Gathered = field(default_factory=lambda: Gathered((), (), ""))
+    load_before: float = field(default_factory=load_before)
+    _built: dict[int, Built] = field(default_factory=dict)
+    _steps: dict[int, int] = field(default_factory=dict)
+    _sources: dict[int, str] = field(default_factory=dict)
+    _splits: dict[int, Mapping[str, float | None]] = field(default_factory=dict)
+
+    def take(self, news: News) -> None:
+        """Keeps what rank 0 told."""
+        if isinstance(news, Measured):
+            self.rounds.setdefault(news.case, []).append(news.seconds)
+            self._steps[news.case] = news.steps
+        elif isinstance(news, Built):
+            self._built[news.case] = news
+        elif isinstance(news, Traced):
+            self._sources[news.case] = news.source
+        elif isinstance(news, LeftOut):
+            self.left_out[news.case] = news.reason
+        elif isinstance(news, Gathered):
+            self.gathered = news
+
+    def split(self) -> None:
+        """Analyses the traces; after the ranks have gone, as it takes the processor from them."""
+        for case in self._sources:
+            self._splits[case] = split_of(Path(self.settings.trace_folder, str(case)))
+
+    def interface(self, case: int) -> str:
+        """What rank 0's GLOO_SOCKET_IFNAME was in a case; "" where it was unset."""
+        picks = self.settings.cases[case].picks
+        if not picks:
+            return self.gathered.default_interface
+        return ",".join(self.settings.names[place] for place in picks)
+
+    def label(self, case: int) -> str:
+        """The name of a case in the result file."""
+        return self.settings.cases[case].label(self.interface(case))
+
+    def entries(self, before: Sequence[Entry] = ()) -> list[Entry]:
+        """One for each case that has rounds; rounds in `before` (an earlier part of the same sweep) come first."""
+        earlier = {entry.name: entry for entry in before}
+        machine = {"system": machine_info()["system"], "cpu": cpu_name(), "torch": torch_version()}
+        for case in sorted(self.rounds):
+            entry = self._entry(case, machine)
+            old = earlier.get(entry.name)
+            earlier[entry.name] = entry if old is None else _joined(old, entry)
+        return list(earlier.values())
+
+    def _entry(self, index: int, machine: Mapping[str, Any]) -> Entry:
+        case, rounds = self.settings.cases[index], self.rounds[index]
+        interface = self.interface(index)
+        info: dict[str, Any] = {**machine, **case.info(), "interface": interface}
+        info["interface_mbps"] = link_speed(interface)
+        info["interfaces_by_rank"] = [
+            ",".join(names[place] for place in case.picks) if case.picks else interface
+            for names in self.gathered.names[: case.world_size]
+        ]
+        info["load_before"] = round(self.load_before, 2)
+        info["cores"] = psutil.cpu_count() or 1
+        info["hosts"] = len(set(self.gathered.hosts[: case.world_size]))
+        info["steps_per_round"] = self._steps[index]
+        built = self._built.get(index)
+        if case.kind == "step" and built is not None:
+            info.update(parameters=built.parameters, batch_size=built.batch_size, dataset=built.dataset)
+            split = self._splits.get(index)
+            info["split"] = None if not split else dict(split)
+            info["split_from"] = self._sources.get(index, "")
+        if case.kind == "allreduce":
+            algbw = case.bytes / float(np.median(rounds)) / 1e9
+            info.update(algbw_gbps=algbw, busbw_gbps=algbw * 2 * (case.world_size - 1) / case.world_size)
+        group = f"{case.kind} {case.model}".strip()
+        params: dict[str, Any] = {
+            k: info[k] for k in ("world_size", "hook", "bucket_cap_mb", "bytes", "interface") if k in info
+        }
+        return Entry(self.label(index), group, params, info, tuple(rounds))
+
+
+def _joined(old: Entry, new: Entry) -> Entry:
+    info = {**new.extra_info}
+    if info.get("split") is None:
+        info["split"], info["split_from"] = old.extra_info.get("split"), old.extra_info.get("split_from", "")
+    return Entry(new.name, new.group, new.params, info, (*old.round_s, *new.round_s))

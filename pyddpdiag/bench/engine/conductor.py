@@ -1,0 +1,146 @@
+"""Rank 0's decisions in a sweep: which cases are set up together, in what order they run, and when to stop."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import psutil
+
+from pyddpdiag.bench.cases import Case
+from pyddpdiag.bench.engine.control import Order
+from pyddpdiag.bench.engine.news import Built, LeftOut, Measured, News, Traced
+from pyddpdiag.bench.engine.settings import SweepSettings
+from pyddpdiag.bench.intervals import shuffled
+
+if TYPE_CHECKING:
+    from pyddpdiag.bench.engine.rank import Seat
+
+ROUND_S: Final = 0.04
+"""A round holds as many steps as fit into this, so that clocks and scheduling weigh little."""
+MOST_STEPS: Final = 200
+LEAST_ROUNDS: Final = 10
+"""A case that cannot have this many rounds within the budget is not begun."""
+MOST_ROUNDS: Final = 1000
+TRACED_STEPS: Final = 12
+_MEMORY_SHARE: Final = 0.4
+_TRACE_SHARE: Final = 0.3
+# A twin's warm-up, its untimed step and the traced ones.
+_TRACE_STEPS: Final = 3 + 1 + TRACED_STEPS
+# What is left to do when the last round is over: leave the group, end the processes, analyse, write.
+_END_S: Final = 1.5
+_END_PER_CASE_S: Final = 0.04
+
+
+@dataclass
+class _Open:
+    """A case that is set up."""
+
+    index: int
+    steps: int
+    round_s: float
+    trace_s: float
+    measured: bool = False
+
+
+class Conductor:
+    """Leads a sweep; see `run`."""
+
+    def __init__(self, settings: SweepSettings, seat: Seat, tell: Callable[[News], None]) -> None:
+        self._settings, self._seat, self._tell = settings, seat, tell
+        self._order = random.Random(settings.seed)
+        self._free = _MEMORY_SHARE * psutil.virtual_memory().available
+        self._single: dict[Case, float] = {}
+        self._bytes: dict[str, int] = {}
+
+    def run(self) -> None:
+        """Measures in blocks: as many cases as memory holds at once take turns, in each round in another order."""
+        left = deque(range(len(self._settings.cases)))
+        while left:
+            block = self._set_up(left)
+            if not block:
+                break
+            share = len(block) / (len(block) + len(left))
+            self._measure(block, share)
+            for case in block:
+                self._trace(case)
+        for index in left:
+            self._tell(LeftOut(index, "the budget"))
+        self._seat.lead(Order.END)
+
+    def _remaining(self) -> float:
+        """Seconds of the budget that are left for measuring."""
+        if self._settings.budget_s is None:
+            return math.inf
+        end = self._settings.started + self._settings.budget_s
+        return end - _END_S - _END_PER_CASE_S * len(self._settings.cases) - time.time()
+
+    def _set_up(self, left: deque[int]) -> list[_Open]:
+        block: list[_Open] = []
+        memory = 0
+        while left and memory < self._free:
+            planned = sum(LEAST_ROUNDS * case.round_s + case.trace_s for case in block)
+            another = planned / len(block) if block else 0.0
+            if planned + 1.5 * another > self._remaining():
+                break
+            index = left.popleft()
+            twin = self._twin(self._settings.cases[index])
+            if twin:
+                self._tell(LeftOut(index, twin))
+                continue
+            self._seat.lead(Order.BUILD, index)
+            worker = self._seat.worker(index)
+            self._bytes[self._settings.cases[index].model] = 4 * worker.parameters
+            self._tell(Built(index, worker.parameters, worker.batch_size, worker.dataset))
+            step = self._seat.lead(Order.ROUND, index, 1)
+            steps = max(1, min(MOST_STEPS, math.ceil(ROUND_S / max(step, 1e-6))))
+            case = _Open(index, steps, (steps + 1) * step + 0.005, 0.1 + _TRACE_STEPS * step)
+            memory += worker.bytes * self._settings.cases[index].world_size
+            block.append(case)
+        return block
+
+    def _twin(self, case: Case) -> str:
+        """With a budget, why this case would only measure what another one does."""
+        size = self._bytes.get(case.model, 0) / 2**20
+        if (
+            self._settings.budget_s is None
+            or case.bucket_cap_mb is None
+            or not 0 < size <= case.bucket_cap_mb
+        ):
+            return ""
+        same = replace(case, bucket_cap_mb=None)
+        if same in self._single:
+            return f"one bucket, as with {self._single[same]:g} MiB"
+        self._single[same] = case.bucket_cap_mb
+        return ""
+
+    def _measure(self, block: list[_Open], share: float) -> None:
+        traces = sum(case.trace_s for case in block)
+        remaining = self._remaining()
+        mine = share * remaining
+        # Rounds come first: traces that don't fit into their part are left out.
+        end = time.time() + mine - min(traces, _TRACE_SHARE * mine)
+        most = self._settings.rounds if math.isinf(remaining) else MOST_ROUNDS
+        by_name = {str(case.index): case for case in block}
+        for _ in range(most):
+            for name in shuffled(list(by_name), self._order):
+                case = by_name[name]
+                if time.time() + case.round_s > end:
+                    return
+                seconds = self._seat.lead(Order.ROUND, case.index, case.steps)
+                case.measured = True
+                self._tell(Measured(case.index, seconds, case.steps))
+
+    def _trace(self, case: _Open) -> None:
+        if not case.measured:
+            self._tell(LeftOut(case.index, "the budget"))
+        elif self._settings.cases[case.index].kind == "step" and case.trace_s < self._remaining():
+            self._seat.lead(Order.TRACE, case.index, TRACED_STEPS)
+            if self._seat.source:
+                self._tell(Traced(case.index, self._seat.source))
+        self._seat.lead(Order.DROP, case.index)

@@ -1,0 +1,85 @@
+"""How rank 0 leads the others through a sweep, and how a rank notices that one of them hangs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+import torch
+import torch.distributed as dist
+
+from pyddpdiag.train.deadline import Deadline
+from pyddpdiag.train.events import Event
+from pyddpdiag.train.failure import Failure
+
+# A round may take this many times as long as the longest so far, but always this many seconds.
+_PATIENCE = 20.0
+_LEAST_PATIENCE_S = 20.0
+
+
+class Order(IntEnum):
+    """What all ranks do next."""
+
+    END = 0
+    BUILD = 1
+    ROUND = 2
+    TRACE = 3
+    DROP = 4
+
+
+class Control:
+    """The default process group as a line of command. Every order reaches every rank, taking part or not.
+
+    Args:
+        rank: of this process.
+        timeout_s: for orders whose length nobody knows (setting up).
+        tell: where the news of a hang goes before this process ends itself.
+    """
+
+    def __init__(self, rank: int, timeout_s: float, tell: Callable[[Event], None]) -> None:
+        self._rank, self._timeout_s, self._tell = rank, timeout_s, tell
+        self._longest_s = 0.0
+
+    def share(self, order: Order, case: int, steps: int) -> tuple[Order, int, int]:
+        """Rank 0's order; the arguments of other ranks don't matter."""
+        told = torch.tensor([order, case, steps])
+        with self.limited(self.patience_s, "waiting for rank 0's next order"):
+            dist.broadcast(told, 0)
+        first, second, third = told.tolist()
+        return Order(first), second, third
+
+    def slowest(self, seconds: float) -> float:
+        """The largest of all ranks' values."""
+        value = torch.tensor(seconds, dtype=torch.float64)
+        with self.limited(self.patience_s, "waiting for the others at the end of a round"):
+            dist.all_reduce(value, dist.ReduceOp.MAX)
+        return float(value.item())
+
+    @property
+    def patience_s(self) -> float:
+        """How long a round may take."""
+        return max(_LEAST_PATIENCE_S, _PATIENCE * self._longest_s) if self._longest_s else self._timeout_s
+
+    def took(self, seconds: float) -> None:
+        """A round was done in this time."""
+        self._longest_s = max(self._longest_s, seconds)
+
+    @contextmanager
+    def limited(self, seconds: float, doing: str) -> Iterator[None]:
+        """Ends this process if the block takes longer: what hangs in Gloo cannot be interrupted otherwise."""
+
+        def expired() -> None:
+            self._tell(
+                Failure(
+                    rank=self._rank,
+                    kind="SweepTimeout",
+                    message=f"stuck for {seconds:.0f} s in {doing}.",
+                    timeout=True,
+                )
+            )
+            os._exit(2)
+
+        with Deadline(seconds, expired):
+            yield

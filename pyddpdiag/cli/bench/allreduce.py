@@ -1,0 +1,60 @@
+"""`pyddpdiag bench allreduce`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from pyddpdiag.cli.bench import options
+
+
+def allreduce(
+    size: Annotated[
+        str, typer.Option(help="Bytes; K, M and G are powers of 1024.")
+    ] = "1K,4K,16K,64K,256K,1M,4M,16M",
+    in_flight: Annotated[
+        int, typer.Option(min=1, max=256, help="Split into so many all-reduces at once.")
+    ] = 1,
+    ranks: Annotated[str, typer.Option(help="World sizes.")] = "2",
+    interface: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[,NAME]", help="Interface for Gloo, or several at once; repeat to vary it."
+        ),
+    ] = None,
+    rounds: options.Rounds = 20,
+    budget: options.Budget = None,
+    output: options.Output = None,
+    force: options.Force = False,
+    resume: options.Resume = False,
+    timeout: options.Timeout = 60.0,
+    as_json: options.AsJson = False,
+) -> None:
+    """Time Gloo's all-reduce by size, with the bandwidth it reaches (algbw and busbw: docs/metrics.md)."""
+    started = time.time()
+    from pyddpdiag.bench.cases import allreduce_cases
+    from pyddpdiag.bench.engine.settings import SweepSettings
+    from pyddpdiag.bench.engine.sweep import Keeper
+    from pyddpdiag.cli.bench import running
+    from pyddpdiag.train.interfaces import parse
+
+    settings_of = [parse(text) for text in interface or []]
+    names = tuple(dict.fromkeys(name for setting in settings_of for name in setting))
+    picks = [tuple(names.index(name) for name in setting) for setting in settings_of] or [()]
+    cases = allreduce_cases(
+        options.sizes(size), options.whole_numbers(ranks, "--ranks"), picks, chunks=in_flight
+    )
+    settings = SweepSettings(
+        cases=tuple(cases),
+        names=names,
+        rounds=rounds,
+        budget_s=options.seconds(budget),
+        started=started,
+        timeout_s=timeout,
+    )
+    keeper = Keeper(options.output_path(output, resume), force, resume)
+    outcome = running.run(settings, keeper)
+    running.show(outcome, as_json)
+    running.finish(outcome)

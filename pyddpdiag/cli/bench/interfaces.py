@@ -1,0 +1,123 @@
+"""`pyddpdiag bench interfaces`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyddpdiag.cli.bench import options
+from pyddpdiag.errors import PyddpdiagError, UsageError
+
+if TYPE_CHECKING:
+    from pyddpdiag.bench.engine.sweep import Outcome
+    from pyddpdiag.train.rendezvous import Place
+
+
+def interfaces(
+    interface: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[,NAME]",
+            help="This rank's interfaces; ranks pair them by place.  [default: all that have an address]",
+        ),
+    ] = None,
+    ranks: Annotated[int, typer.Option(min=2, max=64, help="Ranks to launch on this machine.")] = 2,
+    dist_url: Annotated[
+        str | None, typer.Option(help="Race between machines: the same command on each, with this.")
+    ] = None,
+    world_size: Annotated[int | None, typer.Option(help="With --dist-url: how many ranks there are.")] = None,
+    rank: Annotated[int | None, typer.Option(help="With --dist-url: which of them this one is.")] = None,
+    size: Annotated[str, typer.Option(help="Bytes per round, in 8 all-reduces at once.")] = "8M",
+    rounds: options.Rounds = 30,
+    budget: options.Budget = None,
+    output: options.Output = None,
+    force: options.Force = False,
+    timeout: options.Timeout = 60.0,
+    as_json: options.AsJson = False,
+) -> None:
+    """Race network interfaces against each other: each alone, and all at once; end with the lines to export."""
+    started = time.time()
+    from pyddpdiag.bench.cases import race_cases
+    from pyddpdiag.bench.engine.settings import SweepSettings
+    from pyddpdiag.bench.engine.sweep import Keeper
+    from pyddpdiag.train import interfaces as known
+    from pyddpdiag.train.rendezvous import join_url
+
+    place = None
+    if dist_url is not None:
+        place = join_url(dist_url, world_size, rank)
+    elif world_size is not None or rank is not None:
+        raise UsageError("--world-size and --rank need --dist-url.", hint="--ranks N launches N ranks here.")
+    names = known.parse(interface) if interface is not None else _all(local=place is None)
+    if not names:
+        raise UsageError("no interface of this machine has an address.")
+    if len(set(names)) < len(names):
+        raise UsageError(f"--interface {interface} names an interface twice.")
+    amounts = options.sizes(size)
+    if len(amounts) != 1:
+        raise UsageError(f"--size {size}: a race is run with one size.")
+    world = ranks if place is None else place.world_size
+    settings = SweepSettings(
+        cases=tuple(race_cases(names, world, amounts[0])),
+        names=names,
+        rounds=rounds,
+        budget_s=options.seconds(budget),
+        started=started,
+        timeout_s=timeout,
+        batch_size=max(64, world),
+    )
+    keeper = Keeper(options.output_path(output, False), force) if place is None or place.rank == 0 else None
+    _race(settings, keeper, place, as_json)
+
+
+def _all(local: bool) -> tuple[str, ...]:
+    """All interfaces with an address; the loopback one leads to no other machine."""
+    from pyddpdiag.train import interfaces as known
+
+    loopback = known.loopback()
+    return tuple(name for name in sorted(known.available()) if local or name != loopback)
+
+
+def _race(settings: object, keeper: object, place: Place | None, as_json: bool) -> None:
+    from pyddpdiag.cli.bench import running
+
+    try:
+        outcome = running.run(settings, keeper, place)  # type: ignore[arg-type]
+    except PyddpdiagError as error:
+        if place is None:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        running.leave(2)
+        return
+    if place is None or place.rank == 0:
+        _tell(outcome, as_json)
+    if outcome.error is not None and place is not None:
+        running.leave(2)
+    running.finish(outcome)
+
+
+def _tell(outcome: Outcome, as_json: bool) -> None:
+    from pyddpdiag.bench.race import judge
+    from pyddpdiag.cli.bench import running
+
+    race = judge(outcome.entries)
+    if as_json:
+        print(json.dumps(race.as_dict(), indent=1, allow_nan=False))
+        return
+    running.show(outcome, False)
+    print()
+    for line in race.lines:
+        print(line)
+    print("\nOn each rank, before init_process_group:")
+    lines = dict.fromkeys(race.exports)
+    if len(lines) == 1:
+        print(f"  {race.exports[0]}")
+    else:
+        for number, line in enumerate(race.exports):
+            print(f"  rank {number}: {line}")
+    if race.hosts == 1:
+        print("All ranks were on one machine: this says little about the way to another one (--dist-url).")

@@ -1,0 +1,118 @@
+"""Runs a sweep for a sub-command: progress, the result file, Ctrl-C and what is said at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from pyddpdiag.bench.engine.news import Built, LeftOut, Measured, News
+from pyddpdiag.bench.engine.settings import SweepSettings
+from pyddpdiag.bench.engine.sweep import Keeper, Outcome, run_sweep
+from pyddpdiag.bench.results import to_document
+from pyddpdiag.bench.show import print_entries
+
+if TYPE_CHECKING:
+    from pyddpdiag.train.rendezvous import Place
+
+
+class Bar:
+    """A bar on standard error where that is a terminal: rounds, or the budget's time."""
+
+    def __init__(self, settings: SweepSettings) -> None:
+        self._settings = settings
+        self._rounds = self._left_out = 0
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:.0f}%"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            refresh_per_second=2,  # the ranks need the processor
+        )
+        self._task = self._progress.add_task("starting ranks", total=1.0)
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, news: News) -> None:
+        """Shows what rank 0 told."""
+        if isinstance(news, Measured):
+            self._rounds += 1
+        elif isinstance(news, LeftOut):
+            self._left_out += 1
+        settings = self._settings
+        if settings.budget_s is not None:
+            done = (time.time() - settings.started) / settings.budget_s
+        else:
+            planned = settings.rounds * (len(settings.cases) - self._left_out)
+            done = self._rounds / max(1, planned)
+        what = "measuring"
+        if isinstance(news, Built):
+            what = f"set up {settings.cases[news.case].label('')}"
+        self._progress.update(self._task, completed=min(1.0, done), description=what)
+
+
+def run(settings: SweepSettings, keeper: Keeper | None, place: Place | None = None) -> Outcome:
+    """Measures, and says on standard error what a user should know. Raises as `run_sweep` does."""
+    with Bar(settings) as bar:
+        outcome = run_sweep(
+            settings,
+            keeper,
+            place=place,
+            on_news=bar,
+            on_note=lambda text: print(text, file=sys.stderr),
+        )
+    if outcome.error is not None:
+        kept = f"; what was measured is in {outcome.path}" if outcome.path else ""
+        what = "Interrupted" if isinstance(outcome.error, (KeyboardInterrupt, SystemExit)) else "error"
+        told = f": {outcome.error}" if what == "error" else ""
+        print(f"{what}{told}{kept}.", file=sys.stderr)
+        if outcome.path:
+            print(f"  hint: go on with --resume --output {outcome.path}", file=sys.stderr)
+    return outcome
+
+
+def show(outcome: Outcome, as_json: bool) -> None:
+    """Prints the results to standard output."""
+    if as_json:
+        print(json.dumps(to_document(outcome.entries), indent=1, allow_nan=False))
+        return
+    collected = outcome.collected
+    left_out = {collected.label(case): why for case, why in collected.left_out.items()}
+    print_entries(outcome.entries, sys.stdout, left_out)
+    if outcome.path is not None and outcome.error is None:
+        print(f"\nResult file: {outcome.path}")
+
+
+def finish(outcome: Outcome) -> None:
+    """Ends the command with the exit code that the outcome calls for."""
+    if isinstance(outcome.error, KeyboardInterrupt):
+        raise typer.Exit(130)
+    if isinstance(outcome.error, SystemExit):
+        raise outcome.error
+    if outcome.error is not None:
+        raise typer.Exit(2)
+
+
+def leave(code: int) -> None:
+    """Ends a joined rank that failed, at once: a normal exit would wait for Gloo's threads."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,61 @@
+"""Intervals: two runs of the same thing are no difference, a real difference is seen."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from pyddpdiag.bench.intervals import estimate, ratio_of_runs, verdict
+
+
+def real_rounds(count: int) -> list[float]:
+    """Seconds of a piece of real work, on this machine as it is now."""
+    data = np.random.default_rng(0).standard_normal(20_000)
+    found = []
+    for _ in range(count):
+        begin = time.perf_counter()
+        np.sort(data)
+        found.append(time.perf_counter() - begin)
+    return found
+
+
+def test_real_rounds_against_themselves_are_no_difference() -> None:
+    measured = np.array(real_rounds(400))
+    order = np.random.default_rng(1)
+    words = []
+    for _ in range(100):
+        picked = order.permutation(len(measured))
+        # In their own order, as in a run.
+        first, second = np.sort(picked[:30]), np.sort(picked[30:60])
+        ratio = ratio_of_runs(measured[first].tolist(), measured[second].tolist())
+        words.append(verdict(ratio, 30))
+    assert words.count("no difference") >= 95, words
+
+
+@pytest.mark.parametrize(("times", "word"), [(1.5, "slower"), (1 / 1.5, "faster")])
+def test_a_real_difference_is_seen(times: float, word: str) -> None:
+    base = np.random.default_rng(2).normal(1.0, 0.05, 30)
+    assert verdict(ratio_of_runs((times * base).tolist(), base.tolist()), 30) == word
+
+
+def test_a_drift_widens_the_interval() -> None:
+    generator = np.random.default_rng(3)
+    noise = generator.normal(1.0, 0.02, 64)
+    drifting = np.repeat(generator.normal(1.0, 0.2, 8), 8) * noise
+
+    def width(values: np.ndarray) -> float:  # type: ignore[type-arg]
+        found = ratio_of_runs(values.tolist(), noise.tolist())
+        return found.high - found.low
+
+    shuffled = generator.permutation(drifting)
+    assert width(drifting) > width(shuffled)
+
+
+def test_too_few_rounds_tell_nothing() -> None:
+    assert verdict(ratio_of_runs([9.0] * 4, [1.0] * 4), 4) == "cannot tell"
+    with pytest.raises(ValueError, match="no rounds"):
+        estimate([])
+    with pytest.raises(ValueError, match="no rounds"):
+        ratio_of_runs([], [1.0])

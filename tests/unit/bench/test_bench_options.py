@@ -1,0 +1,91 @@
+"""What the options of `pyddpdiag bench` take, and in which order cases are worth measuring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyddpdiag.bench.cases import allreduce_cases, race_cases, step_cases
+from pyddpdiag.bench.engine.settings import SweepSettings
+from pyddpdiag.cli import main
+from pyddpdiag.cli.bench import options
+from pyddpdiag.errors import UsageError
+
+
+def test_texts_are_read() -> None:
+    assert [options.seconds(text) for text in ("90", "90s", "2m", "1.5h", None)] == [90, 90, 120, 5400, None]
+    assert options.sizes("4096, 64K,16MiB,1g") == [4096, 65536, 2**24, 2**30]
+    assert options.caps("default,0.25, 25") == [None, 0.25, 25.0]
+    assert options.whole_numbers("1,2,4", "--ranks") == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["buckets", "--budget", "soon"],
+        ["buckets", "--budget", "1s"],
+        ["buckets", "--bucket-cap-mb", "25,x"],
+        ["buckets", "--bucket-cap-mb", "0"],
+        ["buckets", "--model", "gpt"],
+        ["buckets", "--hook", "magic"],
+        ["buckets", "--ranks", "0"],
+        ["buckets", "--rounds", "0"],
+        ["buckets", "--resume"],
+        ["buckets", "--interface", "nic-of-nobody"],
+        ["allreduce", "--size", "3"],
+        ["allreduce", "--size", "many"],
+        ["interfaces", "--interface", "nic-of-nobody"],
+        ["interfaces", "--interface", "lo,,lo"],
+        ["interfaces", "--interface", "lo,lo"],
+        ["interfaces", "--rank", "1"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_options_end_before_anything_is_started(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", *command]) == 2
+    assert "error: " in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_result_file_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("mine")
+    assert main(["bench", "allreduce", "--output", str(path)]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert main(["bench", "allreduce", "--output", str(path), "--resume"]) == 2
+    assert "no complete JSON" in capsys.readouterr().err
+    assert path.read_text() == "mine"
+
+
+def test_the_base_comes_first_then_what_differs_in_one_thing() -> None:
+    cases = step_cases(["digits"], ["plain", "native"], [None, 1.0], [1, 2, 4])
+    assert len(cases) == len(set(cases)) == 12
+    first = cases[0]
+    assert (first.world_size, first.hook, first.bucket_cap_mb) == (2, "plain", None)
+    differences = [sum((c.world_size != 2, c.hook != "plain", c.bucket_cap_mb is not None)) for c in cases]
+    assert differences == sorted(differences)
+
+
+def test_names_are_unique() -> None:
+    cases = [
+        *step_cases(["digits", "mlp"], ["plain", "timed"], [None, 25.0, 1.0], [1, 2]),
+        *allreduce_cases([4, 8], [2, 4]),
+    ]
+    assert len({case.label("lo") for case in cases}) == len(cases)
+
+
+def test_a_race_is_each_alone_and_all_at_once() -> None:
+    assert [case.picks for case in race_cases(["a", "b", "c"], 2, 1024)] == [(0,), (1,), (2,), (0, 1, 2)]
+    assert [case.picks for case in race_cases(["a"], 2, 1024)] == [(0,)]
+
+
+def test_settings_refuse_what_cannot_be_kept() -> None:
+    case = allreduce_cases([4], [2])[0]
+    with pytest.raises(UsageError, match="nothing to measure"):
+        SweepSettings(cases=())
+    with pytest.raises(UsageError, match="cannot be kept"):
+        SweepSettings(cases=(case,), budget_s=3.0)
