@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from harness.hooks import HOOKS, measure
-from harness.interleaved import difference, estimate, ratio
 from harness.ranks import run
+
+from pyddpdiag.bench.intervals import difference, estimate, ratio
 
 BUCKETS = 40
 

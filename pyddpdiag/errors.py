@@ -83,3 +83,23 @@ class RankFailedError(TrainError):
 
 class UsageError(PyddpdiagError, ValueError):
     """An argument that cannot be right."""
+
+
+class ResultError(PyddpdiagError, ValueError):
+    """A benchmark's result file cannot be read: what is wrong with it."""
+
+
+class ResultVersionError(ResultError):
+    """The result file has a schema version that this reader doesn't know."""
+
+
+class ResultExistsError(PyddpdiagError, FileExistsError):
+    """A result file is there already."""
+
+
+class ResultWriteError(PyddpdiagError, OSError):
+    """A result file cannot be written."""
+
+
+class NotComparableError(PyddpdiagError, ValueError):
+    """Results of different models, batches or data types: what differs."""

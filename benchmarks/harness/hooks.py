@@ -18,7 +18,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from harness.interleaved import interleave
+from pyddpdiag.bench.intervals import interleave
 
 HOOKS = ("plain", "builtin", "native", "timed", "torch python hook", "torch.profiler")
 

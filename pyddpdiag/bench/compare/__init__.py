@@ -1,0 +1,1 @@
+"""Compares result files: what is comparable, ratios with their intervals, and how to show them."""

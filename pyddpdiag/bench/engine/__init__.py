@@ -1,0 +1,1 @@
+"""Measures: real ranks that live across all cases of a sweep."""

@@ -1,0 +1,116 @@
+"""Medians over rounds and their intervals: the one way in which benchmarks here tell a difference from noise."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+RESAMPLES: Final = 2000
+MARGIN: Final = 0.05
+"""Two medians of separate runs that differ by less than this are not called different, however sure it is."""
+
+Word = Literal["faster", "slower", "no difference", "cannot tell"]
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A median over rounds and its 95% interval (percentile bootstrap over the rounds)."""
+
+    median: float
+    low: float
+    high: float
+
+    def as_dict(self) -> dict[str, float]:
+        """The three numbers by name."""
+        return {"median": self.median, "low": self.low, "high": self.high}
+
+    def __str__(self) -> str:
+        return f"{self.median:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
+
+def interleave(
+    variants: Mapping[str, Callable[[], float]], rounds: int, seed: int = 0
+) -> dict[str, list[float]]:
+    """What each variant returned (its own measure of time) in each round; every round has its own order."""
+    order = random.Random(seed)
+    measured: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(rounds):
+        for name in shuffled(list(variants), order):
+            measured[name].append(variants[name]())
+    return measured
+
+
+def shuffled(names: Sequence[str], order: random.Random) -> list[str]:
+    """The names in a new random order."""
+    return order.sample(list(names), len(names))
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Median of the rounds with its interval. ValueError if there are none."""
+    if not len(values):
+        raise ValueError("no rounds, so no median")
+    data = np.asarray(values, np.float64)
+    picks = np.random.default_rng(0).integers(0, len(data), (RESAMPLES, len(data)))
+    return _interval(float(np.median(data)), np.median(data[picks], axis=1))
+
+
+def difference(measured: Mapping[str, Sequence[float]], name: str, base: str) -> Estimate:
+    """Median of the differences round by round: what drifts over the run cancels out."""
+    return estimate([a - b for a, b in zip(measured[name], measured[base], strict=True)])
+
+
+def ratio(measured: Mapping[str, Sequence[float]], name: str, base: str) -> Estimate:
+    """Median of the ratios round by round."""
+    return estimate([a / b for a, b in zip(measured[name], measured[base], strict=True)])
+
+
+def ratio_of_runs(values: Sequence[float], base: Sequence[float]) -> Estimate:
+    """Median of `values` over median of `base`, which were measured in separate runs.
+
+    Their rounds are no pairs. Rounds that are close in time resemble each other, which would make a plain bootstrap
+    too sure, so whole blocks of neighbouring rounds are drawn (circular block bootstrap, blocks of sqrt(n)).
+    """
+    a, b = np.asarray(values, np.float64), np.asarray(base, np.float64)
+    if not len(a) or not len(b):
+        raise ValueError("no rounds, so no ratio")
+    generator = np.random.default_rng(0)
+    resampled = np.median(_blocks(a, generator), axis=1) / np.median(_blocks(b, generator), axis=1)
+    return _interval(float(np.median(a) / np.median(b)), resampled)
+
+
+def verdict(ratio_of_times: Estimate, rounds: int, margin: float = MARGIN) -> Word:
+    """What a ratio of times says of the one on top.
+
+    Args:
+        ratio_of_times: with its interval.
+        rounds: the fewest rounds of the two; below 5 nothing can be told.
+        margin: only an interval that lies outside of 1 by this much as a whole is a difference.
+    """
+    if rounds < 5:
+        return "cannot tell"
+    if ratio_of_times.high < 1 / (1 + margin):
+        return "faster"
+    if ratio_of_times.low > 1 + margin:
+        return "slower"
+    return "no difference"
+
+
+def _blocks(data: Values, generator: np.random.Generator) -> Values:
+    """Resamples of `data`, shape (RESAMPLES, len(data)), drawn as blocks of neighbours."""
+    n = len(data)
+    length = max(1, round(n**0.5))
+    count = -(-n // length)
+    starts = generator.integers(0, n, (RESAMPLES, count, 1))
+    picks = (starts + np.arange(length)) % n
+    return data[picks.reshape(RESAMPLES, -1)[:, :n]]
+
+
+def _interval(median: float, resampled: Values) -> Estimate:
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return Estimate(median, float(low), float(high))

@@ -1,0 +1,51 @@
+"""What a result file says of the machine it was made on."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+def machine_info() -> dict[str, Any]:
+    """System, processor, versions; the keys that pytest-benchmark uses where it has one for it."""
+    told = platform.uname()
+    return {
+        "node": told.node,
+        "system": told.system,
+        "release": told.release,
+        "machine": told.machine,
+        "processor": told.processor,
+        "python_implementation": platform.python_implementation(),
+        "python_version": platform.python_version(),
+        "cpu": {"brand_raw": cpu_name(), "count": psutil.cpu_count() or 0},
+        "memory_bytes": psutil.virtual_memory().total,
+        "torch": torch_version(),
+    }
+
+
+def cpu_name() -> str:
+    """The processor as its system calls it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()
+
+
+def torch_version() -> str:
+    """The version of the installed torch, without importing it; "" if there is none."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def link_speed(names: str) -> list[int | None]:
+    """Mbit/s of each interface in `NAME[,NAME]` as the system states it; None where it does not."""
+    stats = psutil.net_if_stats()
+    return [stats[n].speed or None if n in stats else None for n in names.split(",") if n]

@@ -1,0 +1,243 @@
+"""Result files: pytest-benchmark's JSON with what DDP needs on top, under `extra_info`.
+
+Reading and writing them takes neither torch nor the native module. `docs/benchmarks.md` describes the keys.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import pyddpdiag
+from pyddpdiag.bench.intervals import estimate
+from pyddpdiag.bench.machine import machine_info
+from pyddpdiag.errors import ResultExistsError, ResultWriteError, UsageError
+
+SCHEMA: Final = "pyddpdiag-bench"
+SCHEMA_VERSION: Final = 1
+KINDS: Final = ("step", "allreduce", "scaling")
+SPLIT: Final = ("compute_s", "data_wait_s", "exposed_s", "queue_s", "wire_s")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One measured case.
+
+    Attributes:
+        name: unique within its file.
+        group: cases that stand beside each other.
+        params: what was varied, by name.
+        extra_info: everything else, with `kind` (see KINDS); written as it is.
+        round_s: seconds of each round, at least one.
+    """
+
+    name: str
+    group: str
+    params: Mapping[str, Any]
+    extra_info: Mapping[str, Any]
+    round_s: tuple[float, ...]
+
+    @property
+    def kind(self) -> str:
+        """What was measured: `step`, `allreduce` or `scaling`."""
+        return str(self.extra_info["kind"])
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """A result file as it was read: where from, its machine, its entries, and what it says of the sweep."""
+
+    path: str
+    machine: Mapping[str, Any]
+    entries: tuple[Entry, ...]
+    sweep: Mapping[str, Any] = field(default_factory=dict)
+
+
+def scaling_entry(
+    *,
+    world_size: int,
+    model: str,
+    dataset: str,
+    batch_size: int,
+    duration_s: float,
+    epochs: Sequence[Mapping[str, float]] = (),
+    split: Mapping[str, float | None] | None = None,
+    dtype: str = "float32",
+    more: Mapping[str, Any] | None = None,
+) -> Entry:
+    """The entry of one whole training run of a scaling series; see `save`.
+
+    Args:
+        world_size: number of ranks; 1 is without DDP.
+        model, dataset, batch_size, dtype: what must be equal in runs that are compared; the batch is that of
+            all ranks together.
+        duration_s: of the whole training, in seconds.
+        epochs: each with `epoch`, `loss`, `accuracy`, `elapsed_s` (since the start of the training).
+        split: seconds of the whole run by the names in SPLIT, mean over the ranks; None where not known.
+        more: further keys for `extra_info`.
+
+    Raises:
+        UsageError: a number that cannot be right, or an unknown name in `split`.
+    """
+    if world_size < 1 or not (np.isfinite(duration_s) and duration_s > 0):
+        raise UsageError(f"a run of {world_size} ranks in {duration_s} s cannot be right.")
+    unknown = set(split or {}) - set(SPLIT)
+    if unknown:
+        raise UsageError(f"unknown part of the time: {', '.join(sorted(unknown))}.", hint=", ".join(SPLIT))
+    info = {
+        **(more or {}),
+        "kind": "scaling",
+        "world_size": world_size,
+        "model": model,
+        "dataset": dataset,
+        "batch_size": batch_size,
+        "dtype": dtype,
+        "duration_s": duration_s,
+        "epochs": [dict(epoch) for epoch in epochs],
+        "split": {name: (split or {}).get(name) for name in SPLIT},
+    }
+    return Entry(
+        name=f"scaling[{model}-{world_size}]",
+        group=f"scaling {model}",
+        params={"world_size": world_size},
+        extra_info=info,
+        round_s=(duration_s,),
+    )
+
+
+def save(
+    path: str | os.PathLike[str],
+    entries: Sequence[Entry],
+    *,
+    force: bool = False,
+    machine: Mapping[str, Any] | None = None,
+    sweep: Mapping[str, Any] | None = None,
+) -> Path:
+    """Writes a result file, whole or not at all, and returns its path.
+
+    Args:
+        path: of the file; its folder is made if it does not exist.
+        entries: what was measured.
+        force: replace a file that is there.
+        machine: facts of the machine; default: this one's.
+        sweep: how the sweep went, kept under `pyddpdiag` at the top.
+
+    Raises:
+        ResultExistsError: the file exists and `force` is not given.
+        ResultWriteError: it cannot be written; a file that was there before is untouched.
+    """
+    target = Path(path)
+    if target.exists() and not force:
+        raise ResultExistsError(
+            f"'{target}' exists already.", hint="give another --output, or --force to replace it."
+        )
+    text = json.dumps(to_document(entries, machine, sweep), indent=1, allow_nan=False)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text + "\n")
+            Path(name).replace(target)
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise
+    except OSError as error:
+        raise ResultWriteError(
+            f"cannot write '{target}': {error.strerror or error}.",
+            hint="check the folder's permissions and that its disk has space.",
+        ) from error
+    return target
+
+
+def to_document(
+    entries: Sequence[Entry],
+    machine: Mapping[str, Any] | None = None,
+    sweep: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The file's content as plain dictionaries, lists, numbers and strings."""
+    return {
+        "machine_info": dict(machine if machine is not None else machine_info()),
+        "commit_info": {},
+        "benchmarks": [_benchmark(entry) for entry in entries],
+        "datetime": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
+        "version": "5.0.0",
+        "pyddpdiag": {
+            "schema": SCHEMA,
+            "schema_version": SCHEMA_VERSION,
+            "version": pyddpdiag.__version__,
+            **(sweep or {}),
+        },
+    }
+
+
+def stamped(info: Mapping[str, Any], round_s: Sequence[float]) -> dict[str, Any]:
+    """`extra_info` of an entry as it is written: with schema, rounds, and their median and interval."""
+    return {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        **info,
+        "median_s": estimate(round_s).as_dict(),
+        "round_s": list(round_s),
+    }
+
+
+def _benchmark(entry: Entry) -> dict[str, Any]:
+    return {
+        "group": entry.group,
+        "name": entry.name,
+        "fullname": entry.name,
+        "params": dict(entry.params),
+        "param": None,
+        "extra_info": stamped(entry.extra_info, entry.round_s),
+        "options": {
+            "disable_gc": True,
+            "timer": "perf_counter",
+            "min_rounds": 1,
+            "max_time": 0.0,
+            "min_time": 0.0,
+            "warmup": True,
+        },
+        "stats": _stats(entry.round_s),
+    }
+
+
+def _stats(round_s: Sequence[float]) -> dict[str, Any]:
+    """The statistics that pytest-benchmark's own tools expect, of seconds per round."""
+    data = np.sort(np.asarray(round_s, np.float64))
+    q1, median, q3 = (float(q) for q in np.percentile(data, [25, 50, 75]))
+    iqr, mean = q3 - q1, float(data.mean())
+    stddev = float(data.std(ddof=1)) if len(data) > 1 else 0.0
+    inside = data[(data >= q1 - 1.5 * iqr) & (data <= q3 + 1.5 * iqr)]
+    far = int(np.count_nonzero(abs(data - mean) > stddev))
+    outliers = len(data) - len(inside)
+    return {
+        "min": float(data[0]),
+        "max": float(data[-1]),
+        "mean": mean,
+        "stddev": stddev,
+        "rounds": len(data),
+        "median": median,
+        "iqr": iqr,
+        "q1": q1,
+        "q3": q3,
+        "iqr_outliers": outliers,
+        "stddev_outliers": far,
+        "outliers": f"{far};{outliers}",
+        "ld15iqr": float(inside[0]) if len(inside) else float(data[0]),
+        "hd15iqr": float(inside[-1]) if len(inside) else float(data[-1]),
+        "ops": 1 / mean if mean else 0.0,
+        "total": float(data.sum()),
+        "data": [float(value) for value in round_s],
+        "iterations": 1,
+    }
