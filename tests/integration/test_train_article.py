@@ -20,7 +20,7 @@ from pyddpdiag.train.events import EpochDone, TrainResult
 from pyddpdiag.train.loop import Session, train_rank
 from pyddpdiag.train.samples import TensorSamples
 
-SHORT = TrainSettings(epochs=4, batch_size=256, hook=HookKind.PLAIN, timeout_s=60)
+SHORT = TrainSettings(epochs=4, batch_size=256, hook=HookKind.PLAIN, timeout_s=100)
 
 
 def losses(history: tuple[EpochDone, ...]) -> list[tuple[float, float, float]]:
@@ -77,7 +77,7 @@ def _interrupted_and_resumed(session: Session) -> TrainResult:
         raise ValueError(f"{whole.history[1]} but {tested.history[-1]}")
     _refused(replace(session, settings=replace(plain, resume=path, epochs=2)), UsageError)
     _refused(replace(session, settings=replace(plain, resume=path + "x")), CheckpointError)
-    text = {"arch": "transformer", "data": __file__}
+    text = {"arch": "transformer", "data": __file__, "batch_size": 16}
     _refused(replace(session, settings=replace(plain, resume=path, **text)), CheckpointError)
     return whole
 
