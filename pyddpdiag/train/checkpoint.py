@@ -53,7 +53,8 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
         "history": [asdict(epoch) for epoch in checkpoint.history],
     }
     torch.save(fields, buffer)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # One name for all: what a killed run leaves of it is overwritten by the next.
+    unfinished = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -115,7 +115,9 @@ def launch(
     if note:
         on_note(note)
     trace = None
-    if settings.hook.records:
+    # Without a name, the first machine's folder is everybody's; its ranks tell it to the others.
+    named = settings.trace is not None or node is None or node.place.rank == 0
+    if settings.hook.records and named:
         folder = Path(settings.trace) if settings.trace is not None else traces.default_folder()
         # Whatever ranks an earlier run had there: two runs in one folder cannot be told apart later.
         mine = [range(2**31)]
