@@ -1,7 +1,8 @@
 """The project's development tasks. `python3 dev.py NAME` runs one with all its set-up, `nox -s NAME` as well.
 
 Environment variables: PYDDPDIAG_TORCH, the exact torch version to build and test with (default below).
-PYDDPDIAG_PROMISED, what must not be left out here: wine, windows-torch (session `windows`), tcp-info (tests).
+PYDDPDIAG_PROMISED, what must not be left out here: wine, windows-torch (session `windows`), tcp-info (tests), and the
+examples that need Lightning and Accelerate (session `test`: frameworks).
 """
 
 from __future__ import annotations
@@ -164,6 +165,8 @@ def demo(session: nox.Session) -> None:
 def test(session: nox.Session) -> None:
     """Test the core under ctest, then the package under pytest: unit, then integration."""
     venv = package_venv(session, "bench")
+    if "frameworks" in PROMISED:
+        venv.install("frameworks", [f"torch=={TORCH}", *group("frameworks")])
     native_tests(venv, "dev")
     folders = [
         f"tests/{name}"
@@ -298,7 +301,8 @@ def wheel(session: nox.Session) -> None:
         [fresh_site] = fresh.glob("Lib/site-packages" if WINDOWS else "lib/python*/site-packages")
         (fresh_site / "borrowed.pth").write_text(f"{site}\n", encoding="utf-8")
         elsewhere = Path(folder, "elsewhere")
-        shutil.copytree(ROOT / "tests", elsewhere / "tests")
+        for name in ("tests", "examples"):
+            shutil.copytree(ROOT / name, elsewhere / name)
         shutil.copy2(ROOT / "pyproject.toml", elsewhere)
         program = scripts / ("pyddpdiag.exe" if WINDOWS else "pyddpdiag")
         with session.chdir(elsewhere):

@@ -69,6 +69,14 @@ class TrainError(PyddpdiagError, RuntimeError):
     """Training could not be started or did not finish."""
 
 
+class DataError(TrainError):
+    """The training data cannot be used: which file or folder, and what is wrong with it."""
+
+
+class CheckpointError(TrainError):
+    """A checkpoint cannot be written, read, or does not fit the run."""
+
+
 class RendezvousError(TrainError):
     """The ranks cannot meet: bad --dist-url, stale file, taken port, missing rank."""
 

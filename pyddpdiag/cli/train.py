@@ -6,15 +6,17 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, cast, get_args
 
 import typer
 
 from pyddpdiag import train as training
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.train import interfaces, rendezvous
+from pyddpdiag.train.archs import ARCHS, arch_of
 from pyddpdiag.train.display import Display
-from pyddpdiag.train.settings import HookKind, TrainSettings
+from pyddpdiag.train.nodes import Node
+from pyddpdiag.train.settings import Device, HookKind, TrainSettings
 from pyddpdiag.train.summary import summary
 
 _DEFAULTS = TrainSettings()
@@ -32,9 +34,34 @@ def train(
         str | None,
         typer.Option(metavar="NAME[,NAME]", help="Network interfaces for Gloo (GLOO_SOCKET_IFNAME)."),
     ] = None,
+    arch: Annotated[str, typer.Option(help=f"The network: {', '.join(ARCHS)}.")] = _DEFAULTS.arch,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Images in DATA/train/<class>/ (and DATA/val), or a text file for the transformer."
+        ),
+    ] = None,
+    script: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:FUNCTION]", help="Run a training function of your own; default: train()."
+        ),
+    ] = None,
+    dist_backend: Annotated[str, typer.Option(help="Only gloo.")] = "gloo",
+    multiprocessing_distributed: Annotated[
+        bool,
+        typer.Option(
+            "--multiprocessing-distributed",
+            help="Launch --nproc ranks here (default: one per GPU, else 2); --world-size and --rank count machines.",
+        ),
+    ] = False,
+    device: Annotated[
+        str, typer.Option(help="auto (a GPU per rank if there are enough), cpu or cuda.")
+    ] = "auto",
     bucket_cap_mb: Annotated[
-        float, typer.Option(help="DDP's bucket size in MiB; the default makes 5 buckets of this small model.")
-    ] = _DEFAULTS.bucket_cap_mb,
+        float | None,
+        typer.Option(help="DDP's bucket size in MiB.  [default: 0.25; transformer 1; resnet 25]"),
+    ] = None,
     hook: Annotated[
         HookKind,
         typer.Option(
@@ -48,8 +75,29 @@ def train(
             help="Samples per step of all ranks together; split evenly, the first ranks take the rest."
         ),
     ] = _DEFAULTS.batch_size,
+    scale_lr: Annotated[
+        bool,
+        typer.Option("--scale-lr", help="--batch-size is of each rank, and --lr is multiplied by the ranks."),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Decides the first weights and the order.")] = _DEFAULTS.seed,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = _DEFAULTS.lr,
+    lr: Annotated[
+        float | None,
+        typer.Option(help="Peak learning rate.  [default: 0.03; resnet 0.05; transformer 0.003]"),
+    ] = None,
+    image_size: Annotated[int, typer.Option(help="Images are cut to this square.")] = _DEFAULTS.image_size,
+    workers: Annotated[int, typer.Option(help="Threads per rank that read ahead.")] = _DEFAULTS.workers,
+    amp: Annotated[bool, typer.Option("--amp", help="Forward and backward in bfloat16 (autocast).")] = False,
+    checkpoint: Annotated[Path | None, typer.Option(help="File to write after each epoch.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Checkpoint to go on from.")] = None,
+    evaluate: Annotated[bool, typer.Option("--evaluate", help="Only test what --resume holds.")] = False,
+    scaling: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,...", help="Train with each number of ranks and compare (1 = no DDP)."),
+    ] = None,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option(help="With --scaling: folder of the results.  [default: runs/scaling-<time>]"),
+    ] = None,
     trace: Annotated[Path | None, typer.Option(help="Folder of the trace.  [default: runs/<time>]")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a trace that is there already.")] = False,
     timeout: Annotated[
@@ -60,24 +108,80 @@ def train(
         bool, typer.Option("--json", help="Print a summary as JSON and nothing else.")
     ] = False,
 ) -> None:
-    """Train a small network on handwritten digits with DDP over Gloo, and record where the time goes."""
+    """Train with DDP over Gloo, and record where the time goes: by default, a small network on handwritten digits."""
+    if dist_backend != "gloo":
+        raise UsageError(
+            f"--dist-backend is {dist_backend}, but pyddpdiag trains and times over gloo only.",
+            hint="leave it out; over Gloo a GPU's gradients go through the CPU.",
+        )
+    if device not in get_args(Device):
+        raise UsageError(f"--device is {device}.", hint=f"choose among: {', '.join(get_args(Device))}.")
+    if evaluate and trace is None:
+        hook = HookKind.PLAIN  # nothing is trained, so there is nothing to record
+    usual = arch_of(arch)
     settings = TrainSettings(
         epochs=epochs,
         batch_size=batch_size,
-        lr=lr,
+        lr=usual.lr if lr is None else lr,
         seed=seed,
-        bucket_cap_mb=bucket_cap_mb,
+        bucket_cap_mb=usual.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb,
         hook=hook,
-        trace=str(trace) if trace is not None else None,
+        trace=_text(trace),
         force=force,
         interfaces=interfaces.parse(interface) if interface is not None else (),
         timeout_s=timeout,
+        arch=arch,
+        data=_text(data),
+        script=script,
+        image_size=image_size,
+        workers=workers,
+        scale_lr=scale_lr,
+        checkpoint=_text(checkpoint),
+        resume=_text(resume),
+        evaluate=evaluate,
+        amp=amp,
+        device=cast(Device, device),
     )
+    if multiprocessing_distributed:
+        count = nproc or _gpus() or 2
+        place = _place(None, dist_url, world_size, rank)
+        _launch(settings, count, as_json, Node(place, count) if place is not None else None)
+        return
     place = _place(nproc, dist_url, world_size, rank)
-    if place is None:
+    if scaling is not None:
+        _scale(settings, scaling, output_dir, place is not None or nproc is not None, as_json)
+    elif place is None:
         _launch(settings, 2 if nproc is None else nproc, as_json)
     else:
         _join(settings, place, as_json)
+
+
+def _text(path: Path | None) -> str | None:
+    return str(path) if path is not None else None
+
+
+def _gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _scale(
+    settings: TrainSettings, text: str, output_dir: Path | None, elsewhere: bool, as_json: bool
+) -> None:
+    from pyddpdiag.scaling import run
+
+    if elsewhere:
+        raise UsageError("--scaling launches its ranks itself.", hint="leave --nproc and --dist-url out.")
+    try:
+        with Display() as display:
+            print(run(settings, text, output_dir, display, as_json=as_json), end="")
+    except RankFailedError as error:
+        _show_details(error)
+        raise
+    except KeyboardInterrupt:
+        print("Interrupted: all ranks have been ended.", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def _place(
@@ -102,10 +206,10 @@ def _place(
     return rendezvous.join_environment()
 
 
-def _launch(settings: TrainSettings, nproc: int, as_json: bool) -> None:
+def _launch(settings: TrainSettings, nproc: int, as_json: bool, node: Node | None = None) -> None:
     try:
         with Display() as display:
-            result = training.launch(settings, nproc, on_event=display, on_note=display.note)
+            result = training.launch(settings, nproc, on_event=display, on_note=display.note, node=node)
     except RankFailedError as error:
         _show_details(error)
         raise
@@ -142,12 +246,13 @@ def _show(result: training.TrainResult, as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary(result), indent=2))
         return
+    accuracy = f"Test accuracy {result.accuracy:.2%}" if result.history else "Done"
     print(
-        f"Test accuracy {result.accuracy:.2%} after {len(result.history)} epochs in {result.seconds:.1f} s, "
+        f"{accuracy} after {len(result.history)} epochs in {result.seconds:.1f} s, "
         f"{result.world_size} ranks, {result.buckets} buckets, hook {result.hook}."
     )
     if result.trace is None:
-        print("This hook records nothing, so there is no report; --hook native does.")
+        print("Nothing was recorded, so there is no report; --hook native records training.")
         return
     sys.stdout.flush()
     from pyddpdiag.pipeline import print_report

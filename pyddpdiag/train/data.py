@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,44 +41,3 @@ def load_digits() -> Digits:
     images = torch.from_numpy(((pixels - mean) / deviation).astype(np.float32)).reshape(-1, 1, 8, 8)
     targets = torch.from_numpy(labels.astype(np.int64))
     return Digits(images[train], targets[train], images[test], targets[test])
-
-
-def share(count: int, world_size: int, rank: int) -> slice:
-    """The part of `count` samples for `rank`; the first `count % world_size` ranks get one more."""
-    base, extra = divmod(count, world_size)
-    begin = rank * base + min(rank, extra)
-    return slice(begin, begin + base + (rank < extra))
-
-
-def steps_per_epoch(samples: int, batch_size: int) -> int:
-    """Whole batches in one epoch; what is left over is dropped, and is another part in every epoch."""
-    return samples // batch_size
-
-
-@dataclass(frozen=True)
-class ShardedBatches:
-    """One epoch of one rank: iterates over (images, labels) of its share of every batch.
-
-    The order depends on nothing but `seed` and `epoch`, so all ranks agree on it without talking, and the
-    batches are the same at every world size.
-    """
-
-    images: Tensor
-    labels: Tensor
-    batch_size: int
-    world_size: int
-    rank: int
-    seed: int
-    epoch: int
-
-    def __len__(self) -> int:
-        return steps_per_epoch(len(self.labels), self.batch_size)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        generator = np.random.Generator(np.random.PCG64([self.seed, self.epoch]))
-        order = generator.permutation(len(self.labels))
-        mine = share(self.batch_size, self.world_size, self.rank)
-        for step in range(len(self)):
-            batch = order[step * self.batch_size : (step + 1) * self.batch_size]
-            chosen = torch.from_numpy(batch[mine])
-            yield self.images[chosen], self.labels[chosen]

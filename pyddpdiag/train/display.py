@@ -39,12 +39,13 @@ class Display:
             self._start(event)
         elif isinstance(event, StepDone):
             if self._progress is not None and self._task is not None and self._plan is not None:
-                done = event.epoch * self._plan.steps_per_epoch + event.step + 1
+                done = (event.epoch - self._plan.first_epoch) * self._plan.steps_per_epoch + event.step + 1
                 self._progress.update(self._task, completed=done, loss=f"loss {event.loss:.4f}")
-        elif isinstance(event, EpochDone) and self._plan is not None:
-            width = len(str(self._plan.epochs))
+        elif isinstance(event, EpochDone):
+            # A script tells no plan.
+            width, of = (len(str(self._plan.epochs)), f"/{self._plan.epochs}") if self._plan else (1, "")
             self._print(
-                f"epoch {event.epoch + 1:{width}d}/{self._plan.epochs}  loss {event.train_loss:.4f}  "
+                f"epoch {event.epoch + 1:{width}d}{of}  loss {event.train_loss:.4f}  "
                 f"test loss {event.test_loss:.4f}  test accuracy {event.accuracy:.2%}  {event.seconds:.2f} s"
             )
 
@@ -59,9 +60,13 @@ class Display:
         ranks = "1 rank" if plan.world_size == 1 else f"{plan.world_size} ranks"
         threads = "1 thread" if plan.threads == 1 else f"{plan.threads} threads"
         self._print(
-            f"Training {plan.parameters:,} parameters on {plan.train_samples} handwritten digits, testing on "
+            f"Training {plan.parameters:,} parameters on {plan.train_samples} {plan.dataset}, testing on "
             f"{plan.test_samples}; {ranks} with {threads} each; batches of {batch}: {split}."
         )
+        device = "" if plan.device == "cpu" else f", on {plan.device}"
+        self._print(f"Effective batch size {batch}, peak learning rate {plan.lr:g}{device}.")
+        if plan.first_epoch:
+            self._print(f"Resuming after epoch {plan.first_epoch}.")
         if self._console.is_terminal:
             self._progress = Progress(
                 TextColumn("training"),
@@ -74,7 +79,7 @@ class Display:
             )
             self._progress.start()
             self._task = self._progress.add_task(
-                "training", total=plan.epochs * plan.steps_per_epoch, loss=""
+                "training", total=(plan.epochs - plan.first_epoch) * plan.steps_per_epoch, loss=""
             )
 
     def _print(self, text: str) -> None:

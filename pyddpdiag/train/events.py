@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from pyddpdiag.train.failure import Failure
@@ -16,7 +17,14 @@ class Joined:
 
 @dataclass(frozen=True)
 class Planned:
-    """What is about to be trained; told by rank 0."""
+    """What is about to be trained; told by rank 0.
+
+    Attributes:
+        shares: samples per step of each rank.
+        threads: of each rank.
+        lr: the peak learning rate that is really used.
+        first_epoch: above 0 in a run that was resumed.
+    """
 
     world_size: int
     train_samples: int
@@ -27,6 +35,10 @@ class Planned:
     parameters: int
     threads: int
     trace: str | None
+    dataset: str = "handwritten digits"
+    lr: float = math.nan
+    device: str = "cpu"
+    first_epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,18 @@ class EpochDone:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The outcome of a run. `buckets` counts DDP's after its rebuild; `seconds` leaves out the start."""
+    """The outcome of a run.
+
+    Attributes:
+        buckets: DDP's after its rebuild; 0 without DDP.
+        history: one entry per epoch, also of those before a resume; a script may have none.
+        seconds: of this run's epochs, without the start.
+        dataset: what was trained on, for people.
+        batch_size: samples per step of all ranks together.
+        lr: the peak learning rate that was really used.
+        data_wait_s: how long this rank waited for its batches.
+        steps: that this rank trained in this run.
+    """
 
     world_size: int
     hook: str
@@ -60,11 +83,16 @@ class TrainResult:
     buckets: int
     history: tuple[EpochDone, ...]
     seconds: float
+    dataset: str = ""
+    batch_size: int = 0
+    lr: float = math.nan
+    data_wait_s: float = 0.0
+    steps: int = 0
 
     @property
     def accuracy(self) -> float:
-        """Test accuracy after the last epoch, in 0..1."""
-        return self.history[-1].accuracy
+        """Test accuracy after the last epoch, in 0..1; NaN if a script told of none."""
+        return self.history[-1].accuracy if self.history else math.nan
 
 
 @dataclass(frozen=True)

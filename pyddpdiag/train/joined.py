@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from pyddpdiag.errors import PyddpdiagError, RankFailedError
 from pyddpdiag.train import interfaces, interrupts, traces
 from pyddpdiag.train.events import Event, TrainResult
 from pyddpdiag.train.failure import Failure, describe, sentence, short
+from pyddpdiag.train.inputs import check_inputs
 from pyddpdiag.train.rank import Assignment, run_rank
 from pyddpdiag.train.rendezvous import Place
 from pyddpdiag.train.settings import TrainSettings
@@ -37,6 +39,8 @@ def join(
     try:
         interface, _ = interfaces.choose(settings.interfaces, local=False)
         settings.check_world(place.world_size)
+        if job is None:
+            check_inputs(settings if place.rank == 0 else replace(settings, resume=None, evaluate=False))
         trace = _prepare_trace(settings, place)
     except PyddpdiagError as error:
         # The others would wait for us in vain, so meet them once more to say why.

@@ -16,7 +16,9 @@ from pyddpdiag.errors import RankFailedError, UsageError
 from pyddpdiag.train import interfaces, interrupts, launched, traces
 from pyddpdiag.train.events import Event, Finished, Joined, Located, TrainResult
 from pyddpdiag.train.failure import Failure, Trouble, blame
+from pyddpdiag.train.inputs import check_inputs
 from pyddpdiag.train.meeting_file import fresh_file
+from pyddpdiag.train.nodes import Node
 from pyddpdiag.train.rank import Assignment
 from pyddpdiag.train.rendezvous import FileTarget, Place
 from pyddpdiag.train.settings import TrainSettings
@@ -86,8 +88,9 @@ def launch(
     on_event: Callable[[Event], None] = lambda _: None,
     on_note: Callable[[str], None] = lambda _: None,
     job: Callable[..., TrainResult] | None = None,
+    node: Node | None = None,
 ) -> TrainResult:
-    """Trains with `nproc` ranks on this machine and returns rank 0's result. No process outlives the call.
+    """Trains with `nproc` ranks on this machine and returns the first one's result. No process outlives the call.
 
     Args:
         settings: of the run.
@@ -95,30 +98,42 @@ def launch(
         on_event: called in this thread with every event of every rank.
         on_note: called with sentences for the user.
         job: a picklable function to run on each rank instead of `loop.train_rank`.
+        node: this machine's part of a run over several machines; None: all ranks are here.
 
     Raises:
-        UsageError, TraceExistsError, TraceFolderError: before anything is started.
+        UsageError, DataError, CheckpointError, TraceExistsError, TraceFolderError: before anything is started.
         RankFailedError: a rank failed or died; all others have been ended.
         KeyboardInterrupt, SystemExit: this process was asked to stop; all ranks have been ended.
     """
     if nproc < 1:
         raise UsageError(f"--nproc is {nproc}, but at least 1 rank is needed.")
-    settings.check_world(nproc)
-    interface, note = interfaces.choose(settings.interfaces, local=True)
+    settings.check_world(node.world_size if node is not None else nproc)
+    if job is None:
+        check_inputs(settings)
+    alone = node is None or node.place.world_size == 1
+    interface, note = interfaces.choose(settings.interfaces, local=alone)
     if note:
         on_note(note)
     trace = None
-    if settings.hook.records:
+    # Without a name, the first machine's folder is everybody's; its ranks tell it to the others.
+    named = settings.trace is not None or node is None or node.place.rank == 0
+    if settings.hook.records and named:
         folder = Path(settings.trace) if settings.trace is not None else traces.default_folder()
         # Whatever ranks an earlier run had there: two runs in one folder cannot be told apart later.
-        traces.prepare(folder, force=settings.force, mine=range(2**31))
+        mine = [range(2**31)]
+        if node is not None and not alone:
+            ours = [place.rank for place in node.places()]
+            # The first machine answers also for ranks that this world does not have.
+            mine = [range(ours[0], ours[-1] + 1), range(node.world_size, 2**31 if ours[0] == 0 else 0)]
+        for part in mine:
+            traces.prepare(folder, force=settings.force, mine=part)
         trace = str(folder)
     ranks: list[_Rank] = []
     with interrupts.noted() as stop, fresh_file() as path:
         try:
-            for rank in range(nproc):
-                place = Place(rank, nproc, nproc, FileTarget(str(path)))
-                assignment = Assignment(place, settings, trace, interface, fresh_file=True)
+            places = [Place(rank, nproc, nproc, FileTarget(str(path))) for rank in range(nproc)]
+            for place in places if node is None else node.places():
+                assignment = Assignment(place, settings, trace, interface, fresh_file=node is None)
                 ranks.append(_start(assignment, path.parent, job))
             return _supervise(ranks, stop, on_event, on_note, settings.timeout_s)
         finally:

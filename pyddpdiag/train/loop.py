@@ -4,38 +4,46 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.errors import TrainError
+from pyddpdiag.train import devices, state
 from pyddpdiag.train.cores import threads_per_rank
-from pyddpdiag.train.data import Digits, ShardedBatches, load_digits, share, steps_per_epoch
-from pyddpdiag.train.events import EpochDone, Event, Planned, StepDone, TrainResult
-from pyddpdiag.train.models import DigitsNet
-from pyddpdiag.train.probes import Probe, probes
-from pyddpdiag.train.rendezvous import Place
-from pyddpdiag.train.settings import TrainSettings
+from pyddpdiag.train.evaluate import evaluate, scores_and_loss, total
+from pyddpdiag.train.events import EpochDone, Planned, StepDone, TrainResult
+from pyddpdiag.train.probes import NoProbe, Probe, probes
+from pyddpdiag.train.samples import ShardedBatches, share, steps_per_epoch
+from pyddpdiag.train.session import Session
+from pyddpdiag.train.waiting import Waiting
+from pyddpdiag.train.workload import Workload
+
+__all__ = ["Session", "rate", "train_rank"]
 
 _STEP_EVENT_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True)
-class Session:
-    """What a rank's job is given once its process group is up. `tell` passes an event to whoever watches."""
+class _Run:
+    """What the loop needs all along."""
 
-    settings: TrainSettings
-    place: Place
-    trace: str | None
-    tell: Callable[[Event], None]
-    #: Replaceable, so that another data set or model can be trained by the same loop.
-    load: Callable[[], Digits] = field(default=load_digits)
-    build: Callable[[], nn.Module] = field(default=DigitsNet)
+    session: Session
+    work: Workload
+    device: torch.device
+    state: state.State
+    model: nn.Module
+    waiting: Waiting = field(default_factory=Waiting)
+
+    @property
+    def batch_size(self) -> int:
+        return self.session.settings.total_batch(self.session.place.world_size)
+
+    @property
+    def lr(self) -> float:
+        return self.session.settings.peak_lr(self.session.place.world_size)
 
 
 def train_rank(session: Session) -> TrainResult:
@@ -43,123 +51,156 @@ def train_rank(session: Session) -> TrainResult:
     settings, place = session.settings, session.place
     threads = threads_per_rank(place.local_world_size)
     torch.set_num_threads(threads)
-    torch.manual_seed(settings.seed)
-    digits = session.load()
-    settings.check_world(place.world_size, len(digits.train_labels))
-    model = DistributedDataParallel(session.build(), bucket_cap_mb=settings.bucket_cap_mb)
-    parameters = sum(p.numel() for p in model.parameters())
+    device = devices.choose(settings.device, place)
+    if settings.script is not None:
+        from pyddpdiag.train.script import run_script
+
+        return run_script(session, device)
+    work = session.prepare(settings)
+    settings.check_world(place.world_size, len(work.train))
+    begun = state.begin(session, work, device)
+    run = _Run(session, work, device, begun, _wrap(session, begun.module, device))
+    first = len(begun.history)
     if place.rank == 0:
-        session.tell(_plan(session, digits, parameters, threads))
-    with probes(model, settings.hook, session.trace, settings.force) as probe:
-        begin = time.perf_counter()
-        history = _epochs(session, digits, model, probe)
-        seconds = time.perf_counter() - begin
+        session.tell(_plan(run, threads))
+    begin = time.perf_counter()
+    if settings.evaluate:
+        _evaluate_only(run)
+    elif isinstance(run.model, DistributedDataParallel):
+        with probes(run.model, settings.hook, session.trace, settings.force) as probe:
+            begin = time.perf_counter()
+            _epochs(run, probe)
+    else:
+        _epochs(run, NoProbe())
+    seconds = time.perf_counter() - begin
+    epochs = 0 if settings.evaluate else len(begun.history) - first
     return TrainResult(
         world_size=place.world_size,
         hook=settings.hook.value,
-        trace=session.trace,
-        parameters=parameters,
-        buckets=_bucket_count(model),
-        history=tuple(history),
+        trace=session.trace if run.model is not begun.module else None,
+        parameters=sum(p.numel() for p in begun.module.parameters()),
+        buckets=_bucket_count(run.model),
+        history=tuple(begun.history),
         seconds=seconds,
+        dataset=work.dataset,
+        batch_size=run.batch_size,
+        lr=run.lr,
+        data_wait_s=run.waiting.seconds,
+        steps=epochs * steps_per_epoch(len(work.train), run.batch_size),
     )
 
 
-def _plan(session: Session, digits: Digits, parameters: int, threads: int) -> Planned:
-    settings, world_size = session.settings, session.place.world_size
-    shares = (share(settings.batch_size, world_size, rank) for rank in range(world_size))
+def _wrap(session: Session, module: nn.Module, device: torch.device) -> nn.Module:
+    settings = session.settings
+    if not settings.ddp or settings.evaluate:
+        return module
+    ids = [device] if device.type == "cuda" else None
+    return DistributedDataParallel(module, device_ids=ids, bucket_cap_mb=settings.bucket_cap_mb)
+
+
+def _plan(run: _Run, threads: int) -> Planned:
+    settings, world_size = run.session.settings, run.session.place.world_size
+    shares = (share(run.batch_size, world_size, rank) for rank in range(world_size))
     return Planned(
         world_size=world_size,
-        train_samples=len(digits.train_labels),
-        test_samples=len(digits.test_labels),
+        train_samples=len(run.work.train),
+        test_samples=len(run.work.test),
         shares=tuple(part.stop - part.start for part in shares),
         epochs=settings.epochs,
-        steps_per_epoch=steps_per_epoch(len(digits.train_labels), settings.batch_size),
-        parameters=parameters,
+        steps_per_epoch=steps_per_epoch(len(run.work.train), run.batch_size),
+        parameters=sum(p.numel() for p in run.state.module.parameters()),
         threads=threads,
-        trace=session.trace,
+        trace=run.session.trace,
+        dataset=run.work.dataset,
+        lr=run.lr,
+        device=run.device.type,
+        first_epoch=len(run.state.history),
     )
 
 
-def _epochs(
-    session: Session, digits: Digits, model: DistributedDataParallel, probe: Probe
-) -> list[EpochDone]:
-    settings, place = session.settings, session.place
-    steps = steps_per_epoch(len(digits.train_labels), settings.batch_size)
-    optimiser = torch.optim.SGD(
-        model.parameters(), lr=settings.lr, momentum=0.9, nesterov=True, weight_decay=5e-4
-    )
-    total = settings.epochs * steps
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate(step, total))
-    history = []
-    for epoch in range(settings.epochs):
+def _epochs(run: _Run, probe: Probe) -> None:
+    session, settings, place = run.session, run.session.settings, run.session.place
+    steps = steps_per_epoch(len(run.work.train), run.batch_size)
+    for epoch in range(len(run.state.history), settings.epochs):
         begin = time.perf_counter()
-        batches = ShardedBatches(
-            digits.train_images,
-            digits.train_labels,
-            settings.batch_size,
-            place.world_size,
-            place.rank,
-            settings.seed,
-            epoch,
-        )
-        told = -math.inf
-        loss_sum = 0.0
-        for step, (images, labels) in enumerate(probe.steps(batches)):
-            optimiser.zero_grad()
-            # DDP averages over the ranks; shares may differ by one sample, so each rank divides by the mean
-            # share.
-            summed = functional.cross_entropy(model(images), labels, reduction="sum")
-            torch.autograd.backward(summed * (place.world_size / settings.batch_size))
-            optimiser.step()
-            schedule.step()
-            loss_sum += summed.item()
-            now = time.monotonic()
-            if place.rank == 0 and (now - told >= _STEP_EVENT_INTERVAL_S or step + 1 == steps):
-                session.tell(StepDone(epoch, step, summed.item() / len(labels)))
-                told = now
-        train_loss = _total(loss_sum)[0] / (steps * settings.batch_size)
-        test_loss, accuracy = _evaluate(model.module, digits, place)
+        train_loss = _epoch(run, probe, epoch, steps)
         if not math.isfinite(train_loss):
             raise TrainError(
                 f"The training loss became {train_loss} in epoch {epoch + 1}.", hint="lower --lr."
             )
-        history.append(EpochDone(epoch, train_loss, test_loss, accuracy, time.perf_counter() - begin))
+        test_loss, accuracy = _test(run)
+        done = EpochDone(epoch, train_loss, test_loss, accuracy, time.perf_counter() - begin)
+        run.state.history.append(done)
+        state.save(session, run.work, run.state)
         if place.rank == 0:
-            session.tell(history[-1])
-    return history
+            session.tell(done)
 
 
-def rate(step: int, total: int) -> float:
+def _epoch(run: _Run, probe: Probe, epoch: int, steps: int) -> float:
+    """Trains one epoch; the mean loss per target over all ranks."""
+    settings, place = run.session.settings, run.session.place
+    batches = ShardedBatches(
+        run.work.train, run.batch_size, place.world_size, place.rank, settings.seed, epoch, settings.workers
+    )
+    told = -math.inf
+    loss_sum, count = 0.0, 0
+    for step, (inputs, targets) in enumerate(probe.steps(run.waiting.of(batches))):
+        for group in run.state.optimiser.param_groups:
+            group["lr"] = run.lr * rate(epoch * steps + step, settings.epochs * steps)
+        run.state.optimiser.zero_grad()
+        _, wanted, summed = scores_and_loss(
+            run.model, inputs.to(run.device), targets.to(run.device), settings.amp
+        )
+        # DDP averages over the ranks; shares may differ by one sample, so each rank divides by the mean share.
+        per_sample = len(wanted) / len(targets)
+        torch.autograd.backward(summed * (place.world_size / (run.batch_size * per_sample)))
+        run.state.optimiser.step()
+        loss = summed.item()
+        loss_sum += loss
+        count += len(wanted)
+        now = time.monotonic()
+        if place.rank == 0 and (now - told >= _STEP_EVENT_INTERVAL_S or step + 1 == steps):
+            run.session.tell(StepDone(epoch, step, loss / len(wanted)))
+            told = now
+    sums = total(loss_sum, count)
+    return sums[0] / sums[1]
+
+
+def _test(run: _Run) -> tuple[float, float]:
+    settings = run.session.settings
+    return evaluate(
+        run.state.module,
+        run.work.test,
+        run.session.place,
+        run.device,
+        workers=settings.workers,
+        amp=settings.amp,
+    )
+
+
+def _evaluate_only(run: _Run) -> None:
+    """Replaces the last epoch's test by a new one."""
+    begin = time.perf_counter()
+    last = run.state.history[-1]
+    test_loss, accuracy = _test(run)
+    done = EpochDone(last.epoch, last.train_loss, test_loss, accuracy, time.perf_counter() - begin)
+    run.state.history[-1] = done
+    if run.session.place.rank == 0:
+        run.session.tell(done)
+
+
+def rate(step: int, total_steps: int) -> float:
     """A step's learning rate as a part of the peak: a fifth of the steps up from 1/25, then a cosine to 0."""
-    rise = 0.2 * total
+    rise = 0.2 * total_steps
     if step < rise:
         return 0.04 + 0.96 * step / rise
-    return 0.5 * (1 + math.cos(math.pi * (step - rise) / (total - rise)))
+    return 0.5 * (1 + math.cos(math.pi * (step - rise) / (total_steps - rise)))
 
 
-@torch.no_grad()
-def _evaluate(model: nn.Module, digits: Digits, place: Place) -> tuple[float, float]:
-    """Mean loss and accuracy over the test set, of which every rank does its share."""
-    part = share(len(digits.test_labels), place.world_size, place.rank)
-    labels = digits.test_labels[part]
-    scores = model(digits.test_images[part])
-    loss = functional.cross_entropy(scores, labels, reduction="sum").item()
-    correct = int((scores.argmax(1) == labels).sum())
-    totals = _total(loss, correct)
-    return totals[0] / len(digits.test_labels), totals[1] / len(digits.test_labels)
-
-
-def _total(*values: float) -> list[float]:
-    """The sums of the values over all ranks, in double precision."""
-    totals: Tensor = torch.tensor(values, dtype=torch.float64)
-    dist.all_reduce(totals)
-    sums: list[float] = totals.tolist()
-    return sums
-
-
-def _bucket_count(model: DistributedDataParallel) -> int:
-    """How many buckets DDP uses now, by its own account."""
+def _bucket_count(model: nn.Module) -> int:
+    """How many buckets DDP uses now, by its own account; 0 without DDP."""
+    if not isinstance(model, DistributedDataParallel):
+        return 0
     facts = model._get_ddp_logging_data()  # type: ignore[no-untyped-call]
     # Buckets are rebuilt after the first step; a model with nothing to rebuild keeps the first ones.
     sizes = facts.get("rebuilt_bucket_sizes") or facts.get("bucket_sizes") or ""

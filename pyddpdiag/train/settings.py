@@ -5,8 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from enum import Enum
+from typing import Literal
 
 from pyddpdiag.errors import UsageError
+from pyddpdiag.train.archs import arch_of, check_data
+
+Device = Literal["auto", "cpu", "cuda"]
+
+# Paths and limits may differ from machine to machine; the rest must not.
+_PRIVATE = {"trace", "force", "interfaces", "timeout_s", "data", "script", "workers", "checkpoint"}
 
 
 class HookKind(str, Enum):
@@ -29,8 +36,8 @@ class TrainSettings:
 
     Attributes:
         epochs: passes over the training set.
-        batch_size: samples per step, summed over all ranks.
-        lr: peak learning rate.
+        batch_size: samples per step, summed over all ranks; with `scale_lr`, of each rank.
+        lr: peak learning rate; with `scale_lr`, multiplied by the number of ranks.
         seed: decides the first weights and the order of the samples.
         bucket_cap_mb: DDP's bucket size in MiB.
         hook: see `HookKind`.
@@ -38,6 +45,18 @@ class TrainSettings:
         force: replace a trace that is in that folder already.
         interfaces: network interfaces for Gloo; empty leaves the choice to `pyddpdiag.train.interfaces`.
         timeout_s: longest wait for the other ranks, at the start and in every collective, in seconds.
+        arch: a name in `pyddpdiag.train.archs`.
+        data: folder of images or file of text, as the network needs it.
+        script: `FILE` or `FILE:FUNCTION` to train by instead of the built-in loop.
+        image_size: images are cut to this many pixels on each side.
+        workers: threads per rank that read samples ahead; 0 reads them in the training loop.
+        scale_lr: give each rank a batch of its own instead of a share of one.
+        checkpoint: file that is written after each epoch.
+        resume: checkpoint to go on from; rank 0 reads it.
+        evaluate: test what `resume` holds, and train nothing.
+        amp: bfloat16 in forward and backward (torch.autocast); weights and gradients stay float32.
+        device: "auto" takes a GPU per rank if there are enough, else the CPU.
+        ddp: False trains the bare module, for a world of one.
     """
 
     epochs: int = 10
@@ -50,12 +69,28 @@ class TrainSettings:
     force: bool = False
     interfaces: tuple[str, ...] = ()
     timeout_s: float = 300.0
+    arch: str = "digits-cnn"
+    data: str | None = None
+    script: str | None = None
+    image_size: int = 224
+    workers: int = 0
+    scale_lr: bool = False
+    checkpoint: str | None = None
+    resume: str | None = None
+    evaluate: bool = False
+    amp: bool = False
+    device: Device = "auto"
+    ddp: bool = True
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise UsageError(f"--epochs is {self.epochs}, but at least 1 is needed.")
-        if self.batch_size < 1:
-            raise UsageError(f"--batch-size is {self.batch_size}, but at least 1 is needed.")
+        for option, count, least in (
+            ("epochs", self.epochs, 1),
+            ("batch-size", self.batch_size, 1),
+            ("image-size", self.image_size, 8),
+            ("workers", self.workers, 0),
+        ):
+            if count < least:
+                raise UsageError(f"--{option} is {count}, but at least {least} is needed.")
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"--seed is {self.seed}, but it must be from 0 to 2^63 - 1.")
         for name, value in (
@@ -70,24 +105,52 @@ class TrainSettings:
                 f"--hook {self.hook.value} records nothing, so there is no trace to write to {self.trace}.",
                 hint="leave --trace out, or use --hook native or --hook timed.",
             )
+        if self.evaluate and self.resume is None:
+            raise UsageError("--evaluate tests a checkpoint.", hint="name it by --resume FILE.")
+        arch_of(self.arch)
+        if self.script is None:
+            check_data(self.arch, self.data)
+        elif self.checkpoint or self.resume:
+            raise UsageError(
+                "--checkpoint and --resume belong to the built-in loop, not to --script.",
+                hint="save and load in the script itself (examples/checkpoint.py).",
+            )
+
+    def total_batch(self, world_size: int) -> int:
+        """Samples per step of all ranks together."""
+        return self.batch_size * world_size if self.scale_lr else self.batch_size
+
+    def peak_lr(self, world_size: int) -> float:
+        """The peak learning rate that is really used."""
+        return self.lr * world_size if self.scale_lr else self.lr
 
     def check_world(self, world_size: int, train_samples: int | None = None) -> None:
         """Raises `UsageError` if the batch cannot be split over `world_size` ranks or exceeds the data."""
-        if self.batch_size < world_size:
+        if self.script is not None:
+            return
+        if not self.ddp and world_size != 1:
+            raise UsageError(f"{world_size} ranks cannot train together without DDP.")
+        total = self.total_batch(world_size)
+        if total < world_size:
             raise UsageError(
-                f"--batch-size is {self.batch_size} for {world_size} ranks: some would get no sample.",
+                f"--batch-size is {total} for {world_size} ranks: some would get no sample.",
                 hint=f"--batch-size counts the samples of all ranks together: give at least {world_size}.",
             )
-        if train_samples is not None and self.batch_size > train_samples:
+        if arch_of(self.arch).normalises and total < 2 * world_size:
             raise UsageError(
-                f"--batch-size is {self.batch_size}, but the training set has only {train_samples} samples.",
+                f"--batch-size is {total} for {world_size} ranks: some would get a single sample, which "
+                f"{self.arch} cannot normalise.",
+                hint=f"give at least {2 * world_size}.",
+            )
+        if train_samples is not None and total > train_samples:
+            raise UsageError(
+                f"--batch-size is {total}, but the training set has only {train_samples} samples.",
                 hint="choose a smaller batch.",
             )
 
     def shared(self) -> dict[str, str]:
         """The settings that all ranks must agree on, by the name of their option."""
-        private = {"trace", "force", "interfaces", "timeout_s"}
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in private}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _PRIVATE}
         return {
             "--" + name.replace("_", "-"): value.value if isinstance(value, HookKind) else repr(value)
             for name, value in values.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pyddpdiag.train.events import TrainResult
@@ -19,7 +20,11 @@ def summary(result: TrainResult) -> dict[str, Any]:
         "parameters": result.parameters,
         "buckets": result.buckets,
         "seconds": result.seconds,
-        "accuracy": result.accuracy,
+        "dataset": result.dataset,
+        "batch_size": result.batch_size,
+        "lr": result.lr if math.isfinite(result.lr) else None,
+        "data_wait_s": result.data_wait_s,
+        "accuracy": result.accuracy if math.isfinite(result.accuracy) else None,
         "epochs": [
             {
                 "epoch": epoch.epoch,

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -155,9 +157,8 @@ def _failing(session: Session, rank: int, fail) -> object:
     """Trains as usual, but calls `fail` on one rank when it has begun its second epoch."""
     if session.place.rank != rank:
         return train_rank(session)
-    base = session.build
 
-    def build():
+    def build(base):
         model = base()
         calls = []
 
@@ -170,9 +171,11 @@ def _failing(session: Session, rank: int, fail) -> object:
         model.register_forward_pre_hook(before_forward)
         return model
 
-    return train_rank(
-        Session(session.settings, session.place, session.trace, session.tell, load=session.load, build=build)
-    )
+    def prepare(settings):
+        work = session.prepare(settings)
+        return replace(work, build=partial(build, work.build))
+
+    return train_rank(replace(session, prepare=prepare))
 
 
 def raises_value_error(session: Session):

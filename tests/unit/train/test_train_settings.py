@@ -27,6 +27,13 @@ from pyddpdiag.train.settings import HookKind, TrainSettings
         ("bucket_cap_mb", 0.0),
         ("bucket_cap_mb", -1.0),
         ("timeout_s", 0.0),
+        ("image_size", 4),
+        ("workers", -1),
+        ("arch", "resnet9000"),
+        ("arch", "resnet18"),
+        ("arch", "transformer"),
+        ("data", "folder"),
+        ("evaluate", True),
     ],
 )
 def test_values_that_cannot_be_right_are_refused(name: str, value: float) -> None:
@@ -49,6 +56,27 @@ def test_batch_must_suit_ranks_and_data() -> None:
         settings.check_world(2, 3)
 
 
+def test_a_batch_is_split_or_given_to_each_rank_with_a_scaled_rate() -> None:
+    split = TrainSettings(batch_size=64, lr=0.1)
+    assert (split.total_batch(4), split.peak_lr(4)) == (64, 0.1)
+    scaled = TrainSettings(batch_size=64, lr=0.1, scale_lr=True)
+    assert (scaled.total_batch(4), scaled.peak_lr(4)) == (256, 0.4)
+
+
+def test_batch_normalisation_needs_two_samples_on_each_rank() -> None:
+    settings = TrainSettings(batch_size=5, arch="resnet18", data="images")
+    settings.check_world(2)
+    with pytest.raises(UsageError, match="cannot normalise"):
+        settings.check_world(3)
+
+
+def test_many_ranks_need_ddp_and_a_script_keeps_its_own_state() -> None:
+    with pytest.raises(UsageError, match="without DDP"):
+        TrainSettings(ddp=False).check_world(2)
+    with pytest.raises(UsageError, match="--script"):
+        TrainSettings(script="mine.py", checkpoint="c.pt")
+
+
 def test_settings_travel_and_name_their_options() -> None:
     settings = TrainSettings(seed=3, hook=HookKind.TIMED, trace="here")
     assert pickle.loads(pickle.dumps(settings)) == settings
@@ -59,6 +87,14 @@ def test_settings_travel_and_name_their_options() -> None:
         "--seed": "3",
         "--bucket-cap-mb": "0.25",
         "--hook": "timed",
+        "--arch": "'digits-cnn'",
+        "--image-size": "224",
+        "--scale-lr": "False",
+        "--resume": "None",
+        "--evaluate": "False",
+        "--amp": "False",
+        "--device": "'auto'",
+        "--ddp": "True",
     }
 
 

@@ -1,0 +1,58 @@
+"""One training of a scaling series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyddpdiag.train.events import TrainResult
+
+
+@dataclass(frozen=True)
+class Split:
+    """Seconds of a whole run, means over the ranks; None where not known.
+
+    Attributes:
+        compute_s: of training steps, without what follows.
+        data_wait_s: waiting for batches.
+        exposed_s: waiting for gradients after backward.
+        other_s: outside of training steps: tests, checkpoints.
+        queue_s: of all buckets in Gloo's queue, hidden behind backward or not.
+        wire_s: of all buckets in transfer, hidden or not.
+    """
+
+    compute_s: float | None
+    data_wait_s: float | None
+    exposed_s: float | None
+    other_s: float | None
+    queue_s: float | None
+    wire_s: float | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One number of ranks."""
+
+    world_size: int
+    result: TrainResult
+    split: Split
+
+    @property
+    def duration_s(self) -> float:
+        """Of training and tests, without the start of the processes."""
+        return self.result.seconds
+
+    def speed_up(self, base: Run) -> float:
+        """How much faster than `base` this is."""
+        return base.duration_s / self.duration_s
+
+    def efficiency(self, base: Run) -> float:
+        """Speed-up over the growth in ranks, 0 to 1 and beyond."""
+        return self.speed_up(base) * base.world_size / self.world_size
+
+    def curve(self) -> list[tuple[float, float, float, float]]:
+        """Epoch (from 1), elapsed seconds, training loss, test accuracy."""
+        elapsed, points = 0.0, []
+        for epoch in self.result.history:
+            elapsed += epoch.seconds
+            points.append((epoch.epoch + 1.0, elapsed, epoch.train_loss, epoch.accuracy))
+        return points

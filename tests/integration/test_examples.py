@@ -1,0 +1,105 @@
+"""Every script in examples/, run as a user runs it: two real ranks each."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from train_support import ROOT, finish, records_published, started
+
+from pyddpdiag.train import interfaces
+
+EXAMPLES = ROOT / "examples"
+LIMIT_S = 100
+
+
+def run_example(name: str, cwd: Path, *arguments: object, launcher: tuple[str, ...] = ()) -> str:
+    """The example's standard output; fails the test if it fails or is not done in time."""
+    command = [sys.executable, *launcher, str(EXAMPLES / name), *map(str, arguments)]
+    loopback = interfaces.loopback() or ""
+    # Without libuv as on Windows: the same store on both systems.
+    with started(command, cwd, GLOO_SOCKET_IFNAME=loopback, USE_LIBUV="0") as process:
+        code, out, err = finish(process, LIMIT_S)
+    assert code == 0, err
+    assert "Traceback" not in err
+    return out
+
+
+def losses(out: str) -> list[float]:
+    return [float(found) for found in re.findall(r"loss (\d+\.\d+)", out)]
+
+
+def assert_recorded(folder: Path, ranks: int = 2) -> None:
+    from pyddpdiag.pipeline import load_report
+
+    report = load_report(folder)
+    assert [rank.rank for rank in report.ranks] == list(range(ranks))
+    assert all(rank.closed for rank in report.ranks)
+    assert report.buckets
+
+
+def test_basic_learns_and_ends_with_equal_weights(tmp_path: Path) -> None:
+    out = run_example("basic.py", tmp_path, "trace")
+    assert losses(out)[-1] < 0.1 * losses(out)[0]
+    assert "weights are equal on all ranks: True" in out
+    assert_recorded(tmp_path / "trace")
+
+
+def test_checkpoint_resumes_to_the_last_bit(tmp_path: Path) -> None:
+    out = run_example("checkpoint.py", tmp_path)
+    assert "the losses are equal to the last bit: True" in out
+    pairs = re.findall(r"uninterrupted (\d\.\d+)  interrupted at 6 (\d\.\d+)", out)
+    assert len(pairs) == 12 and all(one == two for one, two in pairs)
+    assert float(pairs[-1][0]) < float(pairs[0][0])
+
+
+def test_model_parallel_inside_ddp_learns(tmp_path: Path) -> None:
+    out = run_example("model_parallel.py", tmp_path)
+    assert "layer 1 on " in out
+    first, last = losses(out)
+    assert last < 0.1 * first
+
+
+def test_averaging_by_hand_is_training_on_the_whole_batch(tmp_path: Path) -> None:
+    out = run_example("by_hand.py", tmp_path, "trace")
+    match = re.search(r"differ by at most (\S+) in any weight", out)
+    assert match and float(match.group(1)) < 1e-6
+    first, last = losses(out)
+    assert last < 0.5 * first
+    assert records_published(tmp_path / "trace", 1) > 30
+
+
+def test_uneven_data_end_in_join_with_the_recorder_attached(tmp_path: Path) -> None:
+    out = run_example("uneven.py", tmp_path, "trace")
+    assert "rank 0 trained 4 batches" in out and "rank 1 trained 7 batches" in out
+    assert "weights are equal on all ranks: True" in out
+    assert_recorded(tmp_path / "trace")
+
+
+def test_torchrun_starts_two_ranks(tmp_path: Path) -> None:
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    out = run_example("torchrun.py", tmp_path, "trace", launcher=launcher)
+    assert "rank 0 of 2 wrote" in out and "rank 1 of 2 wrote" in out
+    assert_recorded(tmp_path / "trace")
+
+
+def test_the_torchrun_script_alone_is_a_world_of_one(tmp_path: Path) -> None:
+    assert "rank 0 of 1 wrote" in run_example("torchrun.py", tmp_path, "trace")
+
+
+@pytest.mark.parametrize("package", ["lightning", "accelerate"])
+def test_under_other_frameworks(package: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed (dependency group 'frameworks')")
+    out = run_example(f"{package}_example.py", tmp_path, "trace")
+    assert losses(out)[-1] < 0.5 * losses(out)[0]
+    assert_recorded(tmp_path / "trace")
+
+
+def test_no_example_is_left_out() -> None:
+    tested = Path(__file__).read_text(encoding="utf-8")
+    for path in EXAMPLES.glob("*.py"):
+        assert f'"{path.name}"' in tested or path.name in {"lightning_example.py", "accelerate_example.py"}
