@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from pyddpdiag.errors import UsageError
 
 MODELS: Final = ("digits", "mlp", "mlp_small", "resnet50", "resnet_small", "bert_base", "bert_small")
-HOOKS: Final = ("plain", "builtin", "native", "timed", "torch_bf16", "timed_bf16")
+HOOKS: Final = ("plain", "builtin", "native", "timed", "torch_bf16", "timed_bf16", "native_bf16")
 BUCKET_CAPS_MB: Final = (25.0, 1.0, 0.25, 5.0, 100.0)
 SIZES: Final = tuple(2**power for power in range(10, 25, 2))
 DTYPE: Final = "float32"

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from torch.nn.parallel import DistributedDataParallel
 
+from pyddpdiag.compression import Compress
 from pyddpdiag.train.settings import HookKind
 
 T = TypeVar("T")
+
+_COMPRESS: Final[dict[HookKind, Compress | None]] = {
+    HookKind.NATIVE: None,
+    HookKind.BF16: "bf16",
+    HookKind.FP16: "fp16",
+}
 
 
 class Probe(Protocol):
@@ -49,9 +56,9 @@ def probes(
     import pyddpdiag
 
     recorder = pyddpdiag.Recorder(trace, overwrite=overwrite)
-    if hook is HookKind.NATIVE:
-        recorder.attach(ddp)
-    else:
+    if hook is HookKind.TIMED:
         ddp.register_comm_hook(recorder, pyddpdiag.timed_allreduce)
+    else:
+        recorder.attach(ddp, compress=_COMPRESS[hook])
     yield recorder
     recorder.close()

@@ -21,13 +21,15 @@ class HookKind(str, Enum):
 
     NATIVE = "native"
     TIMED = "timed"
+    BF16 = "bf16"
+    FP16 = "fp16"
     PLAIN = "plain"
     BUILTIN = "builtin"
 
     @property
     def records(self) -> bool:
         """Whether this hook writes a trace."""
-        return self in (HookKind.NATIVE, HookKind.TIMED)
+        return self not in (HookKind.PLAIN, HookKind.BUILTIN)
 
 
 @dataclass(frozen=True)

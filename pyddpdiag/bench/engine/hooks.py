@@ -13,7 +13,6 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,10 @@ def _torch_bf16(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None
     ddp.register_comm_hook(group, torch_bf16)
 
 
+def _native_bf16(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
+    recorder.attach(ddp, compress="bf16")
+
+
 def _timed_bf16(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
     ddp.register_comm_hook(recorder, pyddpdiag.timed_bf16_allreduce)
 
@@ -72,13 +75,10 @@ REGISTRY = {
     "timed": Hook(_timed, records=True),
     "torch_bf16": Hook(_torch_bf16),
     "timed_bf16": Hook(_timed_bf16, records=True),
+    "native_bf16": Hook(_native_bf16, records=True),
 }
 
 
 def find(name: str) -> Hook:
-    """The hook of this name. Raises `UsageError` if this version does not have it."""
-    if name == "timed_bf16" and not hasattr(pyddpdiag, "timed_bf16_allreduce"):
-        raise UsageError(
-            "this version of pyddpdiag has no timed bf16 hook.", hint="torch_bf16 measures torch's own."
-        )
+    """The hook of this name."""
     return REGISTRY[name]

@@ -18,7 +18,10 @@ def buckets(
         ),
     ] = "digits",
     hook: Annotated[
-        str, typer.Option(help="plain, builtin, native, timed, torch_bf16; the first is measured first.")
+        str,
+        typer.Option(
+            help="plain, builtin, native, timed, torch_bf16, timed_bf16, native_bf16; the first is measured first."
+        ),
     ] = "plain,native",
     bucket_cap_mb: Annotated[
         str, typer.Option(help="Bucket sizes in MiB; 'default' is DDP's own (25, and 1 for the first).")
