@@ -65,7 +65,8 @@ def train(
     hook: Annotated[
         HookKind,
         typer.Option(
-            help="native, timed: record (recorder.attach, timed_allreduce); bf16, fp16: the same in 16 bits; plain: no hook; builtin: torch's."
+            help="native, timed: record (recorder.attach, timed_allreduce); bf16, fp16: the same, in 16 "
+            "bits; plain: no hook; builtin: torch's."
         ),
     ] = _DEFAULTS.hook,
     epochs: Annotated[int, typer.Option(help="Passes over the training set.")] = _DEFAULTS.epochs,
