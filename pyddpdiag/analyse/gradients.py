@@ -21,7 +21,8 @@ def find_gradients(run: Run, names: Names) -> list[Finding]:
 
 
 def _of_buckets(records: Records) -> Records:
-    return records[(records["flags"] & Flag.PARAMETER) == 0]
+    chosen: Records = records[(records["flags"] & Flag.PARAMETER) == 0]
+    return chosen
 
 
 def _column(records: Records, value: GradientValue) -> npt.NDArray[np.int64]:
