@@ -99,7 +99,9 @@ def _shifted(rank: int, _: int, folder: str) -> str:
     ddp = DistributedDataParallel(model)
     recorder = pyddpdiag.Recorder(folder, capacity_mb=1, sentinel="raise", sentinel_interval=1)
     recorder.attach(ddp)
-    ddp(torch.full((2, 8), 1.0 + rank)).sum().backward()
+    # The second forward pass makes the final buckets, with collectives of its own.
+    for _ in range(2):
+        ddp(torch.full((2, 8), 1.0 + rank)).sum().backward()
     extra = None
     if rank == 1:
         extra = dist.all_reduce(torch.zeros(64), async_op=True)
