@@ -94,13 +94,13 @@ def _race(settings: object, keeper: object, place: Place | None, as_json: bool) 
         running.leave(2)
         return
     if place is None or place.rank == 0:
-        _tell(outcome, as_json)
+        _tell(outcome, as_json, launched=place is None)
     if outcome.error is not None and place is not None:
         running.leave(2)
     running.finish(outcome)
 
 
-def _tell(outcome: Outcome, as_json: bool) -> None:
+def _tell(outcome: Outcome, as_json: bool, launched: bool) -> None:
     from pyddpdiag.bench.race import judge
     from pyddpdiag.cli.bench import running
 
@@ -119,5 +119,5 @@ def _tell(outcome: Outcome, as_json: bool) -> None:
     else:
         for number, line in enumerate(race.exports):
             print(f"  rank {number}: {line}")
-    if race.hosts == 1:
+    if launched:
         print("All ranks were on one machine: this says little about the way to another one (--dist-url).")

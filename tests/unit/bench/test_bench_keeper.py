@@ -1,0 +1,83 @@
+"""The result file of a sweep while it is measured: nothing is lost, and rounds of other machines don't mix in."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pyddpdiag.bench.cases import allreduce_cases
+from pyddpdiag.bench.engine.collect import Collected
+from pyddpdiag.bench.engine.news import Gathered, Measured
+from pyddpdiag.bench.engine.settings import SweepSettings
+from pyddpdiag.bench.engine.sweep import Keeper
+from pyddpdiag.bench.machine import machine_info
+from pyddpdiag.bench.reading import read
+from pyddpdiag.bench.results import save
+from pyddpdiag.errors import ResultError, ResultWriteError, UsageError
+from pyddpdiag.train.interfaces import choose
+
+SETTINGS = SweepSettings(cases=tuple(allreduce_cases([2**20, 2**22], [2])), rounds=3)
+
+
+def collected(*rounds: tuple[int, float]) -> Collected:
+    """What rank 0 has told so far."""
+    found = Collected(SETTINGS)
+    found.take(Gathered(("here", "here"), ((), ()), choose((), local=True)[0]))
+    for case, seconds in rounds:
+        found.take(Measured(case, seconds, 4))
+    return found
+
+
+def test_bandwidths_are_those_of_the_median(tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path / "a.json")
+    keeper.keep(collected((0, 0.001), (0, 0.002), (0, 0.009)), complete=True)
+    (entry,) = read(keeper.path).entries
+    assert entry.extra_info["algbw_gbps"] == pytest.approx(2**20 / 0.002 / 1e9)
+    assert entry.extra_info["busbw_gbps"] == entry.extra_info["algbw_gbps"]  # 2 (n - 1) / n is 1 for 2 ranks
+    assert entry.extra_info["steps_per_round"] == 4
+
+
+def test_what_cannot_be_written_is_kept_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "gone").write_text("a file where the folder was")
+    keeper = Keeper(tmp_path / "gone" / "a.json")
+    assert keeper.keep(collected((0, 0.5)), complete=False) is None
+    with pytest.raises(ResultWriteError, match="what was measured is in") as caught:
+        keeper.keep(collected((0, 0.5)), complete=True)
+    place = re.search(r"is in '(.+)'", str(caught.value))
+    assert place is not None
+    assert read(place.group(1)).entries[0].round_s == (0.5,)
+    Path(place.group(1)).unlink()
+    Path(place.group(1)).parent.rmdir()
+
+
+def test_a_folder_that_cannot_be_used_is_found_before_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultWriteError, match="cannot write"):
+        Keeper(tmp_path / "file" / "a.json").open(SETTINGS)
+
+
+def test_only_what_is_missing_is_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    Keeper(path).keep(collected((0, 0.1), (0, 0.1), (0, 0.1), (1, 0.4)), complete=False)
+    keeper = Keeper(path, resume=True)
+    left = keeper.open(SETTINGS)
+    assert left.cases == SETTINGS.cases[1:]
+    assert left.rounds == 2
+    assert [len(entry.round_s) for entry in keeper.before] == [3, 1]
+    more = Collected(left)
+    more.take(Gathered(("here", "here"), ((), ()), choose((), local=True)[0]))
+    more.take(Measured(0, 0.5, 4))
+    keeper.keep(more, complete=True)
+    assert [entry.round_s for entry in read(path).entries] == [(0.1, 0.1, 0.1), (0.4, 0.5)]
+
+
+def test_a_complete_sweep_and_another_machines_are_not_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    Keeper(path).keep(collected(*[(case, 0.1) for case in (0, 1) for _ in range(3)]), complete=True)
+    with pytest.raises(UsageError, match="is complete"):
+        Keeper(path, resume=True).open(SETTINGS)
+    save(path, read(path).entries, force=True, machine={**machine_info(), "node": "elsewhere"})
+    with pytest.raises(ResultError, match="another machine"):
+        Keeper(path, resume=True).open(SETTINGS)
