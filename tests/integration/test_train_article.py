@@ -161,7 +161,7 @@ def _in_a_folder_of_its_own(
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")
 def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "c.pt"
-    options = ("--hook", "plain", "--batch-size", 256, "--checkpoint", path, "--timeout", 60)
+    options = ("--hook", "plain", "--batch-size", 256, "--checkpoint", path, "--timeout", 100)
     with started(command(*options, "--epochs", 500), tmp_path) as process:
         wait_for(path.exists, 100, "a checkpoint")
         ranks_of(process.pid)[1].kill()
@@ -219,7 +219,7 @@ def test_two_machines_launch_their_own_ranks(tmp_path: Path) -> None:
         2,
         "--scale-lr",
     )
-    short = ("--epochs", 1, "--batch-size", 128, "--trace", tmp_path / "t", "--json", "--timeout", 60)
+    short = ("--epochs", 1, "--batch-size", 128, "--trace", tmp_path / "t", "--json", "--timeout", 100)
     with (
         started(command(*common, "--rank", 0, *short), tmp_path, GLOO_SOCKET_IFNAME="lo") as first,
         started(command(*common, "--rank", 1, *short), tmp_path, GLOO_SOCKET_IFNAME="lo") as second,
