@@ -71,7 +71,7 @@ class GradientReducer:
         self._synchronising = True
         self._begin()
         self._hooks = [
-            parameter.register_post_accumulate_grad_hook(partial(self._ready, i))
+            parameter.register_post_accumulate_grad_hook(partial(self._ready, i))  # type: ignore[no-untyped-call]
             for i, parameter in enumerate(self._parameters)
         ]
 
