@@ -76,9 +76,26 @@ def _averages(rank: int, world_size: int) -> dict[str, int]:
     return counted
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_averages_are_those_made_by_hand(tmp_path: Path, ranks: int) -> None:
-    for counted in run_ranks(_averages, ranks, tmp_path):
+def test_averages_of_three_ranks(tmp_path: Path) -> None:
+    run_ranks(_averages, 3, tmp_path)
+
+
+def _all_of_two(rank: int, world_size: int) -> tuple[dict[str, int], list[int], dict[str, str]]:
+    """One start of two ranks for all that needs no more: starting them takes longer than the tests."""
+    counted = _averages(rank, world_size)
+    _other_ways(rank, world_size)
+    return counted, _begun_early(rank), _wrong_uses(rank)
+
+
+@pytest.fixture(scope="module")
+def two_ranks(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> list[tuple[dict[str, int], list[int], dict[str, str]]]:
+    return run_ranks(_all_of_two, 2, tmp_path_factory.mktemp("two"))
+
+
+def test_averages_accumulation_compression_and_mixed_types_of_two_ranks(two_ranks) -> None:
+    for counted, _, _ in two_ranks:
         assert counted["one bucket"] == 1
         assert counted["many buckets"] >= 4
 
@@ -126,11 +143,7 @@ def _other_ways(rank: int, world_size: int) -> None:
     reducer.close()
 
 
-def test_accumulation_compression_and_mixed_types(tmp_path: Path) -> None:
-    run_ranks(_other_ways, 2, tmp_path)
-
-
-def _begun_early(rank: int, _: int) -> list[int]:
+def _begun_early(rank: int) -> list[int]:
     """How many buckets were on their way when the backward pass reached the first layer."""
     model = torch.nn.Sequential(*[torch.nn.Linear(8, 8, bias=False) for _ in range(6)])
     reducer = pyddpdiag.GradientReducer(model.parameters(), bucket_cap_mb=8 * 8 * 4 / 2**20)
@@ -142,8 +155,8 @@ def _begun_early(rank: int, _: int) -> list[int]:
     return begun
 
 
-def test_buckets_leave_while_the_backward_pass_runs(tmp_path: Path) -> None:
-    assert run_ranks(_begun_early, 2, tmp_path) == [[5], [5]]
+def test_buckets_leave_while_the_backward_pass_runs(two_ranks) -> None:
+    assert [begun for _, begun, _ in two_ranks] == [[5], [5]]
 
 
 def _message(error: type[Exception], call: Any) -> str:
@@ -152,7 +165,7 @@ def _message(error: type[Exception], call: Any) -> str:
     return str(caught.value)
 
 
-def _wrong_uses(rank: int, _: int) -> dict[str, str]:
+def _wrong_uses(rank: int) -> dict[str, str]:
     messages = {}
     model = branches(torch.float32)
     reducer = pyddpdiag.GradientReducer(model.named_parameters())
@@ -187,8 +200,8 @@ def _wrong_uses(rank: int, _: int) -> dict[str, str]:
     return messages
 
 
-def test_wrong_uses_are_told(tmp_path: Path) -> None:
-    for rank, messages in enumerate(run_ranks(_wrong_uses, 2, tmp_path)):
+def test_wrong_uses_are_told(two_ranks) -> None:
+    for rank, (_, _, messages) in enumerate(two_ranks):
         assert "no gradient came since the last call" in messages["no backward"]
         assert "called twice" in messages["twice"]
         assert "second gradient before all_reduce()" in messages["second backward"]
