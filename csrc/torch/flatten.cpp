@@ -157,21 +157,6 @@ void note_change(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::optional<Element> element_of(at::ScalarType type) noexcept {
-    switch (type) {
-        case at::kFloat:
-            return Element::f32;
-        case at::kDouble:
-            return Element::f64;
-        case at::kHalf:
-            return Element::f16;
-        case at::kBFloat16:
-            return Element::bf16;
-        default:
-            return std::nullopt;
-    }
-}
-
 Flattened flatten(const std::vector<at::Tensor>& tensors, const std::optional<at::Tensor>& out,
                   std::optional<at::ScalarType> dtype, const FlattenOptions& options) {
     const c10::NoGradGuard no_grad;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/fused_copy.hpp"
+#include "torch/element.hpp"
 
 namespace ddpdiag {
 
@@ -23,9 +24,6 @@ struct Flattened {
     at::Tensor buffer;                           // one dimension, the tensors one after another
     std::vector<GradientStatistics> statistics;  // one per tensor, of its values times the scale
 };
-
-// The element that a tensor of this type has; nothing for types that the kernels do not know.
-[[nodiscard]] std::optional<Element> element_of(at::ScalarType type) noexcept;
 
 // Throws std::invalid_argument, which says what is wrong with which tensor, before anything is written. `out` may
 // be larger than needed: the buffer is then its beginning. Without `out` and `dtype` all must be of one type.
