@@ -177,7 +177,10 @@ def _behind(marks: dict[int, Any]) -> str:
             " All made the same number of collectives before it, so one of them called another collective, or its "
             "memory was written to meanwhile."
         )
-    return f" They had begun different numbers of collectives in this group: {_by_value(begun)}; a call was skipped."
+    return (
+        f" They had begun different numbers of collectives in this group: {_by_value(begun)}; one "
+        "skipped a call, or called in another order."
+    )
 
 
 def _non_finite(rank: int, marks: Fingerprints, names: Sequence[str]) -> Iterable[str]:

@@ -13,22 +13,16 @@ namespace {
 using torch::jit::PythonFutureWrapper;
 using Handle = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-// Up to here the lock is kept, as dividing and enqueueing take less than to give it away and get it back: a busy
-// Python thread that took it meanwhile would keep it for 5 ms. Gloo's workers never wait for the lock.
-constexpr std::size_t small_bytes = std::size_t{256} << 10U;
-
 std::shared_ptr<PythonFutureWrapper> hook(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
                                           const std::optional<Handle>& group, std::uint8_t compression) {
     // A hook from Python must give DDP a future that holds a Python object. Made here, under the lock.
     const c10::IValue result =
         torch::jit::toIValue(py::cast(bucket.getBufferRef()), c10::PyObjectType::get());
     const auto over = group ? recorder->group(*group) : nullptr;
-    if (bucket.getBufferRef().nbytes() <= small_bytes) {
-        return std::make_shared<PythonFutureWrapper>(
-            timed_allreduce(recorder, bucket, over, result, Compression{compression}));
-    }
     c10::intrusive_ptr<c10::ivalue::Future> future;
     {
+        // Not only for the sake of other Python threads: enqueueing waits for a mutex of Gloo's, under which a worker
+        // may let go of a finished work and with it of a Python object, for which it needs the lock.
         const py::gil_scoped_release nogil;
         future = timed_allreduce(recorder, bucket, over, result, Compression{compression});
     }

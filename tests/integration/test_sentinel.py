@@ -93,36 +93,40 @@ def test_statistics_are_in_the_trace(told: tuple[Path, Any]) -> None:
     assert (records["times"][records["step"] == 2, 2] > 0).all()
 
 
-def _shifted(rank: int, _: int, folder: str) -> str:
-    """Rank 1 calls one all-reduce of its own, of the size of the bucket, so that all that follow are mixed up."""
-    model = torch.nn.Linear(8, 8, bias=False)
-    ddp = DistributedDataParallel(model)
+def _swapped(rank: int, _: int, folder: str) -> str:
+    """Both ranks call one all-reduce of their own, rank 1 before the buckets and rank 0 between them."""
+    size = 64
+    model = torch.nn.Sequential(*(torch.nn.Linear(8, 8, bias=False) for _ in range(2)))
+    ddp = DistributedDataParallel(model, bucket_cap_mb=size * 4 / 2**20)
     recorder = pyddpdiag.Recorder(folder, capacity_mb=1, sentinel="raise", sentinel_interval=1)
     recorder.attach(ddp)
+    x = torch.full((2, 8), 1.0 + rank)
     # The second forward pass makes the final buckets, with collectives of its own.
-    for _ in range(2):
-        ddp(torch.full((2, 8), 1.0 + rank)).sum().backward()
-    extra = None
+    for _pass in range(3):
+        ddp(x).sum().backward()
+    extra = []
+
+    def call(_gradient: object = None) -> None:
+        extra.append(dist.all_reduce(torch.zeros(size), async_op=True))
+
     if rank == 1:
-        extra = dist.all_reduce(torch.zeros(64), async_op=True)
+        call()
+    else:
+        model[0].weight.register_hook(call)
     try:
-        ddp(torch.full((2, 8), 2.0 + rank)).sum().backward()
+        ddp(x).sum().backward()
         words = "nothing"
     except GradientError as error:
         words = str(error)
-    if rank == 0:
-        # The partner of rank 1's last one, so that it can end.
-        dist.all_reduce(torch.zeros(64))
-    elif extra is not None:
-        extra.wait()
+    extra[0].wait()
     recorder.close()
     return words
 
 
-def test_a_shifted_all_reduce_is_named_instead_of_wrong_sums(tmp_path: Path) -> None:
-    for words in run_ranks(_shifted, 2, tmp_path, str(tmp_path / "trace"), group_timeout_s=20):
+def test_swapped_all_reduces_are_named_instead_of_wrong_sums(tmp_path: Path) -> None:
+    for words in run_ranks(_swapped, 2, tmp_path, str(tmp_path / "trace"), group_timeout_s=20):
         assert "the ranks hold different sums" in words
-        assert "on rank 0" in words and "on rank 1" in words and "skipped" in words
+        assert "on rank 0" in words and "on rank 1" in words and "in another order" in words
 
 
 def _per_parameter(rank: int, _: int, folder: str) -> None:

@@ -50,7 +50,11 @@ def test_four_ranks_with_uneven_shares_and_a_summary_in_json(tmp_path: Path) -> 
         assert records_published(tmp_path / "t", rank) > 4 * 21 * summary["buckets"]
 
 
-def _same_curve_with_every_hook(session: Session) -> TrainResult:
+# All but those that round.
+EXACT = (HookKind.NATIVE, HookKind.TIMED, HookKind.PLAIN, HookKind.BUILTIN)
+
+
+def _same_curve_with_every_exact_hook(session: Session) -> TrainResult:
     """Trains once with each hook in one process group; fails in the rank unless all curves are equal."""
     results = {
         hook: train_rank(
@@ -61,7 +65,7 @@ def _same_curve_with_every_hook(session: Session) -> TrainResult:
                 tell=lambda event: None,
             )
         )
-        for hook in HookKind
+        for hook in EXACT
     }
     curves = {
         hook.value: [(e.train_loss, e.test_loss, e.accuracy) for e in result.history]
@@ -72,9 +76,9 @@ def _same_curve_with_every_hook(session: Session) -> TrainResult:
     return results[HookKind.NATIVE]
 
 
-def test_the_loss_curve_is_the_same_to_the_last_bit_with_every_hook(tmp_path: Path) -> None:
+def test_the_loss_curve_is_the_same_to_the_last_bit_with_every_exact_hook(tmp_path: Path) -> None:
     settings = TrainSettings(epochs=3, batch_size=96, seed=11, trace=str(tmp_path / "t"), timeout_s=60)
-    result = launch(settings, 2, job=_same_curve_with_every_hook)
+    result = launch(settings, 2, job=_same_curve_with_every_exact_hook)
     assert result.history[-1].train_loss < result.history[0].train_loss
     for hook in ("native", "timed"):
         assert all(records_published(tmp_path / f"t-{hook}", rank) > 0 for rank in range(2))
