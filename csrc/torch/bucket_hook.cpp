@@ -69,19 +69,19 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
             operation->look(buffer);
         }
         if (compressed != nullptr) {
-            compressed->compress(buffer, start.group.size);
+            compressed->compress(buffer, start.group->size);
         } else {
             // The same two operations, in the same order, as torch's builtin hook: division first, so that half
             // precision doesn't overflow, and so that the result is the same to the last bit.
-            buffer.div_(start.group.size);
+            buffer.div_(start.group->size);
         }
         const at::Tensor& travelling = compressed != nullptr ? compressed->wire() : buffer;
         if (operation == nullptr) {
-            return {all_reduce(start.group, travelling), nullptr, std::move(compressed), buffer};
+            return {all_reduce(*start.group, travelling), nullptr, std::move(compressed), buffer};
         }
         operation->enqueued(travelling);
         const StartSignal signal(operation, layout->module->signal_by_copy);
-        auto future = all_reduce(start.group, travelling);
+        auto future = all_reduce(*start.group, travelling);
         operation->returned();
         return {std::move(future), std::move(operation), std::move(compressed), buffer};
     } catch (...) {
@@ -115,7 +115,7 @@ public:
         const std::int64_t ready = platform::monotonic_ns();
         require_open(*recorder_);
         Enqueued enqueued = enqueue(recorder_, bucket, layout_of(bucket), nullptr, ready, true, compression_);
-        const auto future = std::move(enqueued.future);
+        auto future = std::move(enqueued.future);
         if (enqueued.operation == nullptr && enqueued.compressed == nullptr) {
             return future;
         }

@@ -12,7 +12,7 @@
 namespace ddpdiag {
 
 struct BucketStart {
-    Group& group;
+    Group* group = nullptr;                      // never null
     std::shared_ptr<BucketOperation> operation;  // nullptr: the recorder is paused
 };
 

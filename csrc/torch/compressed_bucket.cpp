@@ -45,8 +45,8 @@ void CompressedBucket::compress(const at::Tensor& buffer, std::int64_t ranks) {
         }
         return;
     }
-    const Element from = *element_of(buffer.scalar_type());
-    const Element to = *element_of(wire_.scalar_type());
+    const Element from = known_element(buffer.scalar_type());
+    const Element to = known_element(wire_.scalar_type());
     const auto count = static_cast<std::size_t>(buffer.numel());
     if (!residual_.defined()) {
         fused_copy(buffer.const_data_ptr(), from, wire_.mutable_data_ptr(), to, count, scale, false);
@@ -64,13 +64,13 @@ void CompressedBucket::compress(const at::Tensor& buffer, std::int64_t ranks) {
     }
 }
 
-void CompressedBucket::expand(at::Tensor buffer) const {
+void CompressedBucket::expand(const at::Tensor& buffer) const {
     if (!buffer.device().is_cpu()) {
         buffer.copy_(wire_);
         return;
     }
-    fused_copy(wire_.const_data_ptr(), *element_of(wire_.scalar_type()), buffer.mutable_data_ptr(),
-               *element_of(buffer.scalar_type()), static_cast<std::size_t>(buffer.numel()), 1.0, false);
+    fused_copy(wire_.const_data_ptr(), known_element(wire_.scalar_type()), buffer.mutable_data_ptr(),
+               known_element(buffer.scalar_type()), static_cast<std::size_t>(buffer.numel()), 1.0, false);
 }
 
 }  // namespace ddpdiag

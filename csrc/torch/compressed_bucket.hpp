@@ -31,7 +31,7 @@ public:
     void compress(const at::Tensor& buffer, std::int64_t ranks);
     [[nodiscard]] const at::Tensor& wire() const { return wire_; }
     // Writes the reduced values back, on the worker's thread.
-    void expand(at::Tensor buffer) const;
+    void expand(const at::Tensor& buffer) const;
 
 private:
     const c10::TensorImpl* serves_;

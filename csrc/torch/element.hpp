@@ -24,4 +24,9 @@ namespace ddpdiag {
     }
 }
 
+// For tensors that were checked before; throws std::bad_optional_access for others.
+[[nodiscard]] inline Element known_element(c10::ScalarType type) {
+    return element_of(type).value();
+}
+
 }  // namespace ddpdiag

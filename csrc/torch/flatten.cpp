@@ -33,7 +33,7 @@ struct Part {
 };
 
 Element known(const at::Tensor& tensor) {
-    return *element_of(tensor.scalar_type());
+    return known_element(tensor.scalar_type());
 }
 
 void add_parts(std::vector<Part>& parts, const std::byte* source, Element from, std::byte* target, Element to,

@@ -53,7 +53,7 @@ Record gradient_record(const Record& bucket) {
 
 void write_parameters(Recorder& recorder, const BucketLayout& layout, const Record& bucket,
                       const at::Tensor& values) {
-    const Element element = *element_of(values.scalar_type());
+    const Element element = known_element(values.scalar_type());
     std::uint64_t begin = 0;
     for (std::size_t i = 0; i < layout.ends.size(); ++i) {
         const std::uint64_t count = layout.ends[i] - begin;

@@ -1,5 +1,6 @@
 #include "core/checksum.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 #include <vector>
@@ -21,7 +22,7 @@ std::vector<std::uint8_t> bytes_of(std::size_t size) {
 CASE("equal buffers have equal checksums, at any address") {
     auto bytes = bytes_of(1001);
     std::vector<std::uint8_t> shifted(bytes.size() + 1);
-    std::copy(bytes.begin(), bytes.end(), shifted.begin() + 1);
+    std::ranges::copy(bytes, shifted.begin() + 1);
     CHECK_EQ(checksum(bytes.data(), bytes.size()), checksum(shifted.data() + 1, bytes.size()));
 }
 
