@@ -12,11 +12,14 @@ namespace ddpdiag {
 
 namespace detail {
 
-// Odd, so that multiplication loses no bit; the fractional part of the golden ratio spreads them.
-inline constexpr std::uint64_t checksum_factor = 0x9e3779b97f4a7c15ULL;
+// Odd, so that multiplication loses no bit: the fractional parts of the golden ratio and of the square root of 3.
+inline constexpr std::uint64_t checksum_first = 0x9e3779b97f4a7c15ULL;
+inline constexpr std::uint64_t checksum_second = 0xbb67ae8584caa73bULL;
 
+// Two multiplications: one leaves a change of the highest bit a change of one bit, which a change of one bit of the
+// lane's next word could take back.
 constexpr std::uint64_t checksum_step(std::uint64_t state, std::uint64_t word) noexcept {
-    return std::rotl(state ^ word, 29) * checksum_factor;
+    return std::rotl((state ^ word) * checksum_first, 31) * checksum_second;
 }
 
 }  // namespace detail

@@ -65,7 +65,7 @@ CASE("the header is where the format says") {
     CHECK_EQ(disk.size(), 4096U + 512U * 128U);
     CHECK_EQ(disk.text(0, 8), std::string("DDPTRACE"));
     CHECK_EQ(disk.at<std::uint16_t>(8), 1);
-    CHECK_EQ(disk.at<std::uint16_t>(10), 0);
+    CHECK_EQ(disk.at<std::uint16_t>(10), 1);
     CHECK_EQ(disk.at<std::uint32_t>(12), 0x01020304U);
     CHECK_EQ(disk.at<std::uint32_t>(16), 4096U);
     CHECK_EQ(disk.at<std::uint32_t>(20), 128U);
@@ -137,8 +137,10 @@ CASE("the numbers of the kinds and flags are the format's") {
     CHECK_EQ(static_cast<int>(ddpdiag::Kind::step), 4);
     CHECK_EQ(static_cast<int>(ddpdiag::Kind::parameter), 5);
     CHECK_EQ(static_cast<int>(ddpdiag::Kind::error), 6);
+    CHECK_EQ(static_cast<int>(ddpdiag::Kind::gradient), 7);
     CHECK_EQ(+ddpdiag::flag_error, 1U);
     CHECK_EQ(+ddpdiag::flag_abandoned, 64U);
+    CHECK_EQ(+ddpdiag::flag_foreign, 512U);
     CHECK_EQ(static_cast<int>(ddpdiag::SlotState::writing), 1);
     CHECK_EQ(static_cast<int>(ddpdiag::SlotState::in_flight), 2);
     CHECK_EQ(static_cast<int>(ddpdiag::SlotState::complete), 3);
