@@ -54,6 +54,9 @@ def write(path: str, capacity_bytes: int, counts_path: str) -> None:
         capacity_bytes=capacity_bytes,
         overwrite=False,
         parameter_interval=0,
+        statistics_interval=0,
+        parameter_statistics=False,
+        sentinel_interval=0,
     )
 
     def collectives(number: int) -> None:
