@@ -243,6 +243,8 @@ class Recorder:
         if self._core.closed:
             return
         self._core.close()
+        # It holds process groups, whose threads are not to live longer than the training.
+        self._sentinel = None
         self._write_sidecar()
         _open[:] = [reference for reference in _open if reference() not in (None, self)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -70,8 +71,11 @@ class GradientReducer:
         self._home = {p: b for b, bucket in enumerate(self._buckets) for p in bucket.parameters}
         self._synchronising = True
         self._begin()
+        # Weakly: a reducer that is dropped must let go of its process group, whose worker threads would otherwise
+        # live into the end of the interpreter.
+        this = weakref.ref(self)
         self._hooks = [
-            parameter.register_post_accumulate_grad_hook(partial(self._ready, i))  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(partial(_ready, this, i))  # type: ignore[no-untyped-call]
             for i, parameter in enumerate(self._parameters)
         ]
 
@@ -200,6 +204,12 @@ class GradientReducer:
     ) -> None:
         """Closes the reducer."""
         self.close()
+
+
+def _ready(this: weakref.ref[GradientReducer], index: int, parameter: torch.Tensor) -> None:
+    reducer = this()
+    if reducer is not None:
+        reducer._ready(index, parameter)
 
 
 __all__ = ["GradientReducer"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -110,9 +109,9 @@ def _parse(content: bytes, path: Path, device: torch.device) -> Checkpoint:
         return Checkpoint(
             fields["arch"], tuple(fields["classes"]), fields["model"], fields["optimiser"], history
         )
-    except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, CheckpointError):
-            raise
+    except CheckpointError:
+        raise
+    except Exception as error:  # what torch.load raises on a file that is none of its own is not documented
         raise CheckpointError(
             f"The file {path} is no whole checkpoint of pyddpdiag ({type(error).__name__}).",
             hint="--resume FILE, as --checkpoint wrote it.",
