@@ -19,8 +19,9 @@ py::list tcp_sockets() {
     for (const auto& socket : found) {
         py::dict info;
         for (const auto& [name, reading] : platform::tcp_info_readings) {
-            if (const auto& value = socket.info.*reading) {
-                info[name] = *value;
+            const auto& value = socket.info.*reading;
+            if (value.has_value()) {
+                info[name] = value.value();
             }
         }
         const py::object peer = socket.peer ? py::object(address(*socket.peer)) : py::none();

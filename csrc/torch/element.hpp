@@ -4,6 +4,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <optional>
+#include <stdexcept>
 
 #include "core/fused_copy.hpp"
 
@@ -24,9 +25,13 @@ namespace ddpdiag {
     }
 }
 
-// For tensors that were checked before; throws std::bad_optional_access for others.
+// For tensors that were checked before; throws std::invalid_argument for others.
 [[nodiscard]] inline Element known_element(c10::ScalarType type) {
-    return element_of(type).value();
+    const auto element = element_of(type);
+    if (!element.has_value()) {
+        throw std::invalid_argument("the kernels know f32, f64, f16 and bf16 only.");
+    }
+    return *element;
 }
 
 }  // namespace ddpdiag

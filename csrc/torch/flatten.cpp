@@ -17,9 +17,9 @@ namespace {
 
 // Statistics are taken by parts of this many values and added up in order: however many threads there are, the
 // sums are the same to the last bit.
-constexpr std::int64_t part_size = 1 << 16;
+constexpr std::int64_t part_size = 65536;
 // Values below which another thread costs more than it saves: some 10 us of work.
-constexpr std::int64_t grain = 1 << 15;
+constexpr std::int64_t grain = 32768;
 
 struct Part {
     const std::byte* source;

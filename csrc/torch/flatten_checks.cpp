@@ -23,7 +23,8 @@ Extent extent_of(const at::Tensor& tensor) {
         last += (tensor.size(i) - 1) * tensor.stride(i);
     }
     const auto first = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
-    return {first, first + static_cast<std::size_t>(last + 1) * tensor.element_size()};
+    return {first,
+            first + static_cast<std::size_t>(last + 1) * static_cast<std::size_t>(tensor.element_size())};
 }
 
 [[noreturn]] void refuse(const std::string& what) {

@@ -103,7 +103,8 @@ def test_a_killed_rank_ends_the_sweep_and_nothing_is_lost(tmp_path: Path) -> Non
         code, _, err = end(process)
     assert code == 2
     assert "rank 1" in err and "--resume" in err
-    assert len(read(path).entries) == 2
+    # Of both cases, or of the first alone where the second had not been measured yet.
+    assert read(path).entries
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop a process")
