@@ -24,7 +24,10 @@ py::list tcp_sockets() {
                 info[name] = value.value();
             }
         }
-        const py::object peer = socket.peer ? py::object(address(*socket.peer)) : py::none();
+        py::object peer = py::none();
+        if (const auto& known = socket.peer; known.has_value()) {
+            peer = address(known.value());
+        }
         result.append(py::make_tuple(socket.handle, address(socket.local), peer, socket.listening,
                                      socket.source, info));
     }
