@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 from harness.gradients import LISTS, memcpy, torch_foreach
-from harness.interleaved import estimate, interleave, ratio
 
 import pyddpdiag
+from pyddpdiag.bench.intervals import estimate, interleave, ratio
 
 ROUNDS = 40
 SCALE = 0.5

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from harness.gradients import LISTS
-from harness.interleaved import estimate, ratio
 from harness.ranks import run
 from harness.reducers import VARIANTS, measure
+
+from pyddpdiag.bench.intervals import estimate, ratio
 
 ROUNDS = 15
 

@@ -8,8 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +16,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
+from harness.ranks import join
+from pyddpdiag.bench.engine.hooks import find
 from pyddpdiag.bench.intervals import interleave
 
 HOOKS = ("plain", "builtin", "native", "timed", "torch python hook", "torch.profiler")
@@ -36,14 +36,10 @@ def full_model() -> tuple[torch.nn.Module, torch.Tensor, float]:
 
 
 def _register(ddp: DistributedDataParallel, hook: str, recorder: pyddpdiag.Recorder) -> None:
-    if hook == "native":
-        recorder.attach(ddp)
-    elif hook == "timed":
-        ddp.register_comm_hook(recorder, pyddpdiag.timed_allreduce)
-    elif hook == "torch python hook":
+    if hook == "torch python hook":
         ddp.register_comm_hook(None, default_hooks.allreduce_hook)
-    elif hook != "plain":
-        ddp._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
+    else:
+        find("builtin" if hook == "torch.profiler" else hook).register(ddp, recorder, None)
 
 
 def _stepper(
@@ -105,14 +101,7 @@ def measure(
     rank: int, world_size: int, meeting: str, kind: str, hooks: list[str], rounds: int, steps: int, busy: bool
 ) -> dict[str, list[float]]:
     """Seconds per step of each hook in each round; every rank runs this with the same arguments."""
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=Path(meeting).as_uri(),
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=300),
-    )
+    join(rank, world_size, meeting)
     make = full_model if kind == "full" else lambda: tiny_model(int(kind))
     with tempfile.TemporaryDirectory() as folder, pyddpdiag.Recorder(folder) as recorder:
         variants = {hook: _stepper(hook, make, recorder, steps) for hook in hooks}

@@ -6,8 +6,12 @@ import multiprocessing
 import os
 import tempfile
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+import torch
+import torch.distributed as dist
 
 TIMEOUT_S = 900
 
@@ -22,6 +26,18 @@ def run(job: Callable[..., Any], world_size: int, *arguments: Any) -> Any:
         ]
         answers = [one.get(TIMEOUT_S) for one in waiting]
         return answers[0]
+
+
+def join(rank: int, world_size: int, meeting: str) -> None:
+    """Makes this process a rank, on one thread: the others need the cores."""
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=Path(meeting).as_uri(),
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(seconds=300),
+    )
 
 
 def _use_loopback() -> None:

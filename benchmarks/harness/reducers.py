@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 import pyddpdiag
 from harness.gradients import LISTS
-from harness.interleaved import interleave
+from harness.ranks import join
+from pyddpdiag.bench.intervals import interleave
 
 VARIANTS = ("torch by hand f32", "torch by hand bf16", "GradientReducer f32", "GradientReducer bf16")
 
@@ -64,14 +63,7 @@ def _reducer(kind: str, dtype: torch.dtype) -> Callable[[], float]:
 
 def measure(rank: int, world_size: int, meeting: str, kind: str, rounds: int) -> dict[str, list[float]]:
     """Seconds per backward pass and reduction of each variant in each round."""
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=Path(meeting).as_uri(),
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=300),
-    )
+    join(rank, world_size, meeting)
     variants = {}
     for name in VARIANTS:
         dtype = torch.bfloat16 if name.endswith("bf16") else torch.float32

@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from PIL import Image
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+from harness.ranks import join
 from pyddpdiag.bench.intervals import interleave
 from pyddpdiag.train.data import load_digits
 from pyddpdiag.train.loop import Session, rate, train_rank
@@ -63,14 +63,7 @@ def by_hand(rank: int, world_size: int) -> tuple[float, float]:
 
 def measure(rank: int, world_size: int, meeting: str, rounds: int) -> dict[str, list[float]]:
     """Seconds of one epoch by each variant in each round; every rank runs this with the same arguments."""
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=Path(meeting).as_uri(),
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=300),
-    )
+    join(rank, world_size, meeting)
     place = Place(rank, world_size, world_size, FileTarget(meeting))
     last_losses = {}
 
@@ -121,14 +114,7 @@ def loader_share(
     rank: int, world_size: int, meeting: str, folder: str, workers: int
 ) -> tuple[float, float, int]:
     """Seconds waited for data, seconds in all, and images of one epoch of ResNet-18 at 64 pixels."""
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=Path(meeting).as_uri(),
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=300),
-    )
+    join(rank, world_size, meeting)
     settings = replace(
         SETTINGS,
         arch="resnet18",

@@ -18,12 +18,7 @@ def allreduce(
         int, typer.Option(min=1, max=256, help="Split into so many all-reduces at once.")
     ] = 1,
     ranks: Annotated[str, typer.Option(help="World sizes.")] = "2",
-    interface: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[,NAME]", help="Interface for Gloo, or several at once; repeat to vary it."
-        ),
-    ] = None,
+    interface: options.Interface = None,
     rounds: options.Rounds = 20,
     budget: options.Budget = None,
     output: options.Output = None,
@@ -38,11 +33,8 @@ def allreduce(
     from pyddpdiag.bench.engine.settings import SweepSettings
     from pyddpdiag.bench.engine.sweep import Keeper
     from pyddpdiag.cli.bench import running
-    from pyddpdiag.train.interfaces import parse
 
-    settings_of = [parse(text) for text in interface or []]
-    names = tuple(dict.fromkeys(name for setting in settings_of for name in setting))
-    picks = [tuple(names.index(name) for name in setting) for setting in settings_of] or [()]
+    names, picks = options.interfaces(interface)
     cases = allreduce_cases(
         options.sizes(size), options.whole_numbers(ranks, "--ranks"), picks, chunks=in_flight
     )

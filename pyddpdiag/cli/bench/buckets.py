@@ -27,12 +27,7 @@ def buckets(
         str, typer.Option(help="Bucket sizes in MiB; 'default' is DDP's own (25, and 1 for the first).")
     ] = "default,0.25,1,5,100",
     ranks: Annotated[str, typer.Option(help="World sizes.")] = "1,2,4",
-    interface: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[,NAME]", help="Interface for Gloo, or several at once; repeat to vary it."
-        ),
-    ] = None,
+    interface: options.Interface = None,
     rounds: options.Rounds = 20,
     budget: options.Budget = None,
     output: options.Output = None,
@@ -47,11 +42,8 @@ def buckets(
     from pyddpdiag.bench.engine.settings import SweepSettings
     from pyddpdiag.bench.engine.sweep import Keeper
     from pyddpdiag.cli.bench import running
-    from pyddpdiag.train.interfaces import parse
 
-    settings_of = [parse(text) for text in interface or []]
-    names = tuple(dict.fromkeys(name for setting in settings_of for name in setting))
-    picks = [tuple(names.index(name) for name in setting) for setting in settings_of] or [()]
+    names, picks = options.interfaces(interface)
     cases = step_cases(
         options.words(model),
         options.words(hook),

@@ -30,6 +30,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result file's co
 Timeout = Annotated[
     float, typer.Option(help="Longest wait for other ranks while a case is set up, in seconds.")
 ]
+Interface = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME[,NAME]", help="Interface for Gloo, or several at once; repeat to vary it."),
+]
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
@@ -83,6 +87,15 @@ def caps(text: str) -> list[float | None]:
 def words(text: str) -> list[str]:
     """The names in a,b."""
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def interfaces(given: list[str] | None) -> tuple[tuple[str, ...], list[tuple[int, ...]]]:
+    """The names in all --interface options, and each option as places among them; one empty choice for none."""
+    from pyddpdiag.train.interfaces import parse
+
+    settings = [parse(text) for text in given or []]
+    names = tuple(dict.fromkeys(name for setting in settings for name in setting))
+    return names, [tuple(names.index(name) for name in setting) for setting in settings] or [()]
 
 
 def output_path(given: Path | None, resume: bool) -> Path:
