@@ -62,6 +62,22 @@ void gradient_ready(Recorder& recorder, ModuleState& module, std::uint32_t index
     recorder.trace().write(record);
 }
 
+Record backward_record(const Recorder& recorder, ModuleState& module, bool sampled) {
+    Record record{};
+    record.kind = static_cast<std::uint16_t>(Kind::backward);
+    record.flags = sampled ? flag_sampled : 0U;
+    record.group = module.group->id;
+    record.step = recorder.step_of(module);
+    record.module = module.index;
+    record.thread = platform::thread_id();
+    record.times[backward_time::begin] = module.backward_begin.exchange(0, std::memory_order_relaxed);
+    record.times[backward_time::first_gradient] =
+        module.first_gradient.exchange(0, std::memory_order_relaxed);
+    record.times[backward_time::forward_begin] = module.forward_begin.exchange(0, std::memory_order_relaxed);
+    record.times[backward_time::forward_end] = module.forward_end.exchange(0, std::memory_order_relaxed);
+    return record;
+}
+
 }  // namespace
 
 bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module) {
@@ -71,33 +87,16 @@ bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared
     if (torch::autograd::get_current_graph_task_id() == -1) {
         return false;
     }
-    // Callbacks run in the order they were queued, after the graph: this one before DDP's finalisation,
-    // which is queued with the last bucket, and the one that it queues itself after it.
-    auto& engine = torch::autograd::Engine::get_default_engine();
-    if (recorder->paused()) {
-        if (module->gradients.comparing()) {
-            // The other ranks, which need not be paused, wait for us.
-            engine.queue_callback([recorder, module] {
-                torch::autograd::Engine::get_default_engine().queue_callback(
-                    [recorder, module] { recorder->compare(*module); });
-            });
-        }
+    const bool paused = recorder->paused();
+    if (paused && !module->gradients.comparing()) {
         return true;
     }
-    Record record{};
-    record.kind = static_cast<std::uint16_t>(Kind::backward);
-    record.flags = sampled ? flag_sampled : 0U;
-    record.group = module->group->id;
-    record.step = recorder->step_of(*module);
-    record.module = module->index;
-    record.thread = platform::thread_id();
-    record.times[backward_time::begin] = module->backward_begin.exchange(0, std::memory_order_relaxed);
-    record.times[backward_time::first_gradient] =
-        module->first_gradient.exchange(0, std::memory_order_relaxed);
-    record.times[backward_time::forward_begin] = module->forward_begin.exchange(0, std::memory_order_relaxed);
-    record.times[backward_time::forward_end] = module->forward_end.exchange(0, std::memory_order_relaxed);
-    const Operation operation = recorder->trace().open(record);
-    engine.queue_callback([recorder, module, operation] {
+    // Paused, there is nothing to record, but the other ranks, which need not be paused, wait for us to compare.
+    const Operation operation =
+        paused ? Operation{} : recorder->trace().open(backward_record(*recorder, *module, sampled));
+    // Callbacks run in the order they were queued, after the graph: this one before DDP's finalisation,
+    // which is queued with the last bucket, and the one that it queues itself after it.
+    torch::autograd::Engine::get_default_engine().queue_callback([recorder, module, operation] {
         operation.stamp(backward_time::finalize_begin, platform::monotonic_ns());
         torch::autograd::Engine::get_default_engine().queue_callback([recorder, module, operation] {
             operation.stamp(backward_time::finalize_end, platform::monotonic_ns());

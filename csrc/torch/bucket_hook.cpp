@@ -6,6 +6,7 @@
 
 #include "torch/backward_probe.hpp"
 #include "torch/bucket_start.hpp"
+#include "torch/element.hpp"
 #include "torch/start_signal.hpp"
 
 namespace ddpdiag {
@@ -49,8 +50,7 @@ BucketFacts facts_of(const BucketLayout& layout, const CompressedBucket* compres
         .ready = ready, .flags = native ? flag_native : 0U, .dtype = layout.dtype, .bytes = layout.bytes};
     if (compressed != nullptr) {
         facts.flags |= flag_compressed;
-        facts.dtype =
-            compressed->wire().scalar_type() == c10::ScalarType::Half ? Dtype::float16 : Dtype::bfloat16;
+        facts.dtype = dtype_of(compressed->wire().scalar_type());
         facts.bytes = compressed->wire().nbytes();
     }
     return facts;
@@ -151,16 +151,14 @@ private:
         }
         Seen& seen = seen_[index];
         const at::Tensor& buffer = bucket.getBufferRef();
-        if (seen.address != buffer.unsafeGetTensorImpl()) {
-            seen = Seen{buffer.unsafeGetTensorImpl(),
-                        c10::weak_intrusive_ptr<c10::TensorImpl>(buffer.getIntrusivePtr()),
+        if (seen.buffer._unsafe_get_target() != buffer.unsafeGetTensorImpl()) {
+            seen = Seen{c10::weak_intrusive_ptr<c10::TensorImpl>(buffer.getIntrusivePtr()),
                         recorder_->layout(bucket)};
         }
         return seen.layout;
     }
 
     struct Seen {
-        const c10::TensorImpl* address = nullptr;
         // Keeps the address from being given to another buffer.
         c10::weak_intrusive_ptr<c10::TensorImpl> buffer{c10::intrusive_ptr<c10::TensorImpl>()};
         std::shared_ptr<const BucketLayout> layout;

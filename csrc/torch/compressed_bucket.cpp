@@ -20,8 +20,7 @@ bool CompressedBucket::possible(const at::Tensor& buffer) {
 }
 
 CompressedBucket::CompressedBucket(const at::Tensor& buffer, const CompressionOptions& options)
-    : serves_(buffer.unsafeGetTensorImpl()),
-      pinned_(buffer.getIntrusivePtr()),
+    : serves_(buffer.getIntrusivePtr()),
       wire_(at::empty({buffer.numel()}, buffer.options().dtype(wire_type(options.to)))) {
     if (options.error_feedback) {
         residual_ = at::zeros_like(buffer);
@@ -29,7 +28,7 @@ CompressedBucket::CompressedBucket(const at::Tensor& buffer, const CompressionOp
 }
 
 bool CompressedBucket::serves(const at::Tensor& buffer) const {
-    return serves_ == buffer.unsafeGetTensorImpl() && wire_.numel() == buffer.numel();
+    return serves_._unsafe_get_target() == buffer.unsafeGetTensorImpl() && wire_.numel() == buffer.numel();
 }
 
 void CompressedBucket::compress(const at::Tensor& buffer, std::int64_t ranks) {

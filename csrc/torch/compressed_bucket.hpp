@@ -34,9 +34,8 @@ public:
     void expand(const at::Tensor& buffer) const;
 
 private:
-    const c10::TensorImpl* serves_;
-    // Keeps the address from being given to another buffer.
-    c10::weak_intrusive_ptr<c10::TensorImpl> pinned_;
+    // Weak, which also keeps the address from being given to another buffer.
+    c10::weak_intrusive_ptr<c10::TensorImpl> serves_;
     at::Tensor wire_;
     at::Tensor residual_;  // f32 or f64 as the buffer; undefined without error feedback
 };

@@ -1,4 +1,4 @@
-// torch's floating-point types as the core's kernels know them.
+// torch's types as the core knows them: in its kernels, and in its records.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "core/fused_copy.hpp"
+#include "core/record.hpp"
 
 namespace ddpdiag {
 
@@ -32,6 +33,26 @@ namespace ddpdiag {
         throw std::invalid_argument("the kernels know f32, f64, f16 and bf16 only.");
     }
     return *element;
+}
+
+// For records, which tell every type.
+[[nodiscard]] constexpr Dtype dtype_of(c10::ScalarType type) noexcept {
+    switch (type) {
+        case c10::ScalarType::Float:
+            return Dtype::float32;
+        case c10::ScalarType::Double:
+            return Dtype::float64;
+        case c10::ScalarType::Half:
+            return Dtype::float16;
+        case c10::ScalarType::BFloat16:
+            return Dtype::bfloat16;
+        case c10::ScalarType::ComplexFloat:
+            return Dtype::complex64;
+        case c10::ScalarType::ComplexDouble:
+            return Dtype::complex128;
+        default:
+            return Dtype::other;
+    }
 }
 
 }  // namespace ddpdiag

@@ -22,7 +22,6 @@ c10::intrusive_ptr<Future> timed_foreign(const std::shared_ptr<Recorder>& record
     }
     c10::intrusive_ptr<Future> future;
     try {
-        operation->look(bucket.getBufferRef());
         operation->enqueued(bucket.getBufferRef());
         // By the span: it tells one operation from the next, and a hook may start several.
         const StartSignal signal(operation, false);

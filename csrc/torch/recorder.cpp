@@ -1,34 +1,14 @@
 #include "torch/recorder.hpp"
 
-#include <c10/core/ScalarType.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "core/hash.hpp"
+#include "torch/element.hpp"
 #include "torch/worker_probe.hpp"
 
 namespace ddpdiag {
 namespace {
-
-Dtype dtype_of(c10::ScalarType type) {
-    switch (type) {
-        case c10::ScalarType::Float:
-            return Dtype::float32;
-        case c10::ScalarType::Double:
-            return Dtype::float64;
-        case c10::ScalarType::Half:
-            return Dtype::float16;
-        case c10::ScalarType::BFloat16:
-            return Dtype::bfloat16;
-        case c10::ScalarType::ComplexFloat:
-            return Dtype::complex64;
-        case c10::ScalarType::ComplexDouble:
-            return Dtype::complex128;
-        default:
-            return Dtype::other;
-    }
-}
 
 std::uint64_t bytes_of(const at::Tensor& buffer) {
     // What travels of a sparse gradient are its values and their indices.
