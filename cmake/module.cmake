@@ -35,6 +35,8 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_recorder.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_sockets.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/average.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/backward_pass.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/backward_probe.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_operation.cpp

@@ -9,6 +9,8 @@
 
 #include <utility>
 
+#include "torch/backward_pass.hpp"
+
 namespace ddpdiag {
 namespace {
 
@@ -80,7 +82,8 @@ Record backward_record(const Recorder& recorder, ModuleState& module, bool sampl
 
 }  // namespace
 
-bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module) {
+bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
+                    const Group& group, bool needs_probe) {
     const bool sampled = module->sampled.load(std::memory_order_relaxed);
     const std::uint32_t pass = module->passes.fetch_add(1, std::memory_order_relaxed);
     module->gradients.begin_pass(recorder->gradient_options(), pass);
@@ -94,17 +97,13 @@ bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared
     // Paused, there is nothing to record, but the other ranks, which need not be paused, wait for us to compare.
     const Operation operation =
         paused ? Operation{} : recorder->trace().open(backward_record(*recorder, *module, sampled));
+    auto begun =
+        std::make_shared<BackwardPass>(recorder, module, group, pass, operation, needs_probe || paused);
     // Callbacks run in the order they were queued, after the graph: this one before DDP's finalisation,
     // which is queued with the last bucket, and the one that it queues itself after it.
-    torch::autograd::Engine::get_default_engine().queue_callback([recorder, module, operation] {
-        operation.stamp(backward_time::finalize_begin, platform::monotonic_ns());
-        torch::autograd::Engine::get_default_engine().queue_callback([recorder, module, operation] {
-            operation.stamp(backward_time::finalize_end, platform::monotonic_ns());
-            operation.complete();
-            if (module->gradients.comparing()) {
-                recorder->compare(*module);
-            }
-        });
+    torch::autograd::Engine::get_default_engine().queue_callback([begun = std::move(begun)] {
+        begun->finalize_begin();
+        torch::autograd::Engine::get_default_engine().queue_callback([begun] { begun->finalize_end(); });
     });
     return true;
 }

@@ -11,8 +11,10 @@
 namespace ddpdiag {
 
 // Called with a module's first bucket: opens the record of this backward pass, to be closed when DDP has
-// finalised it. True if this runs within a backward pass (DDP's join() runs hooks without one).
-bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module);
+// finalised it. `needs_probe`: a bucket's start is told by its span. True if this runs within a backward pass
+// (DDP's join() runs hooks without one).
+bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
+                    const Group& group, bool needs_probe);
 
 // Watches the gradient accumulators of all parameters for as long as the parameters live.
 void watch_parameters(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,

@@ -1,9 +1,8 @@
 #include "torch/bucket_hook.hpp"
 
-#include <ATen/Functions.h>
-
 #include <utility>
 
+#include "torch/average.hpp"
 #include "torch/backward_probe.hpp"
 #include "torch/bucket_start.hpp"
 #include "torch/element.hpp"
@@ -71,9 +70,9 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
         if (compressed != nullptr) {
             compressed->compress(buffer, start.group->size);
         } else {
-            // The same two operations, in the same order, as torch's builtin hook: division first, so that half
-            // precision doesn't overflow, and so that the result is the same to the last bit.
-            buffer.div_(start.group->size);
+            // The same two operations, in the same order, as torch's builtin hook, so that the result is the same
+            // to the last bit.
+            divide(buffer, start.group->size);
         }
         const at::Tensor& travelling = compressed != nullptr ? compressed->wire() : buffer;
         if (operation == nullptr) {
@@ -105,6 +104,32 @@ void finish(const Enqueued& bucket) {
     }
 }
 
+// A future for DDP that gets `result` when the bucket is reduced and finished, or the error with rank and bucket.
+c10::intrusive_ptr<Future> finished(Enqueued&& enqueued, const c10::TypePtr& type, c10::IValue result) {
+    const auto future = std::move(enqueued.future);
+    auto averaged = c10::make_intrusive<Future>(type, future->devices());
+    future->addCallback([enqueued = std::move(enqueued), averaged,
+                         result = std::move(result)](Future& done) mutable {
+        if (done.hasError()) {
+            averaged->setError(enqueued.operation != nullptr
+                                   ? enqueued.operation->failed(done.exception_ptr())
+                                   : done.exception_ptr());
+            return;
+        }
+        try {
+            finish(enqueued);
+        } catch (...) {
+            averaged->setError(std::current_exception());
+            return;
+        }
+        // With the storages given, torch need not look into the result for them.
+        averaged->markCompleted(result, enqueued.compressed == nullptr
+                                            ? done.storages()
+                                            : std::vector{enqueued.buffer.storage().getWeakStorageImpl()});
+    });
+    return averaged;
+}
+
 class TimedBucketHook final : public c10d::CommHookInterface {
 public:
     TimedBucketHook(std::shared_ptr<Recorder> recorder, std::shared_ptr<ModuleState> module,
@@ -115,23 +140,11 @@ public:
         const std::int64_t ready = platform::monotonic_ns();
         require_open(*recorder_);
         Enqueued enqueued = enqueue(recorder_, bucket, layout_of(bucket), nullptr, ready, true, compression_);
-        auto future = std::move(enqueued.future);
         if (enqueued.operation == nullptr && enqueued.compressed == nullptr) {
-            return future;
+            return std::move(enqueued.future);
         }
-        const auto type =
-            enqueued.compressed != nullptr ? c10::TypePtr(c10::TensorType::get()) : future->elementType();
-        return future->then(
-            [enqueued = std::move(enqueued)](Future& done) -> c10::IValue {
-                if (done.hasError()) {
-                    std::rethrow_exception(enqueued.operation != nullptr
-                                               ? enqueued.operation->failed(done.exception_ptr())
-                                               : done.exception_ptr());
-                }
-                finish(enqueued);
-                return enqueued.compressed != nullptr ? c10::IValue(enqueued.buffer) : done.value();
-            },
-            type);
+        c10::IValue result(enqueued.buffer);
+        return finished(std::move(enqueued), c10::TensorType::get(), std::move(result));
     }
 
     at::Tensor parseHookResult(const c10::IValue& result) override {
@@ -179,27 +192,7 @@ c10::intrusive_ptr<Future> timed_allreduce(const std::shared_ptr<Recorder>& reco
     require_open(*recorder);
     Enqueued enqueued =
         enqueue(recorder, bucket, recorder->layout(bucket), group.get(), ready, false, {.to = compression});
-    const auto future = std::move(enqueued.future);
-    auto averaged = c10::make_intrusive<Future>(c10::PyObjectType::get(), future->devices());
-    future->addCallback([enqueued = std::move(enqueued), averaged, result](Future& done) {
-        if (done.hasError()) {
-            averaged->setError(enqueued.operation != nullptr
-                                   ? enqueued.operation->failed(done.exception_ptr())
-                                   : done.exception_ptr());
-            return;
-        }
-        try {
-            finish(enqueued);
-        } catch (...) {
-            averaged->setError(std::current_exception());
-            return;
-        }
-        // With the storages given, torch need not look into the Python object for them.
-        averaged->markCompleted(result, enqueued.compressed == nullptr
-                                            ? done.storages()
-                                            : std::vector{enqueued.buffer.storage().getWeakStorageImpl()});
-    });
-    return averaged;
+    return finished(std::move(enqueued), c10::PyObjectType::get(), result);
 }
 
 void attach(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,

@@ -61,7 +61,8 @@ BucketStart start_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBu
     if (bucket.getIndex() == 0) {
         drop_unconsumed(module);
         module.signal_by_copy = StartSignal::by_copy_is_possible();
-        consumes = begin_backward(recorder, layout->module) && native;
+        const bool by_span = !module.signal_by_copy || (facts.flags & flag_foreign) != 0;
+        consumes = begin_backward(recorder, layout->module, *group, by_span) && native;
     } else if (native) {
         consumes = !module.unconsumed.empty();
     }

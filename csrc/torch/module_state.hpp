@@ -59,6 +59,7 @@ struct ModuleState {
     GradientWatch gradients;
     // By bucket index; made at first use. Touched by that thread alone, but for what an operation holds.
     std::vector<std::shared_ptr<CompressedBucket>> compressed;
+    bool strangers = false;       // collectives other than buckets run in its passes (backward_pass.hpp)
     bool signal_by_copy = false;  // how the workers tell that they start, in this pass (start_signal.hpp)
 };
 

@@ -50,7 +50,9 @@ bool StartSignal::by_copy_is_possible() {
 StartSignal::StartSignal(const std::shared_ptr<BucketOperation>& operation, bool by_copy)
     : by_copy_(by_copy) {
     if (by_copy_) {
-        no_span_.emplace(/*is_enabled=*/false);
+        if (probe_listens()) {
+            no_span_.emplace(/*is_enabled=*/false);
+        }
         at::functorch::functorchTLSAccessor() = std::make_unique<Carrier>(operation);
     } else {
         by_span_.emplace(operation_slot, operation);

@@ -3,6 +3,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <mutex>
@@ -26,7 +27,10 @@ struct Watchers {
     std::vector<std::weak_ptr<Recorder>> recorders;
     std::unordered_map<std::uint64_t, std::uint64_t> sequences;  // by name
     at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
-    bool listening = false;
+    std::atomic<bool> listening{false};  // the handle is that of a listener
+    bool wanted = false;                 // a recorder is open and not paused
+    std::size_t silences = 0;
+    std::atomic<std::uint64_t> others{0};
 
     // To be let go after the mutex: the last owner of a recorder destroys it, and that may wait for Python's lock.
     [[nodiscard]] std::vector<std::shared_ptr<Recorder>> alive() const {
@@ -81,6 +85,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
     const std::int64_t now = platform::monotonic_ns();
     auto seen = std::make_unique<Seen>();
     Watchers& all = watchers();
+    all.others.fetch_add(1, std::memory_order_relaxed);
     std::uint64_t sequence = 0;
     std::vector<std::shared_ptr<Recorder>> recorders;
     {
@@ -107,6 +112,21 @@ void on_end(const at::RecordFunction& /*function*/, at::ObserverContext* context
     }
 }
 
+// Under the mutex. Removed and not disabled: torch rebuilds its lists for a disabled listener just as well.
+void listen_or_not(Watchers& all) {
+    const bool wanted = all.wanted && all.silences == 0;
+    if (wanted == all.listening.load(std::memory_order_relaxed)) {
+        return;
+    }
+    all.listening.store(wanted, std::memory_order_relaxed);
+    if (wanted) {
+        all.handle = at::addGlobalCallback(
+            at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::USER_SCOPE}));
+    } else {
+        at::removeCallback(all.handle);
+    }
+}
+
 }  // namespace
 
 void watch_workers(const std::shared_ptr<Recorder>& recorder) {
@@ -126,20 +146,31 @@ void refresh_worker_watch() {
     all.recorders.clear();
     std::ranges::copy_if(alive, std::back_inserter(all.recorders),
                          [](const auto& recorder) { return !recorder->closed(); });
-    const bool wanted = std::ranges::any_of(
+    all.wanted = std::ranges::any_of(
         alive, [](const auto& recorder) { return !recorder->closed() && !recorder->paused(); });
-    if (wanted == all.listening) {
-        return;
-    }
-    all.listening = wanted;
-    if (all.handle == at::INVALID_CALLBACK_HANDLE) {
-        all.handle = at::addGlobalCallback(
-            at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::USER_SCOPE}));
-    } else if (wanted) {
-        at::reenableCallback(all.handle);
-    } else {
-        at::disableCallback(all.handle);
-    }
+    listen_or_not(all);
+}
+
+WorkerSilence::WorkerSilence() {
+    Watchers& all = watchers();
+    const std::lock_guard lock(all.mutex);
+    ++all.silences;
+    listen_or_not(all);
+}
+
+WorkerSilence::~WorkerSilence() {
+    Watchers& all = watchers();
+    const std::lock_guard lock(all.mutex);
+    --all.silences;
+    listen_or_not(all);
+}
+
+bool probe_listens() noexcept {
+    return watchers().listening.load(std::memory_order_relaxed);
+}
+
+std::uint64_t other_collectives() noexcept {
+    return watchers().others.load(std::memory_order_relaxed);
 }
 
 bool only_our_probe_listens() {

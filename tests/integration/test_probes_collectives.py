@@ -164,3 +164,46 @@ def test_starts_are_seen(
         # A bucket's all-reduce is no "other collective" as well.
         assert "gloo:all_reduce" not in complete(rank, Kind.COLLECTIVE)["name"].astype(str).tolist()
         assert times(buckets, BucketTime.STARTED).min() > 0
+
+
+PASSES = 20
+# When a collective within the backward pass is begun for the first time, and over which group: what is heard of it.
+# The probe is silent in most passes of a module in whose first ones there was nothing to hear; a collective that comes
+# later is missed once, in the group's sequence number.
+WITHIN = {("from the first pass", "world"): 20, ("from the first pass", "other"): 20, ("late", "world"): 14}
+
+
+def _within_job(rank: int, _: int, folder: str, way: str) -> None:
+    other = dist.new_group()
+    for first, group in WITHIN:
+        torch.manual_seed(0)
+        module = branches(torch.float32)
+        ddp = DistributedDataParallel(module, bucket_cap_mb=0.0005)
+        due = [first != "late"]
+
+        def gather(
+            _: torch.Tensor, due: list[bool] = due, over: Any = other if group == "other" else None
+        ) -> None:
+            if due[0]:
+                dist.all_gather([torch.zeros(1), torch.zeros(1)], torch.ones(1), group=over)
+
+        # The last gradient: buckets are on their way by then.
+        module.stem.weight.register_hook(gather)
+        with pyddpdiag.Recorder(Path(folder, first, group), capacity_mb=1) as recorder:
+            register(recorder, ddp, way)
+            for step in range(PASSES):
+                due[0] = due[0] or step == 5
+                backward(ddp, rank, step)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_collectives_within_the_backward_pass_are_heard(tmp_path: Path, way: str) -> None:
+    run_ranks(_within_job, 2, tmp_path, str(tmp_path), way)
+    for (first, group), expected in WITHIN.items():
+        for rank in open_run(tmp_path / first / group).ranks:
+            records = complete(rank, Kind.COLLECTIVE)
+            heard = records["name"].astype(str).tolist().count("gloo:all_gather")
+            assert heard == expected, (first, group)
+            buckets = complete(rank, Kind.BUCKET)
+            assert len(buckets) >= 2 * PASSES
+            in_order(buckets, BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
