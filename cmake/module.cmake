@@ -38,6 +38,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/average.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/backward_pass.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/backward_probe.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_exchange.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_operation.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_start.cpp
@@ -46,6 +47,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/gradient_watch.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/flatten.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/flatten_checks.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/parallel_copy.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/process_group.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/recorder.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/start_signal.cpp
@@ -75,7 +77,9 @@ if(MSVC)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(openmp_option -fopenmp)
 endif()
-set_source_files_properties(${PROJECT_SOURCE_DIR}/csrc/torch/flatten.cpp PROPERTIES COMPILE_OPTIONS "${openmp_option}")
+set_source_files_properties(
+  ${PROJECT_SOURCE_DIR}/csrc/torch/flatten.cpp ${PROJECT_SOURCE_DIR}/csrc/torch/parallel_copy.cpp
+  PROPERTIES COMPILE_OPTIONS "${openmp_option}")
 # torch is imported first and brings its libraries; the rpath serves tools that load the module alone.
 set_target_properties(_native PROPERTIES INSTALL_RPATH "$<IF:$<PLATFORM_ID:Darwin>,@loader_path,$ORIGIN>/../torch/lib"
                                          BUILD_WITH_INSTALL_RPATH ON)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from pyddpdiag import _native, compression
+from pyddpdiag import _exchange, _native, compression
 from pyddpdiag.errors import UsageError
 from pyddpdiag.recorder import Recorder, closed_error, latest_open
 
@@ -130,6 +130,8 @@ def _timed(
         recorder, group = _serve(state, bucket)
         core = recorder._core
     try:
+        if compress != compression.NONE and bucket.index() == 0:
+            _exchange.prepare(core, group if group is not None else _native.group_of(core, bucket))
         return _native.timed_allreduce(core, bucket, group, compress)
     except RuntimeError as error:
         if core.closed and isinstance(state, Recorder):

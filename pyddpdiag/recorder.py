@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag import _ddp, _native, _run, compression
+from pyddpdiag import _ddp, _exchange, _native, _run, compression
 from pyddpdiag._sidecar import Sidecar
 from pyddpdiag.errors import (
     AlreadyAttachedError,
@@ -192,6 +192,8 @@ class Recorder:
                 f"rank {self.rank}: this DDP module ({description.name}) has a communication hook already.",
                 hint="attach a recorder once, and do not register another hook; DDP takes one per module.",
             )
+        if compress is not None:
+            _exchange.prepare(self._core, description.group)
         module = self._add_module(description)
         try:
             _native.attach(

@@ -45,6 +45,14 @@ std::shared_ptr<PythonFutureWrapper> foreign(const std::shared_ptr<Recorder>& re
 void bind_hook(py::module_& module) {
     module.def("timed_allreduce", &hook, py::arg("recorder"), py::arg("bucket"),
                py::arg("group") = py::none(), py::arg("compression") = 0);
+    // The group of the bucket's DDP module.
+    module.def(
+        "group_of",
+        [](const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket) {
+            const py::gil_scoped_release nogil;
+            return recorder->layout(bucket)->module->group->lock();
+        },
+        py::arg("recorder"), py::arg("bucket"));
     module.def("timed_foreign", &foreign, py::arg("recorder"), py::arg("bucket"), py::arg("hook"),
                py::arg("group") = py::none());
     module.def(

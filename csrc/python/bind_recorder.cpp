@@ -14,6 +14,8 @@
 namespace ddpdiag::python {
 namespace {
 
+using GroupHandle = c10::intrusive_ptr<c10d::ProcessGroup>;
+
 int error_number(platform::Cause cause) {
     switch (cause) {
         case platform::Cause::exists:
@@ -136,9 +138,19 @@ void bind_recorder(py::module_& module) {
         .def("on_unknown_module", &Recorder::on_unknown_module)
         .def("set_default_group", &Recorder::set_default_group)
         .def(
+            "set_messages",
+            [](Recorder& self, const GroupHandle& group, const GroupHandle& messages) {
+                self.group(group)->messages = messages;
+            },
+            py::arg("group"), py::arg("messages"))
+        .def(
+            "has_messages",
+            [](Recorder& self, const GroupHandle& group) { return !self.group(group)->messages.expired(); },
+            py::arg("group"))
+        .def(
             "add_module",
-            [](Recorder& self, const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-               const std::vector<at::Tensor>& parameters, std::vector<std::string> names) {
+            [](Recorder& self, const GroupHandle& group, const std::vector<at::Tensor>& parameters,
+               std::vector<std::string> names) {
                 return self.add_module(self.group(group), parameters, std::move(names));
             },
             py::arg("group"), py::arg("parameters"), py::arg("names"))

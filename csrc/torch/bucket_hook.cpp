@@ -20,14 +20,9 @@ struct Enqueued {
     at::Tensor buffer;
 };
 
-c10::intrusive_ptr<Future> all_reduce(const Group& group, const at::Tensor& tensor) {
-    std::vector<at::Tensor> tensors = {tensor};
-    return group.lock()->allreduce(tensors)->getFuture();
-}
-
 // nullptr: the bucket travels as it is.
 std::shared_ptr<CompressedBucket> compressed_bucket(ModuleState& module, c10d::GradBucket& bucket,
-                                                    const CompressionOptions& options) {
+                                                    const Group& group, const CompressionOptions& options) {
     const at::Tensor& buffer = bucket.getBufferRef();
     if (options.to == Compression::none || !CompressedBucket::possible(buffer)) {
         return nullptr;
@@ -37,8 +32,8 @@ std::shared_ptr<CompressedBucket> compressed_bucket(ModuleState& module, c10d::G
         module.compressed.resize(index + 1);
     }
     auto& known = module.compressed[index];
-    if (known == nullptr || !known->serves(buffer)) {
-        known = std::make_shared<CompressedBucket>(buffer, options);
+    if (known == nullptr || !known->serves(buffer, group)) {
+        known = std::make_shared<CompressedBucket>(buffer, group, options);
     }
     return known;
 }
@@ -59,7 +54,8 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
                  const std::shared_ptr<const BucketLayout>& layout, Group* group, std::int64_t ready,
                  bool native, const CompressionOptions& compression) {
     const at::Tensor& buffer = bucket.getBufferRef();
-    auto compressed = compressed_bucket(*layout->module, bucket, compression);
+    auto compressed = compressed_bucket(*layout->module, bucket,
+                                        group != nullptr ? *group : *layout->module->group, compression);
     auto start =
         start_bucket(recorder, bucket, layout, group, facts_of(*layout, compressed.get(), ready, native));
     auto& operation = start.operation;
@@ -75,12 +71,15 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
             divide(buffer, start.group->size);
         }
         const at::Tensor& travelling = compressed != nullptr ? compressed->wire() : buffer;
+        const auto reduce = [&] {
+            return compressed != nullptr ? compressed->reduce() : all_reduce(*start.group, buffer);
+        };
         if (operation == nullptr) {
-            return {all_reduce(*start.group, travelling), nullptr, std::move(compressed), buffer};
+            return {reduce(), nullptr, std::move(compressed), buffer};
         }
         operation->enqueued(travelling);
         const StartSignal signal(operation, layout->module->signal_by_copy);
-        auto future = all_reduce(*start.group, travelling);
+        auto future = reduce();
         operation->returned();
         return {std::move(future), std::move(operation), std::move(compressed), buffer};
     } catch (...) {
@@ -93,6 +92,9 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
 
 // On the worker's thread, when the all-reduce has ended well.
 void finish(const Enqueued& bucket) {
+    if (bucket.compressed != nullptr) {
+        bucket.compressed->collect();
+    }
     if (bucket.operation != nullptr) {
         bucket.operation->ended();
     }
@@ -108,25 +110,28 @@ void finish(const Enqueued& bucket) {
 c10::intrusive_ptr<Future> finished(Enqueued&& enqueued, const c10::TypePtr& type, c10::IValue result) {
     const auto future = std::move(enqueued.future);
     auto averaged = c10::make_intrusive<Future>(type, future->devices());
-    future->addCallback([enqueued = std::move(enqueued), averaged,
-                         result = std::move(result)](Future& done) mutable {
-        if (done.hasError()) {
-            averaged->setError(enqueued.operation != nullptr
-                                   ? enqueued.operation->failed(done.exception_ptr())
-                                   : done.exception_ptr());
-            return;
-        }
-        try {
-            finish(enqueued);
-        } catch (...) {
-            averaged->setError(std::current_exception());
-            return;
-        }
-        // With the storages given, torch need not look into the result for them.
-        averaged->markCompleted(result, enqueued.compressed == nullptr
-                                            ? done.storages()
-                                            : std::vector{enqueued.buffer.storage().getWeakStorageImpl()});
-    });
+    future->addCallback(
+        [enqueued = std::move(enqueued), averaged, result = std::move(result)](Future& done) mutable {
+            const auto fail = [&](const std::exception_ptr& error) {
+                averaged->setError(enqueued.operation != nullptr ? enqueued.operation->failed(error) : error);
+            };
+            if (done.hasError()) {
+                fail(done.exception_ptr());
+                return;
+            }
+            try {
+                finish(enqueued);
+            } catch (...) {
+                fail(std::current_exception());
+                return;
+            }
+            // The result goes with it: the worker, which has not Python's lock, should not be its last owner. With the
+            // storages given, torch need not look into it for them.
+            averaged->markCompleted(std::move(result),
+                                    enqueued.compressed == nullptr
+                                        ? done.storages()
+                                        : std::vector{enqueued.buffer.storage().getWeakStorageImpl()});
+        });
     return averaged;
 }
 

@@ -3,8 +3,11 @@
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/version.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace ddpdiag {
 
@@ -16,5 +19,16 @@ inline const c10::DebugInfoKind operation_slot(&operation_slot_name);
 #else
 inline constexpr c10::DebugInfoKind operation_slot = c10::DebugInfoKind::TEST_INFO_2;
 #endif
+
+// Parts of `input` to each rank, of the given numbers of values, and theirs into `output`.
+inline c10::intrusive_ptr<c10d::Work> all_to_all(c10d::ProcessGroup& group, at::Tensor& output,
+                                                 at::Tensor& input, std::vector<std::int64_t>& receives,
+                                                 std::vector<std::int64_t>& sends) {
+#if defined(TORCH_VERSION_MINOR) && (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13)
+    return group.all_to_all_single(output, input, receives, sends);
+#else
+    return group.alltoall_base(output, input, receives, sends);
+#endif
+}
 
 }  // namespace ddpdiag

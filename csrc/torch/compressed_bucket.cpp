@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 
 #include "torch/element.hpp"
+#include "torch/parallel_copy.hpp"
 
 namespace ddpdiag {
 namespace {
@@ -19,16 +20,32 @@ bool CompressedBucket::possible(const at::Tensor& buffer) {
            (type == c10::ScalarType::Float || type == c10::ScalarType::Double);
 }
 
-CompressedBucket::CompressedBucket(const at::Tensor& buffer, const CompressionOptions& options)
+CompressedBucket::CompressedBucket(const at::Tensor& buffer, const Group& group,
+                                   const CompressionOptions& options)
     : serves_(buffer.getIntrusivePtr()),
+      group_(group),
       wire_(at::empty({buffer.numel()}, buffer.options().dtype(wire_type(options.to)))) {
     if (options.error_feedback) {
         residual_ = at::zeros_like(buffer);
     }
+    if (BucketExchange::suits(wire_, group)) {
+        exchange_.emplace(wire_, group);
+    }
 }
 
-bool CompressedBucket::serves(const at::Tensor& buffer) const {
-    return serves_._unsafe_get_target() == buffer.unsafeGetTensorImpl() && wire_.numel() == buffer.numel();
+bool CompressedBucket::serves(const at::Tensor& buffer, const Group& group) const {
+    return serves_._unsafe_get_target() == buffer.unsafeGetTensorImpl() && wire_.numel() == buffer.numel() &&
+           &group_ == &group;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> CompressedBucket::reduce() {
+    return exchange_ ? exchange_->begin() : all_reduce(group_, wire_);
+}
+
+void CompressedBucket::collect() {
+    if (exchange_) {
+        exchange_->finish();
+    }
 }
 
 void CompressedBucket::compress(const at::Tensor& buffer, std::int64_t ranks) {
@@ -48,21 +65,22 @@ void CompressedBucket::compress(const at::Tensor& buffer, std::int64_t ranks) {
     const Element to = known_element(wire_.scalar_type());
     const auto count = static_cast<std::size_t>(buffer.numel());
     if (!residual_.defined()) {
-        fused_copy(buffer.const_data_ptr(), from, wire_.mutable_data_ptr(), to, count, scale, false);
+        copy_in_parallel(buffer.const_data_ptr(), from, wire_.mutable_data_ptr(), to, count, scale);
         return;
     }
     // The buffer's own memory takes the sum: it is overwritten by the result in any case.
     buffer.mul_(scale).add_(residual_);
-    const auto statistics =
-        fused_copy(buffer.const_data_ptr(), from, wire_.mutable_data_ptr(), to, count, 1.0, false);
-    fused_copy(wire_.const_data_ptr(), to, residual_.mutable_data_ptr(), from, count, -1.0, false);
+    const auto non_finite =
+        copy_in_parallel(buffer.const_data_ptr(), from, wire_.mutable_data_ptr(), to, count, 1.0);
+    copy_in_parallel(wire_.const_data_ptr(), to, residual_.mutable_data_ptr(), from, count, -1.0);
     residual_.add_(buffer);
-    if (statistics.non_finite != 0) {
+    if (non_finite != 0) {
         // An infinity would stay in the residual as NaN and spoil every later step.
         residual_.zero_();
     }
 }
 
+// By one thread: torch would give the worker a team of threads of its own, beside those that still do the backward pass.
 void CompressedBucket::expand(const at::Tensor& buffer) const {
     if (!buffer.device().is_cpu()) {
         buffer.copy_(wire_);

@@ -4,6 +4,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
+
+#include "torch/bucket_exchange.hpp"
 
 namespace ddpdiag {
 
@@ -16,28 +19,34 @@ struct CompressionOptions {
     bool error_feedback = false;
 };
 
-// The memory for one bucket, kept from step to step. Its calls follow each other: compress, all_reduce, expand.
+// The memory for one bucket, kept from step to step. Its calls follow each other: compress, reduce, collect, expand.
 class CompressedBucket {
 public:
     // Whether a bucket can be compressed: dense f32 or f64. Others travel as they are.
     [[nodiscard]] static bool possible(const at::Tensor& buffer);
 
-    CompressedBucket(const at::Tensor& buffer, const CompressionOptions& options);
+    CompressedBucket(const at::Tensor& buffer, const Group& group, const CompressionOptions& options);
 
-    // False for another buffer than it was made for: DDP has rebuilt its buckets.
-    [[nodiscard]] bool serves(const at::Tensor& buffer) const;
+    // False for another buffer than it was made for: DDP has rebuilt its buckets. Or for another group.
+    [[nodiscard]] bool serves(const at::Tensor& buffer, const Group& group) const;
 
     // Divides the buffer's values by `ranks` and rounds them.
     void compress(const at::Tensor& buffer, std::int64_t ranks);
     [[nodiscard]] const at::Tensor& wire() const { return wire_; }
+    // Enqueues the sum of the wire over the ranks.
+    [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> reduce();
+    // On the worker's thread, when that is done: what is left to do for the sum to be in the wire. May throw.
+    void collect();
     // Writes the reduced values back, on the worker's thread.
     void expand(const at::Tensor& buffer) const;
 
 private:
     // Weak, which also keeps the address from being given to another buffer.
     c10::weak_intrusive_ptr<c10::TensorImpl> serves_;
+    const Group& group_;
     at::Tensor wire_;
-    at::Tensor residual_;  // f32 or f64 as the buffer; undefined without error feedback
+    std::optional<BucketExchange> exchange_;  // nothing: Gloo's all-reduce
+    at::Tensor residual_;                     // f32 or f64 as the buffer; undefined without error feedback
 };
 
 }  // namespace ddpdiag

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "torch/flatten_checks.hpp"
+#include "torch/parallel_copy.hpp"
 
 namespace ddpdiag {
 namespace {
@@ -18,8 +19,6 @@ namespace {
 // Statistics are taken by parts of this many values and added up in order: however many threads there are, the
 // sums are the same to the last bit.
 constexpr std::int64_t part_size = 65536;
-// Values below which another thread costs more than it saves: some 10 us of work.
-constexpr std::int64_t grain = 32768;
 
 struct Part {
     const std::byte* source;
@@ -51,7 +50,7 @@ std::vector<GradientStatistics> copy_parts(const std::vector<Part>& parts, doubl
     const std::int64_t total = parts.empty() ? 0 : parts.back().begin + parts.back().count;
     // Divided by values and not by tensors, so that each thread has as much to do; a part belongs to the thread
     // in whose range it begins.
-    at::parallel_for(0, total, grain, [&](std::int64_t begin, std::int64_t end) {
+    at::parallel_for(0, total, parallel_grain, [&](std::int64_t begin, std::int64_t end) {
         auto part = std::ranges::lower_bound(parts, begin, {}, &Part::begin);
         for (; part != parts.end() && part->begin < end; ++part) {
             results[static_cast<std::size_t>(part - parts.begin())] =

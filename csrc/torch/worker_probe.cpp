@@ -55,8 +55,9 @@ struct Seen : at::ObserverContext {
     std::vector<std::pair<std::shared_ptr<Recorder>, Operation>> operations;
 };
 
-bool is_all_reduce(std::string_view name) {
-    return name == "gloo:all_reduce" || name == "gloo:sparse_all_reduce";
+// What a bucket is reduced by; the last one for those in 16 bits (bucket_exchange.hpp).
+bool reduces_a_bucket(std::string_view name) {
+    return name == "gloo:all_reduce" || name == "gloo:sparse_all_reduce" || name == "gloo:all_to_all";
 }
 
 Record collective_record(std::string_view name, std::int64_t now, std::uint64_t sequence) {
@@ -78,7 +79,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
     }
     const std::string_view name = c_name;
     if (auto* const bucket = dynamic_cast<BucketOperation*>(c10::ThreadLocalDebugInfo::get(operation_slot));
-        bucket != nullptr && is_all_reduce(name)) {
+        bucket != nullptr && reduces_a_bucket(name)) {
         bucket->started();
         return nullptr;
     }

@@ -1,0 +1,44 @@
+// The sum of a 16-bit bucket over the ranks with our kernel instead of Gloo's, which adds value by value.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <cstdint>
+
+#include "torch/process_group.hpp"
+
+namespace ddpdiag {
+
+// Every rank owns a part of the bucket. It gets the others' values of its part by an all-to-all, adds them up in f32 in
+// the order of the ranks, rounds once and hands the sums to all. Of two ranks each gets the whole of the other's bucket
+// and adds by itself: one message instead of two. In both cases all ranks hold the same bits; with two ranks they are
+// those of Gloo's own all-reduce.
+class BucketExchange {
+public:
+    // The same answer on all ranks: it decides which collective they begin.
+    [[nodiscard]] static bool suits(const at::Tensor& wire, const Group& group);
+
+    BucketExchange(const at::Tensor& wire, const Group& group);
+
+    // Enqueues the all-to-all.
+    [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> begin();
+    // When its future is done, on the worker's thread: afterwards the bucket's sum is in the wire. Waits for the other
+    // ranks, as long as the group's timeout allows. The worker may wait here because the workers of every rank take up
+    // the buckets in the same order: the first bucket that is not done is being worked on everywhere.
+    void finish();
+
+private:
+    void hand_around(c10d::ProcessGroup& group);
+    [[nodiscard]] at::Tensor part_of(std::int64_t rank) const;
+
+    at::Tensor wire_;
+    const Group& group_;
+    at::Tensor
+        inbox_;  // the values of all ranks of what we add up; our own stay in the wire if we add up all
+    std::int64_t part_;
+    int tag_ = 0;
+};
+
+}  // namespace ddpdiag
