@@ -50,6 +50,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/parallel_copy.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/process_group.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/recorder.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduction.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/start_signal.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/worker_probe.cpp)
 target_link_libraries(_native PRIVATE ddpdiag_core)

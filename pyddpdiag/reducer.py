@@ -15,8 +15,10 @@ import torch.distributed as dist
 
 from pyddpdiag import _native
 from pyddpdiag._buckets import Bucket, check_same_on_all_ranks, in_buckets, named
+from pyddpdiag._ddp import Description
 from pyddpdiag.errors import NoProcessGroupError, ReductionError, UsageError
 from pyddpdiag.flatten import STREAMING_ABOVE
+from pyddpdiag.recorder import Recorder, latest_open
 
 
 class GradientReducer:
@@ -35,15 +37,20 @@ class GradientReducer:
 
     All ranks must make it with the same parameters in the same order; it is checked here, which waits for all ranks.
 
+    Its buckets are in the trace of a `Recorder` as DDP's are, with the statistics, and the sentinel watches them.
+
     Args:
         params: parameters, or pairs of name and parameter, for better messages. Those that need no gradient are
             left out.
         bucket_cap_mb: size of a bucket in MiB; a larger parameter has a bucket of its own.
         dtype: type of the buckets, such as torch.bfloat16 for half the traffic; default: that of the parameters.
         process_group: default: the world.
+        recorder: where to record; default: the recorder that is open in this process when a backward pass begins (the
+            last one that was opened), or none.
 
     Raises:
         NoProcessGroupError: torch.distributed is not initialised.
+        NotGlooError: `recorder` was given, and the process group does not reduce the gradients over Gloo.
         UsageError: no parameters, one that cannot be reduced, or an argument out of its range.
         ReductionError: the ranks have not the same parameters.
     """
@@ -54,6 +61,7 @@ class GradientReducer:
         bucket_cap_mb: float = 25,
         dtype: torch.dtype | None = None,
         process_group: dist.ProcessGroup | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise NoProcessGroupError(
@@ -66,7 +74,13 @@ class GradientReducer:
         self._size = group.size()
         self._rank = group.rank()
         self._names, self._parameters = named(params)
+        self._cap_mb = bucket_cap_mb
         self._buckets = in_buckets(self._parameters, bucket_cap_mb, dtype)
+        self._recorder = recorder
+        if recorder is not None:
+            recorder._require_gloo_group(group, self._parameters[0].device)
+        # The recorder that knows of us, and how we tell it.
+        self._known: tuple[weakref.ref[Recorder], _native.Reduction] | None = None
         check_same_on_all_ranks(self._buckets, self._parameters, group)
         self._home = {p: b for b, bucket in enumerate(self._buckets) for p in bucket.parameters}
         self._synchronising = True
@@ -84,6 +98,8 @@ class GradientReducer:
         self._missing = [len(bucket.parameters) for bucket in self._buckets]
         self._seen = bytearray(len(self._parameters))
         self._accumulated = False
+        self._recording: _native.Reduction | None = None
+        self._begun = False
         self._next = 0
         self._flying: list[tuple[dist.Work, list[torch.Tensor]]] = []
 
@@ -92,6 +108,10 @@ class GradientReducer:
         self._accumulated = True
         if not self._synchronising:
             return
+        if not self._begun:
+            self._begin_recording()
+            if self._recording is not None:
+                self._recording.first_gradient()
         if self._seen[index]:
             raise UsageError(
                 f"rank {self._rank}: '{self._names[index]}' got a second gradient before all_reduce() was called.",
@@ -105,11 +125,32 @@ class GradientReducer:
         while self._next < len(self._buckets) and self._missing[self._next] == 0:
             self._launch()
 
+    def _begin_recording(self) -> None:
+        """Finds out who records this pass. All ranks come here together if any has a sentinel, which then meets."""
+        self._begun = True
+        recorder = self._recorder if self._recorder is not None else latest_open()
+        if recorder is None or recorder.closed:
+            return
+        if self._known is None or self._known[0]() is not recorder:
+            device = self._parameters[0].device
+            if _native.backend_name(self._group, str(device)) != "gloo":
+                return
+            module = recorder._add_module(
+                Description("GradientReducer", self._group, self._cap_mb, self._names, self._parameters)
+            )
+            self._known = (weakref.ref(recorder), _native.Reduction(recorder._core, module))
+            recorder._write_sidecar()
+        self._recording = self._known[1]
+
     def _launch(self) -> None:
         bucket = self._buckets[self._next]
         gradients = [self._gradient(i) for i in bucket.parameters]
         _native.flatten(gradients, bucket.buffer, 1 / self._size, None, STREAMING_ABOVE)
-        work = dist.all_reduce(bucket.buffer, group=self._group, async_op=True)
+        if self._recording is not None:
+            parameters = [self._parameters[i] for i in bucket.parameters]
+            work = self._recording.begin(bucket.index, len(self._buckets), bucket.buffer, parameters)
+        else:
+            work = dist.all_reduce(bucket.buffer, group=self._group, async_op=True)
         assert work is not None
         self._flying.append((work, gradients))
         self._next += 1
@@ -155,14 +196,26 @@ class GradientReducer:
                 "since the last call.",
                 hint="a rank that has no batch can run the backward pass of a loss times 0.",
             )
+        if not self._begun:
+            self._begin_recording()
+        recording = self._recording
         try:
             while self._next < len(self._buckets):
                 self._launch()
+            if recording is not None:
+                recording.waiting()
             for bucket, (work, gradients) in zip(self._buckets, self._flying, strict=True):
                 self._wait(bucket, work, timeout_s)
                 _native.unflatten_(bucket.buffer, gradients, 1.0, STREAMING_ABOVE)
+                if recording is not None:
+                    recording.taken()
+        except BaseException:
+            self._known = None  # what it knows of this pass will not come to its end
+            raise
         finally:
             self._begin()
+        if recording is not None:
+            recording.done()
 
     def _wait(self, bucket: Bucket, work: Any, timeout_s: float | None) -> None:
         try:

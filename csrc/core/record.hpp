@@ -29,6 +29,7 @@ enum Flag : std::uint32_t {
     flag_compressed = 1U << 7U,   // bucket: `bytes` and `dtype` are of what travelled, not of the bucket
     flag_parameter = 1U << 8U,    // gradient: of one parameter, `index` is its index in the module
     flag_foreign = 1U << 9U,      // bucket: reduced by another hook, around which we only put probes
+    flag_reducer = 1U << 10U,     // bucket: of a GradientReducer, not of DDP
 };
 
 // Index into Record::times by kind; all are monotonic nanoseconds, 0 = not seen.

@@ -6,6 +6,7 @@
 #include "torch/bucket_hook.hpp"
 #include "torch/foreign_hook.hpp"
 #include "torch/process_group.hpp"
+#include "torch/reduction.hpp"
 
 namespace ddpdiag::python {
 namespace {
@@ -67,6 +68,16 @@ void bind_hook(py::module_& module) {
         py::arg("compression") = 0, py::arg("error_feedback") = false);
     module.def("forward_begin", &forward_begin, py::arg("module"), py::arg("synchronising"));
     module.def("forward_end", &forward_end, py::arg("recorder"), py::arg("module"), py::arg("outputs"));
+    py::class_<Reduction>(module, "Reduction")
+        .def(py::init<std::shared_ptr<Recorder>, std::shared_ptr<ModuleState>>(), py::arg("recorder"),
+             py::arg("module"))
+        .def("first_gradient", &Reduction::first_gradient)
+        // Without the lock, as the hook above.
+        .def("begin", &Reduction::begin, py::arg("index"), py::arg("count"), py::arg("buffer"),
+             py::arg("parameters"), py::call_guard<py::gil_scoped_release>())
+        .def("waiting", &Reduction::waiting)
+        .def("taken", &Reduction::taken)
+        .def("done", &Reduction::done, py::call_guard<py::gil_scoped_release>());
     module.def(
         "backend_name",
         [](const Handle& group, const std::string& device) {

@@ -9,8 +9,6 @@
 
 #include <utility>
 
-#include "torch/backward_pass.hpp"
-
 namespace ddpdiag {
 namespace {
 
@@ -80,25 +78,47 @@ Record backward_record(const Recorder& recorder, ModuleState& module, bool sampl
     return record;
 }
 
+struct Pass {
+    std::uint32_t number;
+    bool sampled;
+};
+
+Pass count_pass(const Recorder& recorder, ModuleState& module) {
+    const Pass pass{.number = module.passes.fetch_add(1, std::memory_order_relaxed),
+                    .sampled = module.sampled.load(std::memory_order_relaxed)};
+    module.gradients.begin_pass(recorder.gradient_options(), pass.number);
+    return pass;
+}
+
+std::shared_ptr<BackwardPass> record_pass(const std::shared_ptr<Recorder>& recorder,
+                                          const std::shared_ptr<ModuleState>& module, const Group& group,
+                                          const Pass& pass, bool needs_probe) {
+    const bool paused = recorder->paused();
+    const Operation operation =
+        paused ? Operation{} : recorder->trace().open(backward_record(*recorder, *module, pass.sampled));
+    return std::make_shared<BackwardPass>(recorder, module, group, pass.number, operation,
+                                          needs_probe || paused);
+}
+
 }  // namespace
+
+std::shared_ptr<BackwardPass> open_pass(const std::shared_ptr<Recorder>& recorder,
+                                        const std::shared_ptr<ModuleState>& module, const Group& group,
+                                        bool needs_probe) {
+    return record_pass(recorder, module, group, count_pass(*recorder, *module), needs_probe);
+}
 
 bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
                     const Group& group, bool needs_probe) {
-    const bool sampled = module->sampled.load(std::memory_order_relaxed);
-    const std::uint32_t pass = module->passes.fetch_add(1, std::memory_order_relaxed);
-    module->gradients.begin_pass(recorder->gradient_options(), pass);
+    const Pass pass = count_pass(*recorder, *module);
     if (torch::autograd::get_current_graph_task_id() == -1) {
         return false;
     }
-    const bool paused = recorder->paused();
-    if (paused && !module->gradients.comparing()) {
+    // Paused, there is nothing to record, but the other ranks, which need not be paused, wait for us to compare.
+    if (recorder->paused() && !module->gradients.comparing()) {
         return true;
     }
-    // Paused, there is nothing to record, but the other ranks, which need not be paused, wait for us to compare.
-    const Operation operation =
-        paused ? Operation{} : recorder->trace().open(backward_record(*recorder, *module, sampled));
-    auto begun =
-        std::make_shared<BackwardPass>(recorder, module, group, pass, operation, needs_probe || paused);
+    auto begun = record_pass(recorder, module, group, pass, needs_probe);
     // Callbacks run in the order they were queued, after the graph: this one before DDP's finalisation,
     // which is queued with the last bucket, and the one that it queues itself after it.
     torch::autograd::Engine::get_default_engine().queue_callback([begun = std::move(begun)] {

@@ -6,9 +6,15 @@
 #include <memory>
 #include <vector>
 
+#include "torch/backward_pass.hpp"
 #include "torch/recorder.hpp"
 
 namespace ddpdiag {
+
+// Opens the record of a backward pass that nobody but the caller brings to its end.
+[[nodiscard]] std::shared_ptr<BackwardPass> open_pass(const std::shared_ptr<Recorder>& recorder,
+                                                      const std::shared_ptr<ModuleState>& module,
+                                                      const Group& group, bool needs_probe);
 
 // Called with a module's first bucket: opens the record of this backward pass, to be closed when DDP has
 // finalised it. `needs_probe`: a bucket's start is told by its span. True if this runs within a backward pass

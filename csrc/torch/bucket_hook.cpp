@@ -154,9 +154,7 @@ public:
 
     at::Tensor parseHookResult(const c10::IValue& result) override {
         // DDP takes the buckets in the order in which it ran the hook on them.
-        if (module_->next_consumed < module_->unconsumed.size()) {
-            module_->unconsumed[module_->next_consumed++]->consumed();
-        }
+        consume_next(*module_);
         return c10d::detail::parseCppCommHookResult(result);
     }
 

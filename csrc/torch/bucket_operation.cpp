@@ -28,10 +28,10 @@ BucketOperation::BucketOperation(std::shared_ptr<Recorder> recorder,
       operation_(recorder_->trace().open(record)),
       parts_(expects_consumed ? 2 : 1) {}
 
-void BucketOperation::look(const at::Tensor& buffer) {
+void BucketOperation::look(const at::Tensor& buffer, double divided_by) {
     if (layout_->module->gradients.watching()) {
         note_.emplace(*recorder_, *layout_, record_, buffer,
-                      layout_->module->group->lock()->getSequenceNumberForGroup());
+                      layout_->module->group->lock()->getSequenceNumberForGroup(), divided_by);
     }
 }
 

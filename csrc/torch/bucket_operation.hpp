@@ -22,7 +22,8 @@ public:
                     const Record& record, bool expects_consumed);
 
     // In a watched pass: notes this rank's gradients before they are averaged, and the result.
-    void look(const at::Tensor& buffer);
+    // `divided_by`: what they were divided by already.
+    void look(const at::Tensor& buffer, double divided_by = 1.0);
     void reduced(const at::Tensor& buffer);
 
     void enqueued(const at::Tensor& buffer);

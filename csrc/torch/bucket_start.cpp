@@ -49,6 +49,12 @@ void require_open(const Recorder& recorder) {
     }
 }
 
+void consume_next(ModuleState& module) {
+    if (module.next_consumed < module.unconsumed.size()) {
+        module.unconsumed[module.next_consumed++]->consumed();
+    }
+}
+
 BucketStart start_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
                          const std::shared_ptr<const BucketLayout>& layout, Group* group,
                          const BucketFacts& facts) {
@@ -56,13 +62,17 @@ BucketStart start_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBu
     if (group == nullptr) {
         group = module.group.get();
     }
+    // A GradientReducer has begun its pass itself, and tells of every bucket that it takes.
+    const bool by_reducer = (facts.flags & flag_reducer) != 0;
     const bool native = (facts.flags & flag_native) != 0;
-    bool consumes = native;
+    bool consumes = native || by_reducer;
     if (bucket.getIndex() == 0) {
         drop_unconsumed(module);
         module.signal_by_copy = StartSignal::by_copy_is_possible();
-        const bool by_span = !module.signal_by_copy || (facts.flags & flag_foreign) != 0;
-        consumes = begin_backward(recorder, layout->module, *group, by_span) && native;
+        if (!by_reducer) {
+            const bool by_span = !module.signal_by_copy || (facts.flags & flag_foreign) != 0;
+            consumes = begin_backward(recorder, layout->module, *group, by_span) && native;
+        }
     } else if (native) {
         consumes = !module.unconsumed.empty();
     }

@@ -22,7 +22,7 @@ void require_open(const Recorder& recorder);
 // What is known of the bucket when its hook is entered.
 struct BucketFacts {
     std::int64_t ready = 0;   // when the hook was entered
-    std::uint32_t flags = 0;  // flag_native: DDP will tell when it takes the result; flag_foreign
+    std::uint32_t flags = 0;  // flag_native, flag_reducer: we are told when the result is taken; flag_foreign
     Dtype dtype = Dtype::other;
     std::uint64_t bytes = 0;  // that will travel
 };
@@ -31,5 +31,8 @@ struct BucketFacts {
 BucketStart start_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
                          const std::shared_ptr<const BucketLayout>& layout, Group* group,
                          const BucketFacts& facts);
+
+// The next result in the order of the buckets was taken.
+void consume_next(ModuleState& module);
 
 }  // namespace ddpdiag

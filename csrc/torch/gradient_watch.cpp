@@ -34,9 +34,11 @@ std::optional<std::size_t> holder(const BucketLayout& layout, std::uint64_t inde
     return static_cast<std::size_t>(end - layout.ends.begin());
 }
 
-void fill(Record& record, const GradientStatistics& found, std::uint64_t count) {
-    record.times[gradient_value::sum_squares] = std::bit_cast<std::int64_t>(found.sum_squares);
-    record.times[gradient_value::absolute_maximum] = std::bit_cast<std::int64_t>(found.absolute_maximum);
+void fill(Record& record, const GradientStatistics& found, std::uint64_t count, double divided_by) {
+    record.times[gradient_value::sum_squares] =
+        std::bit_cast<std::int64_t>(found.sum_squares * divided_by * divided_by);
+    record.times[gradient_value::absolute_maximum] =
+        std::bit_cast<std::int64_t>(found.absolute_maximum * divided_by);
     record.times[gradient_value::non_finite] = static_cast<std::int64_t>(found.non_finite);
     record.times[gradient_value::first_non_finite] = static_cast<std::int64_t>(found.first_non_finite);
     record.times[gradient_value::elements] = static_cast<std::int64_t>(count);
@@ -52,7 +54,7 @@ Record gradient_record(const Record& bucket) {
 }
 
 void write_parameters(Recorder& recorder, const BucketLayout& layout, const Record& bucket,
-                      const at::Tensor& values) {
+                      const at::Tensor& values, double divided_by) {
     const Element element = known_element(values.scalar_type());
     std::uint64_t begin = 0;
     for (std::size_t i = 0; i < layout.ends.size(); ++i) {
@@ -63,7 +65,7 @@ void write_parameters(Recorder& recorder, const BucketLayout& layout, const Reco
         record.bytes = count * size_of(element);
         const auto* const first = static_cast<const std::byte*>(values.const_data_ptr());
         const auto found = statistics(first + begin * size_of(element), element, count);
-        fill(record, found, count);
+        fill(record, found, count, divided_by);
         record.times[gradient_value::parameter] = found.non_finite == 0 ? -1 : layout.parameters[i];
         recorder.trace().write(record);
         begin = layout.ends[i];
@@ -92,7 +94,7 @@ std::vector<Fingerprint> GradientWatch::take() {
 }
 
 GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const Record& bucket,
-                           const at::Tensor& buffer, std::uint64_t collectives)
+                           const at::Tensor& buffer, std::uint64_t collectives, double divided_by)
     : record_(gradient_record(bucket)) {
     const at::Tensor values = on_host(buffer);
     fingerprint_.sequence = bucket.sequence;
@@ -109,7 +111,7 @@ GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const
     if (!found) {
         return;
     }
-    fill(record_, *found, static_cast<std::uint64_t>(values.numel()));
+    fill(record_, *found, static_cast<std::uint64_t>(values.numel()), divided_by);
     fingerprint_.non_finite = found->non_finite;
     fingerprint_.first_non_finite = found->first_non_finite;
     if (found->non_finite != 0 && !buffer.is_sparse()) {
@@ -119,7 +121,7 @@ GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const
         }
     }
     if (recorder.gradient_options().per_parameter && !buffer.is_sparse()) {
-        write_parameters(recorder, layout, bucket, values);
+        write_parameters(recorder, layout, bucket, values, divided_by);
     }
 }
 

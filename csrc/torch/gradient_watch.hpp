@@ -69,9 +69,9 @@ private:
 class GradientNote {
 public:
     // Writes the statistics of the parameters, if they are wanted; the bucket's follow in reduced().
-    // `bucket` is its trace record.
+    // `bucket` is its trace record; the statistics are of the values times `divided_by`.
     GradientNote(Recorder& recorder, const BucketLayout& layout, const Record& bucket,
-                 const at::Tensor& buffer, std::uint64_t collectives);
+                 const at::Tensor& buffer, std::uint64_t collectives, double divided_by);
 
     void reduced(Recorder& recorder, const BucketLayout& layout, const at::Tensor& buffer);
 

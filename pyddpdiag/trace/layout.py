@@ -43,6 +43,7 @@ class Flag(IntFlag):
     COMPRESSED = 128
     PARAMETER = 256
     FOREIGN = 512
+    REDUCER = 1024
 
 
 class State(IntEnum):
