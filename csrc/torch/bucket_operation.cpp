@@ -29,13 +29,17 @@ BucketOperation::BucketOperation(std::shared_ptr<Recorder> recorder,
       parts_(expects_consumed ? 2 : 1) {}
 
 void BucketOperation::look(const at::Tensor& buffer, double divided_by) {
-    if (layout_->module->gradients.watching()) {
-        note_.emplace(*recorder_, *layout_, record_, buffer,
-                      layout_->module->group->lock()->getSequenceNumberForGroup(), divided_by);
+    if (!layout_->module->gradients.watching()) {
+        return;
     }
+    // Another hook may begin collectives whenever one of its own ends: their number says nothing then.
+    const bool foreign = (record_.flags & flag_foreign) != 0;
+    const std::uint64_t collectives =
+        foreign ? 0 : layout_->module->group->lock()->getSequenceNumberForGroup();
+    note_.emplace(*recorder_, *layout_, record_, buffer, collectives, divided_by);
 }
 
-void BucketOperation::reduced(const at::Tensor& buffer) {
+void BucketOperation::reduced(const std::optional<at::Tensor>& buffer) {
     if (note_) {
         note_->reduced(*recorder_, *layout_, buffer);
     }

@@ -24,7 +24,8 @@ public:
     // In a watched pass: notes this rank's gradients before they are averaged, and the result.
     // `divided_by`: what they were divided by already.
     void look(const at::Tensor& buffer, double divided_by = 1.0);
-    void reduced(const at::Tensor& buffer);
+    // Nothing: the result is another hook's, who knows in what form.
+    void reduced(const std::optional<at::Tensor>& buffer);
 
     void enqueued(const at::Tensor& buffer);
     void returned() const { operation_.stamp(bucket_time::returned, platform::monotonic_ns()); }

@@ -22,6 +22,7 @@ c10::intrusive_ptr<Future> timed_foreign(const std::shared_ptr<Recorder>& record
     }
     c10::intrusive_ptr<Future> future;
     try {
+        operation->look(bucket.getBufferRef());
         operation->enqueued(bucket.getBufferRef());
         // By the span: it tells one operation from the next, and a hook may start several.
         const StartSignal signal(operation, false);
@@ -37,6 +38,7 @@ c10::intrusive_ptr<Future> timed_foreign(const std::shared_ptr<Recorder>& record
             static_cast<void>(operation->failed(done.exception_ptr()));
         } else {
             operation->ended();
+            operation->reduced(std::nullopt);
         }
     });
     return future;

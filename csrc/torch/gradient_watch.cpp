@@ -125,10 +125,11 @@ GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const
     }
 }
 
-void GradientNote::reduced(Recorder& recorder, const BucketLayout& layout, const at::Tensor& buffer) {
+void GradientNote::reduced(Recorder& recorder, const BucketLayout& layout,
+                           const std::optional<at::Tensor>& buffer) {
     // Sparse gradients are concatenated and not summed in place: the ranks need not hold them in one order.
-    if (!buffer.is_sparse()) {
-        const at::Tensor values = on_host(buffer);
+    if (buffer && !buffer->is_sparse()) {
+        const at::Tensor values = on_host(*buffer);
         fingerprint_.checksum = checksum(values.const_data_ptr(), values.nbytes());
         record_.times[gradient_value::checksum] = static_cast<std::int64_t>(fingerprint_.checksum);
     }

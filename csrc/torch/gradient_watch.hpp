@@ -73,7 +73,8 @@ public:
     GradientNote(Recorder& recorder, const BucketLayout& layout, const Record& bucket,
                  const at::Tensor& buffer, std::uint64_t collectives, double divided_by);
 
-    void reduced(Recorder& recorder, const BucketLayout& layout, const at::Tensor& buffer);
+    // `buffer`: nothing = what is in it is not known.
+    void reduced(Recorder& recorder, const BucketLayout& layout, const std::optional<at::Tensor>& buffer);
 
 private:
     Record record_;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from support.hooked import complete, in_order
@@ -14,8 +15,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.errors import UsageError
-from pyddpdiag.trace.layout import BucketTime, Flag, Kind
+from pyddpdiag.errors import GradientError, UsageError
+from pyddpdiag.trace.layout import BucketTime, Flag, GradientValue, Kind
 from pyddpdiag.trace.reader import read_trace
 
 STEPS = 4
@@ -72,6 +73,36 @@ def test_buckets_are_recorded(trained: tuple[Path, Any], hook: str) -> None:
     assert len(buckets) >= STEPS
     assert (buckets["flags"] & Flag.FOREIGN).all()
     in_order(buckets, BucketTime.READY, BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_statistics_are_of_what_goes_in(trained: tuple[Path, Any], hook: str) -> None:
+    model = branches(torch.float32)
+    model(batch(0, 0, torch.float32)).square().mean().backward()
+    own = sum(float(p.grad.double().square().sum()) for p in model.parameters() if p.grad is not None)
+    records = complete(read_trace(trained[0] / f"{hook}-True" / "rank_0.ddptrace"), Kind.GRADIENT)
+    first = records["times"][records["step"] == 0]
+    found = np.ascontiguousarray(first[:, GradientValue.SUM_SQUARES]).view(np.float64).sum()
+    assert found == pytest.approx(own, rel=1e-5)
+    assert not first[:, GradientValue.CHECKSUM].any()
+
+
+def _bad_number(rank: int, _: int, folder: str) -> str:
+    ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
+    with pyddpdiag.Recorder(folder, capacity_mb=1, sentinel="raise", sentinel_interval=1) as recorder:
+        ddp.register_comm_hook(None, pyddpdiag.timed(default_hooks.allreduce_hook, recorder))
+        try:
+            for step in range(2):
+                loss = ddp(batch(rank, step, torch.float32)).square().mean()
+                (loss * float("nan") if step == rank == 1 else loss).backward()
+        except GradientError as error:
+            return str(error)
+    return ""
+
+
+def test_the_sentinel_watches_what_goes_in(tmp_path: Path) -> None:
+    for words in run_ranks(_bad_number, 2, tmp_path, str(tmp_path)):
+        assert "rank 1 put" in words and "of step 1" in words
 
 
 def _wrong(rank: int, _: int, folder: str) -> list[str]:
