@@ -172,4 +172,14 @@ void sum_f16(const std::uint16_t* const* inputs, std::size_t input_count, std::u
     best().sum_f16(inputs, input_count, output, count);
 }
 
+void sum_bf16(const std::uint16_t* const* inputs, std::size_t input_count, float* output,
+              std::size_t count) noexcept {
+    best().sum_bf16_to_f32(inputs, input_count, output, count);
+}
+
+void sum_f16(const std::uint16_t* const* inputs, std::size_t input_count, float* output,
+             std::size_t count) noexcept {
+    best().sum_f16_to_f32(inputs, input_count, output, count);
+}
+
 }  // namespace ddpdiag

@@ -62,4 +62,10 @@ void sum_bf16(const std::uint16_t* const* inputs, std::size_t input_count, std::
 void sum_f16(const std::uint16_t* const* inputs, std::size_t input_count, std::uint16_t* output,
              std::size_t count) noexcept;
 
+// The same sums, rounded to 16 bits and given as f32. `output` must not overlap the inputs.
+void sum_bf16(const std::uint16_t* const* inputs, std::size_t input_count, float* output,
+              std::size_t count) noexcept;
+void sum_f16(const std::uint16_t* const* inputs, std::size_t input_count, float* output,
+             std::size_t count) noexcept;
+
 }  // namespace ddpdiag

@@ -227,8 +227,22 @@ KERNEL_ENTRY GradientStatistics run(const void* source, void* target, std::size_
                           : pass<from, to, stores, true>(in, out, count, one_scale, streaming);
 }
 
-template <Element element>
-KERNEL_ENTRY void sum(const std::uint16_t* const* inputs, std::size_t input_count, std::uint16_t* output,
+// Sums of 16-bit values, rounded to their type; `Output`: those bits, or float for what they stand for.
+template <Element element, typename Output>
+KERNEL void put_sums(Output* output, const Floats& low, const Floats& high) {
+    if constexpr (std::is_same_v<Output, float>) {
+        alignas(64) std::array<std::byte, block * 2> rounded;
+        store<element>(rounded.data(), low, high, false);
+        auto* const out = reinterpret_cast<std::byte*>(output);
+        store_f32(out, load<element>(rounded.data()), false);
+        store_f32(out + lane_count * 4, load<element>(rounded.data() + lane_count * 2), false);
+    } else {
+        store<element>(reinterpret_cast<std::byte*>(output), low, high, false);
+    }
+}
+
+template <Element element, typename Output>
+KERNEL_ENTRY void sum(const std::uint16_t* const* inputs, std::size_t input_count, Output* output,
                       std::size_t count) {
     if (input_count == 0) {
         std::memset(output, 0, count * sizeof *output);
@@ -244,14 +258,20 @@ KERNEL_ENTRY void sum(const std::uint16_t* const* inputs, std::size_t input_coun
             low = add(low, load<element>(next));
             high = add(high, load<element>(next + lane_count * 2));
         }
-        store<element>(reinterpret_cast<std::byte*>(output + i), low, high, false);
+        put_sums<element>(output + i, low, high);
     }
     for (; i < count; ++i) {
         float total = load_one<element>(reinterpret_cast<const std::byte*>(inputs[0] + i));
         for (std::size_t k = 1; k < input_count; ++k) {
             total += load_one<element>(reinterpret_cast<const std::byte*>(inputs[k] + i));
         }
-        store_one<element>(reinterpret_cast<std::byte*>(output + i), total);
+        std::uint16_t bits = 0;
+        store_one<element>(reinterpret_cast<std::byte*>(&bits), total);
+        if constexpr (std::is_same_v<Output, float>) {
+            output[i] = load_one<element>(reinterpret_cast<const std::byte*>(&bits));
+        } else {
+            output[i] = bits;
+        }
     }
 }
 
@@ -266,8 +286,10 @@ constexpr KernelTable table() {
              copies_from<Element::bf16>()},
             {&run<Element::f32, Element::f32, false>, &run<Element::f64, Element::f64, false>,
              &run<Element::f16, Element::f16, false>, &run<Element::bf16, Element::bf16, false>},
-            &sum<Element::f16>,
-            &sum<Element::bf16>};
+            &sum<Element::f16, std::uint16_t>,
+            &sum<Element::bf16, std::uint16_t>,
+            &sum<Element::f16, float>,
+            &sum<Element::bf16, float>};
 }
 
 }  // namespace

@@ -32,11 +32,15 @@ struct KernelTable {
                                         bool streaming);
     using Sum = void (*)(const std::uint16_t* const* inputs, std::size_t input_count, std::uint16_t* output,
                          std::size_t count);
+    using WideSum = void (*)(const std::uint16_t* const* inputs, std::size_t input_count, float* output,
+                             std::size_t count);
 
     std::array<std::array<Copy, element_count>, element_count> copy;  // [from][to]
     std::array<Copy, element_count> statistics;                       // ignores the target
     Sum sum_f16;
     Sum sum_bf16;
+    WideSum sum_f16_to_f32;
+    WideSum sum_bf16_to_f32;
 };
 
 extern const KernelTable scalar_kernels;

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/fused_copy.hpp"
 #include "torch/compat.hpp"
+#include "torch/element.hpp"
 
 namespace ddpdiag {
 namespace {
@@ -33,20 +33,6 @@ public:
 private:
     c10::intrusive_ptr<c10d::ProcessGroup> handle_;
 };
-
-void sum(const std::vector<const std::uint16_t*>& inputs, const at::Tensor& output) {
-    auto* const out = static_cast<std::uint16_t*>(output.mutable_data_ptr());
-    const auto count = static_cast<std::size_t>(output.numel());
-    if (output.scalar_type() == c10::ScalarType::BFloat16) {
-        sum_bf16(inputs.data(), inputs.size(), out, count);
-    } else {
-        sum_f16(inputs.data(), inputs.size(), out, count);
-    }
-}
-
-const std::uint16_t* bits(const at::Tensor& tensor) {
-    return static_cast<const std::uint16_t*>(tensor.const_data_ptr());
-}
 
 }  // namespace
 
@@ -88,11 +74,16 @@ c10::intrusive_ptr<c10::ivalue::Future> BucketExchange::begin() {
     return future;
 }
 
+std::vector<const std::uint16_t*> BucketExchange::addends() const {
+    if (group_.size != 2) {
+        return {bits(wire_)};
+    }
+    // In the same order on both: that of two NaN decides which of them the sum is.
+    return group_.rank == 0 ? std::vector{bits(wire_), bits(inbox_)} : std::vector{bits(inbox_), bits(wire_)};
+}
+
 void BucketExchange::finish() {
     if (group_.size == 2) {
-        // In the same order on both: that of two NaN decides which of them the sum is.
-        const bool first = group_.rank == 0;
-        sum({bits(first ? wire_ : inbox_), bits(first ? inbox_ : wire_)}, wire_);
         return;
     }
     const at::Tensor ours = part_of(group_.rank);
@@ -100,7 +91,7 @@ void BucketExchange::finish() {
     for (std::int64_t rank = 0; rank < group_.size; ++rank) {
         inputs.push_back(bits(inbox_) + rank * ours.numel());
     }
-    sum(inputs, ours);
+    add_up(wire_.scalar_type(), inputs, static_cast<std::uint16_t*>(ours.mutable_data_ptr()), ours.numel());
     const BorrowedGroup group(group_.lock_messages());
     hand_around(group.get());
 }

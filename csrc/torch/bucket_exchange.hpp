@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <cstdint>
+#include <vector>
 
 #include "torch/process_group.hpp"
 
@@ -24,10 +25,12 @@ public:
 
     // Enqueues the all-to-all.
     [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> begin();
-    // When its future is done, on the worker's thread: afterwards the bucket's sum is in the wire. Waits for the other
-    // ranks, as long as the group's timeout allows. The worker may wait here because the workers of every rank take up
-    // the buckets in the same order: the first bucket that is not done is being worked on everywhere.
+    // When its future is done, on the worker's thread. Waits for the other ranks, as long as the group's timeout allows.
+    // The worker may wait here because the workers of every rank take up the buckets in the same order: the first bucket
+    // that is not done is being worked on everywhere.
     void finish();
+    // What is left to add up afterwards, in this order: the buckets of two ranks, else the sum in the wire alone.
+    [[nodiscard]] std::vector<const std::uint16_t*> addends() const;
 
 private:
     void hand_around(c10d::ProcessGroup& group);

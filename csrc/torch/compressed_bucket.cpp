@@ -86,6 +86,15 @@ void CompressedBucket::expand(const at::Tensor& buffer) const {
         buffer.copy_(wire_);
         return;
     }
+    const auto addends = exchange_ ? exchange_->addends() : std::vector{bits(wire_)};
+    if (buffer.scalar_type() == c10::ScalarType::Float) {
+        add_up(wire_.scalar_type(), addends, buffer.mutable_data_ptr<float>(), buffer.numel());
+        return;
+    }
+    if (addends.size() > 1) {
+        add_up(wire_.scalar_type(), addends, static_cast<std::uint16_t*>(wire_.mutable_data_ptr()),
+               wire_.numel());
+    }
     fused_copy(wire_.const_data_ptr(), known_element(wire_.scalar_type()), buffer.mutable_data_ptr(),
                known_element(buffer.scalar_type()), static_cast<std::size_t>(buffer.numel()), 1.0, false);
 }

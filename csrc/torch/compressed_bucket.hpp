@@ -35,7 +35,7 @@ public:
     [[nodiscard]] const at::Tensor& wire() const { return wire_; }
     // Enqueues the sum of the wire over the ranks.
     [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> reduce();
-    // On the worker's thread, when that is done: what is left to do for the sum to be in the wire. May throw.
+    // On the worker's thread, when that is done: what other ranks are needed for besides. May throw.
     void collect();
     // Writes the reduced values back, on the worker's thread.
     void expand(const at::Tensor& buffer) const;

@@ -1,10 +1,13 @@
 // torch's types as the core knows them: in its kernels, and in its records.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "core/fused_copy.hpp"
 #include "core/record.hpp"
@@ -33,6 +36,23 @@ namespace ddpdiag {
         throw std::invalid_argument("the kernels know f32, f64, f16 and bf16 only.");
     }
     return *element;
+}
+
+// The values of a tensor of 16-bit type.
+[[nodiscard]] inline const std::uint16_t* bits(const at::Tensor& tensor) {
+    return static_cast<const std::uint16_t*>(tensor.const_data_ptr());
+}
+
+// sum_bf16 or sum_f16, as `type` says.
+template <typename Output>
+void add_up(c10::ScalarType type, const std::vector<const std::uint16_t*>& inputs, Output* output,
+            std::int64_t count) {
+    const auto values = static_cast<std::size_t>(count);
+    if (type == c10::ScalarType::BFloat16) {
+        sum_bf16(inputs.data(), inputs.size(), output, values);
+    } else {
+        sum_f16(inputs.data(), inputs.size(), output, values);
+    }
 }
 
 // For records, which tell every type.

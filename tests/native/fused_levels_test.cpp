@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "check.hpp"
+#include "core/half.hpp"
 #include "gradients.hpp"
 
 namespace {
@@ -150,6 +151,17 @@ CASE("statistics alone are those of a copy") {
 }
 
 CASE("all levels sum to the same bits") {
+    const auto stand_for = [](const std::vector<float>& wide, const std::vector<std::uint16_t>& bits,
+                              Element type) {
+        for (std::size_t i = 0; i < bits.size(); ++i) {
+            const float value =
+                type == Element::f16 ? ddpdiag::f32_of_f16(bits[i]) : ddpdiag::f32_of_bf16(bits[i]);
+            if (std::bit_cast<std::uint32_t>(wide[i]) != std::bit_cast<std::uint32_t>(value)) {
+                return false;
+            }
+        }
+        return true;
+    };
     for (const std::size_t count : {0U, 1U, 31U, 32U, 33U, 1000U}) {
         for (const std::size_t input_count : {1U, 2U, 5U}) {
             std::vector<Bytes> inputs;
@@ -162,12 +174,21 @@ CASE("all levels sum to the same bits") {
             std::vector<std::uint16_t> f16(count);
             ddpdiag::scalar_kernels.sum_bf16(pointers.data(), input_count, bf16.data(), count);
             ddpdiag::scalar_kernels.sum_f16(pointers.data(), input_count, f16.data(), count);
-            for (const KernelTable* kernels : vector_levels()) {
+            for (const Level level : {Level::scalar, Level::avx2, Level::avx512}) {
+                const KernelTable* const kernels = ddpdiag::kernels(level);
+                if (kernels == nullptr) {
+                    continue;
+                }
                 std::vector<std::uint16_t> got(count);
                 kernels->sum_bf16(pointers.data(), input_count, got.data(), count);
                 CHECK(got == bf16);
                 kernels->sum_f16(pointers.data(), input_count, got.data(), count);
                 CHECK(got == f16);
+                std::vector<float> wide(count);
+                kernels->sum_bf16_to_f32(pointers.data(), input_count, wide.data(), count);
+                CHECK(stand_for(wide, bf16, Element::bf16));
+                kernels->sum_f16_to_f32(pointers.data(), input_count, wide.data(), count);
+                CHECK(stand_for(wide, f16, Element::f16));
             }
         }
     }
