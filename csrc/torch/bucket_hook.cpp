@@ -50,6 +50,18 @@ BucketFacts facts_of(const BucketLayout& layout, const CompressedBucket* compres
     return facts;
 }
 
+// Divides the bucket, and looks at it in a watched pass.
+void average(const at::Tensor& buffer, std::int64_t ranks, BucketOperation* operation) {
+    if (operation != nullptr && operation->watched()) {
+        if (const auto statistics = divide_with_statistics(buffer, ranks)) {
+            operation->look(buffer, static_cast<double>(ranks), statistics);
+            return;
+        }
+        operation->look(buffer);
+    }
+    divide(buffer, ranks);
+}
+
 Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
                  const std::shared_ptr<const BucketLayout>& layout, Group* group, std::int64_t ready,
                  bool native, const CompressionOptions& compression) {
@@ -60,15 +72,15 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
         start_bucket(recorder, bucket, layout, group, facts_of(*layout, compressed.get(), ready, native));
     auto& operation = start.operation;
     try {
-        if (operation != nullptr) {
-            operation->look(buffer);
-        }
         if (compressed != nullptr) {
+            if (operation != nullptr) {
+                operation->look(buffer);
+            }
             compressed->compress(buffer, start.group->size);
         } else {
             // The same two operations, in the same order, as torch's builtin hook, so that the result is the same
             // to the last bit.
-            divide(buffer, start.group->size);
+            average(buffer, start.group->size, operation.get());
         }
         const at::Tensor& travelling = compressed != nullptr ? compressed->wire() : buffer;
         const auto reduce = [&] {

@@ -28,15 +28,20 @@ BucketOperation::BucketOperation(std::shared_ptr<Recorder> recorder,
       operation_(recorder_->trace().open(record)),
       parts_(expects_consumed ? 2 : 1) {}
 
-void BucketOperation::look(const at::Tensor& buffer, double divided_by) {
-    if (!layout_->module->gradients.watching()) {
+bool BucketOperation::watched() const {
+    return layout_->module->gradients.watching();
+}
+
+void BucketOperation::look(const at::Tensor& buffer, double divided_by,
+                           const std::optional<GradientStatistics>& statistics) {
+    if (!watched()) {
         return;
     }
     // Another hook may begin collectives whenever one of its own ends: their number says nothing then.
     const bool foreign = (record_.flags & flag_foreign) != 0;
     const std::uint64_t collectives =
         foreign ? 0 : layout_->module->group->lock()->getSequenceNumberForGroup();
-    note_.emplace(*recorder_, *layout_, record_, buffer, collectives, divided_by);
+    note_.emplace(*recorder_, *layout_, record_, Look{buffer, divided_by, statistics}, collectives);
 }
 
 void BucketOperation::reduced(const std::optional<at::Tensor>& buffer) {

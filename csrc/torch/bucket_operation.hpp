@@ -22,8 +22,10 @@ public:
                     const Record& record, bool expects_consumed);
 
     // In a watched pass: notes this rank's gradients before they are averaged, and the result.
-    // `divided_by`: what they were divided by already.
-    void look(const at::Tensor& buffer, double divided_by = 1.0);
+    [[nodiscard]] bool watched() const;
+    // `divided_by`: what they were divided by already; `statistics`: of the buffer as it is, if they are known.
+    void look(const at::Tensor& buffer, double divided_by = 1.0,
+              const std::optional<GradientStatistics>& statistics = std::nullopt);
     // Nothing: the result is another hook's, who knows in what form.
     void reduced(const std::optional<at::Tensor>& buffer);
 

@@ -70,11 +70,11 @@ void CompressedBucket::compress(const at::Tensor& buffer, std::int64_t ranks) {
     }
     // The buffer's own memory takes the sum: it is overwritten by the result in any case.
     buffer.mul_(scale).add_(residual_);
-    const auto non_finite =
+    const auto statistics =
         copy_in_parallel(buffer.const_data_ptr(), from, wire_.mutable_data_ptr(), to, count, 1.0);
     copy_in_parallel(wire_.const_data_ptr(), to, residual_.mutable_data_ptr(), from, count, -1.0);
     residual_.add_(buffer);
-    if (non_finite != 0) {
+    if (statistics.non_finite != 0) {
         // An infinity would stay in the residual as NaN and spoil every later step.
         residual_.zero_();
     }

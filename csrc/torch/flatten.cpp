@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "torch/change.hpp"
 #include "torch/flatten_checks.hpp"
-#include "torch/parallel_copy.hpp"
 
 namespace ddpdiag {
 namespace {
@@ -19,6 +19,8 @@ namespace {
 // Statistics are taken by parts of this many values and added up in order: however many threads there are, the
 // sums are the same to the last bit.
 constexpr std::int64_t part_size = 65536;
+// Values below which another thread costs more than it saves: some 10 us of work.
+constexpr std::int64_t grain = 32768;
 
 struct Part {
     const std::byte* source;
@@ -50,7 +52,7 @@ std::vector<GradientStatistics> copy_parts(const std::vector<Part>& parts, doubl
     const std::int64_t total = parts.empty() ? 0 : parts.back().begin + parts.back().count;
     // Divided by values and not by tensors, so that each thread has as much to do; a part belongs to the thread
     // in whose range it begins.
-    at::parallel_for(0, total, parallel_grain, [&](std::int64_t begin, std::int64_t end) {
+    at::parallel_for(0, total, grain, [&](std::int64_t begin, std::int64_t end) {
         auto part = std::ranges::lower_bound(parts, begin, {}, &Part::begin);
         for (; part != parts.end() && part->begin < end; ++part) {
             results[static_cast<std::size_t>(part - parts.begin())] =
@@ -145,13 +147,6 @@ void unflatten_by_aten(const at::Tensor& buffer, const at::Tensor& tensor, doubl
         values = values.to(at::kFloat);
     }
     tensor.copy_(values.view(tensor.sizes()));
-}
-
-void note_change(const at::Tensor& tensor) {
-    // So that autograd sees if it had kept the old values for a backward pass.
-    if (!tensor.is_inference()) {
-        tensor.unsafeGetTensorImpl()->bump_version();
-    }
 }
 
 }  // namespace

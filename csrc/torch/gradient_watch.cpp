@@ -94,8 +94,9 @@ std::vector<Fingerprint> GradientWatch::take() {
 }
 
 GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const Record& bucket,
-                           const at::Tensor& buffer, std::uint64_t collectives, double divided_by)
+                           const Look& seen, std::uint64_t collectives)
     : record_(gradient_record(bucket)) {
+    const at::Tensor& buffer = seen.values;
     const at::Tensor values = on_host(buffer);
     fingerprint_.sequence = bucket.sequence;
     fingerprint_.collectives = collectives;
@@ -107,11 +108,11 @@ GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const
     fingerprint_.type = bucket.dtype | static_cast<std::uint32_t>(bucket.reduce_op) << 8U;
     record_.dtype = static_cast<std::uint8_t>(layout.dtype);
     record_.bytes = values.nbytes();
-    const auto found = look(values);
+    const auto found = seen.statistics ? seen.statistics : look(values);
     if (!found) {
         return;
     }
-    fill(record_, *found, static_cast<std::uint64_t>(values.numel()), divided_by);
+    fill(record_, *found, static_cast<std::uint64_t>(values.numel()), seen.divided_by);
     fingerprint_.non_finite = found->non_finite;
     fingerprint_.first_non_finite = found->first_non_finite;
     if (found->non_finite != 0 && !buffer.is_sparse()) {
@@ -121,7 +122,7 @@ GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const
         }
     }
     if (recorder.gradient_options().per_parameter && !buffer.is_sparse()) {
-        write_parameters(recorder, layout, bucket, values, divided_by);
+        write_parameters(recorder, layout, bucket, values, seen.divided_by);
     }
 }
 

@@ -65,13 +65,20 @@ private:
     std::vector<Fingerprint> fingerprints_;
 };
 
+// What there is to see of a bucket: `values` are the gradients over `divided_by`.
+struct Look {
+    const at::Tensor& values;
+    double divided_by = 1.0;
+    std::optional<GradientStatistics> statistics;  // of the values, if somebody has taken them already
+};
+
 // One bucket of a watched pass between its two looks: before it is averaged, and after.
 class GradientNote {
 public:
     // Writes the statistics of the parameters, if they are wanted; the bucket's follow in reduced().
-    // `bucket` is its trace record; the statistics are of the values times `divided_by`.
-    GradientNote(Recorder& recorder, const BucketLayout& layout, const Record& bucket,
-                 const at::Tensor& buffer, std::uint64_t collectives, double divided_by);
+    // `bucket` is its trace record.
+    GradientNote(Recorder& recorder, const BucketLayout& layout, const Record& bucket, const Look& seen,
+                 std::uint64_t collectives);
 
     // `buffer`: nothing = what is in it is not known.
     void reduced(Recorder& recorder, const BucketLayout& layout, const std::optional<at::Tensor>& buffer);

@@ -2,22 +2,34 @@
 
 #include <ATen/Parallel.h>
 
-#include <atomic>
+#include <algorithm>
+#include <vector>
 
 namespace ddpdiag {
+namespace {
 
-std::uint64_t copy_in_parallel(const void* source, Element from, void* target, Element to, std::size_t count,
-                               double scale) {
-    std::atomic<std::uint64_t> non_finite{0};
+// Statistics are taken by parts of this many values and added up in order.
+constexpr std::size_t part_size = 65536;
+
+}  // namespace
+
+GradientStatistics copy_in_parallel(const void* source, Element from, void* target, Element to,
+                                    std::size_t count, double scale) {
+    std::vector<GradientStatistics> parts((count + part_size - 1) / part_size);
     at::parallel_for(
-        0, static_cast<std::int64_t>(count), parallel_grain, [&](std::int64_t begin, std::int64_t end) {
-            const auto first = static_cast<std::size_t>(begin);
-            const auto found = fused_copy(static_cast<const std::byte*>(source) + first * size_of(from), from,
-                                          static_cast<std::byte*>(target) + first * size_of(to), to,
-                                          static_cast<std::size_t>(end - begin), scale, /*streaming=*/false);
-            non_finite.fetch_add(found.non_finite, std::memory_order_relaxed);
+        0, static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+            for (auto part = static_cast<std::size_t>(begin); part < static_cast<std::size_t>(end); ++part) {
+                const std::size_t first = part * part_size;
+                parts[part] = fused_copy(static_cast<const std::byte*>(source) + first * size_of(from), from,
+                                         static_cast<std::byte*>(target) + first * size_of(to), to,
+                                         std::min(part_size, count - first), scale, /*streaming=*/false);
+            }
         });
-    return non_finite.load(std::memory_order_relaxed);
+    GradientStatistics result;
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+        result.merge(parts[part], part * part_size);
+    }
+    return result;
 }
 
 }  // namespace ddpdiag
