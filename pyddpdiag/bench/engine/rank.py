@@ -121,7 +121,7 @@ class Seat:
         return time.perf_counter() - begin
 
     def _folder(self, index: int) -> Path:
-        return Path(self._settings.trace_folder, str(index))
+        return Path(self._settings.trace_folder, str(self._settings.sitting), str(index))
 
     def _group(self, case: Case) -> dist.ProcessGroup:
         key = (case.picks, case.world_size)
