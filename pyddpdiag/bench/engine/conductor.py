@@ -30,10 +30,13 @@ LEAST_ROUNDS: Final = 10
 """A case that cannot have this many rounds within the budget is not begun."""
 MOST_ROUNDS: Final = 1000
 TRACED_STEPS: Final = 12
+_LEAST_TRACED: Final = 4
+_TRACED_S: Final = 2.0
+"""Steps that are so long that fewer of them fill this time are traced fewer times, down to the least."""
 _MEMORY_SHARE: Final = 0.4
 _TRACE_SHARE: Final = 0.3
-# A twin's warm-up, its untimed step and the traced ones.
-_TRACE_STEPS: Final = 3 + 1 + TRACED_STEPS
+# A twin's warm-up and its untimed step.
+_BEFORE_TRACE: Final = 3 + 1
 
 
 @dataclass
@@ -43,6 +46,7 @@ class _Open:
     index: int
     steps: int
     round_s: float
+    traced: int
     trace_s: float
     measured: bool = False
 
@@ -96,8 +100,9 @@ class Conductor:
             self._tell(Built(index, worker.parameters, worker.batch_size, worker.dataset))
             step = self._seat.lead(Order.ROUND, index, 1)
             steps = max(1, min(MOST_STEPS, math.ceil(ROUND_S / max(step, 1e-6))))
-            trace_s = 0.1 + _TRACE_STEPS * step if self._settings.sitting == 0 else 0.0
-            case = _Open(index, steps, (steps + 1) * step + 0.005, trace_s)
+            traced = max(_LEAST_TRACED, min(TRACED_STEPS, math.ceil(_TRACED_S / max(step, 1e-6))))
+            trace_s = 0.1 + (_BEFORE_TRACE + traced) * step if self._settings.sitting == 0 else 0.0
+            case = _Open(index, steps, (steps + 1) * step + 0.005, traced, trace_s)
             memory += worker.bytes * self._settings.cases[index].world_size
             block.append(case)
         return block
@@ -155,7 +160,7 @@ class Conductor:
             and self._settings.cases[case.index].kind == "step"
             and case.trace_s < self._remaining()
         ):
-            self._seat.lead(Order.TRACE, case.index, TRACED_STEPS)
+            self._seat.lead(Order.TRACE, case.index, case.traced)
             if self._seat.source:
                 self._tell(Traced(case.index, self._seat.source))
         self._seat.lead(Order.DROP, case.index)
