@@ -18,6 +18,9 @@ _BUSY: Final = 0.5
 """Of the cores: a load above this part of them is worth a warning."""
 _ALONE_MARGIN: Final = 0.25
 """What two runs of one sitting each must differ by: how much sittings differ is not known then."""
+_OTHERS: Final = 0.1
+"""Of all processors: if other programs took so much more during one run, its being slower is not the case's."""
+_OTHER_LOAD: Final = "another load"
 _HIDDEN: Final = 1.2
 """A difference that a user would want to know of; an interval that reaches beyond may hide it."""
 
@@ -89,6 +92,12 @@ def _caveats(series: Sequence[Series], pairs: Sequence[Pair]) -> list[str]:
             f"and how much is not known: where both are so, only what differs by {_ALONE_MARGIN:.0%} is called "
             "different, and intervals are too narrow. Measure with --sittings 5."
         )
+    loaded = [pair for pair in pairs if pair.why == _OTHER_LOAD]
+    if loaded:
+        told.append(
+            f"{len(loaded)} of {len(pairs)} cases took longer where other programs took over {_OTHERS:.0%} of the "
+            "processors more: which of it is theirs cannot be told. Repeat it at an equal load."
+        )
     judged = [pair for pair in pairs if pair.word == "no difference"]
     hidden = [p for p in judged if p.ratio.high > _HIDDEN or p.ratio.low < 1 / _HIDDEN]
     if hidden:
@@ -117,10 +126,24 @@ def _pair(base: Series, other: Series, key: Key, ours: Entry, theirs: Entry) -> 
     alone = len(left) == len(right) == 1
     rounds = min(len(ours.round_s), len(theirs.round_s))
     word = verdict(ratio, rounds, _ALONE_MARGIN if alone else MARGIN)
+    why = "too few rounds" if word == "cannot tell" else ""
+    before_others, after_others = _others(ours), _others(theirs)
+    if word in ("faster", "slower") and None not in (before_others, after_others):
+        # More load makes slower, and how much nobody can reckon: only what goes against it is a difference.
+        more = (after_others or 0.0) - (before_others or 0.0)
+        if (word == "slower" and more > _OTHERS) or (word == "faster" and more < -_OTHERS):
+            word, why = "cannot tell", _OTHER_LOAD
     parts = _parts(ours.extra_info.get("split"), theirs.extra_info.get("split"))
     before, after = typical(left), typical(right)
     cause = _cause(parts, after - before) if word in ("faster", "slower") else ""
-    return Pair(name(key), base.label, other.label, before, after, ratio, word, parts, cause)
+    return Pair(name(key), base.label, other.label, before, after, ratio, word, parts, cause, why)
+
+
+def _others(entry: Entry) -> float | None:
+    """The part of the processors that other programs took while the case was measured; None where it is not told."""
+    told = entry.extra_info.get("others_share")
+    shares = [s for s in told if isinstance(s, (int, float))] if isinstance(told, list) else []
+    return sum(shares) / len(shares) if shares else None
 
 
 def _parts(ours: Any, theirs: Any) -> dict[str, float]:

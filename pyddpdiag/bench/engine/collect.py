@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from pyddpdiag.bench.engine.news import Built, Gathered, LeftOut, Measured, News, Traced
+from pyddpdiag.bench.engine.news import Built, Elsewhere, Gathered, LeftOut, Measured, News, Traced
 from pyddpdiag.bench.engine.settings import SweepSettings
 from pyddpdiag.bench.engine.split import split_of
 from pyddpdiag.bench.machine import cpu_name, link_speed, load_before, machine_info, torch_version
@@ -40,6 +40,7 @@ class Collected:
     sitting: int = 0
     began: float = 0.0
     start_s: float = 0.0
+    _others: dict[int, float] = field(default_factory=dict)
     _sittings: dict[int, list[int]] = field(default_factory=dict)
     _built: dict[int, Built] = field(default_factory=dict)
     _steps: dict[int, int] = field(default_factory=dict)
@@ -62,6 +63,8 @@ class Collected:
         elif isinstance(news, LeftOut):
             if news.case not in self.rounds:  # an earlier sitting may have had time for it
                 self.left_out[news.case] = news.reason
+        elif isinstance(news, Elsewhere):
+            self._others[self.sitting] = news.share
         elif isinstance(news, Gathered):
             self.gathered = news
             self.start_s = time.time() - self.began
@@ -109,6 +112,8 @@ class Collected:
         info["cores"] = psutil.cpu_count() or 1
         info["hosts"] = len(set(self.gathered.hosts[: case.world_size]))
         info["sittings"] = [count for count in self._sittings[index] if count]
+        shares = [self._others.get(place) for place, count in enumerate(self._sittings[index]) if count]
+        info["others_share"] = [None if share is None else round(share, 3) for share in shares]
         info["steps_per_round"] = self._steps[index]
         built = self._built.get(index)
         if case.kind == "step" and built is not None:
@@ -129,6 +134,7 @@ class Collected:
 def _joined(old: Entry, new: Entry) -> Entry:
     info = {**new.extra_info}
     info["sittings"] = [*sittings_of(old), *sittings_of(new)]
+    info["others_share"] = [*old.extra_info.get("others_share", []), *info["others_share"]]
     if info.get("split") is None:
         info["split"], info["split_from"] = old.extra_info.get("split"), old.extra_info.get("split_from", "")
     return Entry(new.name, new.group, new.params, info, (*old.round_s, *new.round_s))

@@ -81,6 +81,21 @@ def test_sittings_are_kept_in_the_file_and_wrong_ones_are_not_believed(tmp_path:
         assert sittings_of(step(sittings=wrong)) == [30]
 
 
+def test_another_load_is_not_taken_for_a_difference() -> None:
+    def words(times: float, before: float, after: float) -> list[tuple[str, str]]:
+        quiet = file("a", step(0.01, 1, others_share=[before, None, before]))
+        found = compare([quiet, file("b", step(0.01 * times, 2, others_share=[after] * 5))])
+        assert any("processors more" in note for note in found.notes) == (found.pairs[0].why != "")
+        return [(pair.word, pair.why) for pair in found.pairs]
+
+    assert words(1.5, 0.1, 0.4) == [("cannot tell", "another load")]
+    assert words(1 / 1.5, 0.4, 0.1) == [("cannot tell", "another load")]
+    # Slower although others took less, and slower with as much beside it, are differences.
+    assert words(1.5, 0.4, 0.1) == [("slower", "")]
+    assert words(1.5, 0.4, 0.45) == [("slower", "")]
+    assert words(1.0, 0.1, 0.6) == [("no difference", "")]
+
+
 def test_the_comparison_says_what_it_cannot_know() -> None:
     alone = compare([file("a", step(0.01, 1, sittings=[30])), file("b", step(0.0115, 2, sittings=None))])
     assert [pair.word for pair in alone.pairs] == ["no difference"]
