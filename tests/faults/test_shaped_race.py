@@ -17,13 +17,13 @@ TIMEOUT_S = 100
 pytestmark = pytest.mark.usefixtures("links")
 
 
-def race(mbit: tuple[int, int], folder: Path, *options: object, names: str = BOTH) -> dict[str, Any]:
+def race(mbit: tuple[int, int], folder: Path, *options: object, names: str = BOTH, rounds: int = 12) -> dict[str, Any]:
     """What rank 0 tells of a race over links of these rates."""
     commands = []
     for rank in range(2):
         command = [sys.executable, "-m", "pyddpdiag", "bench", "interfaces", "--interface", names]
         command += ["--dist-url", "tcp://10.77.0.1:29517", "--world-size", "2", "--rank", str(rank)]
-        command += ["--rounds", "12", "--json", "--output", str(folder / "race.json"), *map(str, options)]
+        command += ["--rounds", str(rounds), "--json", "--output", str(folder / "race.json"), *map(str, options)]
         commands.append(command)
     with two_hosts(mbit) as hosts:
         ends = on_hosts(hosts, commands, folder, TIMEOUT_S)
@@ -54,7 +54,7 @@ def test_a_link_that_is_faster_by_a_fifth_is_found(mbit: tuple[int, int], size: 
 
 
 def test_links_of_one_rate_make_no_difference(tmp_path: Path) -> None:
-    found = race((150, 150), tmp_path, "--size", "1M")
+    found = race((150, 150), tmp_path, "--size", "1M", rounds=20)
     assert found["winner"] == BOTH, found
     assert set(words(found["alone"]).values()) == {"no difference"}, found
     assert any(line.startswith("Alone, ") and "make no difference" in line for line in found["lines"])
