@@ -21,7 +21,7 @@ from pyddpdiag.bench.race import judge
 from pyddpdiag.bench.results import Entry, stamped
 
 MBIT = (150, 1000)
-ROUNDS, SITTINGS = 4, 3
+ROUNDS, SITTINGS = 4, 2
 HOOKS = ["plain", "torch_bf16", "timed_bf16", "native_bf16"]
 RACE = race_cases(NAMES, 2, 2**21, repeat=2)
 STEPS = step_cases(["digits", "mlp"], HOOKS, [None], [2], [(0,), (1,)])
