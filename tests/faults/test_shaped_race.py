@@ -17,13 +17,22 @@ TIMEOUT_S = 100
 pytestmark = pytest.mark.usefixtures("links")
 
 
-def race(mbit: tuple[int, int], folder: Path, *options: object, names: str = BOTH, rounds: int = 12) -> dict[str, Any]:
+def race(
+    mbit: tuple[int, int], folder: Path, *options: object, names: str = BOTH, rounds: int = 12
+) -> dict[str, Any]:
     """What rank 0 tells of a race over links of these rates."""
     commands = []
     for rank in range(2):
         command = [sys.executable, "-m", "pyddpdiag", "bench", "interfaces", "--interface", names]
         command += ["--dist-url", "tcp://10.77.0.1:29517", "--world-size", "2", "--rank", str(rank)]
-        command += ["--rounds", str(rounds), "--json", "--output", str(folder / "race.json"), *map(str, options)]
+        command += [
+            "--rounds",
+            str(rounds),
+            "--json",
+            "--output",
+            str(folder / "race.json"),
+            *map(str, options),
+        ]
         commands.append(command)
     with two_hosts(mbit) as hosts:
         ends = on_hosts(hosts, commands, folder, TIMEOUT_S)
