@@ -1,8 +1,8 @@
 """The project's development tasks. `python3 dev.py NAME` runs one with all its set-up, `nox -s NAME` as well.
 
 Environment variables: PYDDPDIAG_TORCH, the exact torch version to build and test with (default below).
-PYDDPDIAG_PROMISED, what must not be left out here: wine, windows-torch (session `windows`), tcp-info (tests), and the
-examples that need Lightning and Accelerate (session `test`: frameworks).
+PYDDPDIAG_PROMISED, what must not be left out here: wine, windows-torch (session `windows`), tcp-info and namespaces
+(tests), and the examples that need Lightning and Accelerate (session `test`: frameworks).
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def test(session: nox.Session) -> None:
-    """Test the core under ctest, then the package under pytest: unit, then integration."""
+    """Test the core under ctest, then the package under pytest: unit, integration, faults."""
     venv = package_venv(session, "bench")
     if "frameworks" in PROMISED:
         venv.install("frameworks", [f"torch=={TORCH}", *group("frameworks")])
@@ -261,7 +261,7 @@ def windows(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run the benchmarks and keep their figures under runs/."""
-    venv = package_venv(session, "bench")
+    venv = package_venv(session, "sweep")
     (ROOT / "runs").mkdir(exist_ok=True)
     result = ROOT / "runs" / time.strftime("bench-%Y%m%d-%H%M%S.json")
     venv.run(

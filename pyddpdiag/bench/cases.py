@@ -111,13 +111,26 @@ def allreduce_cases(
     ]
 
 
-def race_cases(names: Sequence[str], world_size: int, size: int, chunks: int = 8) -> list[Case]:
-    """Each interface alone, and all of them at once; `chunks` all-reduces in flight, as DDP's buckets are."""
+def race_cases(
+    names: Sequence[str], world_size: int, size: int, chunks: int = 8, repeat: int = 1
+) -> list[Case]:
+    """Each interface alone, all of them at once as they are named, and with `repeat` each one named so often.
+
+    A name that is there twice, as in eth0,eth0, is one interface alone; all at once, it is repeated. `chunks`
+    all-reduces are in flight, as DDP's buckets are.
+    """
+    if not 1 <= repeat <= 8:
+        raise UsageError(f"--repeat is {repeat}, but it must be from 1 to 8.")
     base = allreduce_cases([size], [world_size], chunks=chunks)[0]
-    picks: list[tuple[int, ...]] = [(place,) for place in range(len(names))]
+    single = [names.index(name) for name in dict.fromkeys(names)]
+    picks: list[tuple[int, ...]] = [(place,) for place in single]
     if len(names) > 1:
         picks.append(tuple(range(len(names))))
-    return [replace(base, picks=pick) for pick in picks]
+    if repeat > 1:
+        picks += [(place,) * repeat for place in single]
+    # A list such as eth0,eth0 is already what --repeat 2 asks for.
+    by_names = {tuple(names[place] for place in pick): pick for pick in picks}
+    return [replace(base, picks=pick) for pick in by_names.values()]
 
 
 def _known(what: str, names: Sequence[str], known: Sequence[str]) -> None:

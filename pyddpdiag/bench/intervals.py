@@ -70,11 +70,24 @@ def ratio(measured: Mapping[str, Sequence[float]], name: str, base: str) -> Esti
     return estimate([a / b for a, b in zip(measured[name], measured[base], strict=True)])
 
 
-def ratio_of_runs(values: Sequence[float], base: Sequence[float]) -> Estimate:
-    """Median of `values` over median of `base`, which were measured in separate runs.
+def ratio_in_pairs(values: Sequence[float], base: Sequence[float], level: float = 0.95) -> Estimate:
+    """Median of the ratios round by round, by blocks of neighbouring rounds, with an interval of that level.
+
+    What drifts slowly cancels out within a pair; what of it does not makes neighbours alike, hence the blocks.
+    """
+    ratios = np.asarray(values, np.float64) / np.asarray(base, np.float64)
+    if not len(ratios):
+        raise ValueError("no rounds, so no ratio")
+    resampled = np.median(_blocks(ratios, np.random.default_rng(0)), axis=1)
+    return _interval(float(np.median(ratios)), resampled, level)
+
+
+def ratio_of_rounds(values: Sequence[float], base: Sequence[float]) -> Estimate:
+    """Median of `values` over median of `base`, each measured by one set of processes of its own.
 
     Their rounds are no pairs. Rounds that are close in time resemble each other, which would make a plain bootstrap
-    too sure, so whole blocks of neighbouring rounds are drawn (circular block bootstrap, blocks of sqrt(n)).
+    too sure, so whole blocks of neighbouring rounds are drawn (circular block bootstrap, blocks of sqrt(n)). How much
+    one set of processes differs from the next no rounds of one set can tell: see `between.ratio_of_runs`.
     """
     a, b = np.asarray(values, np.float64), np.asarray(base, np.float64)
     if not len(a) or not len(b):
@@ -111,6 +124,7 @@ def _blocks(data: Values, generator: np.random.Generator) -> Values:
     return data[picks.reshape(RESAMPLES, -1)[:, :n]]
 
 
-def _interval(median: float, resampled: Values) -> Estimate:
-    low, high = np.percentile(resampled, [2.5, 97.5])
+def _interval(median: float, resampled: Values, level: float = 0.95) -> Estimate:
+    outside = 50 * (1 - level)
+    low, high = np.percentile(resampled, [outside, 100 - outside])
     return Estimate(median, float(low), float(high))

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
-from pyddpdiag.bench.intervals import Estimate, estimate, verdict
+from pyddpdiag.bench.intervals import Estimate, Word, estimate, ratio_in_pairs, verdict
 from pyddpdiag.bench.results import Entry
 from pyddpdiag.model.words import number
+
+LONGEST: Final = 4
+"""A race that is not settled goes on up to this many times its rounds, with one more look halfway."""
+LEVEL: Final = 0.99
+"""Of the intervals: high, as a race is looked at up to three times, and the winner is chosen by the same rounds."""
+ALIKE: Final = 1.2
+"""No difference is said only where one of this factor can be ruled out."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """One entrant: its median time over the winner's, with interval and verdict (`slower`, `no difference`)."""
+    """One entrant: its median time over the winner's, round by round, with its interval at LEVEL and the verdict."""
 
     interface: str
     median_ms: float
     ratio: Estimate
-    word: str
+    word: Word
 
 
 @dataclass(frozen=True)
@@ -26,9 +33,10 @@ class Race:
     """A race's outcome.
 
     Attributes:
-        winner: GLOO_SOCKET_IFNAME of rank 0 for the fastest.
+        winner: GLOO_SOCKET_IFNAME of rank 0 for the fastest; among those without a difference, the simplest.
         clear: whether all others are slower by more than the noise.
         places: all entrants, the fastest first.
+        alone: where several interfaces at once won: the single ones, against the fastest of them.
         exports: what to export, by rank.
         hosts: on how many machines the ranks were.
         lines: the outcome in sentences.
@@ -37,6 +45,7 @@ class Race:
     winner: str
     clear: bool
     places: tuple[Place, ...]
+    alone: tuple[Place, ...]
     exports: tuple[str, ...]
     hosts: int
     lines: tuple[str, ...]
@@ -51,23 +60,27 @@ def judge(entries: Sequence[Entry]) -> Race:
 
     Rounds are paired: they were interleaved, so what the machine did meanwhile hit all alike.
     """
+    best, places = _placed(entries)
+    clear = all(place.word == "slower" for place in places if place.interface != _name(best))
+    alone: tuple[Place, ...] = ()
+    singles = [entry for entry in entries if "," not in _name(entry)]
+    if "," in _name(best) and len(singles) > 1:
+        alone = _placed(singles)[1]
+    exports = tuple(f"export GLOO_SOCKET_IFNAME={names}" for names in best.extra_info["interfaces_by_rank"])
+    lines = [*_lines(places, clear), *_lines_alone(alone)]
+    return Race(_name(best), clear, places, alone, exports, int(best.extra_info["hosts"]), tuple(lines))
+
+
+def _placed(entries: Sequence[Entry]) -> tuple[Entry, tuple[Place, ...]]:
+    """The one to take, and all entrants against it, itself first."""
     medians = {entry.name: estimate(entry.round_s).median for entry in entries}
     order = sorted(entries, key=lambda entry: medians[entry.name])
     best = order[0]
     # Among entrants that cannot be told apart the simplest is the one to take.
     level = [entry for entry in order if _compared(entry, best).word == "no difference"]
     best = min(level or [best], key=lambda entry: (_name(entry).count(","), medians[entry.name]))
-    places = tuple(
-        sorted(
-            (_compared(entry, best) for entry in entries),
-            key=lambda p: (p.interface != _name(best), p.median_ms),
-        )
-    )
-    clear = all(place.word == "slower" for place in places if place.interface != _name(best))
-    exports = tuple(f"export GLOO_SOCKET_IFNAME={names}" for names in best.extra_info["interfaces_by_rank"])
-    return Race(
-        _name(best), clear, places, exports, int(best.extra_info["hosts"]), tuple(_lines(places, clear))
-    )
+    places = (_compared(entry, best) for entry in entries)
+    return best, tuple(sorted(places, key=lambda p: (p.interface != _name(best), p.median_ms)))
 
 
 def _name(entry: Entry) -> str:
@@ -79,8 +92,40 @@ def _compared(entry: Entry, best: Entry) -> Place:
     if entry is best:
         one = Estimate(1.0, 1.0, 1.0)
         return Place(_name(entry), 1e3 * estimate(entry.round_s).median, one, "no difference")
-    ratios = estimate([a / b for a, b in zip(entry.round_s, best.round_s, strict=False)])
-    return Place(_name(entry), 1e3 * estimate(entry.round_s).median, ratios, verdict(ratios, rounds))
+    ratio, word = _judged(entry.round_s[:rounds], best.round_s[:rounds])
+    return Place(_name(entry), 1e3 * estimate(entry.round_s).median, ratio, word)
+
+
+def at_a_look(count: int, rounds: int) -> bool:
+    """Whether a race of `rounds` is to be looked at after so many of them; see LONGEST."""
+    return count in (rounds, 2 * rounds)
+
+
+def settled(round_s: Mapping[tuple[int, ...], Sequence[float]]) -> bool:
+    """Whether every entrant can be told from the fastest or is as fast, and so the single ones among themselves.
+
+    Args:
+        round_s: the rounds of each, by which of the interfaces it uses.
+    """
+    whole = min(map(len, round_s.values()))
+    singles = {picks: values for picks, values in round_s.items() if len(picks) == 1}
+    return whole > 0 and all(
+        _settled([v[:whole] for v in some.values()]) for some in (round_s, singles) if some
+    )
+
+
+def _settled(round_s: Sequence[Sequence[float]]) -> bool:
+    best = min(round_s, key=lambda values: estimate(values).median)
+    return all(_judged(values, best)[1] != "cannot tell" for values in round_s if values is not best)
+
+
+def _judged(values: Sequence[float], best: Sequence[float]) -> tuple[Estimate, Word]:
+    """The ratio of paired rounds, and what it says of `values`."""
+    ratio = ratio_in_pairs(values, best, LEVEL)
+    word = verdict(ratio, len(values))
+    if word == "no difference" and not (ratio.low > 1 / ALIKE and ratio.high < ALIKE):
+        word = "cannot tell"
+    return ratio, word
 
 
 def _lines(places: Sequence[Place], clear: bool) -> list[str]:
@@ -95,16 +140,44 @@ def _lines(places: Sequence[Place], clear: bool) -> list[str]:
         lines.append(f"No difference between {best.interface} and {'; '.join(same)}.")
     unknown = [place.interface for place in others if place.word == "cannot tell"]
     if unknown:
-        lines.append(f"Too few rounds to judge {' and '.join(unknown)}.")
-    for place in others:
-        if place.word == "slower":
-            lines.append(
-                f"{place.interface} takes {number(place.ratio.median)} times as long "
-                f"({number(place.ratio.low)} to {number(place.ratio.high)})."
-            )
-    several = [place for place in others if "," in place.interface and place.word == "slower"]
-    if several:
         lines.append(
-            f"Several interfaces at once hurt here: {several[0].interface} is slower than {best.interface} alone."
+            f"The rounds scatter too much to tell {' and '.join(unknown)} from {best.interface}: "
+            "repeat it with more --rounds or a larger --size, or while the machines do less."
         )
+    lines += [_slower(place) for place in others if place.word == "slower"]
+    if "," not in best.interface:
+        hurt = [place.interface for place in others if "," in place.interface and place.word == "slower"]
+        several = [names for names in hurt if not _repeats(names)]
+        if several:
+            lines.append(
+                f"Several interfaces at once hurt here: {several[0]} is slower than {best.interface} alone."
+            )
+        repeated = [names for names in hurt if _repeats(names)]
+        if repeated:
+            lines.append(f"Repeating a name hurts here: {repeated[0]} is slower than {best.interface} alone.")
     return lines
+
+
+def _slower(place: Place) -> str:
+    return (
+        f"{place.interface} takes {number(place.ratio.median)} times as long "
+        f"({number(place.ratio.low)} to {number(place.ratio.high)})."
+    )
+
+
+def _lines_alone(alone: Sequence[Place]) -> list[str]:
+    """What the single interfaces are to each other, where the winner is none of them."""
+    found = []
+    for place in alone[1:]:
+        if place.word == "slower":
+            found.append(f"Alone, {alone[0].interface} is faster: {_slower(place)}")
+        elif place.word == "no difference":
+            found.append(f"Alone, {alone[0].interface} and {place.interface} make no difference.")
+        else:
+            found.append(f"Alone, {alone[0].interface} and {place.interface} cannot be told apart.")
+    return found
+
+
+def _repeats(names: str) -> bool:
+    parts = names.split(",")
+    return len(set(parts)) < len(parts)

@@ -62,6 +62,28 @@ class ResultFile:
     sweep: Mapping[str, Any] = field(default_factory=dict)
 
 
+def sittings_of(entry: Entry) -> list[int]:
+    """How many of the rounds each set of processes measured, in order; one set where the file does not tell."""
+    told = entry.extra_info.get("sittings")
+    count = len(entry.round_s)
+    if (
+        isinstance(told, list)
+        and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in told)
+        and sum(told) == count
+    ):
+        return list(told)
+    return [count]
+
+
+def by_sitting(entry: Entry) -> list[tuple[float, ...]]:
+    """The rounds of each sitting."""
+    found, begin = [], 0
+    for count in sittings_of(entry):
+        found.append(entry.round_s[begin : begin + count])
+        begin += count
+    return found
+
+
 def scaling_entry(
     *,
     world_size: int,

@@ -57,6 +57,8 @@ def test_a_sweep_of_steps(tmp_path: Path) -> None:
     for hook, entry in found.items():
         info = entry.extra_info
         assert len(entry.round_s) == 6
+        assert info["sittings"] == [3, 3]
+        assert len(info["others_share"]) == 2 and all(0 <= share <= 1 for share in info["others_share"])
         assert info["parameters"] == 4 * 256 * 256
         assert info["batch_size"] == 2 and info["dtype"] == "float32" and info["bucket_cap_mb"] == 0.25
         assert info["torch"] and info["cpu"] and info["interfaces_by_rank"]

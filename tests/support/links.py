@@ -1,12 +1,18 @@
-"""Two hosts on one machine, as network namespaces, with two links of chosen rates between them."""
+"""Two hosts on one machine, as network namespaces, with two links of chosen rates between them.
+
+For tests and benchmarks.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 NAMES = ("one0", "two0")
 """The hosts' interfaces; the first is on the first link."""
@@ -54,6 +60,38 @@ def two_hosts(mbit: tuple[int, int]) -> Iterator[tuple[str, str]]:
     finally:
         for host in hosts:
             subprocess.run(["ip", "netns", "del", host], capture_output=True, check=False, timeout=10)
+
+
+def on_hosts(
+    hosts: Sequence[str], commands: Sequence[Sequence[str]], folder: Path, timeout_s: float
+) -> list[tuple[int, str, str]]:
+    """Runs one command on each host at the same time, in `folder`; exit code, output and errors of each.
+
+    Raises subprocess.TimeoutExpired if they take longer all together. Nothing is left running.
+    """
+    # A user's choice of an interface is none of these hosts'.
+    env = {name: value for name, value in os.environ.items() if name != "GLOO_SOCKET_IFNAME"}
+    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    processes: list[subprocess.Popen[str]] = []
+    try:
+        for host, command in zip(hosts, commands, strict=True):
+            processes.append(
+                subprocess.Popen(
+                    ["ip", "netns", "exec", host, *command],
+                    cwd=folder,
+                    env=env,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+        limit = time.monotonic() + timeout_s
+        ends = [p.communicate(timeout=max(0.1, limit - time.monotonic())) for p in processes]
+        return [(p.returncode, out, err) for p, (out, err) in zip(processes, ends, strict=True)]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 def _shape(mbit: int) -> tuple[str, ...]:

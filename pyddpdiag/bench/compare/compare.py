@@ -6,15 +6,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from pyddpdiag.bench.between import ratio_of_runs, typical
 from pyddpdiag.bench.compare.comparison import PARTS, Comparison, Curve, Pair, Scaling, Series
 from pyddpdiag.bench.compare.matching import Key, keys, match, name, series_of
-from pyddpdiag.bench.intervals import estimate, ratio_of_runs, verdict
+from pyddpdiag.bench.intervals import MARGIN, estimate, verdict
 from pyddpdiag.bench.reading import article
-from pyddpdiag.bench.results import Entry, ResultFile
+from pyddpdiag.bench.results import Entry, ResultFile, by_sitting, sittings_of
 from pyddpdiag.model.words import milliseconds, number
 
 _BUSY: Final = 0.5
 """Of the cores: a load above this part of them is worth a warning."""
+_ALONE_MARGIN: Final = 0.25
+"""What two runs of one sitting each must differ by: how much sittings differ is not known then."""
+_OTHERS: Final = 0.1
+"""Of all processors: if other programs took so much more during one run, its being slower is not the case's."""
+_OTHER_LOAD: Final = "another load"
+_HIDDEN: Final = 1.2
+"""A difference that a user would want to know of; an interval that reaches beyond may hide it."""
 
 
 def compare(files: Sequence[ResultFile], *, with_article: bool = True) -> Comparison:
@@ -49,8 +57,8 @@ def compare(files: Sequence[ResultFile], *, with_article: bool = True) -> Compar
             for one in series_of([published], ["article"]):
                 rows += _scaling(one, reference=True)
     curves = [curve for one in series for curve in _curves(one)]
-    notes = tuple(note for one in series for note in _notes(one))
-    return Comparison(tuple(series), tuple(pairs), tuple(rows), tuple(curves), only, source, notes)
+    notes = [note for one in series for note in _notes(one)] + _caveats(series, pairs)
+    return Comparison(tuple(series), tuple(pairs), tuple(rows), tuple(curves), only, source, tuple(notes))
 
 
 def _notes(series: Series) -> list[str]:
@@ -70,6 +78,36 @@ def _notes(series: Series) -> list[str]:
     ]
 
 
+def _caveats(series: Sequence[Series], pairs: Sequence[Pair]) -> list[str]:
+    """What the verdicts do not say."""
+    told = []
+    alone = [
+        one.label
+        for one in series
+        if any(e.kind != "scaling" and len(sittings_of(e)) == 1 for e in one.entries)
+    ]
+    if pairs and alone:
+        told.append(
+            f"{' and '.join(alone)}: measured in one sitting. One set of processes is faster than the next by chance, "
+            f"and how much is not known: where both are so, only what differs by {_ALONE_MARGIN:.0%} is called "
+            "different, and intervals are too narrow. Measure with --sittings 5."
+        )
+    loaded = [pair for pair in pairs if pair.why == _OTHER_LOAD]
+    if loaded:
+        told.append(
+            f"{len(loaded)} of {len(pairs)} cases took longer where other programs took over {_OTHERS:.0%} of the "
+            "processors more: which of it is theirs cannot be told. Repeat it at an equal load."
+        )
+    judged = [pair for pair in pairs if pair.word == "no difference"]
+    hidden = [p for p in judged if p.ratio.high > _HIDDEN or p.ratio.low < 1 / _HIDDEN]
+    if hidden:
+        told.append(
+            f"{len(hidden)} of {len(judged)} cases without a difference could hide one of {_HIDDEN - 1:.0%} or more: "
+            "their sittings scatter, see the intervals. Repeat it on a quieter machine, or with more --sittings."
+        )
+    return told
+
+
 def _labels(paths: Sequence[str]) -> list[str]:
     """The files' names, or their whole paths where names are not unique."""
     stems = [Path(path).stem for path in paths]
@@ -83,12 +121,29 @@ def _labels(paths: Sequence[str]) -> list[str]:
 
 
 def _pair(base: Series, other: Series, key: Key, ours: Entry, theirs: Entry) -> Pair:
-    ratio = ratio_of_runs(theirs.round_s, ours.round_s)
-    word = verdict(ratio, min(len(ours.round_s), len(theirs.round_s)))
+    left, right = by_sitting(ours), by_sitting(theirs)
+    ratio = ratio_of_runs(right, left)
+    alone = len(left) == len(right) == 1
+    rounds = min(len(ours.round_s), len(theirs.round_s))
+    word = verdict(ratio, rounds, _ALONE_MARGIN if alone else MARGIN)
+    why = "too few rounds" if word == "cannot tell" else ""
+    before_others, after_others = _others(ours), _others(theirs)
+    if word in ("faster", "slower") and None not in (before_others, after_others):
+        # More load makes slower, and how much nobody can reckon: only what goes against it is a difference.
+        more = (after_others or 0.0) - (before_others or 0.0)
+        if (word == "slower" and more > _OTHERS) or (word == "faster" and more < -_OTHERS):
+            word, why = "cannot tell", _OTHER_LOAD
     parts = _parts(ours.extra_info.get("split"), theirs.extra_info.get("split"))
-    before, after = estimate(ours.round_s).median, estimate(theirs.round_s).median
+    before, after = typical(left), typical(right)
     cause = _cause(parts, after - before) if word in ("faster", "slower") else ""
-    return Pair(name(key), base.label, other.label, before, after, ratio, word, parts, cause)
+    return Pair(name(key), base.label, other.label, before, after, ratio, word, parts, cause, why)
+
+
+def _others(entry: Entry) -> float | None:
+    """The part of the processors that other programs took while the case was measured; None where it is not told."""
+    told = entry.extra_info.get("others_share")
+    shares = [s for s in told if isinstance(s, (int, float))] if isinstance(told, list) else []
+    return sum(shares) / len(shares) if shares else None
 
 
 def _parts(ours: Any, theirs: Any) -> dict[str, float]:

@@ -41,6 +41,7 @@ class Pair:
         word: what that says of the other.
         parts: seconds of other minus base by part of the time, where both files tell.
         cause: the part that makes most of the difference, as a phrase; "" if there is none or nobody knows.
+        why: for `cannot tell`, the reason.
     """
 
     case: str
@@ -52,6 +53,7 @@ class Pair:
     word: Word
     parts: Mapping[str, float] = field(default_factory=dict)
     cause: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True)

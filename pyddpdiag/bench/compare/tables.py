@@ -82,7 +82,7 @@ def _pairs(comparison: Comparison) -> Table:
     columns: dict[str, list[str]] = {
         "case": [pair.case for pair in pairs],
         "of": [pair.other for pair in pairs],
-        "verdict": [pair.word for pair in pairs],
+        "verdict": [f"{pair.word}: {pair.why}" if pair.why else pair.word for pair in pairs],
         "ratio": [f"{pair.ratio.median:.3g}" for pair in pairs],
         "interval": [_interval(pair) for pair in pairs],
     }
@@ -98,8 +98,8 @@ def _pairs(comparison: Comparison) -> Table:
 
 
 def _interval(pair: Pair) -> str:
-    if pair.word == "cannot tell":
-        return "too few rounds"
+    if pair.why == "too few rounds":
+        return "-"
     return f"{pair.ratio.low:.3g}..{pair.ratio.high:.3g}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Any
 import numpy as np
 import psutil
 
-from pyddpdiag.bench.engine.news import Built, Gathered, LeftOut, Measured, News, Traced
+from pyddpdiag.bench.engine.news import Built, Elsewhere, Gathered, LeftOut, Measured, News, Traced
 from pyddpdiag.bench.engine.settings import SweepSettings
 from pyddpdiag.bench.engine.split import split_of
 from pyddpdiag.bench.machine import cpu_name, link_speed, load_before, machine_info, torch_version
-from pyddpdiag.bench.results import Entry
+from pyddpdiag.bench.results import Entry, sittings_of
 
 
 @dataclass
@@ -27,6 +28,8 @@ class Collected:
         left_out: why a case was not measured, by case.
         gathered: who the ranks are.
         load_before: of the machine, see `machine.load_before`.
+        sitting, began, start_s: the sitting at hand, when its ranks were started (seconds since 1970), and how long
+            that took.
     """
 
     settings: SweepSettings
@@ -34,9 +37,14 @@ class Collected:
     left_out: dict[int, str] = field(default_factory=dict)
     gathered: Gathered = field(default_factory=lambda: Gathered((), (), ""))
     load_before: float = field(default_factory=load_before)
+    sitting: int = 0
+    began: float = 0.0
+    start_s: float = 0.0
+    _others: dict[int, float] = field(default_factory=dict)
+    _sittings: dict[int, list[int]] = field(default_factory=dict)
     _built: dict[int, Built] = field(default_factory=dict)
     _steps: dict[int, int] = field(default_factory=dict)
-    _sources: dict[int, str] = field(default_factory=dict)
+    _sources: dict[int, tuple[int, str]] = field(default_factory=dict)
     _splits: dict[int, Mapping[str, float | None]] = field(default_factory=dict)
 
     def take(self, news: News) -> None:
@@ -44,19 +52,31 @@ class Collected:
         if isinstance(news, Measured):
             self.rounds.setdefault(news.case, []).append(news.seconds)
             self._steps[news.case] = news.steps
+            counts = self._sittings.setdefault(news.case, [])
+            counts.extend([0] * (self.sitting + 1 - len(counts)))
+            counts[-1] += 1
+            self.left_out.pop(news.case, None)
         elif isinstance(news, Built):
             self._built[news.case] = news
         elif isinstance(news, Traced):
-            self._sources[news.case] = news.source
+            self._sources[news.case] = (self.sitting, news.source)
         elif isinstance(news, LeftOut):
-            self.left_out[news.case] = news.reason
+            if news.case not in self.rounds:  # an earlier sitting may have had time for it
+                self.left_out[news.case] = news.reason
+        elif isinstance(news, Elsewhere):
+            self._others[self.sitting] = news.share
         elif isinstance(news, Gathered):
             self.gathered = news
+            self.start_s = time.time() - self.began
+
+    def begin_sitting(self, sitting: int) -> None:
+        """What follows is measured by another set of processes."""
+        self.sitting, self.began = sitting, time.time()
 
     def split(self) -> None:
         """Analyses the traces; after the ranks have gone, as it takes the processor from them."""
-        for case in self._sources:
-            self._splits[case] = split_of(Path(self.settings.trace_folder, str(case)))
+        for case, (sitting, _) in self._sources.items():
+            self._splits[case] = split_of(Path(self.settings.trace_folder, str(sitting), str(case)))
 
     def interface(self, case: int) -> str:
         """What rank 0's GLOO_SOCKET_IFNAME was in a case; "" where it was unset."""
@@ -91,13 +111,16 @@ class Collected:
         info["load_before"] = round(self.load_before, 2)
         info["cores"] = psutil.cpu_count() or 1
         info["hosts"] = len(set(self.gathered.hosts[: case.world_size]))
+        info["sittings"] = [count for count in self._sittings[index] if count]
+        shares = [self._others.get(place) for place, count in enumerate(self._sittings[index]) if count]
+        info["others_share"] = [None if share is None else round(share, 3) for share in shares]
         info["steps_per_round"] = self._steps[index]
         built = self._built.get(index)
         if case.kind == "step" and built is not None:
             info.update(parameters=built.parameters, batch_size=built.batch_size, dataset=built.dataset)
             split = self._splits.get(index)
             info["split"] = None if not split else dict(split)
-            info["split_from"] = self._sources.get(index, "")
+            info["split_from"] = self._sources.get(index, (0, ""))[1]
         if case.kind == "allreduce":
             algbw = case.bytes / float(np.median(rounds)) / 1e9
             info.update(algbw_gbps=algbw, busbw_gbps=algbw * 2 * (case.world_size - 1) / case.world_size)
@@ -110,6 +133,8 @@ class Collected:
 
 def _joined(old: Entry, new: Entry) -> Entry:
     info = {**new.extra_info}
+    info["sittings"] = [*sittings_of(old), *sittings_of(new)]
+    info["others_share"] = [*old.extra_info.get("others_share", []), *info["others_share"]]
     if info.get("split") is None:
         info["split"], info["split_from"] = old.extra_info.get("split"), old.extra_info.get("split_from", "")
     return Entry(new.name, new.group, new.params, info, (*old.round_s, *new.round_s))

@@ -57,6 +57,13 @@ class Control:
             dist.all_reduce(value, dist.ReduceOp.MAX)
         return float(value.item())
 
+    def total(self, seconds: float) -> float:
+        """The sum of all ranks' values."""
+        value = torch.tensor(seconds, dtype=torch.float64)
+        with self.limited(self.patience_s, "waiting for the others at the end"):
+            dist.all_reduce(value)
+        return float(value.item())
+
     @property
     def patience_s(self) -> float:
         """How long a round may take."""

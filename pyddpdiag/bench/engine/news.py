@@ -49,4 +49,11 @@ class LeftOut:
     reason: str
 
 
-News = Gathered | Built | Measured | Traced | LeftOut
+@dataclass(frozen=True)
+class Elsewhere:
+    """The part of all processors that other programs took during the sitting, 0 to 1."""
+
+    share: float
+
+
+News = Gathered | Built | Measured | Traced | LeftOut | Elsewhere

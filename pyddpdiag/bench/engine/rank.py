@@ -19,7 +19,8 @@ import torch.distributed as dist
 from pyddpdiag.bench.cases import Case
 from pyddpdiag.bench.engine.conductor import Conductor
 from pyddpdiag.bench.engine.control import Control, Order
-from pyddpdiag.bench.engine.news import Gathered
+from pyddpdiag.bench.engine.news import Elsewhere, Gathered
+from pyddpdiag.bench.engine.others import Others
 from pyddpdiag.bench.engine.settings import SweepSettings
 from pyddpdiag.bench.engine.worker import Worker, build
 from pyddpdiag.train.events import Told
@@ -52,11 +53,16 @@ def sweep_rank(session: Session) -> Any:
     if settings.launched:
         # When all is told and flushed. Taking torch's modules apart, name by name, takes a second of each rank.
         atexit.register(os._exit, 0)
+    others = Others()
     if rank == 0:
         Conductor(settings, seat, lambda news: session.tell(Told(0, news))).run()
     else:
         while seat.follow():
             pass
+    if settings.launched:
+        own = control.total(others.own_s())
+        if rank == 0:
+            session.tell(Told(0, Elsewhere(others.share(own))))
     return True
 
 
@@ -121,7 +127,7 @@ class Seat:
         return time.perf_counter() - begin
 
     def _folder(self, index: int) -> Path:
-        return Path(self._settings.trace_folder, str(index))
+        return Path(self._settings.trace_folder, str(self._settings.sitting), str(index))
 
     def _group(self, case: Case) -> dist.ProcessGroup:
         key = (case.picks, case.world_size)

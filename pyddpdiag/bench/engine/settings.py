@@ -20,7 +20,11 @@ class SweepSettings(TrainSettings):
         budget_s: of the whole command in seconds; None for as long as it takes.
         started: when the command was started, in seconds since 1970.
         launched: the ranks are processes that were started for nothing else.
+        sittings: how often the ranks are started anew to measure all cases again; for launched ranks.
+        race: go on while entrants cannot be told apart, up to `race.LONGEST` times the rounds.
         trace_folder: where the ranks leave the traces for the split; only all-reduces go without.
+        sitting, began, skip: of the sitting at hand, set by `run_sweep`: its number, when its ranks were started
+            (seconds since 1970), and cases that it leaves out. The first one completes the traces.
     """
 
     hook: HookKind = HookKind.PLAIN
@@ -31,7 +35,12 @@ class SweepSettings(TrainSettings):
     budget_s: float | None = None
     started: float = 0.0
     launched: bool = False
+    sittings: int = 1
+    race: bool = False
     trace_folder: str = ""
+    sitting: int = 0
+    began: float = 0.0
+    skip: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,6 +50,8 @@ class SweepSettings(TrainSettings):
             raise UsageError("steps need a folder for their traces.")
         if not 1 <= self.rounds <= 10_000:
             raise UsageError(f"--rounds is {self.rounds}, but it must be from 1 to 10000.")
+        if not 1 <= self.sittings <= 100:
+            raise UsageError(f"--sittings is {self.sittings}, but it must be from 1 to 100.")
         if self.budget_s is not None and not 10 <= self.budget_s <= 86_400:
             raise UsageError(
                 f"a budget of {self.budget_s:g} s cannot be kept.",

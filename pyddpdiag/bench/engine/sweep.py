@@ -14,9 +14,10 @@ from pyddpdiag.bench.engine.collect import Collected
 from pyddpdiag.bench.engine.job import sweep_rank
 from pyddpdiag.bench.engine.news import News
 from pyddpdiag.bench.engine.settings import SweepSettings
+from pyddpdiag.bench.engine.sittings import has_room, rounds_of_sittings
 from pyddpdiag.bench.machine import machine_info
 from pyddpdiag.bench.reading import read
-from pyddpdiag.bench.results import Entry, save
+from pyddpdiag.bench.results import Entry, save, sittings_of
 from pyddpdiag.errors import PyddpdiagError, ResultError, ResultExistsError, ResultWriteError, UsageError
 from pyddpdiag.train import interfaces, joined, launcher
 from pyddpdiag.train.events import Event, Told
@@ -121,10 +122,13 @@ class Keeper:
                 f"the sweep in '{self.path}' is complete.",
                 hint="--force measures it anew; --rounds adds rounds.",
             )
+        counts = {entry.name: len(sittings_of(entry)) for entry in self.before}
+        sat = min(counts.get(collected.label(i), 0) for i in left)
         return replace(
             settings,
             cases=tuple(settings.cases[i] for i in left),
             rounds=settings.rounds - min(had[i] for i in left),
+            sittings=max(1, settings.sittings - sat),
         )
 
 
@@ -157,7 +161,8 @@ def run_sweep(
             interfaces.check((name,), "from --interface")
     folder = tempfile.mkdtemp(prefix="pyddpdiag-bench-")
     try:
-        settings = replace(settings, trace_folder=folder, launched=place is None)
+        sittings = settings.sittings if place is None else 1
+        settings = replace(settings, trace_folder=folder, launched=place is None, sittings=sittings)
         if keeper is not None:
             settings = keeper.open(settings)
         collected = Collected(settings)
@@ -171,12 +176,12 @@ def run_sweep(
 
         error: BaseException | None = None
         try:
-            if place is None:
-                world = max(case.world_size for case in settings.cases)
-                launcher.launch(settings, world, on_event=take, on_note=on_note, job=sweep_rank)
-            else:
-                own = replace(settings, interfaces=settings.names)
-                joined.join(own, place, on_event=take, job=sweep_rank)
+            plan = rounds_of_sittings(settings)
+            for sitting, rounds in enumerate(plan):
+                if sitting and not (collected.rounds and has_room(settings, time.time(), collected.start_s)):
+                    break
+                collected.begin_sitting(sitting)
+                _sit(replace(settings, rounds=rounds, sittings=len(plan)), collected, place, take, on_note)
         except (PyddpdiagError, KeyboardInterrupt, SystemExit) as caught:
             if not collected.rounds:
                 raise
@@ -194,6 +199,30 @@ def run_sweep(
         return Outcome(collected.entries(before), collected, path, error)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sit(
+    settings: SweepSettings,
+    collected: Collected,
+    place: Place | None,
+    take: Callable[[Event], None],
+    on_note: Callable[[str], None],
+) -> None:
+    """One sitting, from the start of its ranks to their end."""
+    settings = replace(settings, sitting=collected.sitting, began=collected.began)
+    if place is not None:
+        joined.join(replace(settings, interfaces=settings.names), place, on_event=take, job=sweep_rank)
+        return
+    if settings.sitting > 0:
+        # The first one knew which cases there is time for, and said what there is to say.
+        settings = replace(settings, skip=frozenset(range(len(settings.cases))) - set(collected.rounds))
+        on_note = _nothing
+    world = max(case.world_size for case in settings.cases)
+    launcher.launch(settings, world, on_event=take, on_note=on_note, job=sweep_rank)
+
+
+def _nothing(_: str) -> None:
+    pass
 
 
 def _default_interface() -> str:

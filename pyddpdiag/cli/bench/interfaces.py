@@ -31,15 +31,23 @@ def interfaces(
     ] = None,
     world_size: Annotated[int | None, typer.Option(help="With --dist-url: how many ranks there are.")] = None,
     rank: Annotated[int | None, typer.Option(help="With --dist-url: which of them this one is.")] = None,
+    repeat: Annotated[
+        int, typer.Option(help="Race each interface named so many times, as eth0,eth0, as well.")
+    ] = 1,
     size: Annotated[str, typer.Option(help="Bytes per round, in 8 all-reduces at once.")] = "8M",
-    rounds: options.Rounds = 30,
+    rounds: Annotated[
+        int, typer.Option(help="Rounds of each; up to four times as many while there is no verdict.")
+    ] = 30,
     budget: options.Budget = None,
     output: options.Output = None,
     force: options.Force = False,
     timeout: options.Timeout = 60.0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Race network interfaces against each other: each alone, and all at once; end with the lines to export."""
+    """Race network interfaces against each other: each alone, and all at once; end with the lines to export.
+
+    A name may be repeated, as in eth0,eth0: that makes two devices of it, each with connections of its own.
+    """
     started = time.time()
     from pyddpdiag.bench.cases import race_cases
     from pyddpdiag.bench.engine.settings import SweepSettings
@@ -55,20 +63,19 @@ def interfaces(
     names = known.parse(interface) if interface is not None else _all(local=place is None)
     if not names:
         raise UsageError("no interface of this machine has an address.")
-    if len(set(names)) < len(names):
-        raise UsageError(f"--interface {interface} names an interface twice.")
     amounts = options.sizes(size)
     if len(amounts) != 1:
         raise UsageError(f"--size {size}: a race is run with one size.")
     world = ranks if place is None else place.world_size
     settings = SweepSettings(
-        cases=tuple(race_cases(names, world, amounts[0])),
+        cases=tuple(race_cases(names, world, amounts[0], repeat=repeat)),
         names=names,
         rounds=rounds,
         budget_s=options.seconds(budget),
         started=started,
         timeout_s=timeout,
         batch_size=max(64, world),
+        race=True,
     )
     keeper = Keeper(options.output_path(output, False), force) if place is None or place.rank == 0 else None
     _race(settings, keeper, place, as_json)

@@ -19,7 +19,17 @@ Budget = Annotated[
     ),
 ]
 Rounds = Annotated[
-    int, typer.Option(help="Rounds of each case; with --budget as many as fit, and no case below 10.")
+    int,
+    typer.Option(
+        help="Rounds of each case, in all sittings together; with --budget as many as fit, and no case below 10."
+    ),
+]
+Sittings = Annotated[
+    int,
+    typer.Option(
+        help="Start the ranks anew so many times: one set of processes is faster than the next by chance, and "
+        "`compare` needs to know by how much. Fewer if there are few --rounds or a short --budget."
+    ),
 ]
 Output = Annotated[
     Path | None, typer.Option(metavar="FILE.json", help="Result file.  [default: runs/bench-<time>.json]")

@@ -11,7 +11,7 @@ from pyddpdiag.bench.results import Entry, ResultFile, scaling_entry
 
 def rounds(median_s: float, count: int = 30, spread: float = 0.05, seed: int = 0) -> tuple[float, ...]:
     """Times around a median."""
-    values = median_s * (1 + spread * np.random.default_rng(seed).standard_normal(count))
+    values = median_s * np.exp(spread * np.random.default_rng(seed).standard_normal(count))
     return tuple(float(value) for value in values)
 
 
@@ -29,13 +29,16 @@ def step(median_s: float = 0.01, seed: int = 0, **info: Any) -> Entry:
         "dtype": "float32",
         "interface": "lo",
         "system": "Linux",
+        "sittings": [6, 6, 6, 6, 6],
         **info,
     }
     name = f"step{sorted((k, str(v)) for k, v in told.items())}"
     return Entry(name, "step", {}, told, rounds(median_s, seed=seed))
 
 
-def reduce(interface: str, median_s: float, seed: int = 0, by_rank: list[str] | None = None) -> Entry:
+def reduce(
+    interface: str, median_s: float, seed: int = 0, by_rank: list[str] | None = None, spread: float = 0.05
+) -> Entry:
     """An entrant of a race."""
     told = {
         "kind": "allreduce",
@@ -47,7 +50,7 @@ def reduce(interface: str, median_s: float, seed: int = 0, by_rank: list[str] | 
         "interfaces_by_rank": by_rank or [interface, interface],
         "hosts": 2,
     }
-    return Entry(f"allreduce-{interface}", "allreduce", {}, told, rounds(median_s, seed=seed))
+    return Entry(f"allreduce-{interface}", "allreduce", {}, told, rounds(median_s, seed=seed, spread=spread))
 
 
 def training(world_size: int, duration_s: float, **more: Any) -> Entry:

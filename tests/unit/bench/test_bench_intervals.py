@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from pyddpdiag.bench.intervals import estimate, ratio_of_runs, verdict
+from pyddpdiag.bench.intervals import estimate, ratio_in_pairs, ratio_of_rounds, verdict
 
 
 def real_rounds(count: int) -> list[float]:
@@ -29,7 +29,7 @@ def test_real_rounds_against_themselves_are_no_difference() -> None:
         picked = order.permutation(len(measured))
         # In their own order, as in a run.
         first, second = np.sort(picked[:30]), np.sort(picked[30:60])
-        ratio = ratio_of_runs(measured[first].tolist(), measured[second].tolist())
+        ratio = ratio_of_rounds(measured[first].tolist(), measured[second].tolist())
         words.append(verdict(ratio, 30))
     assert words.count("no difference") >= 95, words
 
@@ -37,7 +37,7 @@ def test_real_rounds_against_themselves_are_no_difference() -> None:
 @pytest.mark.parametrize(("times", "word"), [(1.5, "slower"), (1 / 1.5, "faster")])
 def test_a_real_difference_is_seen(times: float, word: str) -> None:
     base = np.random.default_rng(2).normal(1.0, 0.05, 30)
-    assert verdict(ratio_of_runs((times * base).tolist(), base.tolist()), 30) == word
+    assert verdict(ratio_of_rounds((times * base).tolist(), base.tolist()), 30) == word
 
 
 def test_a_drift_widens_the_interval() -> None:
@@ -46,7 +46,7 @@ def test_a_drift_widens_the_interval() -> None:
     drifting = np.repeat(generator.normal(1.0, 0.2, 8), 8) * noise
 
     def width(values: np.ndarray) -> float:  # type: ignore[type-arg]
-        found = ratio_of_runs(values.tolist(), noise.tolist())
+        found = ratio_of_rounds(values.tolist(), noise.tolist())
         return found.high - found.low
 
     shuffled = generator.permutation(drifting)
@@ -54,8 +54,23 @@ def test_a_drift_widens_the_interval() -> None:
 
 
 def test_too_few_rounds_tell_nothing() -> None:
-    assert verdict(ratio_of_runs([9.0] * 4, [1.0] * 4), 4) == "cannot tell"
+    assert verdict(ratio_of_rounds([9.0] * 4, [1.0] * 4), 4) == "cannot tell"
     with pytest.raises(ValueError, match="no rounds"):
         estimate([])
     with pytest.raises(ValueError, match="no rounds"):
-        ratio_of_runs([], [1.0])
+        ratio_of_rounds([], [1.0])
+
+
+def test_pairs_cancel_what_hits_both() -> None:
+    generator = np.random.default_rng(5)
+    machine = np.exp(np.cumsum(generator.normal(0, 0.2, 40)))  # wanders by a factor
+    base = machine * generator.normal(1.0, 0.03, 40)
+    other = 1.2 * machine * generator.normal(1.0, 0.03, 40)
+    paired = ratio_in_pairs(other.tolist(), base.tolist(), 0.99)
+    assert 1.15 < paired.low < paired.median < paired.high < 1.25
+    unpaired = ratio_of_rounds(other.tolist(), base.tolist())
+    assert unpaired.high - unpaired.low > 5 * (paired.high - paired.low)
+    half = ratio_in_pairs(other.tolist(), base.tolist(), 0.5)
+    assert half.high - half.low < paired.high - paired.low
+    with pytest.raises(ValueError, match="no rounds"):
+        ratio_in_pairs([], [])

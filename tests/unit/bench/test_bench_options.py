@@ -37,7 +37,8 @@ def test_texts_are_read() -> None:
         ["allreduce", "--size", "many"],
         ["interfaces", "--interface", "nic-of-nobody"],
         ["interfaces", "--interface", "lo,,lo"],
-        ["interfaces", "--interface", "lo,lo"],
+        ["interfaces", "--interface", "lo", "--repeat", "9"],
+        ["buckets", "--sittings", "0"],
         ["interfaces", "--rank", "1"],
     ],
     ids=" ".join,
@@ -81,6 +82,15 @@ def test_names_are_unique() -> None:
 def test_a_race_is_each_alone_and_all_at_once() -> None:
     assert [case.picks for case in race_cases(["a", "b", "c"], 2, 1024)] == [(0,), (1,), (2,), (0, 1, 2)]
     assert [case.picks for case in race_cases(["a"], 2, 1024)] == [(0,)]
+
+
+def test_a_race_repeats_names_where_asked() -> None:
+    repeated = [case.picks for case in race_cases(["a", "b"], 2, 1024, repeat=2)]
+    assert repeated == [(0,), (1,), (0, 1), (0, 0), (1, 1)]
+    assert [case.picks for case in race_cases(["a"], 2, 1024, repeat=3)] == [(0,), (0, 0, 0)]
+    # By name: the list as it is, and each of its names once.
+    assert [case.picks for case in race_cases(["a", "a"], 2, 1024)] == [(0,), (0, 1)]
+    assert [case.picks for case in race_cases(["a", "a", "b"], 2, 1024)] == [(0,), (2,), (0, 1, 2)]
 
 
 def test_settings_refuse_what_cannot_be_kept() -> None:

@@ -1,0 +1,76 @@
+"""Links of different rates: the race of interfaces, and what gradients in 16 bits gain on them.
+
+Run: python3 dev.py bench benchmarks/bench_interfaces.py
+Takes root on Linux: two hosts are made as network namespaces, with a link like 150 Mbit/s and one like 1 Gbit/s
+between them; elsewhere skipped with the reason. `extra_info` is that of a result file (docs/benchmarks.md); what
+pytest-benchmark itself times is nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harness.hosts import sweep_over
+from support.links import NAMES, why_not
+from support.promised import need
+
+from pyddpdiag.bench.cases import Case, race_cases, step_cases
+from pyddpdiag.bench.intervals import ratio_in_pairs
+from pyddpdiag.bench.race import judge
+from pyddpdiag.bench.results import Entry, stamped
+
+MBIT = (150, 1000)
+ROUNDS, SITTINGS = 4, 2
+HOOKS = ["plain", "torch_bf16", "timed_bf16", "native_bf16"]
+RACE = race_cases(NAMES, 2, 2**21, repeat=2)
+STEPS = step_cases(["digits", "mlp"], HOOKS, [None], [2], [(0,), (1,)])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def links() -> None:
+    need("namespaces", why_not())
+
+
+@pytest.fixture(scope="module")
+def raced(tmp_path_factory: pytest.TempPathFactory, links: None) -> list[Entry]:
+    return sweep_over(MBIT, RACE, tmp_path_factory.mktemp("race"), rounds=15)
+
+
+@pytest.fixture(scope="module")
+def stepped(tmp_path_factory: pytest.TempPathFactory, links: None) -> list[Entry]:
+    folder = tmp_path_factory.mktemp("steps")
+    return sweep_over(MBIT, STEPS, folder, rounds=ROUNDS, sittings=SITTINGS)
+
+
+def names_of(case: Case) -> str:
+    return ",".join(NAMES[place] for place in case.picks)
+
+
+def find(entries: list[Entry], case: Case) -> Entry:
+    [entry] = [entry for entry in entries if entry.name == case.label(names_of(case))]
+    return entry
+
+
+@pytest.mark.parametrize("case", RACE, ids=names_of)
+def test_race(benchmark: Any, raced: list[Entry], case: Case) -> None:
+    entry = find(raced, case)
+    benchmark.pedantic(lambda: None, rounds=1)
+    race = judge(raced)
+    told = stamped(entry.extra_info, entry.round_s)
+    benchmark.extra_info.update({**told, "link_mbit": list(MBIT), "race": race.as_dict()})
+    # Repeated or not, alone or beside the other: the faster link takes part.
+    assert NAMES[1] in race.winner.split(","), race.lines
+    assert any(p.interface == NAMES[0] and p.word == "slower" for p in race.places), race.lines
+
+
+@pytest.mark.parametrize("case", STEPS, ids=lambda case: case.label(names_of(case)))
+def test_step(benchmark: Any, stepped: list[Entry], case: Case) -> None:
+    entry = find(stepped, case)
+    plain = find(stepped, Case("step", 2, case.picks, model=case.model, hook="plain"))
+    benchmark.pedantic(lambda: None, rounds=1)
+    told = stamped(entry.extra_info, entry.round_s)
+    over_plain = ratio_in_pairs(entry.round_s, plain.round_s)
+    benchmark.extra_info.update({**told, "link_mbit": list(MBIT), "over_plain": over_plain.as_dict()})
+    print(f"\n{entry.name}: {told['median_s']}, / plain {over_plain}", end="")
+    assert len(entry.round_s) == ROUNDS * SITTINGS

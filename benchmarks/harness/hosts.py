@@ -1,0 +1,85 @@
+"""Sweeps between two hosts over shaped links: network namespaces of this machine, one rank in each.
+
+Run as `python -m harness.hosts RANK SPEC.json`, this module is one such rank; see `sweep_over`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from support.links import NAMES, on_hosts, two_hosts
+
+from pyddpdiag.bench.cases import Case
+from pyddpdiag.bench.engine.settings import SweepSettings
+from pyddpdiag.bench.engine.sweep import Keeper, run_sweep
+from pyddpdiag.bench.reading import read
+from pyddpdiag.bench.results import Entry
+from pyddpdiag.train.rendezvous import join_url
+
+URL = "tcp://10.77.0.1:29518"
+
+
+def sweep_over(
+    mbit: tuple[int, int],
+    cases: Sequence[Case],
+    folder: Path,
+    *,
+    rounds: int,
+    sittings: int = 1,
+    timeout_s: float = 600,
+) -> list[Entry]:
+    """The entries of cases with 2 ranks, each on a host; their `picks` are places in `support.links.NAMES`.
+
+    Each sitting is a pair of new processes that goes on with the result file of the one before.
+
+    Args:
+        mbit: rates of the two links.
+        cases: all measured by each sitting, interleaved.
+        folder: for the result file.
+        rounds: of each case and sitting.
+        timeout_s: of one sitting.
+    """
+    spec = folder / "cases.json"
+    result = folder / "hosts.json"
+    with two_hosts(mbit) as hosts:
+        for sitting in range(sittings):
+            told = {
+                "cases": [asdict(case) for case in cases],
+                "rounds": rounds,
+                "sitting": sitting,
+                "result": str(result),
+            }
+            spec.write_text(json.dumps(told), encoding="utf-8")
+            commands = [[sys.executable, "-m", "harness.hosts", str(rank), str(spec)] for rank in range(2)]
+            for rank, (code, _, errors) in enumerate(on_hosts(hosts, commands, folder, timeout_s)):
+                if code != 0:
+                    raise RuntimeError(f"rank {rank} ended with {code}:\n{errors}")
+    return list(read(result).entries)
+
+
+def _rank(rank: int, spec: Path) -> None:
+    told = json.loads(spec.read_text(encoding="utf-8"))
+    cases = tuple(Case(**{**case, "picks": tuple(case["picks"])}) for case in told["cases"])
+    keeper = Keeper(Path(told["result"]), resume=True) if rank == 0 else None
+    settings = SweepSettings(
+        cases=cases,
+        names=NAMES,
+        # What rank 0 resumes has the rounds of the earlier sittings.
+        rounds=told["rounds"] * (1 if keeper is None else 1 + told["sitting"]),
+        sittings=1,
+        started=time.time(),
+        timeout_s=120,
+        trace_folder="set when it starts",
+    )
+    outcome = run_sweep(settings, keeper, place=join_url(URL, 2, rank))
+    if outcome.error is not None:
+        raise outcome.error
+
+
+if __name__ == "__main__":
+    _rank(int(sys.argv[1]), Path(sys.argv[2]))

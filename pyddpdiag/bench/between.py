@@ -1,0 +1,57 @@
+"""Runs of separate processes against each other: the interval is made over sets of processes, not over rounds.
+
+One set of processes is faster than the next by where its memory lies, which cores it got and what else ran meanwhile.
+Rounds of one set cannot tell by how much. So a run measures its cases in several sets (sittings) one after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import stdtrit
+
+from pyddpdiag.bench.intervals import Estimate, Values, ratio_of_rounds
+
+Sittings = Sequence[Sequence[float]]
+
+
+def typical(sittings: Sittings) -> float:
+    """Geometric mean of the sittings' medians: of a single one, its median."""
+    return math.exp(float(np.mean(_logarithms(sittings))))
+
+
+def ratio_of_runs(values: Sittings, base: Sittings) -> Estimate:
+    """`typical` of the one run over that of the other, with a 95% interval.
+
+    The logarithms of the sittings' medians are compared by Welch's t interval. If one of the runs has a single sitting,
+    it is taken to scatter as the other's do. If both have, nobody knows how sittings scatter, and the interval is
+    that of the rounds alone: too narrow.
+
+    Args:
+        values, base: seconds of each round, by sitting.
+    """
+    a, b = _logarithms(values), _logarithms(base)
+    middle = math.exp(float(a.mean() - b.mean()))
+    if len(a) < 2 and len(b) < 2:
+        return ratio_of_rounds(values[0], base[0])
+    spreads = [float(x.var(ddof=1)) for x in (a, b) if len(x) > 1]
+    first, second = spreads if len(spreads) == 2 else spreads * 2
+    of_a, of_b = first / len(a), second / len(b)
+    if of_a + of_b == 0:
+        return Estimate(middle, middle, middle)
+    if len(spreads) == 2:
+        freedom = (of_a + of_b) ** 2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
+    else:
+        freedom = max(len(a), len(b)) - 1
+    half = float(stdtrit(freedom, 0.975)) * math.sqrt(of_a + of_b)
+    # A spread that nothing can be told from: finite, so that it can be written to JSON.
+    half = min(half, 100.0)
+    return Estimate(middle, middle * math.exp(-half), middle * math.exp(half))
+
+
+def _logarithms(sittings: Sittings) -> Values:
+    if not sittings or not all(len(rounds) for rounds in sittings):
+        raise ValueError("no rounds, so no ratio")
+    return np.log([float(np.median(rounds)) for rounds in sittings])
