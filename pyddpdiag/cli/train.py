@@ -15,6 +15,7 @@ from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.train import interfaces, rendezvous
 from pyddpdiag.train.archs import ARCHS, arch_of
 from pyddpdiag.train.display import Display
+from pyddpdiag.train.gpu_use import explain
 from pyddpdiag.train.nodes import Node
 from pyddpdiag.train.settings import Device, HookKind, TrainSettings
 from pyddpdiag.train.summary import summary
@@ -65,8 +66,8 @@ def train(
     hook: Annotated[
         HookKind,
         typer.Option(
-            help="native, timed: record (recorder.attach, timed_allreduce); bf16, fp16: the same, in 16 "
-            "bits; plain: no hook; builtin: torch's."
+            help="native, timed: record (recorder.attach, timed_allreduce); bf16, fp16, timed_bf16, "
+            "timed_fp16: the same, in 16 bits; bf16_feedback: with error feedback; plain: no hook; builtin: torch's."
         ),
     ] = _DEFAULTS.hook,
     epochs: Annotated[int, typer.Option(help="Passes over the training set.")] = _DEFAULTS.epochs,
@@ -244,14 +245,22 @@ def _show_details(error: RankFailedError) -> None:
 
 
 def _show(result: training.TrainResult, as_json: bool) -> None:
+    report = None
+    if result.trace is not None and any(use.low for use in result.gpus):
+        from pyddpdiag.pipeline import load_report
+
+        report = load_report(Path(result.trace))
     if as_json:
-        print(json.dumps(summary(result), indent=2))
+        print(json.dumps(summary(result, report), indent=2))
         return
     accuracy = f"Test accuracy {result.accuracy:.2%}" if result.history else "Done"
     print(
         f"{accuracy} after {len(result.history)} epochs in {result.seconds:.1f} s, "
         f"{result.world_size} ranks, {result.buckets} buckets, hook {result.hook}."
     )
+    for use in result.gpus:
+        reason = explain(use, report)
+        print(use if reason is None else f"{use} {reason}")
     if result.trace is None:
         print("Nothing was recorded, so there is no report; --hook native records training.")
         return
