@@ -1,6 +1,6 @@
 """The digits trained with every hook from the same seeds: accuracies, and losses beside plain DDP as a picture.
 
-Run: python benchmarks/loss_curves.py --seeds 0,1,2 --picture losses.png, or --ranks 1,2,4. Nothing is timed here,
+Run: python benchmarks/loss_curves.py --seeds 0,1,2,3,4 --picture losses.png, or --ranks 1,2,4. Nothing is timed here,
 so it may run beside other work.
 """
 
@@ -11,7 +11,10 @@ import io
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+
+import numpy as np
 
 from pyddpdiag.train import HookKind, TrainSettings, launch
 from pyddpdiag.train.events import EpochDone, Event, Told, TrainResult
@@ -49,11 +52,12 @@ def train(ranks: int, epochs: int, seed: int) -> Curves:
     return curves
 
 
-def together(curves: Curves) -> list[list[HookKind]]:
-    """Hooks with the same losses to the last bit, in groups; plain DDP is in the first."""
+def together(runs: Sequence[Curves]) -> list[list[HookKind]]:
+    """Hooks with the same losses to the last bit in all runs, in groups; plain DDP is in the first."""
     groups: dict[tuple[float, ...], list[HookKind]] = {}
     for hook in HOOKS:
-        groups.setdefault(tuple(epoch.train_loss for epoch in curves[hook]), []).append(hook)
+        losses = tuple(epoch.train_loss for curves in runs for epoch in curves[hook])
+        groups.setdefault(losses, []).append(hook)
     return list(groups.values())
 
 
@@ -72,13 +76,8 @@ def table(runs: dict[str, Curves]) -> str:
     return "\n".join(lines)
 
 
-def apart(curve: Sequence[EpochDone], plain: Sequence[EpochDone]) -> list[float]:
-    """How far the training losses are from those of plain DDP, per epoch."""
-    return [abs(one.train_loss - other.train_loss) for one, other in zip(curve, plain, strict=True)]
-
-
-def draw(title: str, curves: Curves, others: Sequence[Curves], path: Path) -> None:
-    """Loss against epoch, and its distance to plain DDP's; `others` are of other seeds, for comparison."""
+def draw(title: str, runs: Sequence[Curves], path: Path) -> None:
+    """Loss against epoch, median and range over the seeds, and its distance to plain DDP's of the same seed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -88,31 +87,40 @@ def draw(title: str, curves: Curves, others: Sequence[Curves], path: Path) -> No
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
     losses, distances = figure.subplots(1, 2)
-    plain = curves[HookKind.PLAIN]
-    epochs = [epoch.epoch + 1 for epoch in plain]
-    exact, *rounding = together(curves)
-    label = f"{names(exact)} (the same to the last bit)"
-    losses.plot(epochs, [e.train_loss for e in plain], color="0.75", linewidth=6, label=label)
+    # Of each hook: one row per seed, one column per epoch.
+    rows = {hook: np.array([[epoch.train_loss for epoch in run[hook]] for run in runs]) for hook in HOOKS}
+    plain = rows[HookKind.PLAIN]
+    epochs = np.arange(plain.shape[1]) + 1
+    exact, *rounding = together(runs)
+    label = f"{names(exact)}:\nthe same to the last bit"
+    losses.plot(epochs, np.median(plain, 0), color="0.7", linewidth=6, label=label)
+    losses.fill_between(epochs, plain.min(0), plain.max(0), color="0.7", alpha=0.3, linewidth=0)
     for number, group in enumerate(rounding):
-        curve, colour = curves[group[0]], f"C{number + 1}"
-        losses.plot(epochs, [e.train_loss for e in curve], color=colour, marker="o", ms=3, label=names(group))
-        distances.plot(epochs, apart(curve, plain), color=colour, marker="o", ms=3, label=names(group))
-    for number, other in enumerate(others):
-        curve, label = other[HookKind.PLAIN], "plain, other seeds" if number == 0 else None
-        losses.plot(epochs, [e.train_loss for e in curve], color="0.4", ls=":", label=label)
-        distances.plot(epochs, apart(curve, plain), color="0.4", ls=":", label=label)
+        mine, style = (
+            rows[group[0]],
+            {"color": f"C{number + 1}", "marker": "o", "ms": 3, "label": names(group)},
+        )
+        losses.plot(epochs, np.median(mine, 0), **style)
+        losses.fill_between(epochs, mine.min(0), mine.max(0), color=style["color"], alpha=0.12, linewidth=0)
+        distances.plot(epochs, np.median(np.abs(mine - plain), 0), **style)
+    if len(runs) > 1:
+        pairs = [np.abs(plain[a] - plain[b]) for a, b in combinations(range(len(runs)), 2)]
+        distances.plot(epochs, np.median(pairs, 0), "k:", label="plain DDP of two different seeds")
     losses.set(title=title, xlabel="epoch", ylabel="training loss", yscale="log")
     distances.set(
-        title="Distance to plain DDP", xlabel="epoch", ylabel="|difference of losses|", yscale="log"
+        title="Distance to plain DDP of the same seed",
+        xlabel="epoch",
+        ylabel="|difference of losses|",
+        yscale="log",
     )
     for axes in (losses, distances):
         axes.grid(alpha=0.3)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=8, loc="lower left")
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=100)
     # Few colours make a small file.
-    Image.open(picture).convert("RGB").quantize(48).save(path, "PNG", optimize=True)
+    Image.open(picture).convert("RGB").quantize(64).save(path, "PNG", optimize=True)
 
 
 def numbers(text: str) -> list[int]:
@@ -134,12 +142,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("\nTest accuracy (training loss) after the last epoch\n")
     print(table({f"{ranks} ranks, seed {seed}": curves for (ranks, seed), curves in runs.items()}))
     print()
-    for (ranks, seed), curves in runs.items():
-        print(f"{ranks} ranks, seed {seed}, equal losses: {'; '.join(map(names, together(curves)))}")
+    print(f"Equal losses in all runs: {'; '.join(map(names, together(list(runs.values()))))}")
     if chosen.picture is not None:
         ranks = chosen.ranks[0]
-        first, *others = (runs[ranks, seed] for seed in chosen.seeds)
-        draw(f"Digits, {ranks} ranks", first, others, chosen.picture)
+        seeds = "1 seed" if len(chosen.seeds) == 1 else f"median and range of {len(chosen.seeds)} seeds"
+        draw(f"Digits, {ranks} ranks, {seeds}", [runs[ranks, seed] for seed in chosen.seeds], chosen.picture)
 
 
 if __name__ == "__main__":
