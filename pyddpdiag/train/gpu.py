@@ -81,9 +81,8 @@ class Watch:
                     self._sample(handle)
             finally:
                 self._nvml.nvmlShutdown()
-        except (
-            Exception
-        ) as error:  # a thread that watches has nobody to raise to, and must not end the training
+        except Exception as error:
+            # Whatever it is: this thread has nobody to raise to, and the training goes on.
             self._problem(error)
 
     def _find(self) -> Any:
