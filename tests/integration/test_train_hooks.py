@@ -72,7 +72,8 @@ def test_every_hook_learns_the_digits_and_exact_ones_to_the_last_bit_as_plain_dd
 ) -> None:
     assert set(CLASSES) == set(HookKind)
     hooks = [hook for hook in HookKind if hook.exact == exact]
-    settings = TrainSettings(epochs=6, trace=str(tmp_path / "t"), timeout_s=60)
+    # A little below the default: processors round differently, and this leaves all of them a margin.
+    settings = TrainSettings(epochs=6, lr=0.02, trace=str(tmp_path / "t"), timeout_s=60)
     result = launch(settings, 2, job=partial(_several, hooks=hooks))
     assert result.history[-1].train_loss < result.history[0].train_loss
     for hook in hooks:
