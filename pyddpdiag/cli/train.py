@@ -12,6 +12,7 @@ import typer
 
 from pyddpdiag import train as training
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
+from pyddpdiag.model import RunReport
 from pyddpdiag.train import interfaces, rendezvous
 from pyddpdiag.train.archs import ARCHS, arch_of
 from pyddpdiag.train.display import Display
@@ -245,11 +246,7 @@ def _show_details(error: RankFailedError) -> None:
 
 
 def _show(result: training.TrainResult, as_json: bool) -> None:
-    report = None
-    if result.trace is not None and any(use.low for use in result.gpus):
-        from pyddpdiag.pipeline import load_report
-
-        report = load_report(Path(result.trace))
+    report = _to_explain(result)
     if as_json:
         print(json.dumps(summary(result, report), indent=2))
         return
@@ -268,6 +265,18 @@ def _show(result: training.TrainResult, as_json: bool) -> None:
     from pyddpdiag.pipeline import print_report
 
     print_report(Path(result.trace))
+
+
+def _to_explain(result: training.TrainResult) -> RunReport | None:
+    """The report of the trace if some GPU was used little; None also if it cannot be read: that ends no training."""
+    if result.trace is None or not any(use.low for use in result.gpus):
+        return None
+    from pyddpdiag.pipeline import load_report
+
+    try:
+        return load_report(Path(result.trace))
+    except PyddpdiagError:
+        return None
 
 
 def _leave(code: int) -> NoReturn:
