@@ -12,9 +12,11 @@ import typer
 
 from pyddpdiag import train as training
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
+from pyddpdiag.model import RunReport
 from pyddpdiag.train import interfaces, rendezvous
 from pyddpdiag.train.archs import ARCHS, arch_of
 from pyddpdiag.train.display import Display
+from pyddpdiag.train.gpu_use import explain
 from pyddpdiag.train.nodes import Node
 from pyddpdiag.train.settings import Device, HookKind, TrainSettings
 from pyddpdiag.train.summary import summary
@@ -65,8 +67,8 @@ def train(
     hook: Annotated[
         HookKind,
         typer.Option(
-            help="native, timed: record (recorder.attach, timed_allreduce); bf16, fp16: the same, in 16 "
-            "bits; plain: no hook; builtin: torch's."
+            help="native, timed: record (recorder.attach, timed_allreduce); bf16, fp16, timed_bf16, "
+            "timed_fp16: the same, in 16 bits; bf16_feedback: with error feedback; plain: no hook; builtin: torch's."
         ),
     ] = _DEFAULTS.hook,
     epochs: Annotated[int, typer.Option(help="Passes over the training set.")] = _DEFAULTS.epochs,
@@ -244,14 +246,18 @@ def _show_details(error: RankFailedError) -> None:
 
 
 def _show(result: training.TrainResult, as_json: bool) -> None:
+    report = _to_explain(result)
     if as_json:
-        print(json.dumps(summary(result), indent=2))
+        print(json.dumps(summary(result, report), indent=2))
         return
     accuracy = f"Test accuracy {result.accuracy:.2%}" if result.history else "Done"
     print(
         f"{accuracy} after {len(result.history)} epochs in {result.seconds:.1f} s, "
         f"{result.world_size} ranks, {result.buckets} buckets, hook {result.hook}."
     )
+    for use in result.gpus:
+        reason = explain(use, report)
+        print(use if reason is None else f"{use} {reason}")
     if result.trace is None:
         print("Nothing was recorded, so there is no report; --hook native records training.")
         return
@@ -259,6 +265,18 @@ def _show(result: training.TrainResult, as_json: bool) -> None:
     from pyddpdiag.pipeline import print_report
 
     print_report(Path(result.trace))
+
+
+def _to_explain(result: training.TrainResult) -> RunReport | None:
+    """The report of the trace if some GPU was used little; None also if it cannot be read: that ends no training."""
+    if result.trace is None or not any(use.low for use in result.gpus):
+        return None
+    from pyddpdiag.pipeline import load_report
+
+    try:
+        return load_report(Path(result.trace))
+    except PyddpdiagError:
+        return None
 
 
 def _leave(code: int) -> NoReturn:

@@ -7,7 +7,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from pyddpdiag.train.events import EpochDone, Event, Planned, StepDone
+from pyddpdiag.train.events import EpochDone, Event, Note, Planned, StepDone
 
 
 class Display:
@@ -18,6 +18,7 @@ class Display:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._plan: Planned | None = None
+        self._notes: set[str] = set()
 
     def __enter__(self) -> Display:
         return self
@@ -48,6 +49,10 @@ class Display:
                 f"epoch {event.epoch + 1:{width}d}{of}  loss {event.train_loss:.4f}  "
                 f"test loss {event.test_loss:.4f}  test accuracy {event.accuracy:.2%}  {event.seconds:.2f} s"
             )
+
+        elif isinstance(event, Note) and event.text not in self._notes:
+            self._notes.add(event.text)
+            self._print(event.text)
 
     def _start(self, plan: Planned) -> None:
         self._plan = plan

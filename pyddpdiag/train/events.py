@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from pyddpdiag.train.failure import Failure
+from pyddpdiag.train.gpu_use import GpuUse
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class TrainResult:
         lr: the peak learning rate that was really used.
         data_wait_s: how long this rank waited for its batches.
         steps: that this rank trained in this run.
+        gpus: how much the ranks' GPUs were used; without those of ranks that had none or could not look.
     """
 
     world_size: int
@@ -88,6 +90,7 @@ class TrainResult:
     lr: float = math.nan
     data_wait_s: float = 0.0
     steps: int = 0
+    gpus: tuple[GpuUse, ...] = ()
 
     @property
     def accuracy(self) -> float:
@@ -101,6 +104,13 @@ class Finished:
 
     rank: int
     result: TrainResult
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence for the user that ends nothing; ranks may say the same one."""
+
+    text: str
 
 
 @dataclass(frozen=True)
@@ -119,4 +129,4 @@ class Told:
     what: object
 
 
-Event = Joined | Planned | StepDone | EpochDone | Finished | Located | Told | Failure
+Event = Joined | Planned | StepDone | EpochDone | Note | Finished | Located | Told | Failure

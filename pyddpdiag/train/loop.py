@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.errors import TrainError
-from pyddpdiag.train import devices, state
+from pyddpdiag.train import devices, gpu, state
 from pyddpdiag.train.cores import threads_per_rank
 from pyddpdiag.train.evaluate import evaluate, scores_and_loss, total
-from pyddpdiag.train.events import EpochDone, Planned, StepDone, TrainResult
+from pyddpdiag.train.events import EpochDone, Note, Planned, StepDone, TrainResult
 from pyddpdiag.train.probes import NoProbe, Probe, probes
 from pyddpdiag.train.samples import ShardedBatches, share, steps_per_epoch
 from pyddpdiag.train.session import Session
@@ -52,10 +52,18 @@ def train_rank(session: Session) -> TrainResult:
     threads = threads_per_rank(place.local_world_size)
     torch.set_num_threads(threads)
     device = devices.choose(settings.device, place)
-    if settings.script is not None:
-        from pyddpdiag.train.script import run_script
+    with gpu.watched(device, lambda text: session.tell(Note(text))) as gpu_use:
+        if settings.script is not None:
+            from pyddpdiag.train.script import run_script
 
-        return run_script(session, device)
+            result = run_script(session, device)
+        else:
+            result = _train(session, device, threads)
+    return replace(result, gpus=gpu.gather(gpu_use(place.rank), place))
+
+
+def _train(session: Session, device: torch.device, threads: int) -> TrainResult:
+    settings, place = session.settings, session.place
     work = session.prepare(settings)
     settings.check_world(place.world_size, len(work.train))
     begun = state.begin(session, work, device)

@@ -13,10 +13,12 @@ from pyddpdiag.train.settings import HookKind
 
 T = TypeVar("T")
 
+# What `recorder.attach` is told, for the hooks that go through it.
 _COMPRESS: Final[dict[HookKind, Compress | None]] = {
     HookKind.NATIVE: None,
     HookKind.BF16: "bf16",
     HookKind.FP16: "fp16",
+    HookKind.BF16_FEEDBACK: "bf16",
 }
 
 
@@ -56,9 +58,14 @@ def probes(
     import pyddpdiag
 
     recorder = pyddpdiag.Recorder(trace, overwrite=overwrite)
-    if hook is HookKind.TIMED:
-        ddp.register_comm_hook(recorder, pyddpdiag.timed_allreduce)
+    if hook in _COMPRESS:
+        recorder.attach(ddp, compress=_COMPRESS[hook], error_feedback=hook is HookKind.BF16_FEEDBACK)
     else:
-        recorder.attach(ddp, compress=_COMPRESS[hook])
+        function = {
+            HookKind.TIMED: pyddpdiag.timed_allreduce,
+            HookKind.TIMED_BF16: pyddpdiag.timed_bf16_allreduce,
+            HookKind.TIMED_FP16: pyddpdiag.timed_fp16_allreduce,
+        }[hook]
+        ddp.register_comm_hook(recorder, function)
     yield recorder
     recorder.close()

@@ -23,6 +23,9 @@ class HookKind(str, Enum):
     TIMED = "timed"
     BF16 = "bf16"
     FP16 = "fp16"
+    BF16_FEEDBACK = "bf16_feedback"
+    TIMED_BF16 = "timed_bf16"
+    TIMED_FP16 = "timed_fp16"
     PLAIN = "plain"
     BUILTIN = "builtin"
 
@@ -30,6 +33,11 @@ class HookKind(str, Enum):
     def records(self) -> bool:
         """Whether this hook writes a trace."""
         return self not in (HookKind.PLAIN, HookKind.BUILTIN)
+
+    @property
+    def exact(self) -> bool:
+        """Whether gradients travel as they are, and are not rounded to 16 bits."""
+        return self in (HookKind.NATIVE, HookKind.TIMED, HookKind.PLAIN, HookKind.BUILTIN)
 
 
 @dataclass(frozen=True)

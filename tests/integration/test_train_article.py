@@ -142,15 +142,6 @@ def test_a_corrupt_image_ends_the_run_with_its_name(tmp_path: Path) -> None:
     assert not caught.value.details
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
-def test_digits_are_learned_with_any_number_of_ranks(ranks: int) -> None:
-    result = launch(
-        TrainSettings(hook=HookKind.NATIVE if ranks > 1 else HookKind.PLAIN, ddp=ranks > 1), ranks
-    )
-    assert result.accuracy >= 0.97
-    assert (result.buckets > 0) == (ranks > 1)
-
-
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

@@ -10,8 +10,7 @@ import pytest
 from train_support import records_published, run, summary_of
 
 from pyddpdiag.train import HookKind, TrainSettings, launch
-from pyddpdiag.train.events import EpochDone, Joined, Planned, TrainResult
-from pyddpdiag.train.loop import Session, train_rank
+from pyddpdiag.train.events import EpochDone, Joined, Planned
 
 
 def test_default_run_learns_the_digits_and_ends_with_the_report(tmp_path: Path) -> None:
@@ -48,40 +47,6 @@ def test_four_ranks_with_uneven_shares_and_a_summary_in_json(tmp_path: Path) -> 
     assert summary["accuracy"] == summary["epochs"][-1]["accuracy"] > 0.9
     for rank in range(4):
         assert records_published(tmp_path / "t", rank) > 4 * 21 * summary["buckets"]
-
-
-# All but those that round.
-EXACT = (HookKind.NATIVE, HookKind.TIMED, HookKind.PLAIN, HookKind.BUILTIN)
-
-
-def _same_curve_with_every_exact_hook(session: Session) -> TrainResult:
-    """Trains once with each hook in one process group; fails in the rank unless all curves are equal."""
-    results = {
-        hook: train_rank(
-            replace(
-                session,
-                settings=replace(session.settings, hook=hook, trace=None),
-                trace=f"{session.trace}-{hook.value}" if hook.records else None,
-                tell=lambda event: None,
-            )
-        )
-        for hook in EXACT
-    }
-    curves = {
-        hook.value: [(e.train_loss, e.test_loss, e.accuracy) for e in result.history]
-        for hook, result in results.items()
-    }
-    if len({str(curve) for curve in curves.values()}) != 1:
-        raise ValueError(f"the curves differ: {curves}")
-    return results[HookKind.NATIVE]
-
-
-def test_the_loss_curve_is_the_same_to_the_last_bit_with_every_exact_hook(tmp_path: Path) -> None:
-    settings = TrainSettings(epochs=3, batch_size=96, seed=11, trace=str(tmp_path / "t"), timeout_s=60)
-    result = launch(settings, 2, job=_same_curve_with_every_exact_hook)
-    assert result.history[-1].train_loss < result.history[0].train_loss
-    for hook in ("native", "timed"):
-        assert all(records_published(tmp_path / f"t-{hook}", rank) > 0 for rank in range(2))
 
 
 def test_the_same_seed_repeats_and_another_one_does_not(tmp_path: Path) -> None:

@@ -1,0 +1,127 @@
+"""The digits with every hook: each learns them, and those that do not round learn them the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support.nvml import Gpu, Nvml
+from train_support import records_published
+
+from pyddpdiag.train import HookKind, TrainResult, TrainSettings, gpu, launch
+from pyddpdiag.train.gpu_use import GpuUse
+from pyddpdiag.train.loop import Session, train_rank
+
+GOAL = 0.97
+# Fewer epochs than by default, to save time, at a rate a little lower: processors round differently, and this leaves
+# all of them a margin. The defaults are those of test_train_run.py.
+SETTINGS = TrainSettings(epochs=6, lr=0.02, timeout_s=100)
+# Hooks in the same class have the same losses to the last bit; so have a native hook and its Python twin.
+CLASSES = {
+    **{hook: "exact" for hook in HookKind if hook.exact},
+    HookKind.BF16: "bf16",
+    HookKind.TIMED_BF16: "bf16",
+    HookKind.FP16: "fp16",
+    HookKind.TIMED_FP16: "fp16",
+    HookKind.BF16_FEEDBACK: "bf16 with feedback",
+}
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("cwd"))
+
+
+def _with(session: Session, hook: HookKind) -> TrainResult:
+    """One training in the process group that is up."""
+    return train_rank(
+        replace(
+            session,
+            settings=replace(session.settings, hook=hook, trace=None),
+            trace=f"{session.trace}-{hook.value}" if hook.records else None,
+            tell=lambda event: None,
+        )
+    )
+
+
+def _several(session: Session, hooks: Sequence[HookKind]) -> TrainResult:
+    """Fails in the rank unless each hook learns the digits, and as the others of its class do."""
+    results = {hook: _with(session, hook) for hook in hooks}
+    curves = {
+        hook: [(e.train_loss, e.test_loss, e.accuracy) for e in result.history]
+        for hook, result in results.items()
+    }
+    first: dict[str, HookKind] = {}
+    for hook in hooks:
+        known = first.setdefault(CLASSES[hook], hook)
+        if curves[hook] != curves[known]:
+            raise ValueError(f"{hook.value} {curves[hook]} is not {known.value} {curves[known]}")
+    if len({str(curves[hook]) for hook in first.values()}) != len(first):
+        raise ValueError(f"hooks do not do what their names say: {curves}")
+    poor = {hook.value: result.accuracy for hook, result in results.items() if result.accuracy < GOAL}
+    if poor:
+        raise ValueError(f"not learned: {poor}")
+    return results[hooks[0]]
+
+
+# Nine trainings in all, on a machine that may be busy.
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "hooks",
+    [
+        (HookKind.PLAIN, HookKind.BUILTIN, HookKind.NATIVE, HookKind.TIMED),
+        (HookKind.BF16, HookKind.TIMED_BF16, HookKind.BF16_FEEDBACK),
+        (HookKind.FP16, HookKind.TIMED_FP16),
+    ],
+    ids=["exact", "bf16", "fp16"],
+)
+def test_every_hook_learns_the_digits_and_exact_ones_to_the_last_bit_as_plain_ddp(
+    hooks: tuple[HookKind, ...], tmp_path: Path
+) -> None:
+    settings = replace(SETTINGS, trace=str(tmp_path / "t"))
+    result = launch(settings, 2, job=partial(_several, hooks=hooks))
+    assert result.history[-1].train_loss < result.history[0].train_loss
+    for hook in hooks:
+        for rank in range(2):
+            published = records_published(tmp_path / f"t-{hook.value}", rank)
+            assert (published > 0) == hook.records, hook
+
+
+def test_no_hook_is_left_out() -> None:
+    [marks] = [
+        mark
+        for mark in test_every_hook_learns_the_digits_and_exact_ones_to_the_last_bit_as_plain_ddp.pytestmark
+        if mark.name == "parametrize"
+    ]
+    assert {hook for hooks in marks.args[1] for hook in hooks} == set(HookKind) == set(CLASSES)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("ranks", "hook"), [(1, HookKind.PLAIN), (4, HookKind.NATIVE), (4, HookKind.BF16)])
+def test_digits_are_learned_with_any_number_of_ranks(ranks: int, hook: HookKind) -> None:
+    result = launch(replace(SETTINGS, hook=hook, ddp=ranks > 1), ranks)
+    assert result.accuracy >= GOAL
+    assert (result.buckets > 0) == (ranks > 1)
+
+
+def _with_a_gpu_to_watch(session: Session) -> TrainResult:
+    """Trains on the CPU as ever, beside a stand-in for NVML on rank 1 only."""
+    gpus = [Gpu("GPU-other", 99), Gpu("GPU-b", 30, 2_000_000_000)]
+
+    def begin(device, tell):
+        return gpu.Watch(Nvml(*gpus), "b", tell, 0.01) if session.place.rank == 1 else None
+
+    gpu._begin = begin
+    return train_rank(session)
+
+
+def test_the_use_of_all_ranks_gpus_is_in_the_result(tmp_path: Path) -> None:
+    settings = TrainSettings(epochs=1, batch_size=128, hook=HookKind.PLAIN, timeout_s=60)
+    [use] = launch(settings, 2, job=_with_a_gpu_to_watch).gpus
+    assert use == GpuUse(1, use.samples, 30.0, 2_000_000_000, 80_000_000_000)
+    assert use.samples > 1

@@ -1,0 +1,205 @@
+"""Watching a GPU: against a stand-in for NVML, and against the real package on a machine that may have no GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from support.nvml import Gpu, Nvml, NVMLError
+from support.trace_writer import write_training
+
+from pyddpdiag.cli.train import _show
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.train import TrainResult, gpu
+from pyddpdiag.train.gpu_use import GpuUse, explain
+
+SOON_S = 0.001
+
+
+def told_after(nvml: Nvml, uuid: str, looks: int) -> tuple[list[str], GpuUse | None]:
+    """What a watch said, and the use that it saw, after it has looked so often at the first GPU."""
+    told: list[str] = []
+    watch = gpu.Watch(nvml, uuid, told.append, SOON_S)
+    limit = time.monotonic() + 20
+    while nvml._gpus and nvml._gpus[0].looks < looks and watch._thread.is_alive():
+        assert time.monotonic() < limit
+        time.sleep(SOON_S)
+    watch.stop()
+    assert nvml.open == 0 and not watch._thread.is_alive()
+    return told, watch.use(3)
+
+
+def test_the_ranks_own_gpu_is_watched_whatever_number_it_has() -> None:
+    mine, other = Gpu("GPU-b", 0, 4_000), Gpu("GPU-a", 99, 1)
+    percents = iter([10, 20, 90])
+
+    def change(seen: Gpu) -> None:
+        seen.percent = next(percents, 20)
+
+    mine.before_each = change
+    told, use = told_after(Nvml(mine, other), "b", 3)
+    assert not told and use is not None
+    assert (use.rank, use.utilisation_percent) == (3, 20.0)
+    assert (use.memory_used_bytes, use.memory_total_bytes) == (4_000, 80_000_000_000)
+    assert use.samples >= 3 and other.looks == 0
+
+
+def test_a_part_of_a_gpu_tells_its_memory_only_and_that_is_one_sentence() -> None:
+    told, use = told_after(Nvml(Gpu("MIG-b", NVMLError("Not Supported"), 4_000)), "b", 3)
+    assert len(told) == 1 and "Not Supported" in told[0]
+    assert use is not None and use.utilisation_percent is None and use.memory_used_bytes == 4_000
+    assert not use.low and "use not known" in str(use)
+
+
+def test_readings_that_fail_for_a_while_are_left_out() -> None:
+    def fail_first(seen: Gpu) -> None:
+        seen.percent = NVMLError("Unknown Error") if seen.looks < 4 else 70
+
+    shaky = Gpu("GPU-b", before_each=fail_first, used=NVMLError("GPU is lost"))
+    told, use = told_after(Nvml(shaky), "b", 6)
+    assert len(told) == 1
+    assert use is not None and use.utilisation_percent == 70 and use.memory_used_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("nvml", "reason"),
+    [
+        (Nvml(broken="Driver Not Loaded"), "Driver Not Loaded"),
+        (Nvml(Gpu("GPU-a")), "Not Found"),
+        (Nvml(Gpu("GPU-b", OSError("no more"))), "no more"),
+    ],
+)
+def test_a_watch_that_cannot_begin_or_breaks_says_one_sentence(nvml: Nvml, reason: str) -> None:
+    told, use = told_after(nvml, "b", 2)
+    assert len(told) == 1 and reason in told[0]
+    assert use is None
+
+
+def test_a_long_run_keeps_few_samples_of_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "_MOST_SAMPLES", 8)
+    told, use = told_after(Nvml(Gpu("GPU-b", 40)), "b", 30)
+    assert not told and use is not None
+    assert 4 <= use.samples <= 8
+
+
+def test_nvml_that_hangs_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "_LEAVE_S", 0.05)
+    go_on = threading.Event()
+    looked = threading.Event()
+
+    def hang(seen: Gpu) -> None:
+        looked.set()
+        assert go_on.wait(20)
+
+    watch = gpu.Watch(Nvml(Gpu("GPU-b", before_each=hang)), "b", lambda text: None, SOON_S)
+    assert looked.wait(20)
+    watch.stop()
+    assert watch._thread.is_alive() and watch.use(0) is None
+    go_on.set()
+    watch._thread.join(20)
+
+
+def test_nothing_is_done_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    told: list[str] = []
+    with gpu.watched(torch.device("cpu"), told.append) as use:
+        pass
+    assert use(0) is None and not told
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """A GPU that torch knows by its UUID, and nothing else of it."""
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="b"))
+    return torch.device("cuda", 0)
+
+
+def test_without_the_package_a_sentence_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, cuda: torch.device
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    told: list[str] = []
+    with gpu.watched(cuda, told.append) as use:
+        pass
+    assert use(0) is None
+    assert len(told) == 1 and "pyddpdiag[gpu]" in told[0]
+
+
+def test_a_failing_training_ends_the_watch_as_well(
+    monkeypatch: pytest.MonkeyPatch, cuda: torch.device
+) -> None:
+    nvml = Nvml(Gpu("GPU-b"))
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    with pytest.raises(ZeroDivisionError), gpu.watched(cuda, lambda text: None):
+        raise ZeroDivisionError
+    assert nvml.open == 0
+    assert not [thread for thread in threading.enumerate() if thread.name == "pyddpdiag-gpu"]
+
+
+def test_the_real_package_has_these_names_and_says_one_sentence_without_a_gpu() -> None:
+    pynvml = pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    for name, function in inspect.getmembers(Nvml, inspect.isfunction):
+        if name.startswith("nvml"):
+            ours = [part for part in inspect.signature(function).parameters if part != "self"]
+            real = getattr(pynvml, name)
+            assert len(inspect.signature(real).parameters) >= len(ours)
+    assert issubclass(pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError)
+    told: list[str] = []
+    watch = gpu.Watch(pynvml, "00000000-0000-0000-0000-000000000000", told.append, SOON_S)
+    watch._thread.join(20)
+    watch.stop()
+    # No such GPU anywhere; where there is none at all, its library is missing.
+    assert watch.use(0) is None
+    assert len(told) == 1 and "NVML says" in told[0]
+
+
+LOW = GpuUse(1, 40, 20.0, 2_000_000_000, 80_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("times", "cause", "words"),
+    [
+        ({"data_wait_ms": 60.0}, "data_wait", "waiting for data (7"),
+        ({"wire_ms": 60.0}, "exposed_communication", "after backward (8"),
+        ({}, "small_batch", "larger --batch-size"),
+        ({"step_records": False}, "cannot_tell", "cannot be told"),
+    ],
+)
+def test_low_use_is_explained_by_the_largest_part_of_the_step(
+    times: dict[str, float], cause: str, words: str, tmp_path: Path
+) -> None:
+    write_training(tmp_path, **times)  # type: ignore[arg-type]
+    report = load_report(tmp_path)
+    reason = explain(LOW, report)
+    assert reason is not None and reason.cause == cause and words in str(reason)
+    assert explain(dataclasses.replace(LOW, utilisation_percent=80.0), report) is None
+    elsewhere = explain(dataclasses.replace(LOW, rank=7), report)
+    assert elsewhere is not None and elsewhere.cause == "cannot_tell"
+
+
+def test_text_and_json_tell_the_use_with_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_training(tmp_path, data_wait_ms=60.0)
+    busy = GpuUse(0, 1, 90.0, 1_000_000_000, 80_000_000_000)
+    result = TrainResult(2, "native", str(tmp_path), 10, 1, (), 1.0, gpus=(busy, LOW))
+    _show(result, False)
+    out = capsys.readouterr().out
+    assert "GPU of rank 0: 90% used, 1.00 of 80.00 GB memory (median of 1 sample).\n" in out
+    assert "GPU of rank 1: 20% used" in out and "Low use: the largest part" in out
+    _show(result, True)
+    gpus = json.loads(capsys.readouterr().out)["gpus"]
+    assert gpus[0]["low_use"] is None and gpus[0]["memory_total_bytes"] == 80_000_000_000
+    assert gpus[1]["low_use"]["cause"] == "data_wait" and gpus[1]["low_use"]["share"] > 0.7
+    _show(dataclasses.replace(result, trace=None, hook="plain"), False)
+    assert "no trace tells" in capsys.readouterr().out
+    _show(dataclasses.replace(result, trace=str(tmp_path / "gone")), True)
+    assert json.loads(capsys.readouterr().out)["gpus"][1]["low_use"]["cause"] == "cannot_tell"
