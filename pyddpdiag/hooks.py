@@ -41,6 +41,13 @@ def timed_allreduce(
         NotGlooError: the process group does not reduce the bucket over Gloo.
         UsageError: `state` is something else.
     """
+    # Runs for every bucket: no more Python than must be where the state is what it mostly is.
+    if type(state) is Recorder:
+        try:
+            return _native.timed_allreduce(state._core, bucket)
+        except RuntimeError as error:
+            _raise_if_closed(state, error)
+            raise
     return _timed(state, bucket, compression.NONE)
 
 
@@ -123,20 +130,20 @@ def _timed(
     bucket: dist.GradBucket,  # type: ignore[name-defined]
     compress: int,
 ) -> torch.futures.Future[torch.Tensor]:
-    try:
-        core = state._core
-        group = None
-    except AttributeError:
-        recorder, group = _serve(state, bucket)
-        core = recorder._core
+    recorder, group = (state, None) if isinstance(state, Recorder) else _serve(state, bucket)
+    core = recorder._core
     try:
         if compress != compression.NONE and bucket.index() == 0:
             _exchange.prepare(core, group if group is not None else _native.group_of(core, bucket))
         return _native.timed_allreduce(core, bucket, group, compress)
     except RuntimeError as error:
-        if core.closed and isinstance(state, Recorder):
-            raise closed_error(state, "reduce a bucket with it") from error
+        _raise_if_closed(state, error)
         raise
+
+
+def _raise_if_closed(state: Any, error: RuntimeError) -> None:
+    if isinstance(state, Recorder) and state.closed:
+        raise closed_error(state, "reduce a bucket with it") from error
 
 
 def _current() -> Recorder:

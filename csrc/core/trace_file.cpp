@@ -100,10 +100,6 @@ void Operation::stamp(std::size_t which, std::int64_t monotonic_ns) const noexce
     }
 }
 
-std::int64_t Operation::time(std::size_t which) const noexcept {
-    return record_ == nullptr ? 0 : std::atomic_ref(record_->times[which]).load(std::memory_order_relaxed);
-}
-
 void Operation::set_flags(std::uint32_t flags) const noexcept {
     if (record_ != nullptr) {
         std::atomic_ref(record_->flags).fetch_or(flags, std::memory_order_relaxed);

@@ -45,7 +45,6 @@ public:
     // Each is one aligned store that a live reader may see at once.
     void stamp(std::size_t which, std::int64_t monotonic_ns) const noexcept;
     void set_flags(std::uint32_t flags) const noexcept;
-    [[nodiscard]] std::int64_t time(std::size_t which) const noexcept;
 
     // The last store; the slot may be reused afterwards. Only the first of several calls counts.
     void complete() const noexcept;

@@ -1,5 +1,6 @@
 #include "torch/bucket_hook.hpp"
 
+#include <functional>
 #include <utility>
 
 #include "torch/average.hpp"
@@ -122,28 +123,30 @@ void finish(const Enqueued& bucket) {
 c10::intrusive_ptr<Future> finished(Enqueued&& enqueued, const c10::TypePtr& type, c10::IValue result) {
     const auto future = std::move(enqueued.future);
     auto averaged = c10::make_intrusive<Future>(type, future->devices());
-    future->addCallback(
-        [enqueued = std::move(enqueued), averaged, result = std::move(result)](Future& done) mutable {
-            const auto fail = [&](const std::exception_ptr& error) {
-                averaged->setError(enqueued.operation != nullptr ? enqueued.operation->failed(error) : error);
-            };
-            if (done.hasError()) {
-                fail(done.exception_ptr());
-                return;
-            }
-            try {
-                finish(enqueued);
-            } catch (...) {
-                fail(std::current_exception());
-                return;
-            }
-            // The result goes with it: the worker, which has not Python's lock, should not be its last owner. With the
-            // storages given, torch need not look into it for them.
-            averaged->markCompleted(std::move(result),
-                                    enqueued.compressed == nullptr
-                                        ? done.storages()
-                                        : std::vector{enqueued.buffer.storage().getWeakStorageImpl()});
-        });
+    // Made before it is handed over: that happens under a mutex which the worker may want just then.
+    std::function<void(Future&)> callback = [enqueued = std::move(enqueued), averaged,
+                                             result = std::move(result)](Future& done) mutable {
+        const auto fail = [&](const std::exception_ptr& error) {
+            averaged->setError(enqueued.operation != nullptr ? enqueued.operation->failed(error) : error);
+        };
+        if (done.hasError()) {
+            fail(done.exception_ptr());
+            return;
+        }
+        try {
+            finish(enqueued);
+        } catch (...) {
+            fail(std::current_exception());
+            return;
+        }
+        // The result goes with it: the worker, which has not Python's lock, should not be its last owner. With the
+        // storages given, torch need not look into it for them.
+        averaged->markCompleted(std::move(result),
+                                enqueued.compressed == nullptr
+                                    ? done.storages()
+                                    : std::vector{enqueued.buffer.storage().getWeakStorageImpl()});
+    };
+    future->addCallback(std::move(callback));
     return averaged;
 }
 

@@ -62,7 +62,7 @@ void BucketOperation::enqueued(const at::Tensor& buffer) {
 }
 
 void BucketOperation::started() {
-    if (operation_.time(bucket_time::started) != 0) {
+    if (started_.exchange(true, std::memory_order_relaxed)) {
         return;  // another hook's second operation
     }
     operation_.stamp(bucket_time::started, platform::monotonic_ns());
@@ -74,7 +74,7 @@ void BucketOperation::started() {
 }
 
 void BucketOperation::ended() {
-    if (operation_ && operation_.time(bucket_time::started) == 0) {
+    if (!started_.load(std::memory_order_relaxed)) {
         all_starts_seen.store(false, std::memory_order_relaxed);
     }
     operation_.stamp(bucket_time::ended, platform::monotonic_ns());

@@ -52,6 +52,7 @@ private:
     std::shared_ptr<const BucketLayout> layout_;
     Record record_;
     Operation operation_;
+    std::atomic<bool> started_{false};
     std::atomic<int> parts_;  // of ended and consumed, those still to come
     std::optional<GradientNote> note_;
     std::optional<c10::Event> on_device_;  // recorded when the buffer was enqueued on an accelerator
