@@ -57,6 +57,7 @@ def bucket_stats(
             parameters=names.parameters(int(keys[code])),
             bytes=int(occurrences.bytes[sample[code]]),
             dtype=_dtype(int(occurrences.dtype[sample[code]])),
+            gradient_dtype=names.dtype(int(keys[code])) or _dtype(int(occurrences.dtype[sample[code]])),
             group=names.group(int(occurrences.group[sample[code]])),
             group_size=int(occurrences.group_size[sample[code]]),
             count=int(count[code]),

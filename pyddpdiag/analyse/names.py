@@ -40,6 +40,11 @@ class Names:
         known = self.groups.get(key)
         return known.name if known and known.name else f"{key:016x}" if key else "unknown"
 
+    def dtype(self, reference: int) -> str:
+        """The type of a bucket's gradients; "" where its layout is not known."""
+        layout = self.layouts.get(reference)
+        return layout.dtype if layout is not None else ""
+
     def parameters(self, reference: int) -> tuple[str, ...]:
         """The parameters in a bucket, in the buffer's order; empty where its layout is not known."""
         layout = self.layouts.get(reference)

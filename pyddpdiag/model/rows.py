@@ -12,9 +12,10 @@ from pyddpdiag.model.stats import BucketTimes, Stat
 class BucketStats:
     """One bucket over all its occurrences.
 
-    `count` are the occurrences that ended on every rank; `judged` of them are in the medians. `cost_ms` is
-    the sum of their total times. `first_steps_only`: DDP's first layout, replaced when DDP rebuilt its
-    buckets. `last_arrivals` counts, by rank, how often it was the last to arrive, where the clocks can tell.
+    `count` are the occurrences that ended on every rank; `judged` of them are in the medians. `bytes` and
+    `dtype` are of what travelled, `gradient_dtype` of the gradients. `cost_ms` is the sum of their total times.
+    `first_steps_only`: DDP's first layout, replaced when DDP rebuilt its buckets. `last_arrivals` counts, by
+    rank, how often it was the last to arrive, where the clocks can tell.
     """
 
     bucket: str
@@ -22,6 +23,7 @@ class BucketStats:
     parameters: tuple[str, ...]
     bytes: int
     dtype: str
+    gradient_dtype: str
     group: str
     group_size: int
     count: int

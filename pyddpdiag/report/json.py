@@ -79,6 +79,7 @@ def _bucket(bucket: BucketStats) -> dict[str, Any]:
         "parameters": list(bucket.parameters),
         "bytes": bucket.bytes,
         "dtype": bucket.dtype,
+        "gradient_dtype": bucket.gradient_dtype,
         "group": bucket.group,
         "group_size": bucket.group_size,
         "count": bucket.count,

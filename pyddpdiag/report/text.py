@@ -14,6 +14,7 @@ from pyddpdiag.report.screen import Screen, screen_for
 STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell": "bold magenta"}
 SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 PARTS = (("arrival", "yellow", "█", "a"), ("queue", "magenta", "▓", "q"), ("wire", "cyan", "░", "w"))
+WIDTHS = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 BAR = 14
 LEAST_NAME = 12
 GOOD_NAME = 20
@@ -160,11 +161,27 @@ def _buckets(screen: Screen, report: RunReport, top: int) -> None:
         notes.append(f"{len(report.buckets) - len(shown)} more; --top 0 shows all.")
     if any(bucket.first_steps_only for bucket in shown):
         notes.append("*: seen in the first steps only, before DDP rebuilt its buckets.")
+    if saved := _saved(report.buckets):
+        notes.append(saved)
     if " bar" in columns:
         signs = ", ".join(f"{screen.sign(fancy, plain)} {name}" for name, _, fancy, plain in PARTS)
         notes.append(f"Bars: {signs}.")
     if notes:
         screen.print(Text(" ".join(notes), "dim"), 2)
+
+
+def _saved(buckets: Sequence[BucketStats]) -> str:
+    """What travels less in each step because gradients travel in 16 bits; empty if none do."""
+    lasting = [b for b in buckets if not b.first_steps_only] or buckets
+    short = [
+        b for b in lasting if b.dtype != b.gradient_dtype and b.gradient_dtype in WIDTHS and b.dtype in WIDTHS
+    ]
+    if not short:
+        return ""
+    travels = sum(b.bytes for b in short)
+    gradients = sum(b.bytes * WIDTHS[b.gradient_dtype] // WIDTHS[b.dtype] for b in short)
+    kinds = " and ".join(sorted({b.dtype for b in short}))
+    return f"In {kinds}, {size(travels)} travel in place of {size(gradients)} of gradients."
 
 
 def _bucket_columns(screen: Screen, shown: Sequence[BucketStats]) -> dict[str, Sequence[str | Text]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.errors import UsageError
+from pyddpdiag.model.words import size
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import read_trace
 
 HOOKS = {"bf16": pyddpdiag.timed_bf16_allreduce, "fp16": pyddpdiag.timed_fp16_allreduce}
 UNIT = {"bf16": 2.0**-8, "fp16": 2.0**-11}
-STEPS = 3
+STEPS = 5
 
 
 def _gradients(rank: int, way: str, compress: str, folder: str) -> list[np.ndarray[Any, Any]]:
@@ -108,6 +112,16 @@ def test_trace_tells_what_travelled(trained: tuple[int, Path, Any]) -> None:
         assert in_first_step["bytes"].sum() * 2 == gradients["bytes"].sum(), (
             "f32 gradients, twice what travelled"
         )
+
+
+def test_report_tells_what_is_saved(trained: tuple[int, Path, Any]) -> None:
+    report = load_report(trained[1] / "native-bf16")
+    assert {(bucket.dtype, bucket.gradient_dtype) for bucket in report.buckets} == {("bfloat16", "float32")}
+    out = io.StringIO()
+    print_text(report, out)
+    words = " ".join(out.getvalue().split())
+    total = sum(p.numel() for p in branches(torch.float32).parameters())
+    assert f"In bfloat16, {size(2 * total)} travel in place of {size(4 * total)} of gradients." in words
 
 
 def _feedback_job(_: int, __: int, folder: str) -> dict[str, float]:

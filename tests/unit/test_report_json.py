@@ -76,6 +76,7 @@ BUCKET = MEASURED | {
     "parameters",
     "bytes",
     "dtype",
+    "gradient_dtype",
     "group",
     "group_size",
     "count",
