@@ -231,7 +231,7 @@ KERNEL_ENTRY GradientStatistics run(const void* source, void* target, std::size_
 template <Element element, typename Output>
 KERNEL void put_sums(Output* output, const Floats& low, const Floats& high) {
     if constexpr (std::is_same_v<Output, float>) {
-        alignas(64) std::array<std::byte, block * 2> rounded;
+        alignas(64) std::array<std::byte, block * 2> rounded{};
         store<element>(rounded.data(), low, high, false);
         auto* const out = reinterpret_cast<std::byte*>(output);
         store_f32(out, load<element>(rounded.data()), false);

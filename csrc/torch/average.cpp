@@ -35,8 +35,12 @@ bool is_simple(const at::Tensor& buffer) {
 
 void divide(const at::Tensor& buffer, std::int64_t ranks) {
     if (is_simple(buffer) && buffer.nbytes() <= small) {
-        return buffer.scalar_type() == c10::ScalarType::Float ? divide_all<float>(buffer, ranks)
-                                                              : divide_all<double>(buffer, ranks);
+        if (buffer.scalar_type() == c10::ScalarType::Float) {
+            divide_all<float>(buffer, ranks);
+        } else {
+            divide_all<double>(buffer, ranks);
+        }
+        return;
     }
     buffer.div_(ranks);
 }

@@ -16,7 +16,7 @@ BackwardPass::BackwardPass(std::shared_ptr<Recorder> recorder, std::shared_ptr<M
                            bool needs_probe)
     : recorder_(std::move(recorder)),
       module_(std::move(module)),
-      group_(group),
+      group_(&group),
       operation_(operation),
       strangers_before_(strangers()),
       others_before_(other_collectives()) {
@@ -26,12 +26,12 @@ BackwardPass::BackwardPass(std::shared_ptr<Recorder> recorder, std::shared_ptr<M
 }
 
 std::optional<std::uint64_t> BackwardPass::strangers() const {
-    const auto handle = group_.handle.lock();
+    const auto handle = group_->handle.lock();
     if (!handle) {
         return std::nullopt;
     }
     try {
-        return handle->getSequenceNumberForGroup() - group_.next_sequence.load(std::memory_order_relaxed);
+        return handle->getSequenceNumberForGroup() - group_->next_sequence.load(std::memory_order_relaxed);
     } catch (const std::exception&) {
         return std::nullopt;  // this torch's groups do not count
     }

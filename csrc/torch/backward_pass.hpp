@@ -30,7 +30,7 @@ private:
 
     std::shared_ptr<Recorder> recorder_;
     std::shared_ptr<ModuleState> module_;
-    const Group& group_;  // the recorder's
+    const Group* group_;  // the recorder's
     Operation operation_;
     std::optional<std::uint64_t> strangers_before_;
     std::uint64_t others_before_;

@@ -44,7 +44,7 @@ bool BucketExchange::suits(const at::Tensor& wire, const Group& group) {
 }
 
 BucketExchange::BucketExchange(const at::Tensor& wire, const Group& group)
-    : wire_(wire), group_(group), part_((wire.numel() + group.size - 1) / group.size) {
+    : wire_(wire), group_(&group), part_((wire.numel() + group.size - 1) / group.size) {
     const std::int64_t values = group.size == 2 ? wire.numel() : group.size * part_of(group.rank).numel();
     inbox_ = at::empty({values}, wire.options());
 }
@@ -55,19 +55,19 @@ at::Tensor BucketExchange::part_of(std::int64_t rank) const {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> BucketExchange::begin() {
-    const auto ranks = static_cast<std::size_t>(group_.size);
+    const auto ranks = static_cast<std::size_t>(group_->size);
     std::vector<std::int64_t> sends(ranks);
     std::vector<std::int64_t> receives(ranks);
+    const auto ours = static_cast<std::size_t>(group_->rank);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-        const bool self = rank == static_cast<std::size_t>(group_.rank);
         if (ranks == 2) {
-            sends[rank] = receives[rank] = self ? 0 : wire_.numel();
+            sends[rank] = receives[rank] = rank == ours ? 0 : wire_.numel();
         } else {
             sends[rank] = part_of(static_cast<std::int64_t>(rank)).numel();
-            receives[rank] = part_of(group_.rank).numel();
+            receives[rank] = part_of(group_->rank).numel();
         }
     }
-    const auto group = group_.lock();
+    const auto group = group_->lock();
     auto future = all_to_all(*group, inbox_, wire_, receives, sends)->getFuture();
     // The number of this collective in its group: the same on all ranks, and no other bucket's under way.
     tag_ = static_cast<int>(group->getSequenceNumberForGroup() % tags);
@@ -75,24 +75,26 @@ c10::intrusive_ptr<c10::ivalue::Future> BucketExchange::begin() {
 }
 
 std::vector<const std::uint16_t*> BucketExchange::addends() const {
-    if (group_.size != 2) {
+    if (group_->size != 2) {
         return {bits(wire_)};
     }
     // In the same order on both: that of two NaN decides which of them the sum is.
-    return group_.rank == 0 ? std::vector{bits(wire_), bits(inbox_)} : std::vector{bits(inbox_), bits(wire_)};
+    return group_->rank == 0 ? std::vector{bits(wire_), bits(inbox_)}
+                             : std::vector{bits(inbox_), bits(wire_)};
 }
 
 void BucketExchange::finish() {
-    if (group_.size == 2) {
+    if (group_->size == 2) {
         return;
     }
-    const at::Tensor ours = part_of(group_.rank);
+    const at::Tensor ours = part_of(group_->rank);
     std::vector<const std::uint16_t*> inputs;
-    for (std::int64_t rank = 0; rank < group_.size; ++rank) {
+    inputs.reserve(static_cast<std::size_t>(group_->size));
+    for (std::int64_t rank = 0; rank < group_->size; ++rank) {
         inputs.push_back(bits(inbox_) + rank * ours.numel());
     }
     add_up(wire_.scalar_type(), inputs, static_cast<std::uint16_t*>(ours.mutable_data_ptr()), ours.numel());
-    const BorrowedGroup group(group_.lock_messages());
+    const BorrowedGroup group(group_->lock_messages());
     hand_around(group.get());
 }
 
@@ -101,11 +103,11 @@ void BucketExchange::finish() {
 void BucketExchange::hand_around(c10d::ProcessGroup& group) {
     const at::RecordFunctionGuard no_spans(/*is_enabled=*/false);
     std::vector<c10::intrusive_ptr<c10d::Work>> under_way;
-    for (std::int64_t distance = 1; distance < group_.size; ++distance) {
-        const std::int64_t from = (group_.rank + distance) % group_.size;
-        const std::int64_t to = (group_.rank - distance + group_.size) % group_.size;
+    for (std::int64_t distance = 1; distance < group_->size; ++distance) {
+        const std::int64_t from = (group_->rank + distance) % group_->size;
+        const std::int64_t to = (group_->rank - distance + group_->size) % group_->size;
         std::vector<at::Tensor> theirs = {part_of(from)};
-        std::vector<at::Tensor> ours = {part_of(group_.rank)};
+        std::vector<at::Tensor> ours = {part_of(group_->rank)};
         if (theirs[0].numel() > 0) {
             under_way.push_back(group.recv(theirs, static_cast<int>(from), tag_));
         }

@@ -37,7 +37,7 @@ private:
     [[nodiscard]] at::Tensor part_of(std::int64_t rank) const;
 
     at::Tensor wire_;
-    const Group& group_;
+    const Group* group_;
     at::Tensor
         inbox_;  // the values of all ranks of what we add up; our own stay in the wire if we add up all
     std::int64_t part_;

@@ -23,7 +23,7 @@ bool CompressedBucket::possible(const at::Tensor& buffer) {
 CompressedBucket::CompressedBucket(const at::Tensor& buffer, const Group& group,
                                    const CompressionOptions& options)
     : serves_(buffer.getIntrusivePtr()),
-      group_(group),
+      group_(&group),
       wire_(at::empty({buffer.numel()}, buffer.options().dtype(wire_type(options.to)))) {
     if (options.error_feedback) {
         residual_ = at::zeros_like(buffer);
@@ -35,11 +35,11 @@ CompressedBucket::CompressedBucket(const at::Tensor& buffer, const Group& group,
 
 bool CompressedBucket::serves(const at::Tensor& buffer, const Group& group) const {
     return serves_._unsafe_get_target() == buffer.unsafeGetTensorImpl() && wire_.numel() == buffer.numel() &&
-           &group_ == &group;
+           group_ == &group;
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> CompressedBucket::reduce() {
-    return exchange_ ? exchange_->begin() : all_reduce(group_, wire_);
+    return exchange_ ? exchange_->begin() : all_reduce(*group_, wire_);
 }
 
 void CompressedBucket::collect() {

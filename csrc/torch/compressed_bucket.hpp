@@ -43,7 +43,7 @@ public:
 private:
     // Weak, which also keeps the address from being given to another buffer.
     c10::weak_intrusive_ptr<c10::TensorImpl> serves_;
-    const Group& group_;
+    const Group* group_;
     at::Tensor wire_;
     std::optional<BucketExchange> exchange_;  // nothing: Gloo's all-reduce
     at::Tensor residual_;                     // f32 or f64 as the buffer; undefined without error feedback

@@ -67,7 +67,7 @@ private:
 
 // What there is to see of a bucket: `values` are the gradients over `divided_by`.
 struct Look {
-    const at::Tensor& values;
+    at::Tensor values;
     double divided_by = 1.0;
     std::optional<GradientStatistics> statistics;  // of the values, if somebody has taken them already
 };

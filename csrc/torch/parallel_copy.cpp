@@ -18,7 +18,8 @@ GradientStatistics copy_in_parallel(const void* source, Element from, void* targ
     std::vector<GradientStatistics> parts((count + part_size - 1) / part_size);
     at::parallel_for(
         0, static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-            for (auto part = static_cast<std::size_t>(begin); part < static_cast<std::size_t>(end); ++part) {
+            for (std::int64_t i = begin; i < end; ++i) {
+                const auto part = static_cast<std::size_t>(i);
                 const std::size_t first = part * part_size;
                 parts[part] = fused_copy(static_cast<const std::byte*>(source) + first * size_of(from), from,
                                          static_cast<std::byte*>(target) + first * size_of(to), to,
