@@ -10,6 +10,7 @@
 #include "torch/backward_probe.hpp"
 #include "torch/bucket_hook.hpp"
 #include "torch/recorder.hpp"
+#include "torch/start_signal.hpp"
 
 namespace ddpdiag::python {
 namespace {
@@ -130,7 +131,12 @@ void bind_recorder(py::module_& module) {
         .def("step_end", &Recorder::step_end)
         .def("wait_abandoned", &Recorder::wait_abandoned)
         .def("set_paused", &Recorder::set_paused)
-        .def("close", &Recorder::close)
+        .def("close",
+             [](Recorder& self) {
+                 self.close();
+                 const py::gil_scoped_release nogil;
+                 StartSignal::wait_for_workers();
+             })
         .def_property_readonly("closed", &Recorder::closed)
         .def_property_readonly("paused", &Recorder::paused)
         .def("on_layout", &Recorder::on_layout)

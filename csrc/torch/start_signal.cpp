@@ -3,6 +3,9 @@
 #include <ATen/FuncTorchTLS.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "torch/compat.hpp"
@@ -11,11 +14,19 @@
 namespace ddpdiag {
 namespace {
 
+// Carriers that are somewhere. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<int> alive{0};
+
 // Lives in the functorch slot of the calling thread for the time of one `allreduce` call.
 class Carrier final : public at::functorch::FuncTorchTLSBase {
 public:
     explicit Carrier(std::shared_ptr<BucketOperation> operation)
-        : operation_(std::move(operation)), caller_(platform::thread_id()) {}
+        : operation_(std::move(operation)), caller_(platform::thread_id()) {
+        alive.fetch_add(1, std::memory_order_relaxed);
+    }
+    Carrier(const Carrier&) = delete;
+    Carrier& operator=(const Carrier&) = delete;
+    ~Carrier() override { alive.fetch_sub(1, std::memory_order_relaxed); }
 
     // Called on the caller when the work saves its state, and on the worker when it enters it. The worker
     // gets none: whatever runs there finds the slot empty, as it would without us.
@@ -45,6 +56,14 @@ bool StartSignal::by_copy_is_possible() {
     return at::functorch::functorchTLSAccessor() == nullptr &&
            !c10::impl::TorchDispatchModeTLS::any_modes_set() && only_our_probe_listens() &&
            BucketOperation::starts_are_seen();
+}
+
+void StartSignal::wait_for_workers() {
+    using namespace std::chrono_literals;
+    const auto deadline = std::chrono::steady_clock::now() + 1s;
+    while (alive.load(std::memory_order_relaxed) > 0 && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(1ms);
+    }
 }
 
 StartSignal::StartSignal(const std::shared_ptr<BucketOperation>& operation, bool by_copy)

@@ -25,6 +25,11 @@ public:
     // To be asked once per backward pass: a profiler that starts in the middle of one gets the next.
     [[nodiscard]] static bool by_copy_is_possible();
 
+    // Waits, a second at most, until Gloo's workers have let go of the works that carried a signal by copy. A work holds
+    // its caller's thread-local state, with Python objects in it: a worker that comes to drop it only while the
+    // interpreter ends is killed by Python, and that aborts the process. Not to be called with Python's lock.
+    static void wait_for_workers();
+
     StartSignal(const std::shared_ptr<BucketOperation>& operation, bool by_copy);
     StartSignal(const StartSignal&) = delete;
     StartSignal& operator=(const StartSignal&) = delete;
