@@ -58,6 +58,7 @@ def timed_allreduce(
     group: dist.ProcessGroup | None = None,
     compression: int = 0,
 ) -> torch.futures.Future[torch.Tensor]: ...
+def wait_for_workers() -> None: ...
 def group_of(
     recorder: Recorder,
     bucket: dist.GradBucket,  # type: ignore[name-defined]

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag import _ddp, _exchange, _native, _run, compression
+from pyddpdiag import _ddp, _exchange, _exit, _native, _run, compression
 from pyddpdiag._sidecar import Sidecar
 from pyddpdiag.errors import (
     AlreadyAttachedError,
@@ -90,6 +90,7 @@ class Recorder:
         require_mode(sentinel)
         if not 1 <= sentinel_interval < 2**32:
             raise UsageError(f"sentinel_interval must be from 1 to 4294967295, not {sentinel_interval}.")
+        _exit.arrange()
         self.rank = dist.get_rank()
         self.world_size = dist.get_world_size()
         run = _run.agree(str(folder) if folder is not None else None)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from pyddpdiag import _native
+from pyddpdiag import _exit, _native
 from pyddpdiag._buckets import Bucket, check_same_on_all_ranks, in_buckets, named
 from pyddpdiag._ddp import Description
 from pyddpdiag.errors import NoProcessGroupError, ReductionError, UsageError
@@ -68,6 +68,7 @@ class GradientReducer:
                 "a GradientReducer needs other ranks, but torch.distributed is not initialised.",
                 hint="make it after torch.distributed.init_process_group('gloo', ...).",
             )
+        _exit.arrange()
         group = process_group if process_group is not None else dist.group.WORLD
         assert group is not None
         self._group = group

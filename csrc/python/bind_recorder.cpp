@@ -107,6 +107,7 @@ void on_compare(Recorder& recorder, std::function<void(std::uint32_t, py::bytes)
 }  // namespace
 
 void bind_recorder(py::module_& module) {
+    module.def("wait_for_workers", &StartSignal::wait_for_workers, py::call_guard<py::gil_scoped_release>());
     py::register_exception_translator([](std::exception_ptr error) {
         try {
             std::rethrow_exception(std::move(error));

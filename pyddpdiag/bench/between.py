@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import stdtrit
 
 from pyddpdiag.bench.intervals import Estimate, Values, ratio_of_rounds
 
@@ -45,6 +44,9 @@ def ratio_of_runs(values: Sittings, base: Sittings) -> Estimate:
         freedom = (of_a + of_b) ** 2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
     else:
         freedom = max(len(a), len(b)) - 1
+    # Here and not above: importing scipy takes a while, and only a comparison needs it.
+    from scipy.special import stdtrit
+
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(of_a + of_b)
     # A spread that nothing can be told from: finite, so that it can be written to JSON.
     half = min(half, 100.0)

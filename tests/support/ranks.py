@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import time
@@ -91,6 +92,9 @@ def _rank(
             timeout=timedelta(seconds=timeout_s),
         )
         answer = ("done", job(rank, world_size, *arguments))
+        # What lives on in cycles holds the process group, whose end waits for its workers: without it a worker that
+        # is late, on a busy machine, aborts the process as it ends.
+        gc.collect()
         dist.destroy_process_group()
     except BaseException:
         answer = ("failed", traceback.format_exc())
