@@ -54,7 +54,7 @@ at::Tensor BucketExchange::part_of(std::int64_t rank) const {
     return wire_.narrow(0, begin, std::min(part_, wire_.numel() - begin));
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> BucketExchange::begin() {
+c10::intrusive_ptr<c10::ivalue::Future> BucketExchange::begin(std::uint64_t sequence) {
     const auto ranks = static_cast<std::size_t>(group_->size);
     std::vector<std::int64_t> sends(ranks);
     std::vector<std::int64_t> receives(ranks);
@@ -67,11 +67,9 @@ c10::intrusive_ptr<c10::ivalue::Future> BucketExchange::begin() {
             receives[rank] = part_of(group_->rank).numel();
         }
     }
-    const auto group = group_->lock();
-    auto future = all_to_all(*group, inbox_, wire_, receives, sends)->getFuture();
-    // The number of this collective in its group: the same on all ranks, and no other bucket's under way.
-    tag_ = static_cast<int>(group->getSequenceNumberForGroup() % tags);
-    return future;
+    // No other bucket under way has it: the group of the messages is this recorder's alone, as is the number.
+    tag_ = static_cast<int>(sequence % tags);
+    return all_to_all(*group_->lock(), inbox_, wire_, receives, sends)->getFuture();
 }
 
 std::vector<const std::uint16_t*> BucketExchange::addends() const {

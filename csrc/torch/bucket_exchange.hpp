@@ -23,8 +23,8 @@ public:
 
     BucketExchange(const at::Tensor& wire, const Group& group);
 
-    // Enqueues the all-to-all.
-    [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> begin();
+    // Enqueues the all-to-all. `sequence`: of the bucket in its group, the same on all ranks.
+    [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> begin(std::uint64_t sequence);
     // When its future is done, on the worker's thread. Waits for the other ranks, as long as the group's timeout allows.
     // The worker may wait here because the workers of every rank take up the buckets in the same order: the first bucket
     // that is not done is being worked on everywhere.

@@ -85,7 +85,8 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
         }
         const at::Tensor& travelling = compressed != nullptr ? compressed->wire() : buffer;
         const auto reduce = [&] {
-            return compressed != nullptr ? compressed->reduce() : all_reduce(*start.group, buffer);
+            return compressed != nullptr ? compressed->reduce(start.sequence)
+                                         : all_reduce(*start.group, buffer);
         };
         if (operation == nullptr) {
             return {reduce(), nullptr, std::move(compressed), buffer};

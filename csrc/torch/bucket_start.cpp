@@ -79,14 +79,14 @@ BucketStart start_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBu
     // Counted when paused too: the ranks need not pause at the same bucket.
     const std::uint64_t sequence = group->next_sequence.fetch_add(1, std::memory_order_relaxed);
     if (recorder->paused()) {
-        return {group, nullptr};
+        return {group, nullptr, sequence};
     }
     auto operation = std::make_shared<BucketOperation>(
         recorder, layout, bucket_record(*recorder, *layout, bucket, *group, sequence, facts), consumes);
     if (consumes) {
         module.unconsumed.push_back(operation);
     }
-    return {group, std::move(operation)};
+    return {group, std::move(operation), sequence};
 }
 
 }  // namespace ddpdiag

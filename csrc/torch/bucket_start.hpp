@@ -14,6 +14,7 @@ namespace ddpdiag {
 struct BucketStart {
     Group* group = nullptr;                      // never null
     std::shared_ptr<BucketOperation> operation;  // nullptr: the recorder is paused
+    std::uint64_t sequence = 0;                  // of this bucket in its group, the same on all ranks
 };
 
 // Throws std::runtime_error if the recorder is closed.

@@ -38,8 +38,8 @@ bool CompressedBucket::serves(const at::Tensor& buffer, const Group& group) cons
            group_ == &group;
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> CompressedBucket::reduce() {
-    return exchange_ ? exchange_->begin() : all_reduce(*group_, wire_);
+c10::intrusive_ptr<c10::ivalue::Future> CompressedBucket::reduce(std::uint64_t sequence) {
+    return exchange_ ? exchange_->begin(sequence) : all_reduce(*group_, wire_);
 }
 
 void CompressedBucket::collect() {

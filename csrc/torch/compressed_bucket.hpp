@@ -33,8 +33,8 @@ public:
     // Divides the buffer's values by `ranks` and rounds them.
     void compress(const at::Tensor& buffer, std::int64_t ranks);
     [[nodiscard]] const at::Tensor& wire() const { return wire_; }
-    // Enqueues the sum of the wire over the ranks.
-    [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> reduce();
+    // Enqueues the sum of the wire over the ranks. `sequence`: of the bucket in its group.
+    [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> reduce(std::uint64_t sequence);
     // On the worker's thread, when that is done: what other ranks are needed for besides. May throw.
     void collect();
     // Writes the reduced values back, on the worker's thread.
