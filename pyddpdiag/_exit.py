@@ -11,8 +11,6 @@ from __future__ import annotations
 import atexit
 import time
 
-from pyddpdiag import _native
-
 REST_S = 0.05
 _arranged: list[bool] = []
 
@@ -25,6 +23,8 @@ def arrange() -> None:
 
 
 def _rest() -> None:
+    from pyddpdiag import _native
+
     # For the works that we know of, and a nap for all others: it gives a worker the processor.
     _native.wait_for_workers()
     time.sleep(REST_S)
