@@ -13,7 +13,7 @@
 namespace ddpdiag {
 namespace {
 
-// Below that, the second round of messages costs more than the faster sum saves (docs/performance.md).
+// Below that, the latency of a second round of messages is taken to outweigh the faster sum (docs/compression.md).
 constexpr std::size_t worthwhile_above = std::size_t{128} << 10U;
 constexpr std::uint64_t tags = std::uint64_t{1} << 30U;
 
