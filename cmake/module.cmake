@@ -78,9 +78,8 @@ if(MSVC)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(openmp_option -fopenmp)
 endif()
-set_source_files_properties(
-  ${PROJECT_SOURCE_DIR}/csrc/torch/flatten.cpp ${PROJECT_SOURCE_DIR}/csrc/torch/parallel_copy.cpp
-  PROPERTIES COMPILE_OPTIONS "${openmp_option}")
+set_source_files_properties(${PROJECT_SOURCE_DIR}/csrc/torch/parallel_copy.cpp
+                            PROPERTIES COMPILE_OPTIONS "${openmp_option}")
 # torch is imported first and brings its libraries; the rpath serves tools that load the module alone.
 set_target_properties(_native PROPERTIES INSTALL_RPATH "$<IF:$<PLATFORM_ID:Darwin>,@loader_path,$ORIGIN>/../torch/lib"
                                          BUILD_WITH_INSTALL_RPATH ON)

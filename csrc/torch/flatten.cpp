@@ -1,7 +1,6 @@
 #include "torch/flatten.hpp"
 
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/ScalarType.h>
 
@@ -12,55 +11,13 @@
 
 #include "torch/change.hpp"
 #include "torch/flatten_checks.hpp"
+#include "torch/parallel_copy.hpp"
 
 namespace ddpdiag {
 namespace {
 
-// Statistics are taken by parts of this many values and added up in order: however many threads there are, the
-// sums are the same to the last bit.
-constexpr std::int64_t part_size = 65536;
-// Values below which another thread costs more than it saves: some 10 us of work.
-constexpr std::int64_t grain = 32768;
-
-struct Part {
-    const std::byte* source;
-    std::byte* target;
-    std::int64_t begin;  // in the order of all values of all tensors
-    std::int64_t count;
-    std::size_t tensor;
-    std::int64_t offset;  // in its tensor
-    Element from;
-    Element to;
-};
-
 Element known(const at::Tensor& tensor) {
     return known_element(tensor.scalar_type());
-}
-
-void add_parts(std::vector<Part>& parts, const std::byte* source, Element from, std::byte* target, Element to,
-               std::int64_t count, std::size_t tensor) {
-    const std::int64_t before = parts.empty() ? 0 : parts.back().begin + parts.back().count;
-    for (std::int64_t offset = 0; offset < count; offset += part_size) {
-        const auto at = static_cast<std::size_t>(offset);
-        parts.push_back({source + at * size_of(from), target + at * size_of(to), before + offset,
-                         std::min(part_size, count - offset), tensor, offset, from, to});
-    }
-}
-
-std::vector<GradientStatistics> copy_parts(const std::vector<Part>& parts, double scale, bool streaming) {
-    std::vector<GradientStatistics> results(parts.size());
-    const std::int64_t total = parts.empty() ? 0 : parts.back().begin + parts.back().count;
-    // Divided by values and not by tensors, so that each thread has as much to do; a part belongs to the thread
-    // in whose range it begins.
-    at::parallel_for(0, total, grain, [&](std::int64_t begin, std::int64_t end) {
-        auto part = std::ranges::lower_bound(parts, begin, {}, &Part::begin);
-        for (; part != parts.end() && part->begin < end; ++part) {
-            results[static_cast<std::size_t>(part - parts.begin())] =
-                fused_copy(part->source, part->from, part->target, part->to,
-                           static_cast<std::size_t>(part->count), scale, streaming);
-        }
-    });
-    return results;
 }
 
 std::int64_t count_of(const std::vector<at::Tensor>& tensors) {
@@ -181,7 +138,7 @@ Flattened flatten(const std::vector<at::Tensor>& tensors, const std::optional<at
     const Element to = known(result.buffer);
     auto* target = static_cast<std::byte*>(result.buffer.mutable_data_ptr());
     std::vector<Part> parts;
-    parts.reserve(tensors.size() + static_cast<std::size_t>(total / part_size) + 1);
+    parts.reserve(tensors.size() + static_cast<std::size_t>(total / values_per_part) + 1);
     std::vector<at::Tensor>
         copies;  // of tensors with gaps or another order of dimensions, kept until the end
     for (std::size_t i = 0; i < tensors.size(); ++i) {
