@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -145,14 +146,20 @@ void bind_recorder(py::module_& module) {
         .def("on_unknown_module", &Recorder::on_unknown_module)
         .def("set_default_group", &Recorder::set_default_group)
         .def(
-            "set_messages",
-            [](Recorder& self, const GroupHandle& group, const GroupHandle& messages) {
-                self.group(group)->messages = messages;
+            "set_exchange",
+            [](Recorder& self, const GroupHandle& handle, bool over_links,
+               const std::optional<c10::intrusive_ptr<c10d::Backend>>& messages) {
+                Group& group = *self.group(handle);
+                group.exchange_is_set = true;
+                group.over_links = over_links;
+                if (messages) {
+                    group.messages = *messages;
+                }
             },
-            py::arg("group"), py::arg("messages"))
+            py::arg("group"), py::arg("over_links"), py::arg("messages"))
         .def(
-            "has_messages",
-            [](Recorder& self, const GroupHandle& group) { return !self.group(group)->messages.expired(); },
+            "exchange_is_set",
+            [](Recorder& self, const GroupHandle& group) { return self.group(group)->exchange_is_set; },
             py::arg("group"))
         .def(
             "add_module",

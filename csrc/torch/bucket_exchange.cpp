@@ -4,6 +4,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -15,12 +16,14 @@ namespace {
 
 // Below that, the latency of a second round of messages is taken to outweigh the faster sum (docs/compression.md).
 constexpr std::size_t worthwhile_above = std::size_t{128} << 10U;
+// What a socket takes at once in practice: more to one rank keeps us from asking for what is its.
+constexpr std::size_t messages_above = std::size_t{256} << 10U;
 constexpr std::uint64_t tags = std::uint64_t{1} << 30U;
 
 // A worker must not be the last owner of its own group, which would wait for the end of its own thread.
 class BorrowedGroup {
 public:
-    explicit BorrowedGroup(c10::intrusive_ptr<c10d::ProcessGroup> handle) : handle_(std::move(handle)) {}
+    explicit BorrowedGroup(c10::intrusive_ptr<c10d::Backend> handle) : handle_(std::move(handle)) {}
     BorrowedGroup(const BorrowedGroup&) = delete;
     BorrowedGroup& operator=(const BorrowedGroup&) = delete;
     ~BorrowedGroup() {
@@ -28,11 +31,36 @@ public:
             static_cast<void>(handle_.release());
         }
     }
-    [[nodiscard]] c10d::ProcessGroup& get() const { return *handle_; }
+    [[nodiscard]] c10d::Backend& get() const { return *handle_; }
 
 private:
-    c10::intrusive_ptr<c10d::ProcessGroup> handle_;
+    c10::intrusive_ptr<c10d::Backend> handle_;
 };
+
+using TensorOf = std::function<at::Tensor(std::int64_t)>;
+
+// Messages and no collective: those must be begun in the same order on all ranks, and the ranks' workers may come here
+// with two buckets in either order. The tag says whose a message is. Everything is asked for before anything is sent.
+void swap_with_all(const Group& ranks, int tag, const TensorOf& theirs, const TensorOf& ours) {
+    const BorrowedGroup group(ranks.lock_messages());
+    const at::RecordFunctionGuard no_spans(/*is_enabled=*/false);
+    std::vector<c10::intrusive_ptr<c10d::Work>> under_way;
+    for (const bool send : {false, true}) {
+        for (std::int64_t distance = 1; distance < ranks.size; ++distance) {
+            // The next rank sends to this one while this one sends to the rank before: not all to the same at once.
+            const std::int64_t peer = (ranks.rank + (send ? ranks.size - distance : distance)) % ranks.size;
+            std::vector<at::Tensor> values = {send ? ours(peer) : theirs(peer)};
+            const int to = static_cast<int>(peer);
+            if (values[0].numel() > 0) {
+                under_way.push_back(send ? group.get().send(values, to, tag)
+                                         : group.get().recv(values, to, tag));
+            }
+        }
+    }
+    for (const auto& work : under_way) {
+        work->wait();
+    }
+}
 
 }  // namespace
 
@@ -47,6 +75,8 @@ BucketExchange::BucketExchange(const at::Tensor& wire, const Group& group)
     : wire_(wire), group_(&group), part_((wire.numel() + group.size - 1) / group.size) {
     const std::int64_t values = group.size == 2 ? wire.numel() : group.size * part_of(group.rank).numel();
     inbox_ = at::empty({values}, wire.options());
+    // The largest message decides, which is the same on all ranks.
+    by_messages_ = group.over_links && to_add_up_by(0).nbytes() > messages_above;
 }
 
 at::Tensor BucketExchange::part_of(std::int64_t rank) const {
@@ -54,21 +84,34 @@ at::Tensor BucketExchange::part_of(std::int64_t rank) const {
     return wire_.narrow(0, begin, std::min(part_, wire_.numel() - begin));
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> BucketExchange::begin(std::uint64_t sequence) {
-    const auto ranks = static_cast<std::size_t>(group_->size);
-    std::vector<std::int64_t> sends(ranks);
-    std::vector<std::int64_t> receives(ranks);
-    const auto ours = static_cast<std::size_t>(group_->rank);
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-        if (ranks == 2) {
-            sends[rank] = receives[rank] = rank == ours ? 0 : wire_.numel();
-        } else {
-            sends[rank] = part_of(static_cast<std::int64_t>(rank)).numel();
-            receives[rank] = part_of(group_->rank).numel();
-        }
+at::Tensor BucketExchange::to_add_up_by(std::int64_t rank) const {
+    return group_->size == 2 ? wire_ : part_of(rank);
+}
+
+at::Tensor BucketExchange::received_from(std::int64_t rank) const {
+    if (group_->size == 2) {
+        return inbox_;
     }
+    const std::int64_t values = part_of(group_->rank).numel();
+    return inbox_.narrow(0, rank * values, values);
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> BucketExchange::begin(std::uint64_t sequence) {
     // No other bucket under way has it: the group of the messages is this recorder's alone, as is the number.
     tag_ = static_cast<int>(sequence % tags);
+    if (by_messages_) {
+        // Of no values: it talks to nobody and calls `finish` when it is its turn.
+        return all_reduce(*group_, wire_.narrow(0, 0, 0));
+    }
+    const auto ranks = static_cast<std::size_t>(group_->size);
+    std::vector<std::int64_t> sends(ranks, 0);
+    std::vector<std::int64_t> receives(ranks, 0);
+    for (std::int64_t rank = 0; rank < group_->size; ++rank) {
+        if (group_->size > 2 || rank != group_->rank) {
+            sends[static_cast<std::size_t>(rank)] = to_add_up_by(rank).numel();
+            receives[static_cast<std::size_t>(rank)] = received_from(rank).numel();
+        }
+    }
     return all_to_all(*group_->lock(), inbox_, wire_, receives, sends)->getFuture();
 }
 
@@ -82,40 +125,32 @@ std::vector<const std::uint16_t*> BucketExchange::addends() const {
 }
 
 void BucketExchange::finish() {
+    if (by_messages_) {
+        swap_with_all(
+            *group_, tag_, [this](std::int64_t rank) { return received_from(rank); },
+            [this](std::int64_t rank) { return to_add_up_by(rank); });
+    }
     if (group_->size == 2) {
         return;
     }
     const at::Tensor ours = part_of(group_->rank);
+    if (by_messages_) {
+        received_from(group_->rank).copy_(ours);
+    }
+    add_up_our_part();
+    swap_with_all(
+        *group_, tag_, [this](std::int64_t rank) { return part_of(rank); },
+        [&ours](std::int64_t) { return ours; });
+}
+
+void BucketExchange::add_up_our_part() {
+    const at::Tensor ours = part_of(group_->rank);
     std::vector<const std::uint16_t*> inputs;
     inputs.reserve(static_cast<std::size_t>(group_->size));
     for (std::int64_t rank = 0; rank < group_->size; ++rank) {
-        inputs.push_back(bits(inbox_) + rank * ours.numel());
+        inputs.push_back(bits(received_from(rank)));
     }
     add_up(wire_.scalar_type(), inputs, static_cast<std::uint16_t*>(ours.mutable_data_ptr()), ours.numel());
-    const BorrowedGroup group(group_->lock_messages());
-    hand_around(group.get());
-}
-
-// Messages and no collective: those must be begun in the same order on all ranks, and the ranks' workers may come here
-// with two buckets in either order. The tag says whose a message is.
-void BucketExchange::hand_around(c10d::ProcessGroup& group) {
-    const at::RecordFunctionGuard no_spans(/*is_enabled=*/false);
-    std::vector<c10::intrusive_ptr<c10d::Work>> under_way;
-    for (std::int64_t distance = 1; distance < group_->size; ++distance) {
-        const std::int64_t from = (group_->rank + distance) % group_->size;
-        const std::int64_t to = (group_->rank - distance + group_->size) % group_->size;
-        std::vector<at::Tensor> theirs = {part_of(from)};
-        std::vector<at::Tensor> ours = {part_of(group_->rank)};
-        if (theirs[0].numel() > 0) {
-            under_way.push_back(group.recv(theirs, static_cast<int>(from), tag_));
-        }
-        if (ours[0].numel() > 0) {
-            under_way.push_back(group.send(ours, static_cast<int>(to), tag_));
-        }
-    }
-    for (const auto& work : under_way) {
-        work->wait();
-    }
 }
 
 }  // namespace ddpdiag

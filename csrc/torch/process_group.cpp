@@ -8,8 +8,8 @@
 namespace ddpdiag {
 namespace {
 
-c10::intrusive_ptr<c10d::ProcessGroup> locked(const c10::weak_intrusive_ptr<c10d::ProcessGroup>& handle,
-                                              const std::string& name) {
+template <typename Handle>
+c10::intrusive_ptr<Handle> locked(const c10::weak_intrusive_ptr<Handle>& handle, const std::string& name) {
     auto group = handle.lock();
     if (!group) {
         throw std::runtime_error("pyddpdiag: the process group '" + name +
@@ -31,7 +31,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> Group::lock() const {
     return locked(handle, name);
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> Group::lock_messages() const {
+c10::intrusive_ptr<c10d::Backend> Group::lock_messages() const {
     return locked(messages, name);
 }
 

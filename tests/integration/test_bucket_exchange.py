@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,23 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
+from pyddpdiag import _exchange
 from pyddpdiag.trace.layout import BucketTime, Flag, Kind
 from pyddpdiag.trace.run import open_run
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 HOOKS = {"bf16": pyddpdiag.timed_bf16_allreduce, "fp16": pyddpdiag.timed_fp16_allreduce}
 STEPS = 3
-FEATURES = 401  # odd: the ranks' parts of a bucket differ in size
+FEATURES = 301  # odd: the ranks' parts of a bucket differ in size
+WIDE = 2601
 
 
 def _model() -> torch.nn.Module:
     torch.manual_seed(3)
-    # Three buckets of 16-bit values above 128 KiB, from where on more than two ranks exchange.
-    return torch.nn.Sequential(*[torch.nn.Linear(FEATURES, FEATURES) for _ in range(3)])
+    # Three buckets above 128 KiB in 16 bits, from where on more than two ranks exchange; the parts of the wide ones are
+    # above 256 KiB even with four ranks, from where on they travel between hosts as messages.
+    widths = [FEATURES, FEATURES, WIDE, FEATURES]
+    return torch.nn.Sequential(*[torch.nn.Linear(*pair) for pair in itertools.pairwise(widths)])
 
 
 def _backward(model: torch.nn.Module, rank: int, step: int) -> None:
@@ -55,7 +60,15 @@ def _expected(rank: int, world_size: int, compress: str, step: int) -> tuple[tor
     return total.to(DTYPES[compress]).float(), wire.float()
 
 
-def _job(rank: int, world_size: int, folder: str) -> dict[str, Any]:
+def _as_if_on_its_own_host(rank: int) -> None:
+    _exchange._host = lambda: f"host {rank}"
+    # The messages go where the group's collectives go, whatever the environment says by now.
+    os.environ["GLOO_SOCKET_IFNAME"] = "there-is-none"
+
+
+def _job(rank: int, world_size: int, folder: str, links: bool) -> dict[str, Any]:
+    if links:
+        _as_if_on_its_own_host(rank)
     found: dict[str, Any] = {}
     for compress in DTYPES:
         for way in ("native", "timed"):
@@ -78,9 +91,10 @@ def _job(rank: int, world_size: int, folder: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("links", [False, True], ids=["one host", "hosts"])
 @pytest.mark.parametrize("world_size", [2, 3, 4])
-def test_the_sum_is_rounded_once_on_every_rank(tmp_path: Path, world_size: int) -> None:
-    answers = run_ranks(_job, world_size, tmp_path, str(tmp_path))
+def test_the_sum_is_rounded_once_on_every_rank(tmp_path: Path, world_size: int, links: bool) -> None:
+    answers = run_ranks(_job, world_size, tmp_path, str(tmp_path), links)
     for case, (exact, as_gloo, bits) in answers[0].items():
         assert exact, case
         # Two ranks have but one addition, which Gloo rounds as well: one may change between the two ways.
@@ -117,7 +131,8 @@ def test_not_finite_gradients_are_the_same_bits_too(tmp_path: Path, compress: st
     assert answers[0] == answers[1]
 
 
-def _dying_job(rank: int, _: int, folder: str) -> str:
+def _dying_job(rank: int, world_size: int, folder: str) -> str:
+    _as_if_on_its_own_host(rank)
     ddp = DistributedDataParallel(_model(), bucket_cap_mb=0.6)
     with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
         recorder.attach(ddp, compress="bf16")
@@ -125,7 +140,7 @@ def _dying_job(rank: int, _: int, folder: str) -> str:
         for step in range(2):
             _backward(ddp, rank, step)
         dist.barrier()
-        if rank == 2:
+        if rank == world_size - 1:
             os._exit(1)
         try:
             _backward(ddp, rank, 2)
@@ -134,9 +149,13 @@ def _dying_job(rank: int, _: int, folder: str) -> str:
     return ""
 
 
-def test_a_lost_rank_is_an_error_that_names_the_bucket(tmp_path: Path) -> None:
-    answers = run_ranks(_dying_job, 3, tmp_path, str(tmp_path), group_timeout_s=10, lost=frozenset({2}))
-    for rank in (0, 1):
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_a_lost_rank_is_an_error_that_names_the_bucket(tmp_path: Path, world_size: int) -> None:
+    lost = world_size - 1
+    answers = run_ranks(
+        _dying_job, world_size, tmp_path, str(tmp_path), group_timeout_s=10, lost=frozenset({lost})
+    )
+    for rank in range(lost):
         assert f"this error reached rank {rank} while reducing bucket " in answers[rank]
         assert ", of step 2 in group " in answers[rank]
 
