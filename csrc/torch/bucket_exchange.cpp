@@ -99,13 +99,15 @@ at::Tensor BucketExchange::received_from(std::int64_t rank) const {
 c10::intrusive_ptr<c10::ivalue::Future> BucketExchange::begin(std::uint64_t sequence) {
     // No other bucket under way has it: the group of the messages is this recorder's alone, as is the number.
     tag_ = static_cast<int>(sequence % tags);
-    if (by_messages_) {
-        // Of no values: it talks to nobody and calls `finish` when it is its turn.
-        return all_reduce(*group_, wire_.narrow(0, 0, 0));
-    }
     const auto ranks = static_cast<std::size_t>(group_->size);
     std::vector<std::int64_t> sends(ranks, 0);
     std::vector<std::int64_t> receives(ranks, 0);
+    if (by_messages_) {
+        // Of no values, but it waits for all ranks. One that does not (an all-reduce of none) may be done before `finish`
+        // is made its continuation, which then runs here and now, and keeps the backward pass waiting.
+        at::Tensor nothing = wire_.narrow(0, 0, 0);
+        return all_to_all(*group_->lock(), nothing, nothing, receives, sends)->getFuture();
+    }
     for (std::int64_t rank = 0; rank < group_->size; ++rank) {
         if (group_->size > 2 || rank != group_->rank) {
             sends[static_cast<std::size_t>(rank)] = to_add_up_by(rank).numel();
