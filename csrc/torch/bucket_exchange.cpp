@@ -18,6 +18,8 @@ namespace {
 constexpr std::size_t worthwhile_above = std::size_t{128} << 10U;
 // What a socket takes at once in practice: more to one rank keeps us from asking for what is its.
 constexpr std::size_t messages_above = std::size_t{256} << 10U;
+// Of two ranks: what has arrived is added up while the rest is on its way.
+constexpr std::int64_t piece = std::int64_t{1} << 19U;  // values
 constexpr std::uint64_t tags = std::uint64_t{1} << 30U;
 
 // A worker must not be the last owner of its own group, which would wait for the end of its own thread.
@@ -40,26 +42,57 @@ private:
 using TensorOf = std::function<at::Tensor(std::int64_t)>;
 
 // Messages and no collective: those must be begun in the same order on all ranks, and the ranks' workers may come here
-// with two buckets in either order. The tag says whose a message is. Everything is asked for before anything is sent.
-void swap_with_all(const Group& ranks, int tag, const TensorOf& theirs, const TensorOf& ours) {
-    const BorrowedGroup group(ranks.lock_messages());
-    const at::RecordFunctionGuard no_spans(/*is_enabled=*/false);
-    std::vector<c10::intrusive_ptr<c10d::Work>> under_way;
-    for (const bool send : {false, true}) {
-        for (std::int64_t distance = 1; distance < ranks.size; ++distance) {
-            // The next rank sends to this one while this one sends to the rank before: not all to the same at once.
-            const std::int64_t peer = (ranks.rank + (send ? ranks.size - distance : distance)) % ranks.size;
-            std::vector<at::Tensor> values = {send ? ours(peer) : theirs(peer)};
-            const int to = static_cast<int>(peer);
-            if (values[0].numel() > 0) {
-                under_way.push_back(send ? group.get().send(values, to, tag)
-                                         : group.get().recv(values, to, tag));
-            }
+// with two buckets in either order. The tag says whose a message is, and those of one tag keep their order.
+class Messages {
+public:
+    Messages(const Group& ranks, int tag) : group_(ranks.lock_messages()), tag_(tag) {}
+
+    // Ask for everything before anything is sent.
+    void ask(at::Tensor values, std::int64_t from) { begin(asked_, std::move(values), from, false); }
+    void send(at::Tensor values, std::int64_t to) { begin(sent_, std::move(values), to, true); }
+    // The next of what was asked for, in that order. Once for each: Gloo would wait for another one.
+    void await_next() { asked_[awaited_++]->wait(); }
+    void await_all() {
+        while (awaited_ < asked_.size()) {
+            await_next();
+        }
+        for (const auto& work : sent_) {
+            work->wait();
         }
     }
-    for (const auto& work : under_way) {
-        work->wait();
+
+private:
+    using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+    void begin(Works& works, at::Tensor&& values, std::int64_t peer, bool send) {
+        if (values.numel() == 0) {
+            return;
+        }
+        std::vector<at::Tensor> one = {std::move(values)};
+        const int rank = static_cast<int>(peer);
+        works.push_back(send ? group_.get().send(one, rank, tag_) : group_.get().recv(one, rank, tag_));
     }
+
+    const at::RecordFunctionGuard no_spans_{/*is_enabled=*/false};
+    BorrowedGroup group_;
+    int tag_;
+    Works asked_;
+    std::size_t awaited_ = 0;
+    Works sent_;
+};
+
+void swap_with_all(const Group& ranks, int tag, const TensorOf& theirs, const TensorOf& ours) {
+    Messages messages(ranks, tag);
+    for (std::int64_t distance = 1; distance < ranks.size; ++distance) {
+        const std::int64_t from = (ranks.rank + distance) % ranks.size;
+        messages.ask(theirs(from), from);
+    }
+    for (std::int64_t distance = 1; distance < ranks.size; ++distance) {
+        // To those before us, who ask the same of those behind them: not all to the same one at once.
+        const std::int64_t to = (ranks.rank - distance + ranks.size) % ranks.size;
+        messages.send(ours(to), to);
+    }
+    messages.await_all();
 }
 
 }  // namespace
@@ -126,23 +159,43 @@ std::vector<const std::uint16_t*> BucketExchange::addends() const {
                              : std::vector{bits(inbox_), bits(wire_)};
 }
 
-void BucketExchange::finish() {
-    if (by_messages_) {
-        swap_with_all(
-            *group_, tag_, [this](std::int64_t rank) { return received_from(rank); },
-            [this](std::int64_t rank) { return to_add_up_by(rank); });
-    }
+void BucketExchange::finish(const std::function<void(std::int64_t)>& arrived) {
     if (group_->size == 2) {
+        if (by_messages_) {
+            swap_with_the_other(arrived);
+        }
         return;
     }
     const at::Tensor ours = part_of(group_->rank);
     if (by_messages_) {
+        swap_with_all(
+            *group_, tag_, [this](std::int64_t rank) { return received_from(rank); },
+            [this](std::int64_t rank) { return to_add_up_by(rank); });
         received_from(group_->rank).copy_(ours);
     }
     add_up_our_part();
     swap_with_all(
         *group_, tag_, [this](std::int64_t rank) { return part_of(rank); },
         [&ours](std::int64_t) { return ours; });
+}
+
+void BucketExchange::swap_with_the_other(const std::function<void(std::int64_t)>& arrived) {
+    const std::int64_t other = 1 - group_->rank;
+    Messages messages(*group_, tag_);
+    std::vector<std::int64_t> ends;
+    for (std::int64_t begin = 0; begin < wire_.numel(); begin = ends.back()) {
+        ends.push_back(std::min(begin + piece, wire_.numel()));
+        messages.ask(inbox_.slice(0, begin, ends.back()), other);
+    }
+    for (std::int64_t begin = 0; const std::int64_t end : ends) {
+        messages.send(wire_.slice(0, begin, end), other);
+        begin = end;
+    }
+    for (const std::int64_t end : ends) {
+        messages.await_next();
+        arrived(end);
+    }
+    messages.await_all();
 }
 
 void BucketExchange::add_up_our_part() {

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "torch/process_group.hpp"
@@ -32,8 +33,9 @@ public:
     [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> begin(std::uint64_t sequence);
     // When its future is done, on the worker's thread. Waits for the other ranks, as long as the group's timeout allows.
     // The worker may wait here because the workers of every rank take up the buckets in the same order: the first bucket
-    // that is not done is being worked on everywhere.
-    void finish();
+    // that is not done is being worked on everywhere. Of two ranks' values it tells as they arrive, in order, how many
+    // there are.
+    void finish(const std::function<void(std::int64_t)>& arrived);
     // What is left to add up afterwards, in this order: the buckets of two ranks, else the sum in the wire alone.
     [[nodiscard]] std::vector<const std::uint16_t*> addends() const;
 
@@ -41,6 +43,7 @@ private:
     [[nodiscard]] at::Tensor part_of(std::int64_t rank) const;
     [[nodiscard]] at::Tensor to_add_up_by(std::int64_t rank) const;
     [[nodiscard]] at::Tensor received_from(std::int64_t rank) const;
+    void swap_with_the_other(const std::function<void(std::int64_t)>& arrived);
     void add_up_our_part();
 
     at::Tensor wire_;

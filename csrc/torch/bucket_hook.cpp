@@ -107,7 +107,7 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
 // On the worker's thread, when the all-reduce has ended well.
 void finish(const Enqueued& bucket) {
     if (bucket.compressed != nullptr) {
-        bucket.compressed->collect();
+        bucket.compressed->collect(bucket.buffer);
     }
     if (bucket.operation != nullptr) {
         bucket.operation->ended();

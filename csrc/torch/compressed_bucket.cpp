@@ -42,10 +42,28 @@ c10::intrusive_ptr<c10::ivalue::Future> CompressedBucket::reduce(std::uint64_t s
     return exchange_ ? exchange_->begin(sequence) : all_reduce(*group_, wire_);
 }
 
-void CompressedBucket::collect() {
+void CompressedBucket::collect(const at::Tensor& buffer) {
+    expanded_ = 0;
     if (exchange_) {
-        exchange_->finish();
+        exchange_->finish([&](std::int64_t end) {
+            if (buffer.scalar_type() == c10::ScalarType::Float) {
+                expand_up_to(buffer, end);
+            }
+        });
     }
+}
+
+std::vector<const std::uint16_t*> CompressedBucket::addends() const {
+    return exchange_ ? exchange_->addends() : std::vector{bits(wire_)};
+}
+
+void CompressedBucket::expand_up_to(const at::Tensor& buffer, std::int64_t end) {
+    auto inputs = addends();
+    for (const std::uint16_t*& input : inputs) {
+        input += expanded_;
+    }
+    add_up(wire_.scalar_type(), inputs, buffer.mutable_data_ptr<float>() + expanded_, end - expanded_);
+    expanded_ = end;
 }
 
 void CompressedBucket::compress(const at::Tensor& buffer, std::int64_t ranks) {
@@ -81,18 +99,17 @@ void CompressedBucket::compress(const at::Tensor& buffer, std::int64_t ranks) {
 }
 
 // By one thread: torch would give the worker a team of threads of its own, beside those that still do the backward pass.
-void CompressedBucket::expand(const at::Tensor& buffer) const {
+void CompressedBucket::expand(const at::Tensor& buffer) {
     if (!buffer.device().is_cpu()) {
         buffer.copy_(wire_);
         return;
     }
-    const auto addends = exchange_ ? exchange_->addends() : std::vector{bits(wire_)};
     if (buffer.scalar_type() == c10::ScalarType::Float) {
-        add_up(wire_.scalar_type(), addends, buffer.mutable_data_ptr<float>(), buffer.numel());
+        expand_up_to(buffer, buffer.numel());
         return;
     }
-    if (addends.size() > 1) {
-        add_up(wire_.scalar_type(), addends, static_cast<std::uint16_t*>(wire_.mutable_data_ptr()),
+    if (const auto inputs = addends(); inputs.size() > 1) {
+        add_up(wire_.scalar_type(), inputs, static_cast<std::uint16_t*>(wire_.mutable_data_ptr()),
                wire_.numel());
     }
     fused_copy(wire_.const_data_ptr(), known_element(wire_.scalar_type()), buffer.mutable_data_ptr(),

@@ -35,17 +35,22 @@ public:
     [[nodiscard]] const at::Tensor& wire() const { return wire_; }
     // Enqueues the sum of the wire over the ranks. `sequence`: of the bucket in its group.
     [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> reduce(std::uint64_t sequence);
-    // On the worker's thread, when that is done: what other ranks are needed for besides. May throw.
-    void collect();
+    // On the worker's thread, when that is done: what other ranks are needed for besides, and as much of `expand` as can
+    // be done while values still arrive. May throw.
+    void collect(const at::Tensor& buffer);
     // Writes the reduced values back, on the worker's thread.
-    void expand(const at::Tensor& buffer) const;
+    void expand(const at::Tensor& buffer);
 
 private:
+    [[nodiscard]] std::vector<const std::uint16_t*> addends() const;
+    void expand_up_to(const at::Tensor& buffer, std::int64_t end);
+
     // Weak, which also keeps the address from being given to another buffer.
     c10::weak_intrusive_ptr<c10::TensorImpl> serves_;
     const Group* group_;
     at::Tensor wire_;
     std::optional<BucketExchange> exchange_;  // nothing: Gloo's all-reduce
+    std::int64_t expanded_ = 0;               // so many values, in f32
     at::Tensor residual_;                     // f32 or f64 as the buffer; undefined without error feedback
 };
 
