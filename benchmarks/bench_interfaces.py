@@ -23,6 +23,7 @@ from pyddpdiag.bench.results import Entry, stamped
 MBIT = (150, 1000)
 ROUNDS, SITTINGS = 4, 2
 HOOKS = ["plain", "torch_bf16", "timed_bf16", "native_bf16"]
+OURS = ("timed_bf16", "native_bf16")
 RACE = race_cases(NAMES, 2, 2**21, repeat=2)
 STEPS = step_cases(["digits", "mlp"], HOOKS, [None], [2], [(0,), (1,)])
 
@@ -74,3 +75,7 @@ def test_step(benchmark: Any, stepped: list[Entry], case: Case) -> None:
     benchmark.extra_info.update({**told, "link_mbit": list(MBIT), "over_plain": over_plain.as_dict()})
     print(f"\n{entry.name}: {told['median_s']}, / plain {over_plain}", end="")
     assert len(entry.round_s) == ROUNDS * SITTINGS
+    if case.hook in OURS:
+        torchs = find(stepped, Case("step", 2, case.picks, model=case.model, hook="torch_bf16"))
+        # Where the link is the price, an exchange that leaves half of it idle stands out.
+        assert ratio_in_pairs(entry.round_s, torchs.round_s).low < 1.1
