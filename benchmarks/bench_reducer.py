@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from harness.gradients import LISTS
 from harness.ranks import run
-from harness.reducers import VARIANTS, measure
+from harness.reducers import PARTS, VARIANTS, measure
 
 from pyddpdiag.bench.intervals import estimate, ratio
 
@@ -34,4 +34,7 @@ def test_reducer(benchmark: Any, kind: str) -> None:
             f" torch by hand / it {ratio(measured, base, name)}",
             end="",
         )
+    for name in PARTS:
+        figures[name] = {"ms": estimate([1e3 * s for s in measured[name]]).as_dict()}
+        print(f"\n{kind}: {name:20} {estimate([1e3 * s for s in measured[name]])} ms", end="")
     benchmark.extra_info.update(ranks=2, list=kind, rounds=ROUNDS, figures=figures)

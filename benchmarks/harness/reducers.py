@@ -14,6 +14,8 @@ from harness.ranks import join
 from pyddpdiag.bench.intervals import interleave
 
 VARIANTS = ("torch by hand f32", "torch by hand bf16", "GradientReducer f32", "GradientReducer bf16")
+PARTS = ("backward alone", "all_reduce alone f32", "all_reduce alone bf16")
+"""What no loop can do without, each by itself."""
 
 
 def _parameters(kind: str) -> list[torch.Tensor]:
@@ -61,13 +63,38 @@ def _reducer(kind: str, dtype: torch.dtype) -> Callable[[], float]:
     return step
 
 
+def _backward_alone(kind: str) -> Callable[[], float]:
+    parameters = _parameters(kind)
+
+    def step() -> float:
+        begin = time.perf_counter()
+        _backward(parameters)
+        return time.perf_counter() - begin
+
+    return step
+
+
+def _all_reduce_alone(kind: str, dtype: torch.dtype) -> Callable[[], float]:
+    buffer = torch.zeros(sum(p.numel() for p in _parameters(kind)), dtype=dtype)
+
+    def step() -> float:
+        # Not the time until the other rank is here too.
+        dist.barrier()
+        begin = time.perf_counter()
+        dist.all_reduce(buffer)
+        return time.perf_counter() - begin
+
+    return step
+
+
 def measure(rank: int, world_size: int, meeting: str, kind: str, rounds: int) -> dict[str, list[float]]:
-    """Seconds per backward pass and reduction of each variant in each round."""
+    """Seconds per backward pass and reduction of each variant in each round, and of its parts."""
     join(rank, world_size, meeting)
-    variants = {}
+    variants = {"backward alone": _backward_alone(kind)}
     for name in VARIANTS:
         dtype = torch.bfloat16 if name.endswith("bf16") else torch.float32
         variants[name] = (_by_hand if "hand" in name else _reducer)(kind, dtype)
+        variants[f"all_reduce alone {name.rpartition(' ')[2]}"] = _all_reduce_alone(kind, dtype)
     for step in variants.values():
         step()
     measured = interleave(variants, rounds)

@@ -19,7 +19,7 @@ constexpr std::size_t worthwhile_above = std::size_t{128} << 10U;
 // What a socket takes at once in practice: more to one rank keeps us from asking for what is its.
 constexpr std::size_t messages_above = std::size_t{256} << 10U;
 // Of two ranks: what has arrived is added up while the rest is on its way.
-constexpr std::int64_t piece = std::int64_t{1} << 19U;  // values
+constexpr std::int64_t piece = std::int64_t{512} * 1024;  // values
 constexpr std::uint64_t tags = std::uint64_t{1} << 30U;
 
 // A worker must not be the last owner of its own group, which would wait for the end of its own thread.
@@ -166,17 +166,16 @@ void BucketExchange::finish(const std::function<void(std::int64_t)>& arrived) {
         }
         return;
     }
-    const at::Tensor ours = part_of(group_->rank);
     if (by_messages_) {
         swap_with_all(
             *group_, tag_, [this](std::int64_t rank) { return received_from(rank); },
             [this](std::int64_t rank) { return to_add_up_by(rank); });
-        received_from(group_->rank).copy_(ours);
+        received_from(group_->rank).copy_(part_of(group_->rank));
     }
     add_up_our_part();
     swap_with_all(
         *group_, tag_, [this](std::int64_t rank) { return part_of(rank); },
-        [&ours](std::int64_t) { return ours; });
+        [this](std::int64_t) { return part_of(group_->rank); });
 }
 
 void BucketExchange::swap_with_the_other(const std::function<void(std::int64_t)>& arrived) {
