@@ -47,7 +47,8 @@ def train(rank: int, meeting: str, trace: str) -> None:
     others = [torch.empty_like(mine) for _ in range(WORLD_SIZE)]
     dist.all_gather(others, mine)
     if rank == 0:
-        print("weights are equal on all ranks:", all(torch.equal(mine, other) for other in others))
+        equal = all(torch.equal(mine, other) for other in others)
+        print(f"weights are equal on all ranks: {equal}")
     print(f"rank {rank} trained {len(batches)} batches", flush=True)
     dist.destroy_process_group()
 
