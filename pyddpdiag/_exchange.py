@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store  # torch.distributed does not export them to mypy
 
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
@@ -35,10 +36,10 @@ def prepare(core: _native.Recorder, group: dist.ProcessGroup) -> None:
     if group.size() == 1 or core.exchange_is_set(group):
         return
     made = _messages.setdefault(group, [])
-    store = dist.PrefixStore(f"pyddpdiag/exchange/{len(made)}", group.get_group_store())
+    store = PrefixStore(f"pyddpdiag/exchange/{len(made)}", group.get_group_store())
     options = _options_like(group)
     try:
-        over_links = _over_links(store, group, options)
+        over_links = _over_links(store, _host(core), group, options)
         messages = None
         # Two ranks of one host have nothing to say beside the all-to-all.
         if over_links or group.size() > 2:
@@ -52,20 +53,21 @@ def prepare(core: _native.Recorder, group: dist.ProcessGroup) -> None:
     core.set_exchange(group, over_links, messages)
 
 
-def _over_links(store: dist.Store, group: dist.ProcessGroup, options: Any) -> bool:
+def _over_links(store: Store, host: str, group: dist.ProcessGroup, options: Any) -> bool:
     keys = [f"host/{rank}" for rank in range(group.size())]
-    store.set(keys[group.rank()], _host())
+    store.set(keys[group.rank()], host)
     store.wait(keys, options._timeout)
     return len({store.get(key) for key in keys}) > 1
 
 
-def _host() -> str:
+def _host(core: _native.Recorder) -> str:
     # Two containers of one machine may be as far from each other as two machines.
     try:
         network = str(Path("/proc/self/ns/net").readlink())
     except OSError:
         network = ""
-    return f"{socket.gethostname()} {network}"
+    # Which clock it reads tells apart what has the same name.
+    return f"{socket.gethostname()} {network} {core.clock()['identity']}"
 
 
 def _options_like(group: dist.ProcessGroup) -> Any:

@@ -61,7 +61,7 @@ def _expected(rank: int, world_size: int, compress: str, step: int) -> tuple[tor
 
 
 def _as_if_on_its_own_host(rank: int) -> None:
-    _exchange._host = lambda: f"host {rank}"
+    _exchange._host = lambda _: f"host {rank}"
     # The messages go where the group's collectives go, whatever the environment says by now.
     os.environ["GLOO_SOCKET_IFNAME"] = "there-is-none"
 
