@@ -170,7 +170,6 @@ void BucketExchange::finish(const std::function<void(std::int64_t)>& arrived) {
         swap_with_all(
             *group_, tag_, [this](std::int64_t rank) { return received_from(rank); },
             [this](std::int64_t rank) { return to_add_up_by(rank); });
-        received_from(group_->rank).copy_(part_of(group_->rank));
     }
     add_up_our_part();
     swap_with_all(
@@ -202,7 +201,7 @@ void BucketExchange::add_up_our_part() {
     std::vector<const std::uint16_t*> inputs;
     inputs.reserve(static_cast<std::size_t>(group_->size));
     for (std::int64_t rank = 0; rank < group_->size; ++rank) {
-        inputs.push_back(bits(received_from(rank)));
+        inputs.push_back(bits(rank == group_->rank ? ours : received_from(rank)));
     }
     add_up(wire_.scalar_type(), inputs, static_cast<std::uint16_t*>(ours.mutable_data_ptr()), ours.numel());
 }
