@@ -1,14 +1,17 @@
 """Saving and resuming under DDP: an interrupted run gives the losses of an uninterrupted one, bit for bit.
 
 Rank 0 alone saves, atomically; a barrier keeps the others from loading what is not written yet; every rank loads to
-its own device. Run: python examples/checkpoint.py
+its own device. Every process leaves a trace of its own, so FOLDER holds one run for each: begun, resumed, whole.
+Run: python examples/checkpoint.py [FOLDER]    then: pyddpdiag report FOLDER/resumed
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
 
 WORLD_SIZE = 2
 STEPS = 12
@@ -34,7 +39,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
     unfinished.replace(path)
 
 
-def train(rank: int, meeting: str, first: int, last: int, checkpoint: str, losses: str) -> None:
+def train(rank: int, meeting: str, first: int, last: int, checkpoint: str, losses: str, trace: str) -> None:
     """Trains the steps from `first` up to `last`; loads the checkpoint if `first` is not 0, saves at SAVED_AT."""
     dist.init_process_group(
         "gloo", init_method=meeting, rank=rank, world_size=WORLD_SIZE, timeout=timedelta(seconds=60)
@@ -51,44 +56,46 @@ def train(rank: int, meeting: str, first: int, last: int, checkpoint: str, losse
         model.load_state_dict(state["model"])
         optimiser.load_state_dict(state["optimiser"])
     seen = []
-    for step in range(first, last):
-        # The data of a step depend on step and rank alone, so it does not matter how we came here.
-        data = torch.Generator().manual_seed(1000 * step + rank)
-        x = torch.randn(16, 10, generator=data).to(device)
-        optimiser.zero_grad()
-        loss = (ddp(x) - x[:, :5].sin()).square().mean()
-        loss.backward()
-        optimiser.step()
-        total = loss.detach().cpu()
-        dist.all_reduce(total)
-        seen.append((total / WORLD_SIZE).item())
-        if step + 1 == SAVED_AT:
-            if rank == 0:
-                save(Path(checkpoint), {"model": model.state_dict(), "optimiser": optimiser.state_dict()})
-            dist.barrier()  # from here on, every rank may load it
+    with pyddpdiag.Recorder(trace) as recorder:
+        recorder.attach(ddp)
+        for step in recorder.steps(range(first, last)):
+            # The data of a step depend on step and rank alone, so it does not matter how we came here.
+            data = torch.Generator().manual_seed(1000 * step + rank)
+            x = torch.randn(16, 10, generator=data).to(device)
+            optimiser.zero_grad()
+            loss = (ddp(x) - x[:, :5].sin()).square().mean()
+            loss.backward()
+            optimiser.step()
+            total = loss.detach().cpu()
+            dist.all_reduce(total)
+            seen.append((total / WORLD_SIZE).item())
+            if step + 1 == SAVED_AT:
+                if rank == 0:
+                    save(Path(checkpoint), {"model": model.state_dict(), "optimiser": optimiser.state_dict()})
+                dist.barrier()  # from here on, every rank may load it
     if rank == 0:
         Path(losses).write_text(json.dumps(seen), encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()
 
 
-def run(folder: Path, name: str, first: int, last: int) -> list[float]:
+def run(folder: Path, trace: Path, name: str, first: int, last: int) -> list[float]:
     """The losses of these steps, trained by fresh processes."""
-    losses = folder / f"{name}.json"
-    mp.spawn(
-        train,
-        ((folder / f"{name}.meeting").as_uri(), first, last, str(folder / "checkpoint.pt"), str(losses)),
-        nprocs=WORLD_SIZE,
-    )
+    meeting, losses = folder / f"{name}.meeting", folder / f"{name}.json"
+    rest = (first, last, str(folder / "checkpoint.pt"), str(losses), str(trace / name))
+    mp.spawn(train, (meeting.as_uri(), *rest), nprocs=WORLD_SIZE)
     found: list[float] = json.loads(losses.read_text(encoding="utf-8"))
     return found
 
 
 if __name__ == "__main__":
+    trace = Path(sys.argv[1] if len(sys.argv) > 1 else time.strftime("runs/checkpoint-%Y%m%d-%H%M%S"))
     with tempfile.TemporaryDirectory() as temporary:
-        begun = run(Path(temporary), "begun", 0, SAVED_AT)
-        resumed = begun + run(Path(temporary), "resumed", SAVED_AT, STEPS)
-        whole = run(Path(temporary), "whole", 0, STEPS)
+        folder = Path(temporary)
+        begun = run(folder, trace, "begun", 0, SAVED_AT)
+        resumed = begun + run(folder, trace, "resumed", SAVED_AT, STEPS)
+        whole = run(folder, trace, "whole", 0, STEPS)
     for step, (one, two) in enumerate(zip(whole, resumed, strict=True)):
         print(f"step {step:2d}  uninterrupted {one:.9f}  interrupted at {SAVED_AT} {two:.9f}")
     print("the losses are equal to the last bit:", whole == resumed)
+    print(f"Where the time went: pyddpdiag report {trace / 'whole'}")

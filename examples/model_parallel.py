@@ -2,12 +2,14 @@
 
 With at least two CUDA devices per rank the layers are on two of them. Otherwise both halves are on the CPU: torch
 knows only one CPU device ("cpu:1" is "cpu"), so the code path is the same but nothing is computed in parallel.
-Run: python examples/model_parallel.py
+Run: python examples/model_parallel.py [FOLDER]    then: pyddpdiag report FOLDER
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,6 +18,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
 
 WORLD_SIZE = 2
 STEPS = 40
@@ -42,8 +46,8 @@ def devices(rank: int) -> tuple[torch.device, torch.device]:
     return torch.device("cpu"), torch.device("cpu")
 
 
-def train(rank: int, meeting: str) -> None:
-    """What each rank does."""
+def train(rank: int, meeting: str, trace: str) -> None:
+    """What each rank does; mp.spawn gives it its rank first."""
     dist.init_process_group(
         "gloo", init_method=meeting, rank=rank, world_size=WORLD_SIZE, timeout=timedelta(seconds=60)
     )
@@ -58,17 +62,21 @@ def train(rank: int, meeting: str) -> None:
     optimiser = torch.optim.SGD(ddp.parameters(), lr=0.1)
     wanted = torch.randn(10, 5)
     data = torch.Generator().manual_seed(1 + rank)
-    for step in range(STEPS):
-        x = torch.randn(20, 10, generator=data)
-        optimiser.zero_grad()
-        loss = nn.functional.mse_loss(ddp(x), (x @ wanted).to(second))
-        loss.backward()
-        optimiser.step()
-        if rank == 0 and step in (0, STEPS - 1):
-            print(f"step {step:2d}  loss {loss.item():.3f}", flush=True)
+    batches = [torch.randn(20, 10, generator=data) for _ in range(STEPS)]
+    with pyddpdiag.Recorder(trace) as recorder:
+        recorder.attach(ddp)
+        for step, x in enumerate(recorder.steps(batches)):
+            optimiser.zero_grad()
+            loss = nn.functional.mse_loss(ddp(x), (x @ wanted).to(second))
+            loss.backward()
+            optimiser.step()
+            if rank == 0 and step in (0, STEPS - 1):
+                print(f"step {step:2d}  loss {loss.item():.3f}", flush=True)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
+    folder = sys.argv[1] if len(sys.argv) > 1 else time.strftime("runs/model-parallel-%Y%m%d-%H%M%S")
     with tempfile.TemporaryDirectory() as temporary:
-        mp.spawn(train, (Path(temporary, "meeting").as_uri(),), nprocs=WORLD_SIZE)
+        mp.spawn(train, (Path(temporary, "meeting").as_uri(), folder), nprocs=WORLD_SIZE)
+    print(f"Where the time went: pyddpdiag report {folder}")

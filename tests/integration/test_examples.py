@@ -49,18 +49,21 @@ def test_basic_learns_and_ends_with_equal_weights(tmp_path: Path) -> None:
 
 
 def test_checkpoint_resumes_to_the_last_bit(tmp_path: Path) -> None:
-    out = run_example("checkpoint.py", tmp_path)
+    out = run_example("checkpoint.py", tmp_path, "trace")
     assert "the losses are equal to the last bit: True" in out
     pairs = re.findall(r"uninterrupted (\d\.\d+)  interrupted at 6 (\d\.\d+)", out)
     assert len(pairs) == 12 and all(one == two for one, two in pairs)
     assert float(pairs[-1][0]) < float(pairs[0][0])
+    for name in ("begun", "resumed", "whole"):
+        assert_recorded(tmp_path / "trace" / name)
 
 
 def test_model_parallel_inside_ddp_learns(tmp_path: Path) -> None:
-    out = run_example("model_parallel.py", tmp_path)
+    out = run_example("model_parallel.py", tmp_path, "trace")
     assert "layer 1 on " in out
     first, last = losses(out)
     assert last < 0.1 * first
+    assert_recorded(tmp_path / "trace")
 
 
 def test_averaging_by_hand_is_training_on_the_whole_batch(tmp_path: Path) -> None:
