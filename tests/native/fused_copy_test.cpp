@@ -167,6 +167,24 @@ CASE("each place that is not finite is counted, and the first is named") {
     }
 }
 
+CASE("the first one is named though pages are read in turn") {
+    // 5 rounds of 4 pages of 1024 values, and a rest.
+    const std::size_t count = std::size_t{5} * 4 * 1024 + 777;
+    for (const std::size_t first : {0U, 40U, 1023U, 1024U, 3100U, 4095U, 4096U, 20479U, 20480U, 21000U}) {
+        std::vector<float> values(count, 1.0F);
+        values[first] = not_a_number;
+        std::uint64_t expected = 1;
+        // Each of these comes later, but many of them are read before the first.
+        for (std::size_t later = first + 1; later < count; later += 997) {
+            values[later] = infinite;
+            ++expected;
+        }
+        const GradientStatistics got = of(values);
+        CHECK_EQ(got.first_non_finite, first);
+        CHECK_EQ(got.non_finite, expected);
+    }
+}
+
 CASE("statistics are those of the scaled values before the cast") {
     const std::vector<float> values(50, 40000.0F);
     std::vector<std::uint16_t> out(50);
