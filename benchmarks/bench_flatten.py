@@ -16,6 +16,7 @@ import torch
 from harness.gradients import LISTS, memcpy, torch_foreach
 
 import pyddpdiag
+from pyddpdiag import _native
 from pyddpdiag.bench.intervals import estimate, interleave, ratio
 
 ROUNDS = 40
@@ -74,3 +75,26 @@ def test_flatten(benchmark: Any, kind: str, threads: int) -> None:
         figures[f"torch / flatten {dtype}"] = speedup.as_dict()
         print(f"\n{kind} {threads} threads: torch / flatten {dtype} {speedup}", end="")
     benchmark.extra_info.update(list=kind, threads=threads, rounds=ROUNDS, figures=figures)
+
+
+@pytest.mark.parametrize("mib", [2, 8, 32, 128])
+def test_stores_past_the_caches(benchmark: Any, mib: int) -> None:
+    """From what size on they pay: the reason for `pyddpdiag.flatten.STREAMING_ABOVE`."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        tensors = [torch.randn(mib * 2**18)]
+        out = torch.empty_like(tensors[0])
+
+        def flatten(above: int) -> Callable[[], object]:
+            return lambda: _native.flatten(tensors, out, SCALE, None, above)
+
+        variants = {"memcpy": memcpy(tensors), "through": flatten(2**62), "past": flatten(0)}
+        timed = {name: _timed(run, max(1, 64 // mib)) for name, run in variants.items()}
+        measured = benchmark.pedantic(interleave, args=(timed, ROUNDS), rounds=1, iterations=1)
+    finally:
+        torch.set_num_threads(before)
+    figures = {name: ratio(measured, name, "memcpy").as_dict() for name in ("through", "past")}
+    past = ratio(measured, "past", "through")
+    print(f"\n{mib} MiB: past / through {past}, over memcpy {figures}", end="")
+    benchmark.extra_info.update(mib=mib, rounds=ROUNDS, over_memcpy=figures, past_over_through=past.as_dict())

@@ -39,6 +39,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/backward_pass.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/backward_probe.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_exchange.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_flight.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_operation.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_start.cpp

@@ -169,7 +169,7 @@ template <typename Values>
 struct Running {
     Values scale;
     Values maxima;
-    Doubles sums;
+    Doubles sums{};
     GradientStatistics result;
 };
 
@@ -203,10 +203,12 @@ KERNEL GradientStatistics pass(const std::byte* source, std::byte* target, std::
     constexpr std::size_t from_size = size_of(from);
     constexpr std::size_t to_size = size_of(to);
     constexpr std::size_t page = page_bytes / from_size;  // values
-    Running<decltype(load<from>(source))> running;
-    spread(running.scale, one_scale);
-    clear(running.maxima);
-    running.sums = zeros_d();
+    using Values = decltype(load<from>(source));
+    Values scale;
+    spread(scale, one_scale);
+    Values maxima;
+    clear(maxima);
+    Running<Values> running{scale, maxima, zeros_d(), {}};
     std::size_t i = 0;
     for (; i + pages_at_once * page <= count; i += pages_at_once * page) {
         for (std::size_t k = i; k < i + page; k += block) {

@@ -44,6 +44,7 @@ void BackwardPass::finalize_begin() const {
 void BackwardPass::finalize_end() {
     operation_.stamp(backward_time::finalize_end, platform::monotonic_ns());
     operation_.complete();
+    module_->futures.clear();
     silence_.reset();
     if (!strangers_before_ || strangers() != strangers_before_ || other_collectives() != others_before_) {
         module_->strangers = true;

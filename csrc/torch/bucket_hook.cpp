@@ -1,10 +1,10 @@
 #include "torch/bucket_hook.hpp"
 
-#include <functional>
 #include <utility>
 
 #include "torch/average.hpp"
 #include "torch/backward_probe.hpp"
+#include "torch/bucket_flight.hpp"
 #include "torch/bucket_start.hpp"
 #include "torch/element.hpp"
 #include "torch/start_signal.hpp"
@@ -13,13 +13,6 @@ namespace ddpdiag {
 namespace {
 
 using c10::ivalue::Future;
-
-struct Enqueued {
-    c10::intrusive_ptr<Future> future;           // Gloo's own
-    std::shared_ptr<BucketOperation> operation;  // nullptr: the recorder is paused
-    std::shared_ptr<CompressedBucket> compressed;
-    at::Tensor buffer;
-};
 
 // nullptr: the bucket travels as it is.
 std::shared_ptr<CompressedBucket> compressed_bucket(ModuleState& module, c10d::GradBucket& bucket,
@@ -104,53 +97,6 @@ Enqueued enqueue(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
     }
 }
 
-// On the worker's thread, when the all-reduce has ended well.
-void finish(const Enqueued& bucket) {
-    if (bucket.compressed != nullptr) {
-        bucket.compressed->collect(bucket.buffer);
-    }
-    if (bucket.operation != nullptr) {
-        bucket.operation->ended();
-    }
-    if (bucket.compressed != nullptr) {
-        bucket.compressed->expand(bucket.buffer);
-    }
-    if (bucket.operation != nullptr) {
-        bucket.operation->reduced(bucket.buffer);
-    }
-}
-
-// A future for DDP that gets `result` when the bucket is reduced and finished, or the error with rank and bucket.
-c10::intrusive_ptr<Future> finished(Enqueued&& enqueued, const c10::TypePtr& type, c10::IValue result) {
-    const auto future = std::move(enqueued.future);
-    auto averaged = c10::make_intrusive<Future>(type, future->devices());
-    // Made before it is handed over: that happens under a mutex which the worker may want just then.
-    std::function<void(Future&)> callback = [enqueued = std::move(enqueued), averaged,
-                                             result = std::move(result)](Future& done) mutable {
-        const auto fail = [&](const std::exception_ptr& error) {
-            averaged->setError(enqueued.operation != nullptr ? enqueued.operation->failed(error) : error);
-        };
-        if (done.hasError()) {
-            fail(done.exception_ptr());
-            return;
-        }
-        try {
-            finish(enqueued);
-        } catch (...) {
-            fail(std::current_exception());
-            return;
-        }
-        // The result goes with it: the worker, which has not Python's lock, should not be its last owner. With the
-        // storages given, torch need not look into it for them.
-        averaged->markCompleted(std::move(result),
-                                enqueued.compressed == nullptr
-                                    ? done.storages()
-                                    : std::vector{enqueued.buffer.storage().getWeakStorageImpl()});
-    };
-    future->addCallback(std::move(callback));
-    return averaged;
-}
-
 class TimedBucketHook final : public c10d::CommHookInterface {
 public:
     TimedBucketHook(std::shared_ptr<Recorder> recorder, std::shared_ptr<ModuleState> module,
@@ -165,7 +111,8 @@ public:
             return std::move(enqueued.future);
         }
         c10::IValue result(enqueued.buffer);
-        return finished(std::move(enqueued), c10::TensorType::get(), std::move(result));
+        return finished(std::move(enqueued), *module_, bucket.getIndex(), c10::TensorType::get(),
+                        std::move(result));
     }
 
     at::Tensor parseHookResult(const c10::IValue& result) override {
@@ -209,9 +156,10 @@ c10::intrusive_ptr<Future> timed_allreduce(const std::shared_ptr<Recorder>& reco
                                            const c10::IValue& result, Compression compression) {
     const std::int64_t ready = platform::monotonic_ns();
     require_open(*recorder);
-    Enqueued enqueued =
-        enqueue(recorder, bucket, recorder->layout(bucket), group.get(), ready, false, {.to = compression});
-    return finished(std::move(enqueued), c10::PyObjectType::get(), result);
+    const auto layout = recorder->layout(bucket);
+    Enqueued enqueued = enqueue(recorder, bucket, layout, group.get(), ready, false, {.to = compression});
+    return finished(std::move(enqueued), *layout->module, bucket.getIndex(), c10::PyObjectType::get(),
+                    result);
 }
 
 void attach(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,

@@ -19,14 +19,17 @@ bool BucketOperation::starts_are_seen() noexcept {
     return all_starts_seen.load(std::memory_order_relaxed);
 }
 
-BucketOperation::BucketOperation(std::shared_ptr<Recorder> recorder,
-                                 std::shared_ptr<const BucketLayout> layout, const Record& record,
-                                 bool expects_consumed)
-    : recorder_(std::move(recorder)),
-      layout_(std::move(layout)),
-      record_(record),
-      operation_(recorder_->trace().open(record)),
-      parts_(expects_consumed ? 2 : 1) {}
+void BucketOperation::begin(std::shared_ptr<Recorder> recorder, std::shared_ptr<const BucketLayout> layout,
+                            const Record& record, bool expects_consumed) {
+    recorder_ = std::move(recorder);
+    layout_ = std::move(layout);
+    record_ = record;
+    operation_ = recorder_->trace().open(record);
+    started_.store(false, std::memory_order_relaxed);
+    parts_.store(expects_consumed ? 2 : 1, std::memory_order_relaxed);
+    note_.reset();
+    on_device_.reset();
+}
 
 bool BucketOperation::watched() const {
     return layout_->module->gradients.watching();
@@ -41,20 +44,22 @@ void BucketOperation::look(const at::Tensor& buffer, double divided_by,
     const bool foreign = (record_.flags & flag_foreign) != 0;
     const std::uint64_t collectives =
         foreign ? 0 : layout_->module->group->lock()->getSequenceNumberForGroup();
-    note_.emplace(*recorder_, *layout_, record_, Look{buffer, divided_by, statistics}, collectives);
+    note_ = std::make_unique<GradientNote>(*recorder_, *layout_, record_,
+                                           Look{buffer, divided_by, statistics}, collectives);
 }
 
 void BucketOperation::reduced(const std::optional<at::Tensor>& buffer) {
-    if (note_) {
+    if (note_ != nullptr) {
         note_->reduced(*recorder_, *layout_, buffer);
     }
+    part_done();
 }
 
 void BucketOperation::enqueued(const at::Tensor& buffer) {
     if (!buffer.device().is_cpu()) {
         // Through c10's device-independent interface: no CUDA is needed to build this.
         const c10::impl::VirtualGuardImpl device(buffer.device().type());
-        on_device_.emplace(buffer.device().type());
+        on_device_ = std::make_unique<c10::Event>(buffer.device().type());
         on_device_->record(device.getStream(buffer.device()));
         operation_.set_flags(flag_device);
     }
@@ -66,7 +71,7 @@ void BucketOperation::started() {
         return;  // another hook's second operation
     }
     operation_.stamp(bucket_time::started, platform::monotonic_ns());
-    if (on_device_) {
+    if (on_device_ != nullptr) {
         // Gloo waits for the same work next, before it copies the bucket to the host: this costs nothing.
         on_device_->synchronize();
         operation_.stamp(bucket_time::device_ready, platform::monotonic_ns());
@@ -78,7 +83,6 @@ void BucketOperation::ended() {
         all_starts_seen.store(false, std::memory_order_relaxed);
     }
     operation_.stamp(bucket_time::ended, platform::monotonic_ns());
-    part_done();
 }
 
 void BucketOperation::consumed() {
@@ -89,12 +93,24 @@ void BucketOperation::consumed() {
 void BucketOperation::part_done() {
     if (parts_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
         operation_.complete();
+        // The module keeps us, and these keep the module.
+        recorder_.reset();
+        layout_.reset();
     }
 }
 
 std::exception_ptr BucketOperation::failed(const std::exception_ptr& error) {
+    if (recorder_ == nullptr) {
+        return error;  // it had come to its end already
+    }
     operation_.stamp(bucket_time::ended, platform::monotonic_ns());
     operation_.set_flags(flag_error);
+    const auto described = noted(error);
+    part_done();
+    return described;
+}
+
+std::exception_ptr BucketOperation::noted(const std::exception_ptr& error) {
     const auto note = [this](const char* text) {
         recorder_->trace().write_error(record_, operation_.ticket(), text);
         operation_.complete();

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "torch/backward_probe.hpp"
+#include "torch/idle.hpp"
 #include "torch/start_signal.hpp"
 
 namespace ddpdiag {
@@ -16,6 +17,7 @@ void drop_unconsumed(ModuleState& module) {
     }
     module.unconsumed.clear();
     module.next_consumed = 0;
+    module.futures.clear();
 }
 
 Record bucket_record(const Recorder& recorder, const BucketLayout& layout, c10d::GradBucket& bucket,
@@ -81,8 +83,9 @@ BucketStart start_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBu
     if (recorder->paused()) {
         return {group, nullptr, sequence};
     }
-    auto operation = std::make_shared<BucketOperation>(
-        recorder, layout, bucket_record(*recorder, *layout, bucket, *group, sequence, facts), consumes);
+    auto operation = idle(module.operations, bucket.getIndex());
+    operation->begin(recorder, layout, bucket_record(*recorder, *layout, bucket, *group, sequence, facts),
+                     consumes);
     if (consumes) {
         module.unconsumed.push_back(operation);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <atomic>
 #include <cstdint>
@@ -18,6 +19,7 @@
 namespace ddpdiag {
 
 class BucketOperation;
+struct BucketFlight;
 
 struct ModuleState {
     // The parameter's index in this module; an unknown one gets the next.
@@ -56,6 +58,12 @@ struct ModuleState {
     // hook and its finalisation on, one after the other.
     std::vector<std::shared_ptr<BucketOperation>> unconsumed;
     std::size_t next_consumed = 0;
+    // By bucket index, used again from pass to pass, by that thread too.
+    std::vector<std::shared_ptr<BucketOperation>> operations;
+    std::vector<std::shared_ptr<BucketFlight>> flights;  // bucket_flight.cpp
+    // Gloo's own of the pass under way. Held so that they die here: a worker would destroy them under the mutex that the
+    // next bucket needs.
+    std::vector<c10::intrusive_ptr<c10::ivalue::Future>> futures;
     GradientWatch gradients;
     // By bucket index; made at first use. Touched by that thread alone, but for what an operation holds.
     std::vector<std::shared_ptr<CompressedBucket>> compressed;

@@ -3,8 +3,12 @@
 #include <ATen/FuncTorchTLS.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -17,6 +21,44 @@ namespace {
 // Carriers that are somewhere. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 std::atomic<int> alive{0};
 
+// Memory for carriers. The caller of each all-reduce makes some and its worker drops one: by way of malloc the two threads
+// would wait for each other.
+class CarrierRooms {
+public:
+    [[nodiscard]] void* take(std::size_t size) {
+        if (size <= room_size) {
+            // Whoever is not served at once has so many works under way that malloc does not matter.
+            Room& room = rooms_[next_.fetch_add(1, std::memory_order_relaxed) % rooms_.size()];
+            if (!room.taken.exchange(true, std::memory_order_acquire)) {
+                return room.bytes.data();
+            }
+        }
+        return ::operator new(size);
+    }
+
+    void give_back(void* memory) noexcept {
+        const auto from_start =
+            reinterpret_cast<std::uintptr_t>(memory) - reinterpret_cast<std::uintptr_t>(rooms_.data());
+        if (from_start < sizeof(rooms_)) {
+            rooms_[from_start / sizeof(Room)].taken.store(false, std::memory_order_release);
+        } else {
+            ::operator delete(memory);
+        }
+    }
+
+private:
+    static constexpr std::size_t room_size = 48;
+    struct alignas(64) Room {
+        std::array<std::byte, room_size> bytes{};
+        std::atomic<bool> taken{false};
+    };
+    std::array<Room, 32> rooms_{};
+    std::atomic<std::size_t> next_{0};
+};
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+constinit CarrierRooms rooms;
+
 // Lives in the functorch slot of the calling thread for the time of one `allreduce` call.
 class Carrier final : public at::functorch::FuncTorchTLSBase {
 public:
@@ -26,6 +68,8 @@ public:
     }
     Carrier(const Carrier&) = delete;
     Carrier& operator=(const Carrier&) = delete;
+    static void* operator new(std::size_t size) { return rooms.take(size); }
+    static void operator delete(void* memory) noexcept { rooms.give_back(memory); }
     ~Carrier() override { alive.fetch_sub(1, std::memory_order_relaxed); }
 
     // Called on the caller when the work saves its state, and on the worker when it enters it. The worker
