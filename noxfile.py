@@ -260,13 +260,14 @@ def windows(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks and keep their figures under runs/."""
+    """Run the benchmarks, or those that are named, and keep their figures under runs/."""
     venv = package_venv(session, "sweep")
     (ROOT / "runs").mkdir(exist_ok=True)
     result = ROOT / "runs" / time.strftime("bench-%Y%m%d-%H%M%S.json")
+    named = any(Path(word.partition("::")[0]).exists() for word in session.posargs)
     venv.run(
         "pytest",
-        "benchmarks",
+        *([] if named else ["benchmarks"]),
         "--benchmark-only",
         f"--benchmark-json={result}",
         "--timeout=0",

@@ -1,6 +1,6 @@
 """What the probes cost, beside plain DDP and torch's own hooks.
 
-Run: python3 dev.py bench -- benchmarks/bench_hook_overhead.py (or pytest with --benchmark-only)
+Run: python3 dev.py bench benchmarks/bench_hook_overhead.py
 All variants of a case run interleaved in the same processes; the figures are medians over rounds of differences
 and ratios within a round, with 95% intervals, and stand in the JSON under `extra_info`. What pytest-benchmark
 itself times is the whole case.

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from bench_entries import file, step
+from sample_entries import file, step
 
 from pyddpdiag.bench.between import ratio_of_runs, typical
 from pyddpdiag.bench.compare.compare import compare

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench_entries import file, reduce, step, training
+from sample_entries import file, reduce, step, training
 
 from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.compare.html import page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench_entries import reduce
+from sample_entries import reduce
 
 from pyddpdiag.bench.race import at_a_look, judge, settled
 
