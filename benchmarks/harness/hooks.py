@@ -20,7 +20,9 @@ from harness.ranks import join
 from pyddpdiag.bench.engine.hooks import find
 from pyddpdiag.bench.intervals import interleave
 
-HOOKS = ("plain", "builtin", "native", "timed", "torch python hook", "torch.profiler")
+# "timed, paused": without the probes, what is left is the way into Python.
+HOOKS = ("plain", "builtin", "native", "timed", "timed, paused", "torch python hook", "torch.profiler")
+SAME = {"torch.profiler": "builtin", "timed, paused": "timed"}
 
 
 def tiny_model(buckets: int) -> tuple[torch.nn.Module, torch.Tensor, float]:
@@ -39,7 +41,7 @@ def _register(ddp: DistributedDataParallel, hook: str, recorder: pyddpdiag.Recor
     if hook == "torch python hook":
         ddp.register_comm_hook(None, default_hooks.allreduce_hook)
     else:
-        find("builtin" if hook == "torch.profiler" else hook).register(ddp, recorder, None)
+        find(SAME.get(hook, hook)).register(ddp, recorder, None)
 
 
 def _stepper(
