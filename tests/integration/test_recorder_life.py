@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -269,6 +270,22 @@ def test_recorders_dropped_in_the_middle_of_a_collective(alone: tuple[Path, list
             in_order(records, CollectiveTime.STARTED, CollectiveTime.ENDED)
     after = open_run(alone[0] / "after").ranks[0]
     assert b"gloo:barrier" in np.asarray(after.of_kind(Kind.COLLECTIVE)["name"]).tolist()
+
+
+def _close_and_drop(rank: int, _: int, folder: str) -> list[str]:
+    """The traces that are still mapped when the recorders and all that they recorded are gone."""
+    for way in WAYS:
+        ddp = _ddp()
+        with pyddpdiag.Recorder(Path(folder, way), capacity_mb=1) as recorder:
+            register(recorder, ddp, way)
+            train(ddp, rank, 3)
+        del ddp, recorder
+        gc.collect()
+    return [m.path for m in psutil.Process().memory_maps() if m.path.endswith(".ddptrace")]
+
+
+def test_a_dropped_recorder_gives_its_memory_back(tmp_path: Path) -> None:
+    assert run_ranks(_close_and_drop, 2, tmp_path, str(tmp_path / "dropped")) == [[], []]
 
 
 def _copy(rank: int, _: int, folder: str) -> tuple[bool, int]:
