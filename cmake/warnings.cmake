@@ -1,7 +1,9 @@
 # One place for warnings and sanitizers: `pyddpdiag_options(target)`.
 function(pyddpdiag_options target)
   if(MSVC)
-    target_compile_options(${target} PRIVATE /W4 /permissive- /utf-8 $<$<BOOL:${PYDDPDIAG_WERROR}>:/WX>)
+    # 4324: padding is what alignas is there for. 4127: a condition of a template's arguments is constant.
+    target_compile_options(
+      ${target} PRIVATE /W4 /wd4324 /wd4127 /permissive- /utf-8 $<$<BOOL:${PYDDPDIAG_WERROR}>:/WX>)
     target_compile_definitions(${target} PRIVATE NOMINMAX WIN32_LEAN_AND_MEAN)
   else()
     target_compile_options(

@@ -21,7 +21,7 @@ constexpr std::size_t lane_count = 16;
 constexpr std::size_t block = 2 * lane_count;  // values per turn of the loop: a whole line of a 16-bit target
 
 // So many pages are read in turn, a block of each. What a processor fetches ahead of its reader it fetches by page,
-// and stops at the page's end: one page at a time leaves memory idle for half of the time (docs/performance.md).
+// and stops at the page's end: one page at a time leaves memory idle for part of the time (docs/flattening.md).
 constexpr std::size_t pages_at_once = 4;
 constexpr std::size_t page_bytes = 4096;
 

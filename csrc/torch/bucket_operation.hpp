@@ -16,7 +16,7 @@
 namespace ddpdiag {
 
 // Used again from pass to pass: what is allocated by one thread and freed by another makes both wait for each other.
-class alignas(64) BucketOperation : public c10::DebugInfoBase {
+class BucketOperation : public c10::DebugInfoBase {
 public:
     // Publishes the bucket as in flight. `expects_consumed`: DDP will say when it takes the result. Not while an earlier
     // one is under way.

@@ -26,11 +26,11 @@ std::atomic<int> alive{0};
 class CarrierRooms {
 public:
     [[nodiscard]] void* take(std::size_t size) {
-        if (size <= room_size) {
+        if (size <= sizeof(Room::memory)) {
             // Whoever is not served at once has so many works under way that malloc does not matter.
             Room& room = rooms_[next_.fetch_add(1, std::memory_order_relaxed) % rooms_.size()];
             if (!room.taken.exchange(true, std::memory_order_acquire)) {
-                return room.bytes.data();
+                return room.memory.data();
             }
         }
         return ::operator new(size);
@@ -47,9 +47,8 @@ public:
     }
 
 private:
-    static constexpr std::size_t room_size = 48;
-    struct alignas(64) Room {
-        std::array<std::byte, room_size> bytes{};
+    struct Room {
+        std::array<void*, 7> memory{};  // with the flag a cache line
         std::atomic<bool> taken{false};
     };
     std::array<Room, 32> rooms_{};
