@@ -48,7 +48,7 @@ public:
 
 private:
     struct Room {
-        std::array<void*, 7> memory{};  // with the flag a cache line
+        std::array<std::uint64_t, 7> memory{};  // with the flag a cache line
         std::atomic<bool> taken{false};
     };
     std::array<Room, 32> rooms_{};
