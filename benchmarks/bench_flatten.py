@@ -79,7 +79,7 @@ def test_flatten(benchmark: Any, kind: str, threads: int) -> None:
 
 @pytest.mark.parametrize("mib", [2, 8, 32, 128])
 def test_stores_past_the_caches(benchmark: Any, mib: int) -> None:
-    """From what size on they pay: the reason for `pyddpdiag.flatten.STREAMING_ABOVE`."""
+    """From what size on they pay: the reason for `pyddpdiag.flattening.STREAMING_ABOVE`."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

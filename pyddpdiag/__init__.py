@@ -20,7 +20,7 @@ from pyddpdiag._loader import check_early, load
 
 if TYPE_CHECKING:
     from pyddpdiag.build import build_config
-    from pyddpdiag.flatten import flatten, unflatten_
+    from pyddpdiag.flattening import flatten, unflatten_
     from pyddpdiag.hooks import timed, timed_allreduce, timed_bf16_allreduce, timed_fp16_allreduce
     from pyddpdiag.recorder import Recorder
     from pyddpdiag.reducer import GradientReducer
@@ -45,12 +45,12 @@ _HOME = {
     "GradientReducer": "pyddpdiag.reducer",
     "Recorder": "pyddpdiag.recorder",
     "build_config": "pyddpdiag.build",
-    "flatten": "pyddpdiag.flatten",
+    "flatten": "pyddpdiag.flattening",
     "timed": "pyddpdiag.hooks",
     "timed_allreduce": "pyddpdiag.hooks",
     "timed_bf16_allreduce": "pyddpdiag.hooks",
     "timed_fp16_allreduce": "pyddpdiag.hooks",
-    "unflatten_": "pyddpdiag.flatten",
+    "unflatten_": "pyddpdiag.flattening",
 }
 
 check_early()

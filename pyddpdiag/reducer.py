@@ -17,7 +17,7 @@ from pyddpdiag import _exit, _native
 from pyddpdiag._buckets import Bucket, check_same_on_all_ranks, in_buckets, named
 from pyddpdiag._ddp import Description
 from pyddpdiag.errors import NoProcessGroupError, ReductionError, UsageError
-from pyddpdiag.flatten import STREAMING_ABOVE
+from pyddpdiag.flattening import STREAMING_ABOVE
 from pyddpdiag.recorder import Recorder, latest_open
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -160,3 +162,10 @@ def test_build_config() -> None:
     assert config["compiler"]
     assert config["build_type"]
     assert set(config) == {"torch", "torch_version", "compiler", "build_type", "trace_format", "record_bytes"}
+
+
+def test_no_module_takes_the_place_of_a_public_name() -> None:
+    """Importing `pyddpdiag.flatten`, were there such a module, would put it where the function is looked for."""
+    modules = {found.name for found in pkgutil.iter_modules(pyddpdiag.__path__)}
+    assert modules & set(pyddpdiag.__all__) == {"errors"}
+    assert inspect.ismodule(pyddpdiag.errors)
