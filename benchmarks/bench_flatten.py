@@ -8,7 +8,8 @@ with 95% intervals, and stand in the JSON under `extra_info`. What pytest-benchm
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -21,6 +22,17 @@ from pyddpdiag.bench.intervals import estimate, interleave, ratio
 
 ROUNDS = 40
 SCALE = 0.5
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Torch with so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _timed(run: Callable[[], object], repeats: int) -> Callable[[], float]:
@@ -42,9 +54,7 @@ def _flatten(tensors: list[torch.Tensor], dtype: torch.dtype) -> Callable[[], ob
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kind", LISTS)
 def test_flatten(benchmark: Any, kind: str, threads: int) -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with _threads(threads):
         tensors = LISTS[kind]()
         repeats = 1 if kind == "resnet50" else 10
         variants = {
@@ -56,8 +66,6 @@ def test_flatten(benchmark: Any, kind: str, threads: int) -> None:
         }
         timed = {name: _timed(run, repeats) for name, run in variants.items()}
         measured = benchmark.pedantic(interleave, args=(timed, ROUNDS), rounds=1, iterations=1)
-    finally:
-        torch.set_num_threads(before)
     figures: dict[str, Any] = {}
     for name in variants:
         figures[name] = {
@@ -80,9 +88,7 @@ def test_flatten(benchmark: Any, kind: str, threads: int) -> None:
 @pytest.mark.parametrize("mib", [2, 8, 32, 128])
 def test_stores_past_the_caches(benchmark: Any, mib: int) -> None:
     """From what size on they pay: the reason for `pyddpdiag.flattening.STREAMING_ABOVE`."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with _threads(1):
         tensors = [torch.randn(mib * 2**18)]
         out = torch.empty_like(tensors[0])
 
@@ -92,8 +98,6 @@ def test_stores_past_the_caches(benchmark: Any, mib: int) -> None:
         variants = {"memcpy": memcpy(tensors), "through": flatten(2**62), "past": flatten(0)}
         timed = {name: _timed(run, max(1, 64 // mib)) for name, run in variants.items()}
         measured = benchmark.pedantic(interleave, args=(timed, ROUNDS), rounds=1, iterations=1)
-    finally:
-        torch.set_num_threads(before)
     figures = {name: ratio(measured, name, "memcpy").as_dict() for name in ("through", "past")}
     past = ratio(measured, "past", "through")
     print(f"\n{mib} MiB: past / through {past}, over memcpy {figures}", end="")

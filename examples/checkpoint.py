@@ -1,8 +1,8 @@
 """Saving and resuming under DDP: an interrupted run gives the losses of an uninterrupted one, bit for bit.
 
 Rank 0 alone saves, atomically; a barrier keeps the others from loading what is not written yet; every rank loads to
-its own device. Every process leaves a trace of its own, so FOLDER holds one run for each: begun, resumed, whole.
-Run: python examples/checkpoint.py [FOLDER]    then: pyddpdiag report FOLDER/resumed
+its own device. Each of the three trainings is a run of its own in FOLDER: begun, resumed, whole.
+Run: python examples/checkpoint.py [FOLDER]    then: pyddpdiag report FOLDER/whole
 """
 
 from __future__ import annotations

@@ -13,9 +13,7 @@ using c10::ivalue::Future;
 // What the end of a bucket's all-reduce needs. Kept by the module and used again, so that nothing which one thread
 // allocates is freed by another.
 struct BucketFlight {
-    std::shared_ptr<BucketOperation> operation;
-    std::shared_ptr<CompressedBucket> compressed;
-    at::Tensor buffer;
+    Enqueued bucket;  // without its future, which the module holds
     c10::intrusive_ptr<Future> averaged;
     c10::IValue result;
     std::shared_ptr<BucketFlight> self;  // while under way: the callback's own hold
@@ -24,7 +22,7 @@ struct BucketFlight {
 namespace {
 
 // On the worker's thread, when the all-reduce has ended well.
-void finish(const BucketFlight& bucket) {
+void finish(const Enqueued& bucket) {
     if (bucket.compressed != nullptr) {
         bucket.compressed->collect(bucket.buffer);
     }
@@ -41,14 +39,14 @@ void finish(const BucketFlight& bucket) {
 
 // What torch keeps until the result was taken, which only matters to the streams of accelerators. Given here, so that it
 // need not look into the result, whose Python object takes Python's lock.
-std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_of(const BucketFlight& flight, Future& done) {
-    if (flight.buffer.is_cpu()) {
+std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_of(const Enqueued& bucket, Future& done) {
+    if (bucket.buffer.is_cpu()) {
         return {};
     }
-    if (flight.compressed == nullptr) {
+    if (bucket.compressed == nullptr) {
         return done.storages();
     }
-    return {flight.buffer.storage().getWeakStorageImpl()};
+    return {bucket.buffer.storage().getWeakStorageImpl()};
 }
 
 void land(BucketFlight& flight, Future& done) {
@@ -56,23 +54,22 @@ void land(BucketFlight& flight, Future& done) {
     const std::shared_ptr<BucketFlight> hold = std::move(flight.self);
     const auto averaged = std::move(flight.averaged);
     const auto fail = [&](const std::exception_ptr& error) {
-        averaged->setError(flight.operation != nullptr ? flight.operation->failed(error) : error);
+        const auto& operation = flight.bucket.operation;
+        averaged->setError(operation != nullptr ? operation->failed(error) : error);
     };
     if (done.hasError()) {
         fail(done.exception_ptr());
     } else {
         try {
-            finish(flight);
+            finish(flight.bucket);
             // The result goes with it: the worker, which has not Python's lock, should not be its last owner.
-            averaged->markCompleted(std::move(flight.result), storages_of(flight, done));
+            averaged->markCompleted(std::move(flight.result), storages_of(flight.bucket, done));
         } catch (...) {
             fail(std::current_exception());
         }
     }
-    flight.operation.reset();
-    flight.compressed.reset();
-    flight.buffer.reset();
-    flight.result = c10::IValue();
+    flight.bucket = {};
+    flight.result = {};
 }
 
 }  // namespace
@@ -84,9 +81,7 @@ c10::intrusive_ptr<Future> finished(Enqueued enqueued, ModuleState& module, std:
     const auto& known = idle(module.flights, index);
     BucketFlight& flight = *known;
     flight.self = known;
-    flight.operation = std::move(enqueued.operation);
-    flight.compressed = std::move(enqueued.compressed);
-    flight.buffer = std::move(enqueued.buffer);
+    flight.bucket = std::move(enqueued);
     flight.averaged = averaged;
     flight.result = std::move(result);
     // Nothing but an address, which std::function has room for. Made before it is handed over: that happens under a
