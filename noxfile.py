@@ -1,8 +1,11 @@
 """The project's development tasks. `python3 dev.py NAME` runs one with all its set-up, `nox -s NAME` as well.
 
 Environment variables: PYDDPDIAG_TORCH, the exact torch version to build and test with (default below).
-PYDDPDIAG_PROMISED, what must not be left out here: wine, windows-torch (session `windows`), tcp-info and namespaces
-(tests), and the examples that need Lightning and Accelerate (session `test`: frameworks).
+PYDDPDIAG_PROMISED, what must not be left out here: wine, windows-torch (session `windows`, all supported versions),
+tcp-info and namespaces (tests), and for session `test` the examples that need Lightning, Accelerate and transformers
+(frameworks), the tools that open pages and exports (tools), a browser (chromium) and Perfetto (perfetto).
+PYDDPDIAG_UNITY=OFF compiles the native module file by file. That is for work on its C++: several times slower the
+first time, then only the changed files are compiled. The build folder remembers it until PYDDPDIAG_UNITY=ON.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import nox
@@ -32,12 +37,34 @@ TORCH_VERSIONS = ("2.11.0", "2.12.1", "2.13.0")
 # Exact: pip would take a range as leave to download another build of torch than the one at hand.
 TORCH = os.environ.get("PYDDPDIAG_TORCH", TORCH_VERSIONS[-1])
 PROMISED = os.environ.get("PYDDPDIAG_PROMISED", "").split(",")
+UNITY = os.environ.get("PYDDPDIAG_UNITY", "")
 WINDOWS = sys.platform == "win32"
 
 
 def group(*names: str) -> list[str]:
     """The requirements of dependency groups in pyproject.toml."""
     return list(nox.project.dependency_groups(PYPROJECT, *names))
+
+
+@contextmanager
+def timed(session: nox.Session, what: str, expected: str = "", every_s: float = 15.0) -> Iterator[None]:
+    """Says what is being done, how long it has taken so far, and how long it took in the end."""
+    begin = time.monotonic()
+    done = threading.Event()
+
+    def tell() -> None:
+        while not done.wait(every_s):
+            session.log(f"{what}: {time.monotonic() - begin:.0f} s so far")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    session.log(f"{what}: {expected}" if expected else what)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
+    session.log(f"{what}: done in {time.monotonic() - begin:.0f} s")
 
 
 class Venv:
@@ -77,12 +104,19 @@ class Venv:
         """Runs pip; it is heard only when it fails."""
         self.run(self.python, "-m", "pip", *arguments, silent=True)
 
+    @property
+    def site(self) -> Path:
+        """Where its packages are."""
+        [folder] = self.path.glob("Lib/site-packages" if WINDOWS else "lib/python*/site-packages")
+        return folder
+
     def install(self, stamp: str, requirements: Sequence[str]) -> None:
         """Installs `requirements` unless the last install under this stamp was the same one."""
         made_with = self.path / f"installed-{stamp}.txt"
         wanted = "\n".join(requirements)
         if not made_with.exists() or made_with.read_text(encoding="utf-8") != wanted:
-            self.pip("install", *requirements)
+            with timed(self.session, f"installing {stamp}"):
+                self.pip("install", *requirements)
             made_with.write_text(wanted, encoding="utf-8")
 
 
@@ -113,9 +147,13 @@ def package_venv(session: nox.Session, *groups: str) -> Venv:
     compiles what changed, and nothing if nothing did.
     """
     venv = torch_venv(session, *groups)
-    werror = [] if WINDOWS else ["-Ccmake.define.PYDDPDIAG_WERROR=ON"]
-    session.log("building the native module")
-    venv.pip("install", "--no-build-isolation", "--no-deps", *werror, "--editable", ROOT)
+    defines = [] if WINDOWS else ["--config-settings=cmake.define.PYDDPDIAG_WERROR=ON"]
+    if UNITY:
+        defines.append(f"--config-settings=cmake.define.PYDDPDIAG_UNITY={UNITY}")
+    built_before = any((venv.site / "pyddpdiag").glob("_native.*"))
+    expected = "what has changed" if built_before else "once, 1 to 2 minutes on two cores"
+    with timed(session, "building the native module", expected):
+        venv.pip("install", "--no-build-isolation", "--no-deps", *defines, "--editable", ROOT)
     return venv
 
 
@@ -123,7 +161,8 @@ def native_tests(venv: Venv, preset: str, **env: str) -> None:
     """Configures, builds and tests the core by a CMake preset; `env` is for the tests."""
     generator = [] if WINDOWS else ["-G", "Ninja"]
     venv.run("cmake", "--preset", preset, *generator, silent=True)
-    venv.run("cmake", "--build", "--preset", preset, silent=True)
+    with timed(venv.session, f"building the core's tests ({preset})"):
+        venv.run("cmake", "--build", "--preset", preset, silent=True)
     # The whole output: tools/compare_cases.py counts the cases in it.
     results = f"--output-junit={ROOT / 'build' / preset / 'tests.xml'}"
     venv.run("ctest", "--preset", preset, results, "--test-output-size-passed=1000000", env=env)
@@ -167,6 +206,10 @@ def test(session: nox.Session) -> None:
     venv = package_venv(session, "bench")
     if "frameworks" in PROMISED:
         venv.install("frameworks", [f"torch=={TORCH}", *group("frameworks")])
+    if "tools" in PROMISED:
+        venv.install("tools", [f"torch=={TORCH}", *group("tools")])
+        # Alone: it asks for all of Jupyter, which its analyses do not use.
+        venv.install("analysis", ["--no-deps", "HolisticTraceAnalysis>=0.5,<0.6"])
     native_tests(venv, "dev")
     folders = [
         f"tests/{name}"
@@ -174,6 +217,36 @@ def test(session: nox.Session) -> None:
         if any((ROOT / "tests" / name).glob("test_*.py"))
     ]
     venv.run("pytest", *(session.posargs or folders))
+
+
+@nox.session
+def torch_ddp(session: nox.Session) -> None:
+    """Run torch's own DDP tests over Gloo, without and with our hooks: --world-size N, --only WORDS (of pytest -k)."""
+    venv = package_venv(session, "test")
+    venv.install("torch-ddp", [f"torch=={TORCH}", "expecttest>=0.2"])
+    venv.run(venv.python, ROOT / "tools" / "torch_ddp_tests.py", *session.posargs)
+
+
+@nox.session
+def attack(session: nox.Session) -> None:
+    """Attack the package at length, with figures at the end: mutated files, killed writers and ranks, closed recorders.
+
+    PYDDPDIAG_ATTACK is how many cases there are (200000; one in a thousand where each starts a process),
+    PYDDPDIAG_ATTACK_S the most seconds of each test (3600).
+    """
+    venv = package_venv(session, "test")
+    venv.run("pytest", "tests/attack", "--timeout=0", *session.posargs)
+
+
+@nox.session
+def accuracy(session: nox.Session) -> None:
+    """Inject faults into real training, and count how often the report is right: --runs N, --seed S, --final.
+
+    The figures go into docs/accuracy.md; the outcomes of all runs, from which they can be made again, under runs/.
+    """
+    venv = package_venv(session, "test")
+    command: list[str | Path] = [venv.python, "-m", "bed", "--page", ROOT / "docs" / "accuracy.md"]
+    venv.run(*command, *session.posargs, env={"PYTHONPATH": str(ROOT / "tests")})
 
 
 @nox.session
@@ -246,16 +319,22 @@ def windows(session: nox.Session) -> None:
     # What Windows does otherwise and Python can show anywhere; none of these tests needs torch.
     venv.install("neutral", [*PYPROJECT["tool"]["dynamic-metadata"][0]["dependencies"], *group("test")])
     neutral = (
+        "test_windows_again.py",
         "test_windows_forms.py",
         "test_windows_tools.py",
         "test_style.py",
-        "train/test_train_rendezvous.py",
+        "test_documented_commands.py",
+        "ranks/test_ranks_rendezvous.py",
+        "ranks/test_ranks_strangers.py",
     )
     venv.run(venv.python, "-m", "pytest", "-q", *(f"tests/unit/{name}" for name in neutral))
+    # Each version takes minutes: all of them where they are promised, elsewhere the one that is tested with.
+    promised = "windows-torch" in PROMISED
+    versions = TORCH_VERSIONS if promised else (TORCH,)
     # 77: a tool says that this machine cannot check, and why.
-    accepted = [0] if "windows-torch" in PROMISED else [0, 77]
+    accepted = [0] if promised else [0, 77]
     for tool in ("windows_syntax.py", "windows_exports.py"):
-        venv.run(venv.python, ROOT / "tools" / tool, *TORCH_VERSIONS, success_codes=accepted)
+        venv.run(venv.python, ROOT / "tools" / tool, *versions, success_codes=accepted)
 
 
 @nox.session
@@ -269,7 +348,6 @@ def bench(session: nox.Session) -> None:
         "--override-ini=testpaths=benchmarks",
         "--benchmark-only",
         f"--benchmark-json={result}",
-        "--timeout=0",
         *session.posargs,
     )
 
@@ -280,7 +358,8 @@ def wheel(session: nox.Session) -> None:
     venv = torch_venv(session, "wheel", "test")
     with tempfile.TemporaryDirectory() as folder:
         built, repaired = Path(folder, "built"), Path(folder, "repaired")
-        venv.run("python", "-m", "build", "--no-isolation", "--outdir", built, ROOT, silent=True)
+        with timed(session, "building sdist and wheel", "about 2 minutes on two cores"):
+            venv.run("python", "-m", "build", "--no-isolation", "--outdir", built, ROOT, silent=True)
         [sdist], [wheel_file] = built.glob("*.tar.gz"), built.glob("*.whl")
         # As the release does it: the same commands.
         system = "windows" if WINDOWS else "linux"
@@ -297,9 +376,8 @@ def wheel(session: nox.Session) -> None:
         session.run(python, "-m", "pip", "install", "--no-deps", str(wheel_file), external=True, silent=True)
         # The dependencies, torch above all, are borrowed as a plain folder: no second copy of gigabytes, and
         # the editable install beside them stays asleep.
-        [site] = venv.path.glob("Lib/site-packages" if WINDOWS else "lib/python*/site-packages")
         [fresh_site] = fresh.glob("Lib/site-packages" if WINDOWS else "lib/python*/site-packages")
-        (fresh_site / "borrowed.pth").write_text(f"{site}\n", encoding="utf-8")
+        (fresh_site / "borrowed.pth").write_text(f"{venv.site}\n", encoding="utf-8")
         elsewhere = Path(folder, "elsewhere")
         for name in ("tests", "examples"):
             shutil.copytree(ROOT / name, elsewhere / name)

@@ -1,40 +1,35 @@
 """DDP's training step over models, bucket sizes, hooks, interfaces and world sizes, by the engine of `pyddpdiag bench`.
 
 Run: python3 dev.py bench benchmarks/bench_ddp_step.py
-All cases of a sweep run interleaved in the same ranks, in several sittings; then each is one benchmark, whose
-`extra_info` is that of a result file (docs/benchmarks.md), so `pyddpdiag compare` reads the JSON of this run. What
-pytest-benchmark itself times is nothing; its `stats` are of no use here.
+The selected cases run interleaved in the same ranks, in several sittings. Each one's `extra_info` is also that of a
+result file (docs/benchmarks.md), so `pyddpdiag compare` reads the JSON of this run.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
 
 import psutil
 import pytest
+from harness.row import Row
+from harness.sweeps import LOOPBACK, RUNS, TwoRuns, places, report_case, sweep
 
 from pyddpdiag.bench.cases import HOOKS, Case, allreduce_cases, step_cases
-from pyddpdiag.bench.compare.compare import compare
-from pyddpdiag.bench.engine.settings import SweepSettings
-from pyddpdiag.bench.engine.sweep import Outcome, run_sweep
 from pyddpdiag.bench.machine import load_before
-from pyddpdiag.bench.results import Entry, ResultFile, stamped
-from pyddpdiag.train.interfaces import loopback
 
 ROUNDS, SITTINGS = 20, 4
-LOOPBACK = loopback() or ""
 STEPS = [
-    *step_cases(["digits", "mlp"], list(HOOKS), [None], [2]),
-    *step_cases(["digits", "mlp"], ["plain", "native_bf16"], [0.25, 1.0, 5.0, 100.0], [2]),
-    *step_cases(["digits", "mlp"], ["plain"], [None], [1, 4]),
+    *step_cases(["digits-cnn", "mlp"], list(HOOKS), [None], [2]),
+    *step_cases(["digits-cnn", "mlp"], ["plain", "bf16"], [0.25, 1.0, 5.0, 100.0], [2]),
+    *step_cases(["digits-cnn", "mlp"], ["plain"], [None], [1, 4]),
     # One interface twice; links that differ are in bench_interfaces.py.
     *step_cases(["mlp"], ["plain"], [None], [2], [(0, 0)]),
 ]
 REDUCES = allreduce_cases([2**12, 2**16, 2**20, 2**23], [2])
 SMALL = list(dict.fromkeys([*STEPS, *REDUCES]))
 LARGE = [
-    *step_cases(["resnet50", "bert_base"], ["plain", "native_bf16"], [None], [2]),
+    *step_cases(["resnet50", "bert_base"], ["plain", "bf16"], [None], [2]),
     *step_cases(["resnet50", "bert_base"], ["plain"], [None], [1]),
     # Not BERT: 4 ranks of it on two cores would take as long as all others.
     *step_cases(["resnet50"], ["plain"], [None], [4]),
@@ -42,65 +37,41 @@ LARGE = [
 # A step takes seconds on two cores.
 LARGE_ROUNDS = 5
 SAME = allreduce_cases([2**power for power in range(10, 22)], [2])
-
-
-def sweep(cases: list[Case], rounds: int = ROUNDS, sittings: int = SITTINGS) -> Outcome:
-    """One sweep; an error of a rank is the test's."""
-    settings = SweepSettings(
-        cases=tuple(cases),
-        names=(LOOPBACK,),
-        rounds=rounds,
-        sittings=sittings,
-        started=time.time(),
-        trace_folder="later",
-        timeout_s=300,
-    )
-    outcome = run_sweep(settings, None)
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome
-
-
-def by_case(cases: list[Case], outcome: Outcome) -> dict[Case, Entry]:
-    by_name = {entry.name: entry for entry in outcome.entries}
-    return {case: by_name[outcome.collected.label(index)] for index, case in enumerate(cases)}
-
-
-@pytest.fixture(scope="module")
-def measured() -> dict[Case, Entry]:
-    """Every small case's entry, from one sweep."""
-    return by_case(SMALL, sweep(SMALL))
-
-
-@pytest.fixture(scope="module")
-def measured_large() -> dict[Case, Entry]:
-    """Every large case's entry, from one sweep."""
-    pytest.importorskip("transformers", reason="the large models need the package transformers")
-    return by_case(LARGE, sweep(LARGE, LARGE_ROUNDS, sittings=1))
+SAME_ROUNDS = 30
 
 
 def label(case: Case) -> str:
     return case.label(",".join(LOOPBACK for _ in case.picks))
 
 
+def group_of(case: Case) -> str:
+    return f"step of {case.model}" if case.kind == "step" else "all-reduce"
+
+
+def base(case: Case) -> list[Case]:
+    """What a step is compared with: DDP without a hook, at its own bucket sizes, on 2 ranks."""
+    plain = Case("step", 2, model=case.model, hook="plain")
+    return [plain] if case.kind == "step" and case != plain else []
+
+
 @pytest.mark.parametrize("case", SMALL, ids=label)
-def test_case(benchmark: Any, measured: dict[Case, Entry], case: Case) -> None:
-    keep(benchmark, measured[case], ROUNDS)
+def test_case(row: Row, case: Case) -> None:
+    rounds = row.rounds(ROUNDS)
+    swept = row.once("case", lambda cases: sweep(cases, rounds, SITTINGS), needs=base)
+    report_case(row, group_of(case), swept, case, base(case))
+    assert len(swept.entries[case].round_s) == rounds
 
 
 @pytest.mark.parametrize("case", LARGE, ids=label)
-def test_large_case(benchmark: Any, measured_large: dict[Case, Entry], case: Case) -> None:
-    keep(benchmark, measured_large[case], LARGE_ROUNDS)
+def test_large_case(row: Row, case: Case) -> None:
+    pytest.importorskip("transformers", reason="BERT needs the package transformers")
+    rounds = row.rounds(LARGE_ROUNDS)
+    swept = row.once("case", lambda cases: sweep(cases, rounds, 1), needs=base)
+    report_case(row, group_of(case), swept, case, base(case))
+    assert len(swept.entries[case].round_s) == rounds
 
 
-def keep(benchmark: Any, entry: Entry, rounds: int) -> None:
-    benchmark.pedantic(lambda: None, rounds=1)
-    benchmark.extra_info.update(stamped(entry.extra_info, entry.round_s))
-    assert len(entry.round_s) == rounds
-
-
-def test_two_runs_of_the_same_are_no_difference(benchmark: Any) -> None:
-    """At least 95% of cases of two separate runs, one after the other, on this machine as it is."""
+def wait_until_quiet() -> None:
     quiet = 0.5 * (psutil.cpu_count() or 1)
     # The cases before this one are load as well: it takes a minute until they are forgotten.
     limit = time.monotonic() + 180
@@ -110,9 +81,20 @@ def test_two_runs_of_the_same_are_no_difference(benchmark: Any) -> None:
         pytest.skip(
             f"the machine is busy (load {load_before():.1f}): two runs would differ by what else it does"
         )
-    first = sweep(SAME, rounds=30, sittings=5).entries
-    second = benchmark.pedantic(lambda: sweep(SAME, rounds=30, sittings=5).entries, rounds=1)
-    files = [ResultFile(f"{name}.json", {}, tuple(e)) for name, e in (("first", first), ("second", second))]
-    words = [pair.word for pair in compare(files, with_article=False).pairs]
-    benchmark.extra_info["words"] = words
-    assert words.count("no difference") >= 0.95 * len(words), words
+
+
+@pytest.mark.parametrize("place", places(SAME), ids=lambda place: f"{label(place[1])}-{place[0]}")
+def test_two_runs_of_the_same_are_no_difference(row: Row, place: tuple[str, Case]) -> None:
+    """At least 95% of cases of two separate runs, one after the other, on this machine as it is."""
+    rounds = row.rounds(SAME_ROUNDS)
+
+    def measure(chosen: Sequence[tuple[str, Case]]) -> TwoRuns:
+        if row.timed:
+            wait_until_quiet()
+        cases = list(dict.fromkeys(case for _, case in chosen))
+        return TwoRuns({run: sweep(cases, rounds, sittings=5) for run in RUNS})
+
+    runs = row.once("place", measure)
+    words = runs.report(row, place, f"two runs of {label(place[1])}")
+    if row.judges(SAME_ROUNDS):
+        assert runs.word(place[1]) == "no difference" or words.count("no difference") >= 0.95 * len(words)

@@ -1,27 +1,30 @@
 """Flattening beside memcpy and beside the best preallocated torch code for the same result.
 
 Run: python3 dev.py bench benchmarks/bench_flatten.py
-All variants of a case run interleaved in one process; the figures are medians over rounds of ratios within a round,
-with 95% intervals, and stand in the JSON under `extra_info`. What pytest-benchmark itself times is the whole case.
+The variants of a list and number of threads run interleaved in one process; a round is one call, or the mean of several
+where one is short.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 import torch
 from harness.gradients import LISTS, memcpy, torch_foreach
+from harness.row import Row, ratios, speedups
 
 import pyddpdiag
 from pyddpdiag import _native
-from pyddpdiag.bench.intervals import estimate, interleave, ratio
+from pyddpdiag.bench.intervals import interleave
 
 ROUNDS = 40
 SCALE = 0.5
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+VARIANTS = ("memcpy", "torch f32", "torch bf16", "flatten f32", "flatten bf16")
+STORES = ("memcpy", "through", "past")
 
 
 @contextmanager
@@ -51,43 +54,50 @@ def _flatten(tensors: list[torch.Tensor], dtype: torch.dtype) -> Callable[[], ob
     return lambda: pyddpdiag.flatten(tensors, out=out, scale=SCALE)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("kind", LISTS)
-def test_flatten(benchmark: Any, kind: str, threads: int) -> None:
+def _variant(name: str, tensors: list[torch.Tensor]) -> Callable[[], object]:
+    if name == "memcpy":
+        return memcpy(tensors)
+    what, _, dtype = name.partition(" ")
+    if what == "torch":
+        return torch_foreach(tensors, DTYPES[dtype], SCALE)
+    return _flatten(tensors, DTYPES[dtype])
+
+
+def _measure(names: Sequence[str], kind: str, threads: int, rounds: int) -> dict[str, list[float]]:
     with _threads(threads):
         tensors = LISTS[kind]()
         repeats = 1 if kind == "resnet50" else 10
-        variants = {
-            "memcpy": memcpy(tensors),
-            "torch f32": torch_foreach(tensors, torch.float32, SCALE),
-            "torch bf16": torch_foreach(tensors, torch.bfloat16, SCALE),
-            "flatten f32": _flatten(tensors, torch.float32),
-            "flatten bf16": _flatten(tensors, torch.bfloat16),
-        }
-        timed = {name: _timed(run, repeats) for name, run in variants.items()}
-        measured = benchmark.pedantic(interleave, args=(timed, ROUNDS), rounds=1, iterations=1)
-    figures: dict[str, Any] = {}
-    for name in variants:
-        figures[name] = {
-            "ms": estimate([1e3 * s for s in measured[name]]).as_dict(),
-            "ratio_to_memcpy": ratio(measured, name, "memcpy").as_dict(),
-            "best_to_best_memcpy": min(measured[name]) / min(measured["memcpy"]),
-        }
-        print(
-            f"\n{kind} {threads} threads: {name:13} {figures[name]['ms']['median']:8.3f} ms, / memcpy "
-            f"{ratio(measured, name, 'memcpy')}, best/best {figures[name]['best_to_best_memcpy']:.2f}",
-            end="",
-        )
-    for dtype in ("f32", "bf16"):
-        speedup = ratio(measured, f"torch {dtype}", f"flatten {dtype}")
-        figures[f"torch / flatten {dtype}"] = speedup.as_dict()
-        print(f"\n{kind} {threads} threads: torch / flatten {dtype} {speedup}", end="")
-    benchmark.extra_info.update(list=kind, threads=threads, rounds=ROUNDS, figures=figures)
+        timed = {name: _timed(_variant(name, tensors), repeats) for name in names}
+        return interleave(timed, rounds)
 
 
-@pytest.mark.parametrize("mib", [2, 8, 32, 128])
-def test_stores_past_the_caches(benchmark: Any, mib: int) -> None:
-    """From what size on they pay: the reason for `pyddpdiag.flattening.STREAMING_ABOVE`."""
+def _torch_like(variant: str) -> list[str]:
+    """Torch's code for the same result."""
+    return [variant.replace("flatten", "torch")] if variant.startswith("flatten") else []
+
+
+def _bases(variant: str) -> list[str]:
+    return [] if variant == "memcpy" else ["memcpy", *_torch_like(variant)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kind", LISTS)
+def test_flatten(row: Row, kind: str, threads: int, variant: str) -> None:
+    measured = row.once(
+        "variant", lambda names: _measure(names, kind, threads, row.rounds(ROUNDS)), needs=_bases
+    )
+    row.report(
+        f"flatten {kind}, {threads} thread{'s' * (threads > 1)}",
+        measured[variant],
+        ratio_to=ratios(measured, variant, _bases(variant)[:1]),
+        speedup_over=speedups(measured, variant, _torch_like(variant)),
+        list=kind,
+        threads=threads,
+    )
+
+
+def _measure_stores(names: Sequence[str], mib: int, rounds: int) -> dict[str, list[float]]:
     with _threads(1):
         tensors = [torch.randn(mib * 2**18)]
         out = torch.empty_like(tensors[0])
@@ -96,9 +106,24 @@ def test_stores_past_the_caches(benchmark: Any, mib: int) -> None:
             return lambda: _native.flatten(tensors, out, SCALE, None, above)
 
         variants = {"memcpy": memcpy(tensors), "through": flatten(2**62), "past": flatten(0)}
-        timed = {name: _timed(run, max(1, 64 // mib)) for name, run in variants.items()}
-        measured = benchmark.pedantic(interleave, args=(timed, ROUNDS), rounds=1, iterations=1)
-    figures = {name: ratio(measured, name, "memcpy").as_dict() for name in ("through", "past")}
-    past = ratio(measured, "past", "through")
-    print(f"\n{mib} MiB: past / through {past}, over memcpy {figures}", end="")
-    benchmark.extra_info.update(mib=mib, rounds=ROUNDS, over_memcpy=figures, past_over_through=past.as_dict())
+        timed = {name: _timed(variants[name], max(1, 64 // mib)) for name in names}
+        return interleave(timed, rounds)
+
+
+def _store_bases(variant: str) -> tuple[str, ...]:
+    return STORES[: STORES.index(variant)]
+
+
+@pytest.mark.parametrize("variant", STORES)
+@pytest.mark.parametrize("mib", [2, 8, 32, 128])
+def test_stores_past_the_caches(row: Row, mib: int, variant: str) -> None:
+    """From what size on they pay: the reason for `pyddpdiag.record.flattening.STREAMING_ABOVE`."""
+    measured = row.once(
+        "variant", lambda names: _measure_stores(names, mib, row.rounds(ROUNDS)), needs=_store_bases
+    )
+    row.report(
+        f"stores, {mib} MiB",
+        measured[variant],
+        ratio_to=ratios(measured, variant, _store_bases(variant)),
+        mib=mib,
+    )

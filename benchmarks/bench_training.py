@@ -1,46 +1,58 @@
 """`pyddpdiag train`'s loop beside the same loop by hand in plain torch, and how long image loading takes of a step.
 
-Run: python3 dev.py bench benchmarks/bench_training.py. The ratios of the first case are within a round, in the same
-processes; their medians and 95% intervals stand in the JSON under `extra_info`.
+Run: python3 dev.py bench benchmarks/bench_training.py
+A round is one epoch; the variants run interleaved in the same processes.
 """
 
 from __future__ import annotations
 
+import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from harness.ranks import run
-from harness.training import loader_share, make_photos, measure
-
-from pyddpdiag.bench.intervals import estimate, ratio
+from harness.row import Row, ratios
+from harness.training import BY_HAND, Loading, loader_shares, make_photos, measure
 
 ROUNDS = 12
+LOADING_ROUNDS = 3
 
 
-def test_throughput_against_a_loop_by_hand(benchmark: Any) -> None:
+def _base(variant: str) -> list[str]:
+    return [] if variant == BY_HAND else [BY_HAND]
+
+
+@pytest.mark.parametrize("variant", [BY_HAND, "plain", "native"])
+def test_throughput_against_a_loop_by_hand(row: Row, variant: str) -> None:
     """One epoch of the digits with its test, 2 ranks; below 1 is faster than by hand."""
-    measured = benchmark.pedantic(lambda: run(measure, 2, ROUNDS), rounds=1, iterations=1)
-    figures: dict[str, Any] = {}
-    for name in ("plain", "native"):
-        figures[name] = ratio(measured, name, "by hand").as_dict()
-        print(f"\n{name:7} time / by hand {ratio(measured, name, 'by hand')}", end="")
-    print(f"\nby hand {estimate(measured['by hand'])} s per epoch", end="")
-    benchmark.extra_info.update(ranks=2, rounds=ROUNDS, time_ratio_to_by_hand=figures)
+    measured = row.once("variant", lambda names: run(measure, 2, names, row.rounds(ROUNDS)), needs=_base)
+    row.report(
+        "epoch of the digits", measured[variant], ratio_to=ratios(measured, variant, _base(variant)), ranks=2
+    )
+
+
+def _loading(workers: Sequence[int], rounds: int) -> dict[int, Loading]:
+    with tempfile.TemporaryDirectory() as folder:
+        make_photos(Path(folder), per_class=60)
+        found: dict[int, Loading] = run(loader_shares, 2, folder, workers, rounds)
+        return found
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_share_of_loading_images(benchmark: Any, workers: int) -> None:
+def test_share_of_loading_images(row: Row, workers: int) -> None:
     """ResNet-18 at 64 pixels on JPEG files of 320 pixels, 2 ranks: waiting for data over all."""
-    with tempfile.TemporaryDirectory() as folder:
-        make_photos(Path(folder), per_class=60)
-        waited, seconds, images = benchmark.pedantic(
-            lambda: run(loader_share, 2, folder, workers), rounds=1, iterations=1
-        )
-    print(
-        f"\n{workers} workers: data wait {waited / seconds:.1%} of {seconds:.1f} s, {images / seconds:.1f} images/s"
-    )
-    benchmark.extra_info.update(
-        ranks=2, workers=workers, data_wait_share=waited / seconds, images_per_s=images / seconds
+    rounds = row.rounds(LOADING_ROUNDS)
+    measured = row.once("workers", lambda numbers: _loading(numbers, rounds), needs=lambda _: [0])
+    mine = measured[workers]
+    seconds = {str(number): loading.seconds for number, loading in measured.items()}
+    row.report(
+        "epoch of image files, by loader workers",
+        mine.seconds,
+        ratio_to=ratios(seconds, str(workers), ["0"] if workers else []),
+        ranks=2,
+        workers=workers,
+        data_wait_share=sum(mine.waited) / sum(mine.seconds),
+        images_per_s=mine.images / statistics.median(mine.seconds),
     )

@@ -1,6 +1,6 @@
 """The digits trained with every hook from the same seeds: accuracies, and losses beside plain DDP as a picture.
 
-Run: python benchmarks/loss_curves.py --seeds 0,1,2,3,4 --picture losses.png, or --ranks 1,2,4. Nothing is timed here,
+Run: python benchmarks/loss_curves.py --seeds 0,1,2,3,4 --picture losses.png, or --nproc 1,2,4. Nothing is timed here,
 so it may run beside other work.
 """
 
@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from pyddpdiag.train import HookKind, TrainSettings, launch
-from pyddpdiag.train.events import EpochDone, Event, Told, TrainResult
-from pyddpdiag.train.loop import Session, train_rank
+from pyddpdiag.train.events import EpochDone, TrainResult
+from pyddpdiag.train.loop import train_rank
+from pyddpdiag.train.session import Session
 
 Curves = dict[HookKind, tuple[EpochDone, ...]]
 # Plain DDP, which the others are compared with, comes first, then those that should equal it.
@@ -32,7 +33,7 @@ def every_hook(session: Session) -> TrainResult:
         settings = replace(session.settings, hook=hook, trace=None)
         result = train_rank(replace(session, settings=settings, trace=trace, tell=lambda event: None))
         if session.place.rank == 0:
-            session.tell(Told(0, (hook, result.history)))
+            session.tell((hook, result.history))
     return result
 
 
@@ -40,9 +41,9 @@ def train(ranks: int, epochs: int, seed: int) -> Curves:
     """The history of a training with each hook."""
     curves: Curves = {}
 
-    def take(event: Event) -> None:
-        if isinstance(event, Told) and isinstance(event.what, tuple):
-            hook, history = event.what
+    def take(event: object) -> None:
+        if isinstance(event, tuple):
+            hook, history = event
             curves[hook] = history
             print(f"{ranks} ranks, seed {seed}, {hook.value}: {history[-1].accuracy:.2%}", flush=True)
 
@@ -131,7 +132,7 @@ def numbers(text: str) -> list[int]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Trains, prints the table and draws the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ranks", type=numbers, default=[2], metavar="N,N,...")
+    parser.add_argument("--nproc", type=numbers, default=[2], metavar="N,N,...")
     parser.add_argument("--seeds", type=numbers, default=[0], metavar="N,N,...")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--picture", type=Path, help="file for a picture of the first number of ranks")

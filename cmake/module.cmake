@@ -34,26 +34,43 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_flatten.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_recorder.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/python/bind_shared.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_sockets.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/average.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/backward_pass.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/backward_probe.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_exchange.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_flight.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_hook.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_operation.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/bucket_start.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/compressed_bucket.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/foreign_hook.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/gradient_watch.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/flatten.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/flatten_checks.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/parallel_copy.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/process_group.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/recorder.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduction.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/start_signal.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/worker_probe.cpp)
+  ${PROJECT_SOURCE_DIR}/csrc/torch/flatten/flatten.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/flatten/flatten_checks.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/flatten/parallel_copy.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/group.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/adopted.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/ddp_hook.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/flights.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/foreign_hook.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/hook_of_module.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/reduction.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/run_bucket.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/uneven.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/backward_pass.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/backward_probe.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/bucket_operation.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/bucket_start.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/gradient_watch.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/module_identity.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/operation_pool.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/recorder.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/start_signal.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/worker_group.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/worker_probe.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/average.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/bucket_exchange.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/choose_path.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/collectives.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/future_work.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/gloo_between.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/plain_path.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_path.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_place.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_ranks.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_storage.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/sixteen_bit_path.cpp)
 target_link_libraries(_native PRIVATE ddpdiag_core)
 # SYSTEM: our warnings are for our code.
 target_include_directories(_native SYSTEM PRIVATE ${torch_root}/include ${torch_root}/include/torch/csrc/api/include)
@@ -72,15 +89,17 @@ if(NOT MSVC)
   target_compile_definitions(_native PRIVATE _GLIBCXX_USE_CXX11_ABI=${torch_cxx11_abi})
 endif()
 pyddpdiag_options(_native)
-# at::parallel_for is a template: without OpenMP in our own compiler it is a plain loop. No OpenMP library is linked:
-# the names are found in torch's, so that its threads are used and torch.set_num_threads holds.
 if(MSVC)
-  set(openmp_option /openmp)
-elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set(openmp_option -fopenmp)
+  # Bindings and templates of many files make more sections than an object file has by default.
+  target_compile_options(_native PRIVATE /bigobj)
 endif()
-set_source_files_properties(${PROJECT_SOURCE_DIR}/csrc/torch/parallel_copy.cpp
-                            PROPERTIES COMPILE_OPTIONS "${openmp_option}")
+if(PYDDPDIAG_UNITY)
+  # Reading torch's headers is most of the work, so they are read twice and not once per file. Twice: for two cores.
+  get_target_property(sources _native SOURCES)
+  list(LENGTH sources count)
+  math(EXPR half "(${count} + 1) / 2")
+  set_target_properties(_native PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${half})
+endif()
 # torch is imported first and brings its libraries; the rpath serves tools that load the module alone.
 set_target_properties(_native PROPERTIES INSTALL_RPATH "$<IF:$<PLATFORM_ID:Darwin>,@loader_path,$ORIGIN>/../torch/lib"
                                          BUILD_WITH_INSTALL_RPATH ON)

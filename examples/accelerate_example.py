@@ -1,4 +1,4 @@
-"""The recorder under Hugging Face Accelerate: its prepared model is a DDP module like any other.
+"""The recorder under Hugging Face Accelerate, by one line. It logs the verdict in the end.
 
 Needs: pip install accelerate. Run: python examples/accelerate_example.py [FOLDER], which starts two ranks by itself, or
 accelerate launch --cpu --num_processes 2 examples/accelerate_example.py [FOLDER]
@@ -20,7 +20,7 @@ from accelerate.utils import DistributedDataParallelKwargs
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import pyddpdiag
+from pyddpdiag.integrations.accelerate import Diagnostics
 
 WORLD_SIZE = 2
 
@@ -32,17 +32,17 @@ def train(folder: str) -> None:
     net = nn.Sequential(nn.Linear(10, 64), nn.Tanh(), nn.Linear(64, 5))
     loader = DataLoader(TensorDataset(torch.randn(512, 10)), batch_size=16, shuffle=True)
     model, optimiser, batches = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.1), loader)
-    with pyddpdiag.Recorder(folder) as recorder:
-        # DistributedDataParallelKwargs(comm_hook=...) takes torch's own hooks by name only, so it is registered here.
-        model.register_comm_hook(recorder, pyddpdiag.timed_allreduce)
-        for step, (x,) in enumerate(recorder.steps(batches)):
-            optimiser.zero_grad()
-            loss = (model(x) - x[:, :5].sin()).square().mean()
-            accelerator.backward(loss)
-            optimiser.step()
-            if accelerator.is_main_process and step in (0, len(batches) - 1):
-                print(f"step {step:2d}  loss {loss.item():.4f}", flush=True)
-    print(f"rank {accelerator.process_index} wrote {recorder.path}", flush=True)
+    Diagnostics(accelerator, folder)
+    for step, (x,) in enumerate(batches):
+        optimiser.zero_grad()
+        loss = (model(x) - x[:, :5].sin()).square().mean()
+        accelerator.backward(loss)
+        optimiser.step()
+        if accelerator.is_main_process and step in (0, len(batches) - 1):
+            print(f"step {step:2d}  loss {loss.item():.4f}", flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        accelerator.save_state(temporary)
+    accelerator.end_training()  # logs the verdict, and ends the process group
 
 
 def rank_main(rank: int, meeting: str, folder: str) -> None:
@@ -53,7 +53,6 @@ def rank_main(rank: int, meeting: str, folder: str) -> None:
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=WORLD_SIZE)
     torch.set_num_threads(1)
     train(folder)
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def train(rank: int, meeting: str, trace: str) -> None:
     batches = [torch.randn(BATCH, 10, generator=data) for _ in range(STEPS)]
     with (
         pyddpdiag.Recorder(trace) as recorder,
-        pyddpdiag.GradientReducer(bucketed.named_parameters()) as reducer,
+        pyddpdiag.GradientReducer(bucketed.named_parameters(), recorder=recorder) as reducer,
     ):
         for step, batch in enumerate(recorder.steps(batches)):
             for optimiser in optimisers:

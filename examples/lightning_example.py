@@ -1,4 +1,4 @@
-"""The recorder under Lightning's DDPStrategy: a callback attaches it to the DDP module that the strategy makes.
+"""The recorder under Lightning's DDPStrategy, by one callback. It logs the verdict in the end.
 
 DDPStrategy(ddp_comm_hook=pyddpdiag.timed_allreduce) works as well, but only on GPUs: on the CPU, Lightning leaves
 communication hooks out without a word (seen with 2.6).
@@ -19,7 +19,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import pyddpdiag
+from pyddpdiag.integrations.lightning import Diagnostics
 
 WORLD_SIZE = 2
 
@@ -37,22 +37,11 @@ class Sine(lightning.LightningModule):
             print(f"epoch {self.current_epoch}  batch {index:2d}  loss {loss.item():.4f}", flush=True)
         return loss
 
+    def validation_step(self, batch: list[torch.Tensor], index: int) -> None:
+        self.log("apart", (self.net(batch[0]) - batch[0][:, :5].sin()).abs().mean(), sync_dist=True)
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-class Recording(lightning.Callback):
-    """Attaches a recorder as soon as there is a DDP module, and closes it at the end."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-
-    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.recorder = pyddpdiag.Recorder(self.folder)
-        self.recorder.attach(trainer.strategy.model)
-
-    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.recorder.close()
 
 
 def main(folder: str) -> None:
@@ -65,15 +54,14 @@ def main(folder: str) -> None:
             accelerator="cpu",
             devices=WORLD_SIZE,
             strategy=DDPStrategy(process_group_backend="gloo"),
-            callbacks=[Recording(folder)],
+            callbacks=[Diagnostics(folder)],
             max_epochs=2,
             logger=False,
-            enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
             default_root_dir=temporary,
         )
-        trainer.fit(Sine(), loader)
+        trainer.fit(Sine(), loader, loader)
     if trainer.global_rank == 0:
         print(f"Where the time went: pyddpdiag report {folder}")
 

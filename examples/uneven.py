@@ -36,7 +36,8 @@ def train(rank: int, meeting: str, trace: str) -> None:
     batches = [torch.randn(16, 10, generator=data) for _ in range(4 + 3 * rank)]
     with pyddpdiag.Recorder(trace) as recorder:
         recorder.attach(ddp)
-        # A rank that is done adds zeros. By default the sum is still divided by the number of all ranks.
+        # A rank that is done adds zeros. By default the sum is still divided by the number of all ranks; with
+        # divide_by_initial_world_size=False by that of the ranks with data, which recorder.attach heeds, too.
         with ddp.join():
             for x in recorder.steps(batches):
                 optimiser.zero_grad()

@@ -1,13 +1,13 @@
 """Why a DistributedDataParallel run over Gloo is slow, stuck or wrong.
 
-Three lines in a training script record everything that is needed to tell::
+Three lines in a training script record everything that is needed to explain it::
 
     recorder = pyddpdiag.Recorder("runs/demo")      # after init_process_group
     recorder.attach(ddp)                            # or ddp.register_comm_hook(recorder, pyddpdiag.timed_allreduce)
     for batch in recorder.steps(loader): ...        # optional: data wait and step boundaries
 
-and `pyddpdiag report runs/demo` tells it. Names that need torch are loaded at first use, so that traces can be
-read on a machine without it.
+and `pyddpdiag report runs/demo` explains it. Names that need torch are loaded at first use, so that traces
+can be read on a machine without it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from pyddpdiag import errors
-from pyddpdiag._loader import check_early, load
+from pyddpdiag import _loader, errors
 
 if TYPE_CHECKING:
     from pyddpdiag.build import build_config
-    from pyddpdiag.flattening import flatten, unflatten_
-    from pyddpdiag.hooks import timed, timed_allreduce, timed_bf16_allreduce, timed_fp16_allreduce
-    from pyddpdiag.recorder import Recorder
-    from pyddpdiag.reducer import GradientReducer
+    from pyddpdiag.loaded import load
+    from pyddpdiag.messages.explain import explain
+    from pyddpdiag.pipeline import load_report
+    from pyddpdiag.ranks.init import init_process_group
+    from pyddpdiag.record.flattening import flatten, unflatten_
+    from pyddpdiag.record.hooks import timed, timed_allreduce, timed_bf16_allreduce, timed_fp16_allreduce
+    from pyddpdiag.record.recorder import Recorder
+    from pyddpdiag.record.reducer import GradientReducer
 
 __version__ = "0.1.0"
 
@@ -33,7 +36,11 @@ __all__ = [
     "__version__",
     "build_config",
     "errors",
+    "explain",
     "flatten",
+    "init_process_group",
+    "load",
+    "load_report",
     "timed",
     "timed_allreduce",
     "timed_bf16_allreduce",
@@ -42,26 +49,38 @@ __all__ = [
 ]
 
 _HOME = {
-    "GradientReducer": "pyddpdiag.reducer",
-    "Recorder": "pyddpdiag.recorder",
+    "GradientReducer": "pyddpdiag.record.reducer",
+    "Recorder": "pyddpdiag.record.recorder",
     "build_config": "pyddpdiag.build",
-    "flatten": "pyddpdiag.flattening",
-    "timed": "pyddpdiag.hooks",
-    "timed_allreduce": "pyddpdiag.hooks",
-    "timed_bf16_allreduce": "pyddpdiag.hooks",
-    "timed_fp16_allreduce": "pyddpdiag.hooks",
-    "unflatten_": "pyddpdiag.flattening",
+    "explain": "pyddpdiag.messages.explain",
+    "flatten": "pyddpdiag.record.flattening",
+    "init_process_group": "pyddpdiag.ranks.init",
+    "load": "pyddpdiag.loaded",
+    "load_report": "pyddpdiag.pipeline",
+    "timed": "pyddpdiag.record.hooks",
+    "timed_allreduce": "pyddpdiag.record.hooks",
+    "timed_bf16_allreduce": "pyddpdiag.record.hooks",
+    "timed_fp16_allreduce": "pyddpdiag.record.hooks",
+    "unflatten_": "pyddpdiag.record.flattening",
 }
 
-check_early()
+_WITHOUT_NATIVE = {
+    "pyddpdiag.loaded",
+    "pyddpdiag.messages.explain",
+    "pyddpdiag.pipeline",
+    "pyddpdiag.ranks.init",
+}
+
+_loader.check_early()
 
 
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'pyddpdiag' has no attribute {name!r}")
-    # First, so that what is missing is told as such and not as some module's failed import.
-    load()
+    if home not in _WITHOUT_NATIVE:
+        # First, so that a missing part is reported as such and not as some module's failed import.
+        _loader.load()
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

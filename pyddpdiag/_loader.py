@@ -54,10 +54,10 @@ def built_with() -> str:
 
 
 def load() -> ModuleType:
-    """Imports torch, then the native module, which needs torch's libraries to be there already.
+    """Imports torch, then the native module, which needs torch's libraries to be loaded.
 
     Raises:
-        NativeModuleError: torch is missing, of another minor version, or the module does not load.
+        NativeModuleError: torch is missing or has another minor version, or the module does not load.
     """
     minor = built_with()
     try:
@@ -78,7 +78,7 @@ def load() -> ModuleType:
 
 
 def check_early() -> None:
-    """Fails at `import pyddpdiag` where torch is loaded already and is not the one of the build.
+    """Fails at `import pyddpdiag` if torch is already loaded and is not the one of the build.
 
     Without torch in the process nothing is checked: reading traces must work on machines that have none.
     """

@@ -1,4 +1,4 @@
-"""One tree of exceptions. Each says what failed, on which rank where that is known, and what to do next."""
+"""One tree of exceptions. Each says what failed, on which rank if that is known, and what to do next."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ class NativeModuleError(PyddpdiagError, ImportError):
     """The native module is missing, or was built for another minor version of torch."""
 
 
+class PackageMissingError(PyddpdiagError, ImportError):
+    """A package that only this part of pyddpdiag needs is not installed."""
+
+
 class RecorderError(PyddpdiagError, RuntimeError):
     """A recorder or hook was used in a way that cannot work."""
 
@@ -30,7 +34,7 @@ class RecorderClosedError(RecorderError):
 
 
 class AlreadyAttachedError(RecorderError):
-    """The DDP module has a communication hook already."""
+    """The DDP module already has a communication hook."""
 
 
 class NoProcessGroupError(RecorderError):
@@ -42,7 +46,7 @@ class NotGlooError(RecorderError):
 
 
 class GradientError(RecorderError):
-    """The sentinel found that gradients are wrong: not finite, or not the same sum on every rank."""
+    """The sentinel found wrong gradients: not finite, or with different sums on different ranks."""
 
 
 class SocketsError(PyddpdiagError, OSError):
@@ -50,7 +54,7 @@ class SocketsError(PyddpdiagError, OSError):
 
 
 class TraceExistsError(PyddpdiagError, FileExistsError):
-    """A trace of this rank is in the folder already."""
+    """The folder already holds a trace of this rank."""
 
 
 class TraceFolderError(PyddpdiagError, OSError):
@@ -63,6 +67,10 @@ class TraceError(PyddpdiagError, ValueError):
 
 class TraceVersionError(TraceError):
     """The trace was written by a format version that this reader doesn't know."""
+
+
+class ReportFileError(PyddpdiagError, ValueError):
+    """A saved report cannot be read: what is wrong with it."""
 
 
 class TrainError(PyddpdiagError, RuntimeError):
@@ -82,11 +90,12 @@ class RendezvousError(TrainError):
 
 
 class RankFailedError(TrainError):
-    """A rank failed or was killed and the others were taken down with it.
+    """A rank failed or was killed, and the others were ended because of it.
 
     Args:
-        message: the reason with its rank in the first line, one line for each rank that went down with it.
-        rank: the rank that failed first.
+        message: the reason with its rank in the first line, one line for each rank that failed as a
+            consequence.
+        rank: the rank that failed first; None if that is unknown.
         details: its traceback, to be shown before the message; may be empty.
         hint: what to do next.
     """
@@ -95,6 +104,10 @@ class RankFailedError(TrainError):
         super().__init__(message, hint=hint)
         self.rank = rank
         self.details = details
+
+
+class DoctorError(PyddpdiagError, RuntimeError):
+    """The ranks of a mesh check lost each other."""
 
 
 class UsageError(PyddpdiagError, ValueError):
@@ -118,7 +131,7 @@ class ResultVersionError(ResultError):
 
 
 class ResultExistsError(PyddpdiagError, FileExistsError):
-    """A result file is there already."""
+    """The result file already exists."""
 
 
 class ResultWriteError(PyddpdiagError, OSError):

@@ -1,36 +1,106 @@
-"""Trace folder in, report out: the one place where reading, analysing and showing meet."""
+"""From a trace folder to a report: the one place where reading, analysing and showing meet."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Final, TextIO
+from typing import TextIO
 
+from pyddpdiag.analyse.checks.low_gpu_use import judge
+from pyddpdiag.analyse.details import run_details
+from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.summary import analyse
-from pyddpdiag.model import RunReport
+from pyddpdiag.errors import PyddpdiagError, UsageError
+from pyddpdiag.model import Finding, GpuUse, RunReport
+from pyddpdiag.model.details import RunDetails
+from pyddpdiag.model.findings import EXIT_CODES
 from pyddpdiag.report.json import report_to_json
+from pyddpdiag.report.saved import read_report
 from pyddpdiag.report.text import print_text
+from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.run import open_run
-
-EXIT_CODES: Final = {"healthy": 0, "findings": 1, "cannot_tell": 2}
+from pyddpdiag.trace.training import read_loss
 
 
 def load_report(
-    folder: str | PathLike[str], *, step: int | None = None, bucket: str | None = None
+    source: str | PathLike[str],
+    *,
+    step: int | None = None,
+    bucket: str | None = None,
+    gpus: Sequence[GpuUse] = (),
+    attempt: int | None = None,
 ) -> RunReport:
-    """Read and analyse the traces in a folder.
+    """The report of a folder of traces, or one that `pyddpdiag report --json` saved in a file.
+
+    Needs neither torch nor the native module.
 
     Args:
-        folder: where the recorders wrote.
-        step: narrow the tables to this step.
-        bucket: narrow the buckets to this id (its beginning) or parameter name (a part of it).
+        source: the folder where the recorders wrote, or a JSON file.
+        step: narrow the tables to this step; not for a file.
+        bucket: narrow the buckets to this id (its beginning) or parameter name (a part of it); not for a file.
+        gpus: what was seen of the ranks' GPUs while they trained; not for a file.
+        attempt: of a job whose launcher restarted the ranks, from 0; None: the newest; not for a file.
 
     Raises:
         TraceError: there are no traces, or none can be read.
-        UsageError: there is no such step or bucket.
+        ReportFileError: the file is not a saved report.
+        UsageError: there is no such step, bucket or attempt, or a saved report was to be narrowed.
     """
-    return analyse(open_run(Path(folder)), step=step, bucket=bucket)
+    path = Path(source)
+    if not path.is_file():
+        intake = Intake()
+        folder, others = choose_attempt(path, attempt)
+        run = open_run(folder, visit=intake.take)
+        report = analyse(run, intake, step=step, bucket=bucket, gpus=gpus)
+        return replace(report, warnings=(others, *report.warnings)) if others else report
+    if step is not None or bucket is not None or gpus or attempt is not None:
+        raise UsageError(
+            "a saved report cannot be narrowed or judged again.",
+            hint="give the folder of the traces, or save the report with --step or --bucket.",
+        )
+    return read_report(path)
+
+
+def load_details(
+    source: str | PathLike[str], *, step: int | None = None, attempt: int | None = None
+) -> tuple[RunReport, RunDetails | None]:
+    """The report, and what a page shows beyond it; None for a report that was saved in a file.
+
+    Args:
+        source: as in `load_report`.
+        step: show this step beside those that are worth a look by themselves.
+        attempt: as in `load_report`.
+
+    Raises:
+        TraceError: there are no traces, or none can be read.
+        ReportFileError: the file is not a saved report.
+        UsageError: there is no such step or attempt.
+    """
+    report = load_report(source, attempt=attempt)
+    path = Path(source)
+    if path.is_file():
+        return report, None
+    folder, _ = choose_attempt(path, attempt)
+    details = run_details(report, folder, step=step)
+    return report, replace(details, loss=read_loss(folder))
+
+
+def explain_gpus(gpus: Sequence[GpuUse], folder: str | PathLike[str] | None) -> dict[int, Finding]:
+    """Why GPUs were used little, by rank; well-used ones are left out.
+
+    Args:
+        gpus: what was seen of the ranks' GPUs while they trained.
+        folder: of the run's traces; None if there are none. Unreadable traces are not an error here.
+    """
+    found: Iterable[Finding] = judge(gpus, ())
+    if folder is not None and any(use.low for use in gpus):
+        with suppress(PyddpdiagError):
+            found = load_report(folder, gpus=gpus).verdict.findings
+    return {f.rank: f for f in found if f.kind == "low_gpu_use" and f.rank is not None}
 
 
 def exit_code(report: RunReport) -> int:
@@ -45,9 +115,10 @@ def print_report(
     step: int | None = None,
     bucket: str | None = None,
     top: int = 10,
+    attempt: int | None = None,
     file: TextIO | None = None,
 ) -> int:
-    """Print the report of a folder and return the exit code it calls for.
+    """Print the report of a folder and return its exit code.
 
     Args:
         folder: where the recorders wrote.
@@ -55,13 +126,14 @@ def print_report(
         step: narrow the tables to this step.
         bucket: narrow the buckets to this id or parameter name.
         top: how many buckets the text shows; 0 = all.
+        attempt: as in `load_report`.
         file: where to print; standard output by default.
 
     Raises:
         TraceError: there are no traces, or none can be read.
-        UsageError: there is no such step or bucket.
+        UsageError: there is no such step, bucket or attempt.
     """
-    report = load_report(folder, step=step, bucket=bucket)
+    report = load_report(folder, step=step, bucket=bucket, attempt=attempt)
     target = file if file is not None else sys.stdout
     if json:
         target.write(report_to_json(report) + "\n")

@@ -1,48 +1,5 @@
-"""The TCP sockets of this process, Gloo's among them, and what the system knows of each connection."""
+"""The sockets of this process, under the name that scripts import: `pyddpdiag.sockets.tcp_sockets()`."""
 
-from __future__ import annotations
+from pyddpdiag.record.sockets import TcpSocket, tcp_sockets
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-from pyddpdiag._loader import load
-from pyddpdiag.errors import SocketsError
-
-_native = load()
-
-
-@dataclass(frozen=True)
-class TcpSocket:
-    """One bound TCP socket of this process.
-
-    `local` and `peer` are IP address and port; two ends of one connection name each other, also where one of
-    them is an IPv6 socket that carries IPv4. `peer` is None for a socket that is not connected.
-
-    `info` holds readings by name, with the unit in the name (docs/metrics.md lists them). What this system
-    doesn't tell, or has not measured yet, is missing. `source` says which interface they came from:
-    "TCP_INFO" on Linux, "SIO_TCP_INFO 1" or "SIO_TCP_INFO 0" on Windows, "" where the system tells nothing.
-    """
-
-    handle: int
-    local: tuple[str, int]
-    peer: tuple[str, int] | None
-    listening: bool
-    source: str
-    info: Mapping[str, int]
-
-
-def tcp_sockets() -> list[TcpSocket]:
-    """Every bound TCP socket of this process, whoever opened it, with a fresh reading of each connection.
-
-    It costs some microseconds per socket on Linux, and does not touch what the sockets carry.
-
-    Raises:
-        SocketsError: the system does not let a process list its own handles.
-    """
-    try:
-        return [TcpSocket(*each) for each in _native.tcp_sockets()]
-    except OSError as error:
-        raise SocketsError(
-            str(error.args[-1]),
-            hint="on Linux, /proc must be mounted; elsewhere, report this with the system's version",
-        ) from error
+__all__ = ["TcpSocket", "tcp_sockets"]

@@ -18,8 +18,6 @@ BUILD = ROOT / "build" / "tidy"
 # GCC options that clang would complain about, and headers that are not ours to check.
 EXTRA = [
     "--extra-arg=-Wno-unknown-warning-option",
-    # The header of GCC's OpenMP is not in clang's path; without it the same code is checked as a plain loop.
-    "--extra-arg=-fno-openmp",
     f"--header-filter=^{ROOT.as_posix()}/(csrc|tests/native)/",
 ]
 

@@ -96,7 +96,9 @@ def signature(demangled: str) -> str:
     for pattern, plain in (
         (r"\b(class|struct|enum|union) ", ""),
         (r"\b__cdecl\b|\b__ptr64\b|\[abi:cxx11\]", ""),
-        (r"\bstd::__cxx11::", "std::"),
+        (r"\bstd::(__cxx11|__exception_ptr)::", "std::"),
+        # The type of a number in a template's argument.
+        (r"\b(\d+)ll\b", r"\1"),
         (r"\b__int64\b", "long long"),
         (r"\(void\)", "()"),
         (r"\s+(?=\W)|(?<=\W)\s+", ""),

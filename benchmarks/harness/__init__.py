@@ -1,1 +1,1 @@
-"""What the benchmarks share: hooks to measure, and ranks that live across rounds."""
+"""What the benchmarks share: rows of measured rounds, what to measure, and ranks that live across rounds."""

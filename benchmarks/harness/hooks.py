@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from harness.ranks import join
 from pyddpdiag.bench.engine.hooks import find
 from pyddpdiag.bench.intervals import interleave
+from pyddpdiag.ranks.session import Session
 
 # "timed, paused": without the probes, what is left is the way into Python.
 HOOKS = ("plain", "builtin", "native", "timed", "timed, paused", "torch python hook", "torch.profiler")
@@ -100,16 +99,14 @@ def _busy_thread(wanted: bool) -> Iterator[None]:
 
 
 def measure(
-    rank: int, world_size: int, meeting: str, kind: str, hooks: list[str], rounds: int, steps: int, busy: bool
+    session: Session, kind: str, hooks: list[str], rounds: int, steps: int, busy: bool
 ) -> dict[str, list[float]]:
     """Seconds per step of each hook in each round; every rank runs this with the same arguments."""
-    join(rank, world_size, meeting)
+    del session
     make = full_model if kind == "full" else lambda: tiny_model(int(kind))
     with tempfile.TemporaryDirectory() as folder, pyddpdiag.Recorder(folder) as recorder:
         variants = {hook: _stepper(hook, make, recorder, steps) for hook in hooks}
         gc.collect()
         gc.disable()
         with _busy_thread(busy):
-            measured = interleave(variants, rounds)
-    dist.destroy_process_group()
-    return measured
+            return interleave(variants, rounds)

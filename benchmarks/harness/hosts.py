@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,11 +14,12 @@ from pathlib import Path
 from support.links import NAMES, on_hosts, two_hosts
 
 from pyddpdiag.bench.cases import Case
-from pyddpdiag.bench.engine.settings import SweepSettings
-from pyddpdiag.bench.engine.sweep import Keeper, run_sweep
+from pyddpdiag.bench.engine.keeper import Keeper
+from pyddpdiag.bench.engine.plan import SweepPlan
+from pyddpdiag.bench.engine.sweep import run_sweep
 from pyddpdiag.bench.reading import read
 from pyddpdiag.bench.results import Entry
-from pyddpdiag.train.rendezvous import join_url
+from pyddpdiag.ranks.rendezvous import join_url
 
 URL = "tcp://10.77.0.1:29518"
 
@@ -66,17 +66,9 @@ def _rank(rank: int, spec: Path) -> None:
     told = json.loads(spec.read_text(encoding="utf-8"))
     cases = tuple(Case(**{**case, "picks": tuple(case["picks"])}) for case in told["cases"])
     keeper = Keeper(Path(told["result"]), resume=True) if rank == 0 else None
-    settings = SweepSettings(
-        cases=cases,
-        names=NAMES,
-        # What rank 0 resumes has the rounds of the earlier sittings.
-        rounds=told["rounds"] * (1 if keeper is None else 1 + told["sitting"]),
-        sittings=1,
-        started=time.time(),
-        timeout_s=120,
-        trace_folder="set when it starts",
-    )
-    outcome = run_sweep(settings, keeper, place=join_url(URL, 2, rank))
+    # What rank 0 resumes has the rounds of the earlier sittings.
+    plan = SweepPlan(cases, NAMES, rounds=told["rounds"] * (1 + told["sitting"]), timeout_s=120)
+    outcome = run_sweep(plan, keeper, place=join_url(URL, 2, rank))
     if outcome.error is not None:
         raise outcome.error
 

@@ -1,44 +1,27 @@
-"""Starts the ranks of one benchmark case; they live across all its rounds."""
+"""Starts the ranks of one benchmark case, as trainings and sweeps start theirs; they live across all its rounds."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import tempfile
 from collections.abc import Callable
-from datetime import timedelta
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-TIMEOUT_S = 900
+from pyddpdiag.ranks.launch import launch
+from pyddpdiag.ranks.nodes import Node
+from pyddpdiag.ranks.options import Options
+from pyddpdiag.ranks.session import Session
+
+TIMEOUT_S = 300
 
 
 def run(job: Callable[..., Any], world_size: int, *arguments: Any) -> Any:
-    """What `job(rank, world_size, meeting, *arguments)` returned on rank 0; processes are spawned."""
-    context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder, context.Pool(world_size, _use_loopback) as pool:
-        meeting = str(Path(folder, "meeting"))
-        waiting = [
-            pool.apply_async(job, (rank, world_size, meeting, *arguments)) for rank in range(world_size)
-        ]
-        answers = [one.get(TIMEOUT_S) for one in waiting]
-        return answers[0]
+    """What `job(session, *arguments)` returned on rank 0; every rank runs it with the same arguments."""
+    return launch(partial(_on_one_thread, job, arguments), Options(TIMEOUT_S), Node(world_size))
 
 
-def join(rank: int, world_size: int, meeting: str) -> None:
-    """Makes this process a rank, on one thread: the others need the cores."""
+def _on_one_thread(job: Callable[..., Any], arguments: tuple[Any, ...], session: Session) -> Any:
+    """The other ranks need the cores."""
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=Path(meeting).as_uri(),
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=300),
-    )
-
-
-def _use_loopback() -> None:
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    return job(session, *arguments)

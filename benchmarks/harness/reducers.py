@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal
 
 import torch
 import torch.distributed as dist
 
 import pyddpdiag
 from harness.gradients import LISTS
-from harness.ranks import join
 from pyddpdiag.bench.intervals import interleave
+from pyddpdiag.ranks.session import Session
 
 VARIANTS = ("torch by hand f32", "torch by hand bf16", "GradientReducer f32", "GradientReducer bf16")
+SHARED = "GradientReducer shared f32"
+"""In memory that the ranks share."""
+
 PARTS = ("backward alone", "all_reduce alone f32", "all_reduce alone bf16")
 """What no loop can do without, each by itself."""
 
@@ -50,9 +55,11 @@ def _by_hand(kind: str, dtype: torch.dtype) -> Callable[[], float]:
     return step
 
 
-def _reducer(kind: str, dtype: torch.dtype) -> Callable[[], float]:
+def _reducer(
+    kind: str, dtype: torch.dtype, shared_memory: Literal["off", "require"] = "off"
+) -> Callable[[], float]:
     parameters = _parameters(kind)
-    reducer = pyddpdiag.GradientReducer(parameters, dtype=dtype)
+    reducer = pyddpdiag.GradientReducer(parameters, dtype=dtype, shared_memory=shared_memory)
 
     def step() -> float:
         begin = time.perf_counter()
@@ -87,16 +94,25 @@ def _all_reduce_alone(kind: str, dtype: torch.dtype) -> Callable[[], float]:
     return step
 
 
-def measure(rank: int, world_size: int, meeting: str, kind: str, rounds: int) -> dict[str, list[float]]:
+def _step(kind: str, name: str) -> Callable[[], float]:
+    """The step of a name in VARIANTS or PARTS, or of SHARED."""
+    if name == "backward alone":
+        return _backward_alone(kind)
+    what, _, last = name.rpartition(" ")
+    dtype = torch.bfloat16 if last == "bf16" else torch.float32
+    make = {
+        "torch by hand": _by_hand,
+        "GradientReducer": _reducer,
+        "GradientReducer shared": partial(_reducer, shared_memory="require"),
+        "all_reduce alone": _all_reduce_alone,
+    }
+    return make[what](kind, dtype)
+
+
+def measure(session: Session, kind: str, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
     """Seconds per backward pass and reduction of each variant in each round, and of its parts."""
-    join(rank, world_size, meeting)
-    variants = {"backward alone": _backward_alone(kind)}
-    for name in VARIANTS:
-        dtype = torch.bfloat16 if name.endswith("bf16") else torch.float32
-        variants[name] = (_by_hand if "hand" in name else _reducer)(kind, dtype)
-        variants[f"all_reduce alone {name.rpartition(' ')[2]}"] = _all_reduce_alone(kind, dtype)
-    for step in variants.values():
+    del session
+    steps = {name: _step(kind, name) for name in names}
+    for step in steps.values():
         step()
-    measured = interleave(variants, rounds)
-    dist.destroy_process_group()
-    return measured
+    return interleave(steps, rounds)

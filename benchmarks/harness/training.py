@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +17,16 @@ from PIL import Image
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from harness.ranks import join
 from pyddpdiag.bench.intervals import interleave
-from pyddpdiag.train.data import load_digits
-from pyddpdiag.train.loop import Session, rate, train_rank
-from pyddpdiag.train.models import DigitsNet
-from pyddpdiag.train.rendezvous import FileTarget, Place
+from pyddpdiag.ranks import session as ranks
+from pyddpdiag.train.loop import rate, train_rank
+from pyddpdiag.train.session import Session
 from pyddpdiag.train.settings import HookKind, TrainSettings
+from pyddpdiag.workloads.digits import load_digits
+from pyddpdiag.workloads.digits_net import DigitsNet
 
 SETTINGS = TrainSettings(epochs=1, batch_size=64, hook=HookKind.PLAIN)
+BY_HAND = "by hand"
 
 
 def by_hand(rank: int, world_size: int) -> tuple[float, float]:
@@ -61,10 +63,9 @@ def by_hand(rank: int, world_size: int) -> tuple[float, float]:
     return time.perf_counter() - begin, losses.item() / world_size
 
 
-def measure(rank: int, world_size: int, meeting: str, rounds: int) -> dict[str, list[float]]:
-    """Seconds of one epoch by each variant in each round; every rank runs this with the same arguments."""
-    join(rank, world_size, meeting)
-    place = Place(rank, world_size, world_size, FileTarget(meeting))
+def measure(rank: ranks.Session, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
+    """Seconds of one epoch by each variant (`by hand` or a hook) in each round; the same arguments on all ranks."""
+    place = rank.place
     last_losses = {}
 
     def ours(hook: HookKind, folder: str) -> Callable[[], float]:
@@ -80,23 +81,19 @@ def measure(rank: int, world_size: int, meeting: str, rounds: int) -> dict[str, 
         return run
 
     def hand() -> float:
-        seconds, last_losses["by hand"] = by_hand(rank, world_size)
+        seconds, last_losses[BY_HAND] = by_hand(place.rank, place.world_size)
         return seconds
 
     with tempfile.TemporaryDirectory() as folder:
-        variants = {
-            "by hand": hand,
-            "plain": ours(HookKind.PLAIN, folder),
-            "native": ours(HookKind.NATIVE, folder),
-        }
+        variants = {name: hand if name == BY_HAND else ours(HookKind(name), folder) for name in names}
         for variant in variants.values():
             variant()
         measured = interleave(variants, rounds)
-    dist.destroy_process_group()
     # The same training, or the times say nothing.
-    for name, loss in last_losses.items():
-        if not math.isclose(loss, last_losses["by hand"], rel_tol=1e-3):
-            raise ValueError(f"{name} has the loss {loss}, by hand it is {last_losses['by hand']}")
+    first, *others = last_losses.items()
+    for name, loss in others:
+        if not math.isclose(loss, first[1], rel_tol=1e-3):
+            raise ValueError(f"{name} has the loss {loss}, {first[0]} has {first[1]}")
     return measured
 
 
@@ -110,21 +107,39 @@ def make_photos(folder: Path, per_class: int, side: int = 320) -> None:
             Image.fromarray(coarse).resize((side, side)).save(folder / "train" / name / f"{number}.jpg")
 
 
-def loader_share(
-    rank: int, world_size: int, meeting: str, folder: str, workers: int
-) -> tuple[float, float, int]:
-    """Seconds waited for data, seconds in all, and images of one epoch of ResNet-18 at 64 pixels."""
-    join(rank, world_size, meeting)
-    settings = replace(
-        SETTINGS,
-        arch="resnet18",
-        data=folder,
-        image_size=64,
-        batch_size=16,
-        workers=workers,
-        bucket_cap_mb=25,
-    )
-    place = Place(rank, world_size, world_size, FileTarget(meeting))
-    result = train_rank(Session(settings, place, None, lambda event: None))
-    dist.destroy_process_group()
-    return result.data_wait_s, result.seconds, result.steps * result.batch_size
+@dataclass(frozen=True)
+class Loading:
+    """Epochs of one number of workers: seconds of each, seconds of them that waited for data, and images."""
+
+    seconds: list[float]
+    waited: list[float]
+    images: int
+
+
+def loader_shares(
+    rank: ranks.Session, folder: str, workers: Sequence[int], rounds: int
+) -> dict[int, Loading]:
+    """Epochs of ResNet-18 at 64 pixels by each number of workers, interleaved after one to warm up."""
+    waited: dict[int, list[float]] = {number: [] for number in workers}
+    images = {}
+
+    def epoch(number: int) -> float:
+        settings = replace(
+            SETTINGS,
+            arch="resnet18",
+            data=folder,
+            image_size=64,
+            batch_size=16,
+            workers=number,
+            bucket_cap_mb=25,
+        )
+        result = train_rank(Session(settings, rank.place, None, lambda event: None))
+        waited[number].append(result.data_wait_s)
+        images[number] = result.steps * result.batch_size
+        return result.seconds
+
+    for number in workers:
+        epoch(number)
+        waited[number].clear()
+    measured = interleave({str(number): partial(epoch, number) for number in workers}, rounds)
+    return {number: Loading(measured[str(number)], waited[number], images[number]) for number in workers}

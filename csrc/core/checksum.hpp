@@ -16,15 +16,15 @@ namespace detail {
 inline constexpr std::uint64_t checksum_first = 0x9e3779b97f4a7c15ULL;
 inline constexpr std::uint64_t checksum_second = 0xbb67ae8584caa73bULL;
 
-// Two multiplications: one leaves a change of the highest bit a change of one bit, which a change of one bit of the
-// lane's next word could take back.
+// Two multiplications: after only one, a change of the highest bit stays a change of one bit, which a one-bit
+// change of the lane's next word could undo.
 constexpr std::uint64_t checksum_step(std::uint64_t state, std::uint64_t word) noexcept {
     return std::rotl((state ^ word) * checksum_first, 31) * checksum_second;
 }
 
 }  // namespace detail
 
-// Never 0, so that 0 can stand for "not taken". Each step is a bijection of the state, so that two buffers which
+// Never 0, so that 0 can stand for "not taken". Each step is a bijection of the state, so two buffers that
 // differ in one word of a lane and are equal after it always differ in that lane.
 [[nodiscard]] inline std::uint64_t checksum(const void* data, std::size_t bytes) noexcept {
     // Independent lanes: one multiplication must not wait for the one before it.

@@ -1,4 +1,5 @@
-// The kernels with AVX2, F16C and FMA. FMA only where the product is exact, so that it changes no bit.
+// The kernels with AVX2, F16C and FMA. FMA only where the product is exact, so that it does not change any
+// bit.
 #include "core/fused_levels.hpp"
 
 #ifdef DDPDIAG_X86_64
@@ -56,7 +57,7 @@ KERNEL __m256 absolute(__m256 values) {
 KERNEL __m256d absolute(__m256d values) {
     return _mm256_andnot_pd(_mm256_set1_pd(-0.0), values);
 }
-// The second operand where one is NaN: a NaN is passed over.
+// Returns the second operand if one is NaN, so NaN values are skipped.
 KERNEL Floats absolute_max(const Floats& largest, const Floats& next) {
     return {_mm256_max_ps(absolute(next.a), largest.a), _mm256_max_ps(absolute(next.b), largest.b)};
 }
@@ -164,7 +165,7 @@ KERNEL void store_f16(std::byte* to, const Floats& low, const Floats& high, bool
     put(to, f16_of(low), streaming);
     put(to + 32, f16_of(high), streaming);
 }
-// As bf16_of_f32 in half.hpp, in the low half of each 32 bits.
+// Like bf16_of_f32 in half.hpp, in the low half of each 32 bits.
 KERNEL __m256i bf16_of(__m256 values) {
     const __m256i bits = _mm256_castps_si256(values);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -174,7 +175,7 @@ KERNEL __m256i bf16_of(__m256 values) {
     return _mm256_blendv_epi8(rounded, _mm256_set1_epi32(0xffff), is_nan);
 }
 KERNEL __m256i bf16_of(const Floats& values) {
-    // Packing works within each 128 bits: the middle quarters change places.
+    // Packing works within each 128 bits, so the middle quarters are swapped.
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(bf16_of(values.a), bf16_of(values.b)), 0xd8);
 }
 KERNEL void store_bf16(std::byte* to, const Floats& low, const Floats& high, bool streaming) {

@@ -47,7 +47,7 @@ KERNEL Doubles mul(const Doubles& values, const Doubles& factors) {
 KERNEL Floats add(const Floats& left, const Floats& right) {
     return {_mm512_add_ps(left.a, right.a)};
 }
-// The second operand where one is NaN: a NaN is passed over.
+// Returns the second operand if one is NaN, so NaN values are skipped.
 KERNEL Floats absolute_max(const Floats& largest, const Floats& next) {
     return {_mm512_max_ps(_mm512_abs_ps(next.a), largest.a)};
 }
@@ -126,7 +126,7 @@ KERNEL __m256i f16_of(__m512 values) {
 KERNEL void store_f16(std::byte* to, const Floats& low, const Floats& high, bool streaming) {
     put(to, joined(f16_of(low.a), f16_of(high.a)), streaming);
 }
-// As bf16_of_f32 in half.hpp. Not the processor's own instruction for it: that one takes subnormals for zero.
+// Like bf16_of_f32 in half.hpp. Not the processor's own instruction: that one treats subnormals as zero.
 KERNEL __m256i bf16_of(__m512 values) {
     const __m512i bits = _mm512_castps_si512(values);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));

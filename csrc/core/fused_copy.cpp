@@ -25,7 +25,7 @@ std::size_t index_of(Element element) noexcept {
 struct CpuFacts {
     std::uint32_t leaf1_ecx = 0;
     std::uint32_t leaf7_ebx = 0;
-    std::uint64_t saved_state = 0;  // which registers the operating system keeps over a switch of threads
+    std::uint64_t saved_state = 0;  // which registers the operating system preserves over a thread switch
 };
 
 constexpr bool has_bit(std::uint32_t bits, unsigned bit) noexcept {
@@ -60,7 +60,7 @@ CpuFacts cpu_facts() noexcept {
         facts.leaf7_ebx = ebx;
     }
     if (has_bit(facts.leaf1_ecx, os_saves)) {
-        // The intrinsic would need a target attribute of its own. NOLINTNEXTLINE(hicpp-no-assembler)
+        // The intrinsic would need a separate target attribute. NOLINTNEXTLINE(hicpp-no-assembler)
         __asm__("xgetbv" : "=a"(eax), "=d"(edx) : "c"(0));
         facts.saved_state = (static_cast<std::uint64_t>(edx) << 32U) | eax;
     }
@@ -125,7 +125,7 @@ const KernelTable* kernels(Level level) noexcept {
 void GradientStatistics::merge(const GradientStatistics& later, std::uint64_t offset) noexcept {
     sum_squares += later.sum_squares;
     if (std::isnan(sum_squares)) {
-        // One NaN for all: which of two an addition passes on is the compiler's choice.
+        // One NaN for all cases: the compiler chooses which of two NaN an addition passes on.
         sum_squares = std::numeric_limits<double>::quiet_NaN();
         absolute_maximum = sum_squares;
     } else {
@@ -143,7 +143,8 @@ GradientStatistics fused_copy(const KernelTable& kernels, const void* source, El
     if (!streaming) {
         return copy(source, target, count, scale, false);
     }
-    // Stores past the caches go by whole, aligned lines: the values before the first one are copied as usual.
+    // Stores that bypass the caches write whole, aligned lines: the values before the first one are copied as
+    // usual.
     const std::size_t past = reinterpret_cast<std::uintptr_t>(target) % streaming_alignment;
     const std::size_t head = std::min(count, past == 0 ? 0 : (streaming_alignment - past) / size_of(to));
     GradientStatistics result = copy(source, target, head, scale, false);

@@ -1,7 +1,7 @@
 // The kernels, for the vectors that the including file has defined: fused_scalar.cpp, fused_avx2.cpp and
 // fused_avx512.cpp. No #pragma once and no includes: this is the second half of each of those files.
 //
-// They define in namespace ddpdiag, all of it unseen outside:
+// They define in namespace ddpdiag, all with internal linkage:
 //   KERNEL            how a function of this level is declared (its target and that it is inlined)
 //   KERNEL_ENTRY      the same for one that is called through the table
 //   Floats, Doubles   16 values each
@@ -12,7 +12,7 @@
 //   store_f32, store_f64 (16 values), store_f16, store_bf16 (two times 16 values), copy_64_bytes
 //   drain             makes streamed stores visible to other threads
 //
-// Value i is summed in lane i % 16, on every level: with that, the sums are the same to the last bit.
+// Value i is summed in lane i % 16, on every level, so the sums are the same to the last bit.
 
 namespace ddpdiag {
 namespace {
@@ -20,8 +20,8 @@ namespace {
 constexpr std::size_t lane_count = 16;
 constexpr std::size_t block = 2 * lane_count;  // values per turn of the loop: a whole line of a 16-bit target
 
-// So many pages are read in turn, a block of each. What a processor fetches ahead of its reader it fetches by page,
-// and stops at the page's end: one page at a time leaves memory idle for part of the time (docs/flattening.md).
+// This many pages are read in turn, a block of each. A processor prefetches within a page and stops at its
+// end, so one page at a time leaves memory idle for part of the time (docs/flattening.md).
 constexpr std::size_t pages_at_once = 4;
 constexpr std::size_t page_bytes = 4096;
 
@@ -70,7 +70,7 @@ KERNEL void store(std::byte* to, const Values& low, const Values& high, bool str
     }
 }
 
-// One value: what does not fill a block.
+// One value, for the remainder that does not fill a block.
 template <Element element>
 KERNEL auto load_one(const std::byte* from) {
     if constexpr (element == Element::f64) {
@@ -117,14 +117,14 @@ KERNEL void spread(Doubles& values, double value) {
     values = spread_d(value);
 }
 
-// The values from `base` on whose bits are set. Blocks come in any order.
+// The values from `base` on whose bits are set. Blocks may come in any order.
 KERNEL void note_not_finite(GradientStatistics& result, std::uint32_t which, std::size_t base) {
     const std::uint64_t first = base + static_cast<std::size_t>(std::countr_zero(which));
     result.first_non_finite = first < result.first_non_finite ? first : result.first_non_finite;
     result.non_finite += static_cast<std::uint64_t>(std::popcount(which));
 }
 
-// The running statistics by lane, out of the vectors.
+// The running statistics by lane, extracted from the vectors.
 struct Lanes {
     std::array<double, lane_count> sums{};
     std::array<double, lane_count> maxima{};
@@ -251,12 +251,13 @@ KERNEL_ENTRY GradientStatistics run(const void* source, void* target, std::size_
     const auto* in = static_cast<const std::byte*>(source);
     auto* out = static_cast<std::byte*>(target);
     const auto one_scale = static_cast<decltype(load_one<from>(in))>(scale);
-    // A loop of its own, and no multiplication by 1: that may change the bits of a NaN.
+    // A separate loop without a multiplication by 1, which may change the bits of a NaN.
     return one_scale == 1 ? pass<from, to, stores, false>(in, out, count, one_scale, streaming)
                           : pass<from, to, stores, true>(in, out, count, one_scale, streaming);
 }
 
-// Sums of 16-bit values, rounded to their type; `Output`: those bits, or float for what they stand for.
+// Sums of 16-bit values, rounded to their type; `Output`: those bits, or float for the values that they
+// represent.
 template <Element element, typename Output>
 KERNEL void put_sums(Output* output, const Floats& low, const Floats& high) {
     if constexpr (std::is_same_v<Output, float>) {

@@ -1,4 +1,4 @@
-// The kernels behind fused_copy.hpp, once per set of instructions. All levels give the same bits.
+// The kernels behind fused_copy.hpp, once per instruction set. All levels give the same bits.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "core/fused_copy.hpp"
 
-// Functions for instructions that not every x86-64 has: GCC and Clang need to be told, MSVC does not.
+// Marks functions with instructions that not every x86-64 has: GCC and Clang require this, MSVC does not.
 #if defined(__x86_64__) || defined(_M_X64)
 #define DDPDIAG_X86_64 1
 #endif
@@ -27,7 +27,7 @@ inline constexpr std::size_t element_count = 4;
 inline constexpr std::size_t streaming_alignment = 64;
 
 struct KernelTable {
-    // `streaming` needs a target at a multiple of streaming_alignment.
+    // `streaming` requires a target at a multiple of streaming_alignment.
     using Copy = GradientStatistics (*)(const void* source, void* target, std::size_t count, double scale,
                                         bool streaming);
     using Sum = void (*)(const std::uint16_t* const* inputs, std::size_t input_count, std::uint16_t* output,
@@ -49,12 +49,12 @@ extern const KernelTable avx2_kernels;
 extern const KernelTable avx512_kernels;
 #endif
 
-// The best level that this processor and its operating system have.
+// The best level that this processor and its operating system support.
 [[nodiscard]] Level best_level() noexcept;
-// nullptr if they have it not.
+// nullptr if they do not support it.
 [[nodiscard]] const KernelTable* kernels(Level level) noexcept;
 
-// fused_copy with a level of one's own choice.
+// fused_copy with an explicit level.
 GradientStatistics fused_copy(const KernelTable& kernels, const void* source, Element from, void* target,
                               Element to, std::size_t count, double scale, bool streaming) noexcept;
 

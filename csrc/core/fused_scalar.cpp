@@ -1,5 +1,5 @@
-// The kernels in plain C++: for processors that are not x86-64 or lack AVX2, and what the others are tested by.
-// Loops of a fixed length without branches, which compilers turn into the processor's vector instructions.
+// The kernels in plain C++: for processors that are not x86-64 or lack AVX2, and the reference in tests of
+// the others. Loops of a fixed length without branches, which compilers vectorise.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -129,7 +129,7 @@ KERNEL Floats narrow(const Doubles& from) {
     return result;
 }
 
-// There is no portable way past the caches: `streaming` makes no difference here.
+// There is no portable way to bypass the caches: `streaming` has no effect here.
 KERNEL void store_f32(std::byte* to, const Floats& next, bool /*streaming*/) {
     std::memcpy(to, next.values.data(), sizeof next.values);
 }

@@ -1,5 +1,5 @@
-// Casts between f32 and the 16-bit types, bit by bit as the processors' own instructions do them. Without
-// branches, so that a compiler can make vector code of loops over them.
+// Casts between f32 and the 16-bit types with the same bits as the processors' own instructions. Without
+// branches, so that a compiler can vectorise loops over them.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@ namespace ddpdiag {
 
 [[nodiscard]] inline std::uint16_t bf16_of_f32(float value) noexcept {
     const auto bits = std::bit_cast<std::uint32_t>(value);
-    // Half of the last place, less one where the last place is even already: ties go to even.
+    // Half of the last place, less one if the last place is already even: ties go to even.
     const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
     const bool is_nan = (bits & 0x7fffffffU) > 0x7f800000U;
     return static_cast<std::uint16_t>(is_nan ? 0xffffU : rounded);

@@ -8,9 +8,16 @@ namespace ddpdiag {
 
 inline constexpr char trace_magic[8] = {'D', 'D', 'P', 'T', 'R', 'A', 'C', 'E'};
 inline constexpr std::uint16_t trace_major = 1;
-inline constexpr std::uint16_t trace_minor = 1;
+inline constexpr std::uint16_t trace_minor = 2;
 inline constexpr std::uint32_t byte_order_mark = 0x01020304;
 inline constexpr std::size_t header_size = 4096;
+
+// Values of Header::ended.
+enum class ProcessEnd : std::uint64_t {
+    not_seen = 0,  // it still runs, or was killed
+    orderly = 1,
+    exception = 2,  // one that nobody caught
+};
 
 struct Header {
     char magic[8];
@@ -35,6 +42,8 @@ struct Header {
     alignas(64) std::uint64_t skipped;      // tickets not used: their slot was still in flight
     alignas(64) std::uint64_t dropped;      // events lost: no free slot was found
     alignas(64) std::uint64_t closed;       // 1 once the recorder was closed in good order
+    alignas(64) std::int64_t heartbeat_ns;  // monotonic, the last beat of the recorder's own thread; 0 = none
+    alignas(64) std::uint64_t ended;        // ProcessEnd: how the process ended, as far as it came to tell
 };
 
 static_assert(offsetof(Header, capacity) == 24);
@@ -42,6 +51,8 @@ static_assert(offsetof(Header, run_id) == 48);
 static_assert(offsetof(Header, clock_name) == 80);
 static_assert(offsetof(Header, tickets) == 256);
 static_assert(offsetof(Header, closed) == 512);
+static_assert(offsetof(Header, heartbeat_ns) == 576);
+static_assert(offsetof(Header, ended) == 640);
 static_assert(sizeof(Header) <= header_size);
 
 }  // namespace ddpdiag

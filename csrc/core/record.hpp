@@ -15,6 +15,9 @@ enum class Kind : std::uint16_t {
     parameter = 5,   // one parameter's gradient became ready (sampled steps only)
     error = 6,       // a part of an error's text; `reference` names the operation's ticket
     gradient = 7,    // statistics of a bucket's gradients, or of one parameter's (watched passes only)
+    usage = 8,       // what the system counted for the thread that ran backward, at the end of a pass
+    connection = 9,  // one reading of a TCP connection of this process, or a part of its name
+    phase = 10,      // a named part of the program between steps: a checkpoint, an evaluation
 };
 
 // Bits of Record::flags.
@@ -25,11 +28,14 @@ enum Flag : std::uint32_t {
     flag_device = 1U << 3U,       // the bucket lives on an accelerator
     flag_no_batch = 1U << 4U,     // step: the loader was exhausted, no batch came
     flag_sampled = 1U << 5U,      // backward: parameter records were written for this pass
-    flag_abandoned = 1U << 6U,    // closed by the recorder without its end having been seen
-    flag_compressed = 1U << 7U,   // bucket: `bytes` and `dtype` are of what travelled, not of the bucket
+    flag_abandoned = 1U << 6U,    // closed by the recorder, which did not see its end
+    flag_compressed = 1U << 7U,   // bucket: `bytes` and `dtype` describe what travelled, not the bucket
     flag_parameter = 1U << 8U,    // gradient: of one parameter, `index` is its index in the module
     flag_foreign = 1U << 9U,      // bucket: reduced by another hook, around which we only put probes
     flag_reducer = 1U << 10U,     // bucket: of a GradientReducer, not of DDP
+    flag_name = 1U << 11U,        // connection: a part of its name, no reading
+    flag_shared = 1U << 12U,      // bucket: summed by the ranks in shared memory, without Gloo
+    flag_finite = 1U << 13U,      // bucket: all values that this rank put in were seen to be finite
 };
 
 // Index into Record::times by kind; all are monotonic nanoseconds, 0 = not seen.
@@ -37,7 +43,7 @@ namespace bucket_time {
 enum : std::size_t { ready, enqueued, started, ended, consumed, device_ready, returned };
 }
 namespace collective_time {
-enum : std::size_t { started, ended };
+enum : std::size_t { started, ended, fingerprint };  // the last is no time but a number: docs/trace-format.md
 }
 namespace backward_time {
 enum : std::size_t { begin, first_gradient, finalize_begin, finalize_end, forward_begin, forward_end };
@@ -48,8 +54,8 @@ enum : std::size_t { wait_begin, begin, end };
 namespace parameter_time {
 enum : std::size_t { ready };
 }
-// Gradient records hold numbers instead of times: f64 bits, f64 bits, and integers. All but the checksum are of
-// this rank's own gradients before they are averaged.
+// Gradient records hold numbers instead of times: f64 bits, f64 bits, and integers. All except the checksum
+// describe this rank's own gradients before they are averaged.
 namespace gradient_value {
 enum : std::size_t {
     sum_squares,
@@ -62,8 +68,39 @@ enum : std::size_t {
 };
 }
 
+// Connection records hold readings since the connection was made. Two of 32 bits share a word, the first in its low
+// half. A word or half of ones: not available.
+namespace connection_value {
+enum : std::size_t {
+    at,  // monotonic nanoseconds
+    bytes_sent,
+    bytes_acked,
+    bytes_received,
+    busy_us,
+    segments,     // data segments sent; segments retransmitted
+    unusual,      // dsack_dups; rcv_ooopack
+    round_trips,  // min_rtt_us; rtt_us
+};
+}
+// Usage records hold readings that only grow, -1 = not available; `at` and the times are nanoseconds.
+namespace usage_value {
+enum : std::size_t {
+    at,                    // monotonic
+    thread_cpu,            // user and system time of this thread
+    run_delay,             // time this thread was runnable and waited for a core
+    process_cpu,           // user and system time of the process
+    collector,             // pauses of Python's garbage collector
+    major_faults,          // of this thread
+    involuntary_switches,  // of this thread
+    load_milli,            // load average of one minute, times 1000
+};
+}
+namespace phase_time {
+enum : std::size_t { begin, end };
+}
+
 inline constexpr std::size_t time_count = 8;
-inline constexpr std::size_t name_offset = 96;  // collective records: text over times[4..7]
+inline constexpr std::size_t name_offset = 96;  // collective and phase records: text over times[4..7]
 inline constexpr std::size_t name_size = 32;
 inline constexpr std::size_t text_offset = 64;  // error records: text over all times
 inline constexpr std::size_t text_size = 64;
@@ -82,7 +119,7 @@ struct Record {
     std::uint32_t module;     // index of the DDP module in this recorder
     std::uint32_t index;      // bucket: DDP's index; parameter: index in its module; error: part number
     std::uint32_t thread;     // operating system's id of the thread that opened the record
-    std::int64_t times[time_count];  // gradient: gradient_value
+    std::int64_t times[time_count];  // gradient: gradient_value; usage: usage_value
 };
 
 static_assert(sizeof(Record) == 128);

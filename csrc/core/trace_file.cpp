@@ -12,7 +12,8 @@ namespace {
 constexpr std::size_t min_capacity_bytes = std::size_t{64} << 10U;
 constexpr std::size_t max_capacity_bytes = std::size_t{1} << 36U;
 constexpr std::size_t max_error_parts = 16;
-// Slots in flight are few (buckets of one backward pass); past so many busy ones in a row the ring is full.
+// Few slots are in flight (buckets of one backward pass); after this many busy ones in a row the ring is
+// full.
 constexpr int max_claim_tries = 1024;
 
 constexpr std::uint64_t word_of(std::uint64_t ticket, SlotState state) {
@@ -27,8 +28,8 @@ std::atomic_ref<std::uint64_t> word_ref(Record& record) {
     return std::atomic_ref<std::uint64_t>(record.word);
 }
 
-// The record's fields but its word, moved in units that are atomic each: a reader in this process may look
-// at any time, and its copy is discarded if the word has changed meanwhile.
+// The record's fields except its word, each moved atomically: a reader in this process may look at any time,
+// and discards its copy if the word has changed meanwhile.
 constexpr std::size_t body_words = sizeof(Record) / sizeof(std::uint64_t) - 1;
 
 std::uint64_t* body_of(Record& record) {
@@ -44,25 +45,12 @@ void store_body(Record& target, const Record& source) noexcept {
     }
 }
 
-platform::MappedFile create_mapping(const std::filesystem::path& path, const TraceOptions& options) {
-    if (options.capacity_bytes < min_capacity_bytes || options.capacity_bytes > max_capacity_bytes) {
-        throw std::invalid_argument("trace capacity must be between 64 KiB and 64 GiB, not " +
-                                    std::to_string(options.capacity_bytes) + " bytes");
-    }
-    if (options.rank >= options.world_size) {
-        throw std::invalid_argument("rank " + std::to_string(options.rank) + " is not below the world size " +
-                                    std::to_string(options.world_size));
-    }
-    const std::size_t records = options.capacity_bytes / sizeof(Record);
-    return platform::MappedFile::create(path, header_size + records * sizeof(Record), options.if_exists);
-}
-
 template <std::size_t size>
 void copy_text(char (&target)[size], std::string_view text) {
     text.copy(target, size - 1);
 }
 
-Header* write_header(std::byte* page, const TraceOptions& options, std::size_t records) {
+void write_header(std::byte* page, const TraceOptions& options, std::size_t records) {
     auto* header = new (page) Header{};
     header->major = trace_major;
     header->minor = trace_minor;
@@ -78,10 +66,23 @@ Header* write_header(std::byte* page, const TraceOptions& options, std::size_t r
     header->wall_ns = platform::wall_ns();
     copy_text(header->clock_name, platform::monotonic_clock_name());
     copy_text(header->clock_identity, platform::clock_identity());
-    // Last: a reader that finds the magic finds a whole header.
+    // Last: a reader that finds the magic finds a complete header.
     std::atomic_thread_fence(std::memory_order_release);
     std::memcpy(header->magic, trace_magic, sizeof(trace_magic));
-    return header;
+}
+
+platform::MappedFile create_mapping(const std::filesystem::path& path, const TraceOptions& options) {
+    if (options.capacity_bytes < min_capacity_bytes || options.capacity_bytes > max_capacity_bytes) {
+        throw std::invalid_argument("trace capacity must be between 64 KiB and 64 GiB, not " +
+                                    std::to_string(options.capacity_bytes) + " bytes");
+    }
+    if (options.rank >= options.world_size) {
+        throw std::invalid_argument("rank " + std::to_string(options.rank) + " is not below the world size " +
+                                    std::to_string(options.world_size));
+    }
+    const std::size_t records = options.capacity_bytes / sizeof(Record);
+    return platform::MappedFile::create(path, header_size + records * sizeof(Record), options.if_exists,
+                                        [&](std::byte* page) { write_header(page, options, records); });
 }
 
 std::uint64_t add(std::uint64_t& counter) noexcept {
@@ -109,18 +110,18 @@ void Operation::set_flags(std::uint32_t flags) const noexcept {
 void Operation::complete() const noexcept {
     if (record_ != nullptr) {
         std::uint64_t open = word_of(ticket_, SlotState::in_flight);
-        // A slot that was completed already may belong to a newer ticket by now: leave it alone.
+        // A slot that was already completed may belong to a newer ticket by now: leave it alone.
         word_ref(*record_).compare_exchange_strong(open, word_of(ticket_, SlotState::complete),
                                                    std::memory_order_release, std::memory_order_relaxed);
     }
 }
 
 TraceFile::TraceFile(const std::filesystem::path& path, const TraceOptions& options)
-    : file_(create_mapping(path, options)) {
-    const std::size_t count = (file_.size() - header_size) / sizeof(Record);
-    records_ = {reinterpret_cast<Record*>(file_.data() + header_size), count};
-    header_ = write_header(file_.data(), options, count);
-}
+    : file_(create_mapping(path, options)),
+      header_(reinterpret_cast<Header*>(file_.data())),
+      made_(*header_),
+      records_(reinterpret_cast<Record*>(file_.data() + header_size),
+               (file_.size() - header_size) / sizeof(Record)) {}
 
 std::optional<TraceFile::Claim> TraceFile::claim() noexcept {
     for (int tries = 0; tries < max_claim_tries; ++tries) {
@@ -130,8 +131,8 @@ std::optional<TraceFile::Claim> TraceFile::claim() noexcept {
         const std::uint64_t mine = word_of(ticket, SlotState::writing);
         const bool unused = seen == 0;
         const bool free = unused || state_of(seen) == SlotState::complete;
-        // A writer that slept for a whole round finds a newer ticket here: a slot's ticket never goes back.
-        // Acquire: the copy of a reader and the stores of the last owner are behind us before we write.
+        // A writer that slept for a whole round finds a newer ticket here: a slot's ticket never decreases.
+        // Acquire: a reader's copy and the last owner's stores are complete before we write.
         if (free && seen < mine &&
             word_ref(record).compare_exchange_strong(seen, mine, std::memory_order_acquire,
                                                      std::memory_order_relaxed)) {
@@ -186,8 +187,40 @@ void TraceFile::write_error(const Record& operation, std::uint64_t ticket, std::
     }
 }
 
+void TraceFile::beat(std::int64_t monotonic_ns) noexcept {
+    if (!lost()) {
+        std::atomic_ref(header_->heartbeat_ns).store(monotonic_ns, std::memory_order_relaxed);
+    }
+}
+
 void TraceFile::mark_closed() noexcept {
-    std::atomic_ref(header_->closed).store(1, std::memory_order_release);
+    if (!lost()) {
+        std::atomic_ref(header_->closed).store(1, std::memory_order_release);
+    }
+}
+
+void TraceFile::mark_ended(ProcessEnd how) noexcept {
+    if (!lost()) {
+        auto none = static_cast<std::uint64_t>(ProcessEnd::not_seen);
+        std::atomic_ref(header_->ended)
+            .compare_exchange_strong(none, static_cast<std::uint64_t>(how), std::memory_order_release,
+                                     std::memory_order_relaxed);
+    }
+}
+
+bool TraceFile::lost() const noexcept {
+    switch (file_.state()) {
+        case platform::MappingState::cut_short:
+            return true;
+        case platform::MappingState::inherited:
+            return false;
+        case platform::MappingState::whole:
+            break;
+    }
+    // If a copy onto the file cut it short and filled it again, it is as long as before but no longer ours.
+    return std::memcmp(header_->magic, made_.magic, sizeof(made_.magic)) != 0 ||
+           std::memcmp(header_->run_id, made_.run_id, sizeof(made_.run_id)) != 0 ||
+           header_->pid != made_.pid || header_->monotonic_ns != made_.monotonic_ns;
 }
 
 TraceCounters TraceFile::counters() const noexcept {
@@ -206,7 +239,7 @@ std::optional<Record> TraceFile::read(std::size_t index) const noexcept {
     for (std::size_t i = 0; i < body_words; ++i) {
         words[i + 1] = std::atomic_ref(body[i]).load(std::memory_order_relaxed);
     }
-    // The copy is whole only if nobody has claimed the slot meanwhile (sequence lock).
+    // The copy is consistent only if nobody has claimed the slot meanwhile (sequence lock).
     std::atomic_thread_fence(std::memory_order_acquire);
     const std::uint64_t after = word_ref(slot).load(std::memory_order_relaxed);
     if (before >> 2U != after >> 2U || state_of(after) == SlotState::writing) {

@@ -34,7 +34,7 @@ struct TraceCounters {
 class TraceFile;
 
 // A record in flight: published, its slot kept until complete(). Cheap to copy; any thread may stamp it.
-// An empty operation (no free slot was found) takes every call and does nothing.
+// An empty operation (no free slot was found) accepts every call and does nothing.
 class Operation {
 public:
     Operation() = default;
@@ -46,7 +46,7 @@ public:
     void stamp(std::size_t which, std::int64_t monotonic_ns) const noexcept;
     void set_flags(std::uint32_t flags) const noexcept;
 
-    // The last store; the slot may be reused afterwards. Only the first of several calls counts.
+    // The last store; the slot may be reused afterwards. Only the first call has an effect.
     void complete() const noexcept;
 
 private:
@@ -70,12 +70,28 @@ public:
     // Publishes an error's text as the records that follow `operation`.
     void write_error(const Record& operation, std::uint64_t ticket, std::string_view text) noexcept;
 
-    // Marks the file as closed in good order. Records may still be stamped: the mapping lives on.
+    // Tells whoever reads the file that this process runs.
+    void beat(std::int64_t monotonic_ns) noexcept;
+
+    // Marks the file as properly closed. Records may still be stamped: the mapping stays.
     void mark_closed() noexcept;
+
+    // Notes how the process ends; the first call counts.
+    void mark_ended(ProcessEnd how) noexcept;
+
+    // Whether somebody has cut the file short or overwritten it. The ring keeps working; its new records are
+    // lost.
+    [[nodiscard]] bool lost() const noexcept;
+
+    // Whether this is a forked child's copy of its parent's trace: new records stay in the child.
+    [[nodiscard]] bool inherited() const noexcept {
+        return file_.state() == platform::MappingState::inherited;
+    }
 
     [[nodiscard]] TraceCounters counters() const noexcept;
     [[nodiscard]] std::size_t capacity() const noexcept { return records_.size(); }
-    [[nodiscard]] const Header& header() const noexcept { return *header_; }
+    // The header as it was when the file was created; without the live counters.
+    [[nodiscard]] const Header& header() const noexcept { return made_; }
 
     // A consistent copy of slot `index`, or nothing if it is unused or being written.
     [[nodiscard]] std::optional<Record> read(std::size_t index) const noexcept;
@@ -89,6 +105,7 @@ private:
 
     platform::MappedFile file_;
     Header* header_ = nullptr;
+    Header made_{};
     std::span<Record> records_;
 };
 

@@ -12,8 +12,8 @@
 namespace ddpdiag::platform {
 namespace {
 
-// The kernel's tcp_info as far as it is read here. The struct has only ever grown at its end: the headers at
-// hand may know less of it than the running kernel, or more.
+// The part of the kernel's tcp_info that is read here. The struct only grows at its end, so the installed headers
+// may know less of it than the running kernel, or more.
 struct KernelTcpInfo {
     std::uint8_t state;
     std::uint8_t congestion_state;
@@ -50,18 +50,27 @@ struct KernelTcpInfo {
     std::uint32_t delivered[2];
     std::uint64_t bytes_sent;
     std::uint64_t bytes_retrans;
+    std::uint32_t dsack_dups;  // from here on to the windows: Linux 4.19 to 5.4
+    std::uint32_t reord_seen;
+    std::uint32_t rcv_ooopack;
+    std::uint32_t windows[2];
+    std::uint32_t rehash;
+    std::uint16_t total_rto;  // Linux 6.7
+    std::uint16_t total_rto_recoveries;
+    std::uint32_t total_rto_ms;
 };
 static_assert(offsetof(KernelTcpInfo, rtt_us) == offsetof(tcp_info, tcpi_rtt));
 static_assert(offsetof(KernelTcpInfo, total_retrans) == offsetof(tcp_info, tcpi_total_retrans));
 static_assert(offsetof(KernelTcpInfo, sndbuf_limited_us) == offsetof(tcp_info, tcpi_sndbuf_limited));
 static_assert(offsetof(KernelTcpInfo, bytes_retrans) == 208);
+static_assert(offsetof(KernelTcpInfo, total_rto_ms) == 244);
 
 }  // namespace
 
 std::vector<Socket> socket_candidates() {
     std::error_code error;
     std::vector<Socket> found;
-    // Asked whether it is a socket, any descriptor answers at once: they need no choosing here.
+    // Any descriptor answers at once whether it is a socket, so all are asked.
     for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end; !error && entry != end;
          entry.increment(error)) {
         const std::string name = entry->path().filename().string();
@@ -83,12 +92,12 @@ std::pair<std::string, TcpInfo> read_tcp_info(Socket socket) {
     if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &raw, &length) != 0) {
         return {};
     }
-    // Empty for what lies behind the end of this kernel's struct.
+    // Empty beyond the end of this kernel's struct.
     const auto read = [&raw, length](const auto& field) -> Reading {
         const auto end = reinterpret_cast<const std::byte*>(&field + 1) - reinterpret_cast<std::byte*>(&raw);
         return std::cmp_less_equal(end, length) ? Reading(field) : std::nullopt;
     };
-    // Empty as well for what the kernel has not measured yet.
+    // Also empty if the kernel has not measured it yet.
     const auto measured = [&read](const auto& field) {
         const Reading value = read(field);
         return value == 0U ? std::nullopt : value;
@@ -109,6 +118,10 @@ std::pair<std::string, TcpInfo> read_tcp_info(Socket socket) {
     info.retransmitted_bytes = read(raw.bytes_retrans);
     info.retransmit_timeouts = read(raw.retransmits);
     info.backoff = read(raw.backoff);
+    info.dsack_dups = read(raw.dsack_dups);
+    info.rcv_ooopack = read(raw.rcv_ooopack);
+    info.total_rto = read(raw.total_rto);
+    info.total_rto_ms = read(raw.total_rto_ms);
     info.busy_us = read(raw.busy_us);
     info.peer_limited_us = read(raw.rwnd_limited_us);
     info.buffer_limited_us = read(raw.sndbuf_limited_us);

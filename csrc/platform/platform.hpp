@@ -1,9 +1,10 @@
-// All that the core needs of an operating system. Implemented once per system: linux.cpp, windows.cpp.
+// Everything the core needs from an operating system. Implemented once per system: linux.cpp, windows.cpp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -23,13 +24,27 @@ private:
 
 enum class IfExists : std::uint8_t { refuse, replace };
 
+// Whether stores to a mapping still reach its file.
+enum class MappingState : std::uint8_t {
+    whole,
+    cut_short,  // the file was truncated, or its disk failed: stores are lost
+    inherited,  // this process is a forked child: its stores stay private
+};
+
+struct GuardedMapping;
+
 // A file mapped readable and writable, shared with every process that maps it. The pages outlive this
-// process, however it ends: the kernel owns them.
+// process, however it ends: the kernel owns them. A store never ends the process (mapping_guard.hpp).
 class MappedFile {
 public:
-    // Makes the file with `bytes` bytes of zeros, really reserved on the disk, readable by its owner only.
-    // Throws SystemError; a full disk is found here and not as a fault in the middle of training.
-    static MappedFile create(const std::filesystem::path& path, std::size_t bytes, IfExists if_exists);
+    // Writes the first content of a new file into its zeros.
+    using Fill = std::function<void(std::byte*)>;
+
+    // Creates the file with `bytes` bytes of zeros, reserved on the disk, readable only by its owner, and `fill`s
+    // it. Where the system allows it, the file gets its name only then, so that nobody ever finds half a file.
+    // Throws SystemError; a full disk shows here and not as a fault in the middle of training.
+    static MappedFile create(const std::filesystem::path& path, std::size_t bytes, IfExists if_exists,
+                             const Fill& fill = {});
 
     MappedFile(MappedFile&& other) noexcept;
     MappedFile& operator=(MappedFile&& other) noexcept;
@@ -39,15 +54,21 @@ public:
 
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] MappingState state() const noexcept;
+
+    // Reinstalls the guard of all mappings if another fault handler has replaced it.
+    static void renew_guard() noexcept;
 
 private:
-    MappedFile(std::byte* data, std::size_t size) noexcept : data_(data), size_(size) {}
-    static void unmap(std::byte* data, std::size_t size) noexcept;
+    MappedFile(std::byte* data, std::size_t size, GuardedMapping* guarded) noexcept
+        : data_(data), size_(size), guarded_(guarded) {}
+    void unmap() noexcept;
     std::byte* data_ = nullptr;
     std::size_t size_ = 0;
+    GuardedMapping* guarded_ = nullptr;  // none on a system that needs no guard
 };
 
-// Nanoseconds of a clock that never goes back and is the same for every process of this machine.
+// Nanoseconds of a clock that never goes back and that all processes of this machine share.
 [[nodiscard]] std::int64_t monotonic_ns() noexcept;
 [[nodiscard]] const char* monotonic_clock_name() noexcept;
 
@@ -61,13 +82,17 @@ private:
 [[nodiscard]] std::uint64_t process_id() noexcept;
 
 // The calling thread's name in UTF-8, as debuggers and profilers show it. Empty if it has none, or if the
-// system keeps none. A thread of Linux that was never named bears its process's name.
+// system does not keep names. On Linux, a thread that was never named has its process's name.
 [[nodiscard]] std::string thread_name();
 
-// Names the calling thread; Linux keeps the first 15 bytes. False where the system keeps no names.
+// Names the calling thread; Linux keeps the first 15 bytes. Returns false if the system does not keep names.
 bool set_thread_name(const std::string& name);
 
-// Of the largest cache that a core can use, as the system tells it; 0 when it does not.
+// For a thread that works beside the program: names it, gives way to others (Linux: nice 10; Windows: below normal) and
+// leaves the process's signals to the program's threads. Faults still reach their handlers.
+void enter_background(const std::string& name) noexcept;
+
+// Size of the largest cache that a core can use, as the system reports it; 0 if it does not.
 [[nodiscard]] std::size_t last_level_cache_bytes();
 
 }  // namespace ddpdiag::platform

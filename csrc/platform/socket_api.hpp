@@ -1,10 +1,10 @@
-// The sockets interface under the names that both systems have in common.
+// The sockets interface under names common to both systems.
 #pragma once
 
 #include <cstddef>
 
 #ifdef _WIN32
-// winsock2.h before windows.h, or the latter brings an older one.
+// winsock2.h comes before windows.h, which would include an older one.
 #include <winsock2.h>
 #include <ws2tcpip.h>
 #else
@@ -27,7 +27,7 @@ inline void close_socket(Socket socket) {
     ::closesocket(socket);
 }
 
-// Sockets work while one of these lives; Windows counts them.
+// Sockets work while one of these exists; Windows counts them.
 class SocketUse {
 public:
     SocketUse() : started_(::WSAStartup(MAKEWORD(2, 2), &data_) == 0) {}
@@ -57,7 +57,7 @@ inline void close_socket(Socket socket) {
 
 class SocketUse {
 public:
-    SocketUse() {}  // NOLINT(modernize-use-equals-default): a variable of this type is no unused one
+    SocketUse() {}  // NOLINT(modernize-use-equals-default): else compilers call variables of this type unused
 };
 
 #endif

@@ -1,4 +1,4 @@
-// What sockets.cpp needs of linux_sockets.cpp and windows_sockets.cpp.
+// What sockets.cpp needs from linux_sockets.cpp and windows_sockets.cpp.
 #pragma once
 
 #include <string>
@@ -10,11 +10,12 @@
 
 namespace ddpdiag::platform {
 
-// Handles of this process that may be sockets. Asking such a one for its type must neither block nor disturb
-// it, whatever it is.
+// Handles of this process that may be sockets. Asking one for its type neither blocks nor disturbs it, whatever it
+// is.
 [[nodiscard]] std::vector<Socket> socket_candidates();
 
-// What the system tells of a connected socket and the interface that told it; an empty name if none did.
+// What the system reports about a connected socket, and the name of the interface that reported it; empty if there
+// is none.
 [[nodiscard]] std::pair<std::string, TcpInfo> read_tcp_info(Socket socket);
 
 }  // namespace ddpdiag::platform

@@ -52,7 +52,7 @@ std::optional<Address> address_of(Socket socket, Get get) {
 }
 
 std::optional<TcpSocket> read(Socket socket) {
-    // Another protocol's stream, such as that of AF_UNIX, has no such address.
+    // A stream of another protocol, such as AF_UNIX, has no such address.
     if (option(socket, SO_TYPE) != SOCK_STREAM) {
         return std::nullopt;
     }

@@ -1,4 +1,4 @@
-// The TCP sockets of this process, whoever opened them, and what the system knows of each connection.
+// The TCP sockets of this process, whoever opened them, and what the system knows about each connection.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace ddpdiag::platform {
 
-// An end of a connection. The text of an IPv4 address that came in an IPv6 one is that of IPv4, so that both
-// ends of a connection name it alike; a scope, which means something on its own machine only, is left out.
+// An end of a connection. An IPv4 address inside an IPv6 one is written as IPv4, so that both ends of a
+// connection write it the same way; a scope has a meaning only on its own machine, so it is left out.
 struct Address {
     std::string ip;
     std::uint16_t port = 0;
@@ -20,7 +20,8 @@ struct Address {
 
 using Reading = std::optional<std::uint64_t>;
 
-// What a system tells of a connection. What it doesn't know, or has not measured yet, is empty and never 0.
+// What a system reports about a connection. Values that it doesn't know, or has not measured yet, are empty
+// and never 0.
 struct TcpInfo {
     Reading rtt_us;
     Reading rttvar_us;
@@ -38,6 +39,10 @@ struct TcpInfo {
     Reading retransmitted_bytes;
     Reading retransmit_timeouts;  // in a row, without an answer yet
     Reading timeout_episodes;     // since the connection was made
+    Reading total_rto;            // timeouts of the retransmission timer since the connection was made
+    Reading total_rto_ms;         // spent in recovering from them
+    Reading dsack_dups;           // segments that the peer had received twice: retransmitted for nothing
+    Reading rcv_ooopack;          // segments received out of order
     Reading backoff;              // doublings of the retransmission timer
     Reading busy_us;              // with something to send or unacknowledged
     Reading peer_limited_us;      // of that, waiting for the peer's receive window
@@ -45,8 +50,8 @@ struct TcpInfo {
     Reading delivery_bytes_per_s;
 };
 
-// The names of the readings, for those who pass all of them on.
-inline constexpr std::array<std::pair<const char*, Reading TcpInfo::*>, 21> tcp_info_readings{{
+// The names of the readings, for callers that pass on all of them.
+inline constexpr std::array<std::pair<const char*, Reading TcpInfo::*>, 25> tcp_info_readings{{
     {"rtt_us", &TcpInfo::rtt_us},
     {"rttvar_us", &TcpInfo::rttvar_us},
     {"min_rtt_us", &TcpInfo::min_rtt_us},
@@ -63,6 +68,10 @@ inline constexpr std::array<std::pair<const char*, Reading TcpInfo::*>, 21> tcp_
     {"retransmitted_bytes", &TcpInfo::retransmitted_bytes},
     {"retransmit_timeouts", &TcpInfo::retransmit_timeouts},
     {"timeout_episodes", &TcpInfo::timeout_episodes},
+    {"total_rto", &TcpInfo::total_rto},
+    {"total_rto_ms", &TcpInfo::total_rto_ms},
+    {"dsack_dups", &TcpInfo::dsack_dups},
+    {"rcv_ooopack", &TcpInfo::rcv_ooopack},
     {"backoff", &TcpInfo::backoff},
     {"busy_us", &TcpInfo::busy_us},
     {"peer_limited_us", &TcpInfo::peer_limited_us},
@@ -76,12 +85,12 @@ struct TcpSocket {
     std::optional<Address> peer;  // empty: not connected
     bool listening = false;
     // Which interface of the system filled `info`: "TCP_INFO", "SIO_TCP_INFO 1" or "SIO_TCP_INFO 0". Empty:
-    // the system tells nothing of this socket.
+    // the system reports nothing about this socket.
     std::string source;
     TcpInfo info;
 };
 
-// Every bound TCP socket, IPv4 and IPv6. Sockets that others open or close meanwhile may be missing.
+// Every bound TCP socket, IPv4 and IPv6. Sockets that are opened or closed meanwhile may be missing.
 // Throws SystemError if the system does not let a process list its own handles.
 [[nodiscard]] std::vector<TcpSocket> tcp_sockets();
 

@@ -72,13 +72,13 @@ private:
     HANDLE handle_;
 };
 
-// Takes the half-made file away unless told to keep it.
+// Removes the half-made file unless told to keep it.
 class NewFile {
 public:
     explicit NewFile(const std::filesystem::path& path)
         : path_(path),
-          // Others may read, replace or delete the file while it is written, as on other systems. What is
-          // mapped outlives this process, also when it is terminated.
+          // Others may read, replace or delete the file while it is written, as on other systems. Mapped
+          // pages outlive this process, even if it is terminated.
           handle_(::CreateFileW(path.c_str(), GENERIC_READ | GENERIC_WRITE,
                                 FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, nullptr, CREATE_NEW,
                                 FILE_ATTRIBUTE_NORMAL, nullptr)) {
@@ -97,7 +97,7 @@ public:
     void keep() { keep_ = true; }
 
 private:
-    // A folder of this name is reported as denied access: what the caller needs to know is that it exists.
+    // Windows reports a folder of this name as denied access; the caller needs to know that it exists.
     static DWORD creation_error(const std::filesystem::path& path) {
         const DWORD error = ::GetLastError();
         const bool there = ::GetFileAttributesW(path.c_str()) != INVALID_FILE_ATTRIBUTES;
@@ -114,7 +114,7 @@ void reserve(HANDLE file, std::size_t bytes, const std::filesystem::path& path) 
     LARGE_INTEGER size{};
     size.QuadPart = static_cast<std::int64_t>(bytes);
     if (::SetFilePointerEx(file, size, nullptr, FILE_BEGIN) == 0 || ::SetEndOfFile(file) == 0) {
-        // The handle and the call are in order: the parameter at fault is a size beyond the file system's.
+        // The handle and the call are right, so the size is beyond the file system's limit.
         const DWORD error = ::GetLastError();
         fail("cannot reserve space for", path,
              error == ERROR_INVALID_PARAMETER ? ERROR_FILE_TOO_LARGE : error);
@@ -149,11 +149,11 @@ std::string computer_name() {
     return ::GetComputerNameA(name.data(), &size) != 0 ? std::string(name.data(), size) : std::string();
 }
 
-// A function that older systems lack, by name; null where it is missing.
+// A function that older systems lack, by name; null if it is missing.
 template <typename Function>
 Function* optional_function(const char* name) {
     const HMODULE library = ::GetModuleHandleW(L"kernel32.dll");
-    // By way of void*: what GetProcAddress gives is no function of any real signature.
+    // By way of void*: GetProcAddress returns a function of no real signature.
     return reinterpret_cast<Function*>(reinterpret_cast<void*>(::GetProcAddress(library, name)));
 }
 
@@ -178,9 +178,10 @@ std::wstring utf16(const std::string& text) {
 
 }  // namespace
 
-MappedFile MappedFile::create(const std::filesystem::path& path, std::size_t bytes, IfExists if_exists) {
-    // Deleted, not truncated: Windows refuses to truncate what is mapped. It also keeps a deleted name while
-    // somebody has the file open, which the creation below then reports.
+MappedFile MappedFile::create(const std::filesystem::path& path, std::size_t bytes, IfExists if_exists,
+                              const Fill& fill) {
+    // Deleted, not truncated: Windows refuses to truncate a mapped file. It also keeps the name of a deleted file
+    // that is still open; the creation below then reports that.
     if (if_exists == IfExists::replace && ::DeleteFileW(path.c_str()) == 0) {
         const DWORD error = ::GetLastError();
         if (error != ERROR_FILE_NOT_FOUND && error != ERROR_PATH_NOT_FOUND) {
@@ -193,23 +194,31 @@ MappedFile MappedFile::create(const std::filesystem::path& path, std::size_t byt
     if (mapping.get() == nullptr) {
         fail("cannot map", path, ::GetLastError());
     }
-    // The view keeps the mapping, and the mapping the file: both handles may go.
+    // The view keeps the mapping alive, and the mapping the file: both handles may be closed.
     void* data = ::MapViewOfFile(mapping.get(), FILE_MAP_ALL_ACCESS, 0, 0, bytes);
     if (data == nullptr) {
         fail("cannot map", path, ::GetLastError());
     }
-    file.keep();
     // The first write to a page is slow: pay now and not in training.
     SYSTEM_INFO system{};
     ::GetSystemInfo(&system);
     for (std::size_t offset = 0; offset < bytes; offset += system.dwPageSize) {
         static_cast<volatile char*>(data)[offset] = 0;
     }
-    return {static_cast<std::byte*>(data), bytes};
+    MappedFile mapped(static_cast<std::byte*>(data), bytes, nullptr);
+    if (fill) {
+        fill(mapped.data_);
+    }
+    file.keep();
+    return mapped;
 }
 
-void MappedFile::unmap(std::byte* data, std::size_t /*size*/) noexcept {
-    ::UnmapViewOfFile(data);
+void MappedFile::unmap() noexcept {
+    ::UnmapViewOfFile(data_);
+}
+
+void MappedFile::renew_guard() noexcept {
+    // Windows refuses to truncate a mapped file.
 }
 
 std::int64_t monotonic_ns() noexcept {
@@ -262,6 +271,11 @@ bool set_thread_name(const std::string& name) {
     return set != nullptr && set(::GetCurrentThread(), utf16(name).c_str()) >= 0;
 }
 
+void enter_background(const std::string& name) noexcept {
+    set_thread_name(name);
+    ::SetThreadPriority(::GetCurrentThread(), THREAD_PRIORITY_BELOW_NORMAL);
+}
+
 std::size_t last_level_cache_bytes() {
     DWORD size = 0;
     ::GetLogicalProcessorInformationEx(RelationCache, nullptr, &size);
@@ -271,7 +285,7 @@ std::size_t last_level_cache_bytes() {
         return 0;
     }
     std::size_t largest = 0;
-    // Entries have lengths of their own.
+    // Entries differ in length.
     for (std::size_t offset = 0; offset < size;) {
         const auto* const entry =
             reinterpret_cast<const SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX*>(&entries[offset]);

@@ -1,5 +1,5 @@
-// The headers declare SIO_TCP_INFO from this version of Windows 10 on. Systems before it are told at run time:
-// they do not know the request.
+// The headers declare SIO_TCP_INFO from this version of Windows 10 on. Older systems show at run time: they reject
+// the request.
 #undef NTDDI_VERSION
 #undef _WIN32_WINNT
 #define _WIN32_WINNT 0x0A00
@@ -26,8 +26,8 @@ struct HandleFacts {
     std::uintptr_t access;
 };
 
-// Two ways to the same list. ntdll exports both functions on every system that torch runs on, and a way that
-// a system does not know is answered by an error.
+// Two ways to the same list. ntdll exports both functions on every system that torch runs on; a system that does not
+// support one answers with an error.
 namespace native {
 
 using Status = LONG;
@@ -58,7 +58,7 @@ struct SystemHandle {
 };
 constexpr int system_handles = 64;
 
-// What stands before the entries of either list.
+// The header of either list.
 struct ListHead {
     std::uintptr_t count;
     std::uintptr_t reserved;
@@ -70,8 +70,8 @@ Function* function(const char* name) {
     return reinterpret_cast<Function*>(reinterpret_cast<void*>(::GetProcAddress(library, name)));
 }
 
-// The entries that `query` gives; none if the system refuses. `query` takes a buffer, its size and where to
-// write the size that would do, and may be called several times: handles come and go.
+// The entries that `query` returns; none if the system refuses. `query` takes a buffer, its size and where to
+// write the required size. It may be called several times, as handles come and go.
 template <typename Entry, typename Query>
 std::vector<Entry> list(Query query) {
     constexpr ULONG largest = 1U << 28U;
@@ -149,7 +149,7 @@ DWORD ask_tcp_info(Socket socket, DWORD version, void* answer, DWORD size) {
 template <typename Answer>
 TcpInfo common_readings(const Answer& answer) {
     TcpInfo info;
-    // 0 is what stands there before the first measurement.
+    // It is 0 before the first measurement.
     const auto measured = [](ULONG value) { return value == 0 ? Reading() : Reading(value); };
     info.rtt_us = measured(answer.RttUs);
     info.min_rtt_us = answer.MinRttUs == UINT32_MAX ? Reading() : measured(answer.MinRttUs);
@@ -166,9 +166,9 @@ TcpInfo common_readings(const Answer& answer) {
 }  // namespace
 
 std::vector<Socket> socket_candidates() {
-    // Windows has no way to ask an arbitrary handle whether it is a socket that is sure not to wait: a pipe
-    // that another thread reads from would hold us up. A socket of our own shows what the kernel's list says
-    // of sockets; their access rights differ from those of files and pipes.
+    // On Windows, asking an arbitrary handle whether it is a socket may block: a pipe that another thread reads
+    // from would hold us up. A socket of our own shows how the kernel's list describes sockets; their access
+    // rights differ from those of files and pipes.
     const OwnSocket example;
     const std::vector<HandleFacts> handles = own_handles();
     const auto known =

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "python/bindings.hpp"
-#include "torch/flatten.hpp"
+#include "torch/flatten/flatten.hpp"
 
 namespace ddpdiag::python {
 namespace {

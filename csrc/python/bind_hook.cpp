@@ -2,11 +2,12 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include "python/bindings.hpp"
-#include "torch/backward_probe.hpp"
-#include "torch/bucket_hook.hpp"
-#include "torch/foreign_hook.hpp"
-#include "torch/process_group.hpp"
-#include "torch/reduction.hpp"
+#include "torch/group.hpp"
+#include "torch/hook/adopted.hpp"
+#include "torch/hook/ddp_hook.hpp"
+#include "torch/hook/foreign_hook.hpp"
+#include "torch/hook/reduction.hpp"
+#include "torch/probe/backward_probe.hpp"
 
 namespace ddpdiag::python {
 namespace {
@@ -14,18 +15,43 @@ namespace {
 using torch::jit::PythonFutureWrapper;
 using Handle = c10::intrusive_ptr<c10d::ProcessGroup>;
 
+// A Python hook must give DDP a future that holds a Python object. Make it here, under the GIL.
+c10::IValue python_object(c10d::GradBucket& bucket) {
+    return torch::jit::toIValue(py::cast(bucket.getBufferRef()), c10::PyObjectType::get());
+}
+
+// Of a module that was detached from the recorder that its Python hook has; nullptr: it was not.
+std::shared_ptr<PythonFutureWrapper> adopted_hook(c10d::GradBucket& bucket) {
+    const auto hook = adopted(bucket);
+    if (hook == nullptr) {
+        return nullptr;
+    }
+    const HookOfModule::Caller caller{.wants = Wants::object, .object = python_object(bucket)};
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+    {
+        // Not only for other Python threads: enqueueing waits for a mutex of Gloo. Under that mutex a worker may
+        // release a finished work, and with it a Python object, for which it needs the GIL.
+        const py::gil_scoped_release nogil;
+        future = hook->run(bucket, caller);
+    }
+    return std::make_shared<PythonFutureWrapper>(std::move(future));
+}
+
 std::shared_ptr<PythonFutureWrapper> hook(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
-                                          const std::optional<Handle>& group, std::uint8_t compression) {
-    // A hook from Python must give DDP a future that holds a Python object. Made here, under the lock.
-    const c10::IValue result =
-        torch::jit::toIValue(py::cast(bucket.getBufferRef()), c10::PyObjectType::get());
+                                          const std::optional<Handle>& group, std::uint8_t compression,
+                                          bool error_feedback, bool shared_memory) {
+    if (auto future = adopted_hook(bucket)) {
+        return future;
+    }
+    const c10::IValue result = python_object(bucket);
     const auto over = group ? recorder->group(*group) : nullptr;
     c10::intrusive_ptr<c10::ivalue::Future> future;
     {
-        // Not only for the sake of other Python threads: enqueueing waits for a mutex of Gloo's, under which a worker
-        // may let go of a finished work and with it of a Python object, for which it needs the lock.
-        const py::gil_scoped_release nogil;
-        future = timed_allreduce(recorder, bucket, over, result, Compression{compression});
+        const py::gil_scoped_release nogil;  // as above
+        future = timed_allreduce(recorder, bucket, over, result,
+                                 {.compression = Compression{compression},
+                                  .error_feedback = error_feedback,
+                                  .shared_memory = shared_memory});
     }
     return std::make_shared<PythonFutureWrapper>(std::move(future));
 }
@@ -45,36 +71,59 @@ std::shared_ptr<PythonFutureWrapper> foreign(const std::shared_ptr<Recorder>& re
 
 void bind_hook(py::module_& module) {
     module.def("timed_allreduce", &hook, py::arg("recorder"), py::arg("bucket"),
-               py::arg("group") = py::none(), py::arg("compression") = 0);
+               py::arg("group") = py::none(), py::arg("compression") = 0, py::arg("error_feedback") = false,
+               py::arg("shared_memory") = false);
+    // What a hook of ours does before it opens or needs a recorder, as timed_allreduce() itself does: None, unless the
+    // bucket's module was detached from the recorder that the hook has.
+    module.def("adopted_allreduce", &adopted_hook, py::arg("bucket"));
     // The group of the bucket's DDP module.
     module.def(
         "group_of",
         [](const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket) {
             const py::gil_scoped_release nogil;
-            return recorder->layout(bucket)->module->group->lock();
+            return recorder->layout(bucket)->module->identity.group()->lock();
         },
         py::arg("recorder"), py::arg("bucket"));
     module.def("timed_foreign", &foreign, py::arg("recorder"), py::arg("bucket"), py::arg("hook"),
                py::arg("group") = py::none());
-    module.def(
-        "attach",
-        [](const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& state,
-           c10d::Reducer& reducer, const std::vector<at::Tensor>& parameters, std::uint8_t compression,
-           bool error_feedback) {
-            attach(recorder, state, reducer, parameters,
-                   {.to = Compression{compression}, .error_feedback = error_feedback});
-        },
-        py::arg("recorder"), py::arg("module"), py::arg("reducer"), py::arg("parameters"),
-        py::arg("compression") = 0, py::arg("error_feedback") = false);
+    py::class_<Attachment>(module, "Attachment")
+        .def(py::init([](c10d::Reducer& reducer, const std::shared_ptr<Recorder>& recorder,
+                         const std::shared_ptr<ModuleState>& state, const std::vector<at::Tensor>& parameters,
+                         std::uint8_t compression, bool error_feedback, bool shared_memory) {
+                 return Attachment(reducer, recorder, state, parameters,
+                                   {.compression = Compression{compression},
+                                    .error_feedback = error_feedback,
+                                    .shared_memory = shared_memory});
+             }),
+             py::arg("reducer"), py::arg("recorder"), py::arg("module"), py::arg("parameters"),
+             py::arg("compression"), py::arg("error_feedback"), py::arg("shared_memory"))
+        .def(py::init([](const Handle& group, const std::vector<at::Tensor>& parameters) {
+                 return Attachment(std::make_shared<Group>(group), parameters);
+             }),
+             py::arg("group"), py::arg("parameters"))
+        .def(
+            "serve",
+            [](Attachment& self, const std::shared_ptr<Recorder>& recorder,
+               const std::shared_ptr<ModuleState>& state, const std::vector<at::Tensor>& parameters,
+               std::uint8_t compression, bool error_feedback, bool shared_memory) {
+                self.serve(recorder, state, parameters,
+                           {.compression = Compression{compression},
+                            .error_feedback = error_feedback,
+                            .shared_memory = shared_memory});
+            },
+            py::arg("recorder"), py::arg("module"), py::arg("parameters"), py::arg("compression"),
+            py::arg("error_feedback"), py::arg("shared_memory"))
+        .def("release", &Attachment::release);
     module.def("forward_begin", &forward_begin, py::arg("module"), py::arg("synchronising"));
     module.def("forward_end", &forward_end, py::arg("recorder"), py::arg("module"), py::arg("outputs"));
     py::class_<Reduction>(module, "Reduction")
-        .def(py::init<std::shared_ptr<Recorder>, std::shared_ptr<ModuleState>>(), py::arg("recorder"),
-             py::arg("module"))
+        .def(
+            py::init<std::shared_ptr<Recorder>, std::shared_ptr<ModuleState>, std::shared_ptr<SharedRanks>>(),
+            py::arg("recorder"), py::arg("module"), py::arg("shared"))
         .def("first_gradient", &Reduction::first_gradient)
-        // Without the lock, as the hook above.
+        // Without the GIL, like the hook above.
         .def("begin", &Reduction::begin, py::arg("index"), py::arg("count"), py::arg("buffer"),
-             py::arg("parameters"), py::call_guard<py::gil_scoped_release>())
+             py::arg("parameters"), py::arg("number"), py::call_guard<py::gil_scoped_release>())
         .def("waiting", &Reduction::waiting)
         .def("taken", &Reduction::taken)
         .def("done", &Reduction::done, py::call_guard<py::gil_scoped_release>());

@@ -7,11 +7,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include "python/bindings.hpp"
-#include "torch/backward_probe.hpp"
-#include "torch/bucket_hook.hpp"
-#include "torch/recorder.hpp"
-#include "torch/start_signal.hpp"
+
+#include "torch/group.hpp"
+#include "torch/probe/backward_probe.hpp"
+#include "torch/probe/recorder.hpp"
+#include "torch/probe/start_signal.hpp"
 
 namespace ddpdiag::python {
 namespace {
@@ -37,13 +39,15 @@ int error_number(platform::Cause cause) {
 std::shared_ptr<Recorder> open(const std::string& path, std::uint32_t rank, std::uint32_t world_size,
                                const py::bytes& run_id, std::size_t capacity_bytes, bool overwrite,
                                std::uint32_t parameter_interval, std::uint32_t statistics_interval,
-                               bool parameter_statistics, std::uint32_t sentinel_interval) {
+                               bool parameter_statistics, std::uint32_t sentinel_interval,
+                               bool sample_connections) {
     RecorderOptions options;
     options.trace.rank = rank;
     options.trace.world_size = world_size;
     options.trace.capacity_bytes = capacity_bytes;
     options.trace.if_exists = overwrite ? platform::IfExists::replace : platform::IfExists::refuse;
     options.parameter_interval = parameter_interval;
+    options.sample_connections = sample_connections;
     options.gradients = {.statistics_interval = statistics_interval,
                          .per_parameter = parameter_statistics,
                          .sentinel_interval = sentinel_interval};
@@ -89,18 +93,34 @@ py::list groups(const Recorder& recorder) {
 py::list layouts(const Recorder& recorder) {
     py::list result;
     for (const auto& layout : recorder.layouts()) {
-        result.append(py::make_tuple(layout->identity, layout->module->index, layout->index,
+        result.append(py::make_tuple(layout->identity, layout->module->identity.index(), layout->index,
                                      layout->parameters, layout->bytes, static_cast<int>(layout->dtype)));
     }
     return result;
 }
+
+// A named part of the program that has begun; ends once.
+class Phase {
+public:
+    Phase(std::shared_ptr<Recorder> recorder, const std::string& name)
+        : recorder_(std::move(recorder)), operation_(recorder_->begin_phase(name)) {}
+
+    void end() const {
+        operation_.stamp(phase_time::end, platform::monotonic_ns());
+        operation_.complete();
+    }
+
+private:
+    std::shared_ptr<Recorder> recorder_;  // keeps the mapping
+    Operation operation_;
+};
 
 // `callback(module index, fingerprints as bytes)`: NumPy reads the plain structures (pyddpdiag/sentinel.py).
 void on_compare(Recorder& recorder, std::function<void(std::uint32_t, py::bytes)> callback) {
     recorder.on_compare([callback = std::move(callback)](const ModuleState& module,
                                                          const std::vector<Fingerprint>& ours) {
         const py::gil_scoped_acquire gil;
-        callback(module.index,
+        callback(module.identity.index(),
                  py::bytes(reinterpret_cast<const char*>(ours.data()), ours.size() * sizeof(Fingerprint)));
     });
 }
@@ -108,6 +128,7 @@ void on_compare(Recorder& recorder, std::function<void(std::uint32_t, py::bytes)
 }  // namespace
 
 void bind_recorder(py::module_& module) {
+    module.attr("OWN_GROUP") = own_group;
     module.def("wait_for_workers", &StartSignal::wait_for_workers, py::call_guard<py::gil_scoped_release>());
     py::register_exception_translator([](std::exception_ptr error) {
         try {
@@ -119,20 +140,28 @@ void bind_recorder(py::module_& module) {
     });
 
     py::class_<ModuleState, std::shared_ptr<ModuleState>>(module, "Module")
-        .def_readonly("index", &ModuleState::index)
-        .def_readonly("names", &ModuleState::names)
-        .def_property_readonly("group_id", [](const ModuleState& self) { return self.group->id; });
+        .def_property_readonly("index", [](const ModuleState& self) { return self.identity.index(); })
+        .def_property_readonly("names", [](const ModuleState& self) { return self.identity.names(); })
+        .def_property_readonly("group_id", [](const ModuleState& self) { return self.identity.group()->id; });
 
     py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")
         .def(py::init(&open), py::kw_only(), py::arg("path"), py::arg("rank"), py::arg("world_size"),
              py::arg("run_id"), py::arg("capacity_bytes"), py::arg("overwrite"),
              py::arg("parameter_interval"), py::arg("statistics_interval"), py::arg("parameter_statistics"),
-             py::arg("sentinel_interval"))
+             py::arg("sentinel_interval"), py::arg("sample_connections"))
         .def("wait_begin", &Recorder::wait_begin)
         .def("step_begin", &Recorder::step_begin)
+        .def("step_begun", &Recorder::step_begun, py::arg("wait_begin_ns"), py::arg("begin_ns"))
         .def("step_end", &Recorder::step_end)
         .def("wait_abandoned", &Recorder::wait_abandoned)
         .def("set_paused", &Recorder::set_paused)
+        .def(
+            "mark_ended",
+            [](Recorder& self, bool orderly) {
+                self.trace().mark_ended(orderly ? ProcessEnd::orderly : ProcessEnd::exception);
+            },
+            py::arg("orderly"))
+        .def("add_collector_pause", &Recorder::add_collector_pause, py::arg("ns"))
         .def("close",
              [](Recorder& self) {
                  self.close();
@@ -144,34 +173,37 @@ void bind_recorder(py::module_& module) {
         .def("on_layout", &Recorder::on_layout)
         .def("on_compare", &on_compare)
         .def("on_unknown_module", &Recorder::on_unknown_module)
+        .def("on_lost", &Recorder::on_lost)
         .def("set_default_group", &Recorder::set_default_group)
         .def(
-            "set_exchange",
-            [](Recorder& self, const GroupHandle& handle, bool over_links,
+            "set_peers",
+            [](Recorder& self, const GroupHandle& group, std::vector<std::string> hosts,
                const std::optional<c10::intrusive_ptr<c10d::Backend>>& messages) {
-                Group& group = *self.group(handle);
-                group.exchange_is_set = true;
-                group.over_links = over_links;
-                if (messages) {
-                    group.messages = *messages;
-                }
+                self.group(group)->peers.set(
+                    std::make_shared<const Peers>(std::move(hosts), messages.value_or(nullptr)));
             },
-            py::arg("group"), py::arg("over_links"), py::arg("messages"))
+            py::arg("group"), py::arg("hosts"), py::arg("messages"))
         .def(
-            "exchange_is_set",
-            [](Recorder& self, const GroupHandle& group) { return self.group(group)->exchange_is_set; },
+            "knows_peers",
+            [](Recorder& self, const GroupHandle& group) {
+                return self.group(group)->peers.get() != nullptr;
+            },
             py::arg("group"))
         .def(
             "add_module",
             [](Recorder& self, const GroupHandle& group, const std::vector<at::Tensor>& parameters,
-               std::vector<std::string> names) {
-                return self.add_module(self.group(group), parameters, std::move(names));
+               std::vector<std::string> names, const std::shared_ptr<c10d::Reducer>& reducer) {
+                return self.add_module(self.group(group), parameters, std::move(names), reducer);
             },
-            py::arg("group"), py::arg("parameters"), py::arg("names"))
+            py::arg("group"), py::arg("parameters"), py::arg("names"), py::arg("reducer") = py::none())
         .def("counters", &counters)
         .def("clock", &clock)
         .def("groups", &groups)
         .def("layouts", &layouts);
+
+    py::class_<Phase>(module, "Phase")
+        .def(py::init<std::shared_ptr<Recorder>, const std::string&>(), py::arg("recorder"), py::arg("name"))
+        .def("end", &Phase::end);
 }
 
 }  // namespace ddpdiag::python

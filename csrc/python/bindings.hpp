@@ -1,4 +1,4 @@
-// What module.cpp puts together.
+// The parts that module.cpp combines.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
@@ -9,6 +9,7 @@ namespace py = pybind11;
 
 void bind_build(py::module_& module);
 void bind_recorder(py::module_& module);
+void bind_shared(py::module_& module);
 void bind_sockets(py::module_& module);
 void bind_hook(py::module_& module);
 void bind_flatten(py::module_& module);

@@ -6,5 +6,6 @@ PYBIND11_MODULE(_native, module) {
     ddpdiag::python::bind_recorder(module);
     ddpdiag::python::bind_hook(module);
     ddpdiag::python::bind_flatten(module);
+    ddpdiag::python::bind_shared(module);
     ddpdiag::python::bind_sockets(module);
 }

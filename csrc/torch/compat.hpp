@@ -11,16 +11,19 @@
 
 namespace ddpdiag {
 
-// The thread-local slot that carries our operation from the caller to the Gloo worker thread. Newer torch
-// lets everyone own a slot; the enumeration of older ones has none to spare but those kept for tests.
+// The thread-local slots that carry our operation, and the number of its group, from the caller to the Gloo worker
+// thread. Newer torch lets everyone own a slot; the enumeration in older versions has none to spare except those kept for tests.
 #if defined(TORCH_VERSION_MINOR) && (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13)
 inline constexpr std::string_view operation_slot_name = "PYDDPDIAG_OPERATION";
 inline const c10::DebugInfoKind operation_slot(&operation_slot_name);
+inline constexpr std::string_view group_slot_name = "PYDDPDIAG_GROUP";
+inline const c10::DebugInfoKind group_slot(&group_slot_name);
 #else
 inline constexpr c10::DebugInfoKind operation_slot = c10::DebugInfoKind::TEST_INFO_2;
+inline constexpr c10::DebugInfoKind group_slot = c10::DebugInfoKind::TEST_INFO;
 #endif
 
-// Parts of `input` to each rank, of the given numbers of values, and theirs into `output`.
+// Sends parts of `input` with the given numbers of values to each rank, and receives theirs into `output`.
 inline c10::intrusive_ptr<c10d::Work> all_to_all(c10d::ProcessGroup& group, at::Tensor& output,
                                                  at::Tensor& input, std::vector<std::int64_t>& receives,
                                                  std::vector<std::int64_t>& sends) {

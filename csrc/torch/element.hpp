@@ -1,4 +1,4 @@
-// torch's types as the core knows them: in its kernels, and in its records.
+// torch's types in the core's terms: in its kernels, and in its records.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,12 +38,17 @@ namespace ddpdiag {
     return *element;
 }
 
+// What travels of an uncompressed tensor: of a sparse gradient, its values and their indices.
+[[nodiscard]] inline std::uint64_t bytes_of(const at::Tensor& tensor) {
+    return tensor.is_sparse() ? tensor._values().nbytes() + tensor._indices().nbytes() : tensor.nbytes();
+}
+
 // The values of a tensor of 16-bit type.
 [[nodiscard]] inline const std::uint16_t* bits(const at::Tensor& tensor) {
     return static_cast<const std::uint16_t*>(tensor.const_data_ptr());
 }
 
-// sum_bf16 or sum_f16, as `type` says.
+// sum_bf16 or sum_f16, depending on `type`.
 template <typename Output>
 void add_up(c10::ScalarType type, const std::vector<const std::uint16_t*>& inputs, Output* output,
             std::int64_t count) {
@@ -55,7 +60,7 @@ void add_up(c10::ScalarType type, const std::vector<const std::uint16_t*>& input
     }
 }
 
-// For records, which tell every type.
+// For records, which name every type.
 [[nodiscard]] constexpr Dtype dtype_of(c10::ScalarType type) noexcept {
     switch (type) {
         case c10::ScalarType::Float:

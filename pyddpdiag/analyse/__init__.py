@@ -1,1 +1,1 @@
-"""Pure functions: a merged run in, plain data out. One file per question; nothing here prints."""
+"""Pure functions from a merged run to plain data. One file per question; nothing here prints."""

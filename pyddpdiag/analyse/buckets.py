@@ -11,11 +11,11 @@ from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import Occurrences
 from pyddpdiag.model import METRICS, BucketStats, BucketTimes
 from pyddpdiag.trace.layout import DTYPE_NAMES
-from pyddpdiag.trace.merge import Bool, Int64
+from pyddpdiag.trace.rows import Bool, Int64, UInt64
 from pyddpdiag.trace.run import Run
 
 BUCKET_LIMIT: Final = 10_000
-"""No model has so many buckets; a damaged file could claim millions."""
+"""No model has this many buckets; a damaged file could claim millions."""
 
 
 def bucket_stats(
@@ -27,11 +27,14 @@ def bucket_stats(
         run: the ranks.
         occurrences: what was measured.
         names: names of parameters and groups.
-        left_out: steps that no median counts, unless the bucket was seen in no other.
+        left_out: steps that medians leave out, unless the bucket was seen in no others.
         chosen: the occurrences to count; None = all.
     """
     rows = np.flatnonzero(np.ones(len(occurrences), np.bool_) if chosen is None else chosen)
-    keys, codes = np.unique(occurrences.reference[rows], return_inverse=True)
+    # Modules of the same shape in other groups have buckets of the same identity.
+    codes = _pair_codes(occurrences.reference[rows], occurrences.group[rows])
+    keys = np.zeros(int(codes.max()) + 1 if len(codes) else 0, np.uint64)
+    keys[codes] = occurrences.reference[rows]
     total = np.bincount(codes, np.nan_to_num(occurrences.total_ms[rows]), minlength=len(keys))
     complete = occurrences.complete[rows]
     count = np.bincount(codes[complete], minlength=len(keys))
@@ -43,8 +46,9 @@ def bucket_stats(
     times = {
         name: stats_by(getattr(occurrences, name)[rows][judged], codes[judged], len(keys)) for name in METRICS
     }
+    shared_count = np.bincount(codes[occurrences.shared[rows]], minlength=len(keys))
     judged_count = np.bincount(codes[judged], minlength=len(keys))
-    # Any of its occurrences tells the rest: they are the same in all.
+    # Any occurrence gives the other values: they are the same in all.
     sample = np.empty(len(keys), np.int64)
     sample[codes[::-1]] = rows[::-1]
     final_step = int(occurrences.step.max()) if len(occurrences) else 0
@@ -69,9 +73,18 @@ def bucket_stats(
             cost_ms=float(total[code]),
             times=BucketTimes(**{name: times[name][code] for name in METRICS}),
             last_arrivals=arrivals.get(code, {}),
+            shared_memory=bool(shared_count[code] == seen[code]),
         )
         for code in order.tolist()
     )
+
+
+def _pair_codes(first: UInt64, second: UInt64) -> Int64:
+    """A number for each different pair, in the order of the pairs."""
+    _, high = np.unique(first, return_inverse=True)
+    names, low = np.unique(second, return_inverse=True)
+    _, codes = np.unique(high * len(names) + low, return_inverse=True)
+    return np.asarray(codes, np.int64)
 
 
 def _dtype(number: int) -> str:

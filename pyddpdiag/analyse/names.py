@@ -1,12 +1,12 @@
-"""Names for what the records number: buckets, parameters, groups."""
+"""Names for the things that records refer to by number: buckets, parameters, groups."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 
+from pyddpdiag.model.sidecar import Group, Layout, Module
 from pyddpdiag.trace.run import Run
-from pyddpdiag.trace.sidecar import Group, Layout, Module
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Names:
             return ()
         module = self.modules.get(layout.module)
         names = module.parameters if module else ()
-        # With one module its own names are plain enough; with several they could be the same.
+        # With one module, its own names suffice; with several, they could clash.
         prefix = f"module{layout.module}." if len(self.modules) > 1 else ""
         return tuple(
             prefix + names[index]

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.passes import Passes
-from pyddpdiag.trace.layout import Flag
-from pyddpdiag.trace.merge import Bool, Int64, Merged, UInt64
+from pyddpdiag.trace.clock import ClockOffset
+from pyddpdiag.trace.ledger import Columns, Ledger
+from pyddpdiag.trace.merge import Membership, Merged
+from pyddpdiag.trace.rows import Bool, Int64, UInt64
+
+SMALL: Final = 256
+"""Groups with no more all-reduces than that are measured together."""
+
+_PAST: Final = -(2**62)
+"""Before any time, even one that was moved to another clock."""
 
 
 @dataclass(frozen=True, eq=False)
 class Occurrences:
     """One entry per occurrence, milliseconds and GB/s, NaN = not known.
 
-    `complete`: every rank that should be there ended it without an error; all values are NaN elsewhere.
-    `last_arriver` is the position of the rank that came last, -1 where the clocks cannot tell.
+    `complete`: every expected rank ended it without an error; all values are NaN elsewhere. `last_arriver` is
+    the position of the rank that arrived last, -1 where the clocks cannot tell. `shared`: summed in memory that the
+    ranks share.
     """
 
     reference: UInt64
     step: Int64
-    module: Int64
+    module: npt.NDArray[np.uint32]
     bytes: UInt64
-    dtype: Int64
+    dtype: npt.NDArray[np.uint8]
     group: UInt64
     group_size: Int64
     complete: Bool
+    shared: Bool
     arrival_ms: Float64
     queue_ms: Float64
     wire_ms: Float64
@@ -42,101 +55,150 @@ class Occurrences:
         return len(self.step)
 
 
-def measure(local: Merged, aligned: Merged, passes: Passes, uncertainty_ns: Float64) -> Occurrences:
+@dataclass(frozen=True, eq=False)
+class _Extremes:
+    """Per all-reduce of one group, on one clock: ns.
+
+    `known`: the times cover every rank that has the all-reduce, and it succeeded on all of them. `doubt_ns`
+    is the possible error of its ranks' clocks; inf = not bounded.
+    """
+
+    known: Bool
+    latest_enqueued: Int64
+    earliest_enqueued: Int64
+    latest_started: Int64
+    latest_ended: Int64
+    last_arriver: Int64
+    doubt_ns: Float64
+
+
+def measure(merged: Merged, groups: Mapping[int, Membership], clocks: Sequence[ClockOffset]) -> Occurrences:
     """Split every occurrence.
 
     Args:
-        local: merged records on each rank's own clock.
-        aligned: the same on one clock.
-        passes: the backward pass of each row of `local`.
-        uncertainty_ns: how wrong each rank's clock may be; inf = not bounded.
+        merged: the all-reduces, on each rank's own clock.
+        groups: who belongs to each group.
+        clocks: the offset of each rank.
     """
-    rows, first = aligned.rows, aligned.first
-    if not len(first):
-        return _none()
-    latest_enqueued = np.maximum.reduceat(rows.enqueued, first)
-    earliest_enqueued = np.minimum.reduceat(np.where(local.rows.enqueued > 0, rows.enqueued, -(2**62)), first)
-    started_seen = np.minimum.reduceat(local.rows.started, first) > 0
-    ended = np.maximum.reduceat(rows.ended, first)
-    complete = (
-        aligned.paired
-        & (earliest_enqueued > -(2**62))
-        & (np.minimum.reduceat(local.rows.ended, first) > 0)
-        & ((np.bitwise_or.reduceat(rows.flags, first) & (Flag.ERROR | Flag.ABANDONED)) == 0)
+    by_clock = {clock: clocks[who] for who, clock in reversed(list(enumerate(merged.clock_of)))}
+    told = merged.groups() or [(0, Ledger())]
+    parts = []
+    for some in _batches(told):
+        expected, size = np.ones(len(some), np.int64), np.ones(len(some), np.int64)
+        for place, (key, _) in enumerate(some):
+            if key in groups:
+                expected[place], size[place] = groups[key].expected, groups[key].size
+        lengths = [len(ledger) for _, ledger in some]
+        whose = np.repeat(np.array([key for key, _ in some], np.uint64), lengths)
+        together = some[0][1] if len(some) == 1 else _Together([ledger for _, ledger in some])
+        parts.append(
+            _of_groups(whose, together, np.repeat(expected, lengths), np.repeat(size, lengths), by_clock)
+        )
+    return Occurrences(
+        **{
+            name: parts[0][name] if len(parts) == 1 else np.concatenate([part.pop(name) for part in parts])
+            for name in Occurrences.__dataclass_fields__
+        }
     )
+
+
+class _Together:
+    """Small groups of the same clocks, one after the other: what is common and what the clocks saw."""
+
+    def __init__(self, ledgers: Sequence[Ledger]) -> None:
+        self.common = Columns.joined([ledger.common for ledger in ledgers])
+        self.clocks = {
+            clock: Columns.joined([ledger.clocks[clock] for ledger in ledgers]) for clock in ledgers[0].clocks
+        }
+        self._length = sum(map(len, ledgers))
+
+    def __len__(self) -> int:
+        return self._length
+
+
+def _batches(groups: Sequence[tuple[int, Ledger]]) -> Iterator[list[tuple[int, Ledger]]]:
+    """Groups to measure at once: neighbours that are small, so that many of them cost little more than one."""
+    for _, some in groupby(
+        enumerate(groups),
+        lambda one: (-1, *one[1][1].clocks) if len(one[1][1]) <= SMALL else (one[0],),
+    ):
+        yield [group for _, group in some]
+
+
+def _of_groups(
+    key: UInt64,
+    ledger: Ledger | _Together,
+    expected: Int64,
+    size: Int64,
+    clocks: Mapping[int, ClockOffset],
+) -> dict[str, npt.NDArray[Any]]:
+    """The columns of some groups' occurrences; group, expected ranks and size of each beside it."""
+    common, seen = ledger.common, _extremes(ledger, clocks)
+    complete = seen.known & (common["count"] >= expected)
+    started_seen = complete & ~common["start_unseen"]
     # No rank starts before it enqueues, so the latest start is never before the latest arrival; the maximum
     # keeps the three parts an exact partition all the same.
-    started = np.maximum(np.maximum.reduceat(rows.started, first), latest_enqueued)
-    arrival = np.where(complete, (latest_enqueued - earliest_enqueued) / 1e6, np.nan)
-    total = np.where(complete, (ended - earliest_enqueued) / 1e6, np.nan)
-    queue = np.where(complete & started_seen, (started - latest_enqueued) / 1e6, np.nan)
-    wire = np.where(complete & started_seen, (ended - started) / 1e6, np.nan)
-    size = rows.bytes[first].astype(np.float64)
-    algbw = np.divide(size, wire * 1e6, out=np.full(len(first), np.nan), where=wire > 0)
-    group_size = aligned.group_size
-    return Occurrences(
-        reference=rows.reference[first],
-        step=rows.step[first],
-        module=rows.module[first],
-        bytes=rows.bytes[first],
-        dtype=rows.dtype[first],
-        group=rows.group[first],
-        group_size=group_size,
-        complete=complete,
-        arrival_ms=arrival,
-        queue_ms=queue,
-        wire_ms=wire,
-        total_ms=total,
-        algbw_gbps=algbw,
-        busbw_gbps=algbw * 2 * (group_size - 1) / group_size,
-        hidden_fraction=np.where(complete, _hidden(local, passes), np.nan),
-        last_arriver=_last_arriver(aligned, latest_enqueued, arrival, uncertainty_ns),
+    started = np.maximum(seen.latest_started, seen.latest_enqueued)
+    arrival = np.where(complete, (seen.latest_enqueued - seen.earliest_enqueued) / 1e6, np.nan)
+    wire = np.where(started_seen, (seen.latest_ended - started) / 1e6, np.nan)
+    amount = common["bytes"].astype(np.float64)
+    algbw = np.divide(amount, wire * 1e6, out=np.full(len(ledger), np.nan), where=wire > 0)
+    hidden = np.divide(
+        common["hidden"],
+        common["hidden_count"],
+        out=np.full(len(ledger), np.nan),
+        where=complete & (common["hidden_count"] > 0),
     )
-
-
-def _hidden(local: Merged, passes: Passes) -> Float64:
-    """The part of each occurrence that lies before its rank's backward ended, averaged over the ranks."""
-    rows = local.rows
-    finalize = passes.finalize_of_row()
-    span = (rows.ended - rows.enqueued).astype(np.float64)
-    known = (finalize > 0) & (rows.ended > 0) & (span > 0)
-    before = np.clip(np.minimum(finalize, rows.ended) - rows.enqueued, 0, None)
-    part = np.divide(before, span, out=np.zeros(len(rows)), where=known)
-    count = np.add.reduceat(known.astype(np.int64), local.first)
-    total = np.add.reduceat(part, local.first)
-    return np.asarray(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0))
-
-
-def _last_arriver(aligned: Merged, latest: Int64, arrival: Float64, uncertainty_ns: Float64) -> Int64:
-    """Who came last, where its lead over the clocks' uncertainty says so."""
-    rows = aligned.rows
-    is_last = np.flatnonzero(rows.enqueued == np.repeat(latest, aligned.count))
-    occurrence = np.searchsorted(aligned.first, is_last, "right") - 1
-    who = np.full(len(aligned), -1, np.int64)
-    who[occurrence[::-1]] = rows.who[is_last[::-1]]
-    doubt = np.maximum.reduceat(uncertainty_ns[rows.who], aligned.first)
     # NaN compares false, so incomplete occurrences have no last arriver.
-    who[~((arrival * 1e6 > doubt) & (aligned.count > 1))] = -1
-    return who
+    sure = (arrival * 1e6 > seen.doubt_ns) & (common["count"] > 1)
+    return {
+        "reference": common["reference"],
+        "step": common["step"].astype(np.int64),
+        "module": common["module"],
+        "bytes": common["bytes"],
+        "dtype": common["dtype"],
+        "group": key,
+        "group_size": size,
+        "complete": complete,
+        "shared": common["shared"],
+        "arrival_ms": arrival,
+        "queue_ms": np.where(started_seen, (started - seen.latest_enqueued) / 1e6, np.nan),
+        "wire_ms": wire,
+        "total_ms": np.where(complete, (seen.latest_ended - seen.earliest_enqueued) / 1e6, np.nan),
+        "algbw_gbps": algbw,
+        "busbw_gbps": algbw * 2 * (size - 1) / size,
+        "hidden_fraction": hidden,
+        "last_arriver": np.where(sure, seen.last_arriver, -1),
+    }
 
 
-def _none() -> Occurrences:
-    integers, ids, numbers = np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.float64)
-    return Occurrences(
-        reference=ids,
-        step=integers,
-        module=integers,
-        bytes=ids,
-        dtype=integers,
-        group=ids,
-        group_size=integers,
-        complete=np.empty(0, np.bool_),
-        arrival_ms=numbers,
-        queue_ms=numbers,
-        wire_ms=numbers,
-        total_ms=numbers,
-        algbw_gbps=numbers,
-        busbw_gbps=numbers,
-        hidden_fraction=numbers,
-        last_arriver=integers,
+def _extremes(ledger: Ledger | _Together, clocks: Mapping[int, ClockOffset]) -> _Extremes:
+    """Bring the extremes that each clock saw onto one."""
+    length = len(ledger)
+    latest_enqueued = np.full(length, _PAST, np.int64)
+    earliest_enqueued = np.full(length, -_PAST, np.int64)
+    latest_started, latest_ended = latest_enqueued.copy(), latest_enqueued.copy()
+    last_arriver = np.full(length, -1, np.int64)
+    doubt = np.zeros(length)
+    for clock, times in ledger.clocks.items():
+        offset, uncertainty = clocks[clock].offset_ns, clocks[clock].uncertainty_ns
+        seen = times["latest_enqueued"] > 0
+        enqueued = np.where(seen, times["latest_enqueued"] + offset, _PAST)
+        # If several arrived last at the same time, the lowest rank.
+        who = times["last_arriver"]
+        later = (enqueued > latest_enqueued) | ((enqueued == latest_enqueued) & (who < last_arriver))
+        last_arriver = np.where(later & seen, who, last_arriver)
+        np.maximum(latest_enqueued, enqueued, out=latest_enqueued)
+        for name, most in (("latest_begun", latest_started), ("latest_ended", latest_ended)):
+            np.maximum(most, times[name] + offset, out=most, where=times[name] > 0)
+        np.minimum(earliest_enqueued, times["earliest_enqueued"] + offset, out=earliest_enqueued, where=seen)
+        np.maximum(doubt, np.inf if uncertainty is None else uncertainty, out=doubt, where=seen)
+    return _Extremes(
+        ~ledger.common["unfinished"],
+        latest_enqueued,
+        earliest_enqueued,
+        latest_started,
+        latest_ended,
+        last_arriver,
+        doubt,
     )

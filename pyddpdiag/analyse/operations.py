@@ -2,61 +2,112 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
 from pyddpdiag.analyse.names import Names
-from pyddpdiag.model import OpenOperation, OperationError
+from pyddpdiag.model import Now, OpenOperation, OperationError
+from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.layout import TIMES_USED, BucketTime, CollectiveTime, Flag, Kind, Records
-from pyddpdiag.trace.reader import RankTrace, is_in_flight, tickets_of
+from pyddpdiag.trace.reader import RankTrace, tickets_of
+from pyddpdiag.trace.rows import Int64, is_in_flight
 from pyddpdiag.trace.run import Run
 from pyddpdiag.trace.text import TEXT_LIMIT, decode
 
 LISTED: Final = 1000
 MAX_PARTS: Final = TEXT_LIMIT // 64
 
+T = TypeVar("T")
+
+_LAST: Final = np.iinfo(np.int64).max
 
 ENDED: Final = {Kind.BUCKET: BucketTime.ENDED, Kind.COLLECTIVE: CollectiveTime.ENDED}
 """The kinds that are operations, and which of their times is the end."""
 
 
-def open_records(trace: RankTrace) -> Records:
+@dataclass(frozen=True, eq=False)
+class RankOperations:
+    """One rank's notable operations: the first thousand of each kind, by ticket, and the totals.
+
+    Of those that failed the first ones by their end, those without one last; `failed_at` is the latest time in each,
+    0 = it has none. `texts` holds error texts by ticket.
+    """
+
+    open: Records
+    open_total: int
+    failed: Records
+    failed_at: Int64
+    failed_total: int
+    texts: Mapping[int, str]
+
+
+def rank_operations(trace: RankTrace) -> RankOperations:
+    """Look for what failed and what is open in one rank's records."""
+    still_open = _open_records(trace)
+    failed, ended = _failed_records(trace)
+    first = np.sort(np.argsort(np.where(ended > 0, ended, _LAST), kind="stable")[:LISTED])
+    return RankOperations(
+        open=still_open[:LISTED].copy(),
+        open_total=len(still_open),
+        failed=failed[first],
+        failed_at=ended[first],
+        failed_total=len(failed),
+        texts=_texts(trace) if len(failed) else {},
+    )
+
+
+def _open_records(trace: RankTrace) -> Records:
     """Buckets and other collectives that began and did not end, or were closed without an end, by ticket."""
     parts = []
     for kind, ended in ENDED.items():
         records = trace.of_kind(kind)
-        # Few have no end, so look for those first.
+        # Few lack an end, so look for those first.
         without_end = records[records["times"][:, ended] == 0]
         parts.append(without_end[is_in_flight(without_end) | ((without_end["flags"] & Flag.ABANDONED) > 0)])
-    return _by_ticket(parts)
-
-
-def error_records(trace: RankTrace) -> Records:
-    """Records with the error flag, by ticket."""
-    parts = [trace.of_kind(kind) for kind in Kind if kind != Kind.ERROR]
-    return _by_ticket([part[(part["flags"] & Flag.ERROR) > 0] for part in parts])
-
-
-def _by_ticket(parts: list[Records]) -> Records:
     records = np.concatenate(parts)
     return np.asarray(records[np.argsort(tickets_of(records), kind="stable")])
 
 
-def open_operations(run: Run, names: Names) -> tuple[tuple[OpenOperation, ...], int]:
-    """Operations in flight on all ranks (the first thousand), and how many there are."""
+def _failed_records(trace: RankTrace) -> tuple[Records, Int64]:
+    """Records with the error flag by ticket, and the latest time in each; 0 = it has none."""
+    parts, ends = [], []
+    for kind in Kind:
+        if kind == Kind.ERROR:
+            continue
+        records = trace.of_kind(kind)
+        parts.append(records[(records["flags"] & Flag.ERROR) > 0])
+        ends.append(parts[-1]["times"][:, : TIMES_USED.get(kind, 0)].max(axis=1, initial=0))
+    records, ended = np.concatenate(parts), np.concatenate(ends)
+    order = np.argsort(tickets_of(records), kind="stable")
+    return records[order], ended[order]
+
+
+@dataclass(frozen=True)
+class Listed(Generic[T]):
+    """The first thousand of something, and how many there are."""
+
+    first: tuple[T, ...]
+    total: int
+
+
+def open_operations(
+    run: Run, parts: Sequence[RankOperations], names: Names, now: Now
+) -> Listed[OpenOperation]:
+    """Operations in flight on all ranks, by rank and ticket."""
     found: list[OpenOperation] = []
-    total = 0
-    for trace in run.ranks:
-        records = open_records(trace)
-        total += len(records)
-        latest = _latest(trace) if len(records) else 0
-        for record in records[: LISTED - len(found)]:
+    for trace, part, rank in zip(run.ranks, parts, now.ranks, strict=True):
+        for record in part.open[: LISTED - len(found)]:
             bucket = record["kind"] == Kind.BUCKET
             times = record["times"]
             seen = times[: TIMES_USED[Kind.BUCKET if bucket else Kind.COLLECTIVE]]
-            began = int(seen[seen > 0].min()) if (seen > 0).any() else latest
+            began = int(seen[seen > 0].min()) if (seen > 0).any() else trace.newest_ns
             started = times[BucketTime.STARTED if bucket else CollectiveTime.STARTED]
+            abandoned = bool(record["flags"] & Flag.ABANDONED)
+            # Nobody waits any more for an operation of a closed recorder.
+            until = None if abandoned or trace.header.closed else rank.lasts_until_ns
             found.append(
                 OpenOperation(
                     rank=trace.rank,
@@ -66,23 +117,24 @@ def open_operations(run: Run, names: Names) -> tuple[tuple[OpenOperation, ...], 
                     step=int(record["step"]),
                     bytes=int(record["bytes"]),
                     started=bool(started > 0),
-                    abandoned=bool(record["flags"] & Flag.ABANDONED),
-                    open_ms=max(0, latest - began) / 1e6,
+                    abandoned=abandoned,
+                    open_ms=max(0, max(trace.newest_ns, until or 0) - began) / 1e6,
                 )
             )
-    return tuple(found), total
+    return Listed(tuple(found), sum(part.open_total for part in parts))
 
 
-def operation_errors(run: Run, names: Names) -> tuple[tuple[OperationError, ...], int]:
-    """Operations that failed on all ranks (the first thousand), and how many there are."""
+def operation_errors(
+    run: Run, parts: Sequence[RankOperations], names: Names, clocks: Sequence[ClockOffset]
+) -> Listed[OperationError]:
+    """Operations that failed on all ranks, the earliest in time first; those without a time come last."""
+    zero = run.ranks[0].header.monotonic_ns
     found: list[OperationError] = []
-    total = 0
-    for trace in run.ranks:
-        records = error_records(trace)
-        total += len(records)
-        texts = _texts(trace) if len(records) else {}
-        for record in records[: LISTED - len(found)]:
-            ticket = int(record["word"] >> np.uint64(2)) - 1
+    for trace, part, clock in zip(run.ranks, parts, clocks, strict=True):
+        ended = part.failed_at
+        at_ms = np.where(ended > 0, (ended + clock.offset_ns - zero) / 1e6, np.inf)
+        for place in np.argsort(at_ms, kind="stable").tolist():
+            record = part.failed[place]
             found.append(
                 OperationError(
                     rank=trace.rank,
@@ -90,10 +142,12 @@ def operation_errors(run: Run, names: Names) -> tuple[tuple[OperationError, ...]
                     what=_what(record, names),
                     sequence=int(record["sequence"]),
                     step=int(record["step"]),
-                    text=texts.get(ticket, ""),
+                    text=part.texts.get(int(record["word"] >> np.uint64(2)) - 1, ""),
+                    at_ms=float(at_ms[place]) if np.isfinite(at_ms[place]) else None,
                 )
             )
-    return tuple(found), total
+    found.sort(key=lambda error: np.inf if error.at_ms is None else error.at_ms)
+    return Listed(tuple(found[:LISTED]), sum(part.failed_total for part in parts))
 
 
 def _texts(trace: RankTrace) -> dict[int, str]:
@@ -107,7 +161,7 @@ def _texts(trace: RankTrace) -> dict[int, str]:
         strict=True,
     ):
         joined.setdefault(reference, []).append(raw)
-    # A character may lie across two parts, so the bytes are joined first.
+    # A character may span two parts, so the bytes are joined first.
     return {reference: decode(b"".join(pieces[:MAX_PARTS])) for reference, pieces in joined.items()}
 
 
@@ -118,10 +172,3 @@ def _what(record: Any, names: Names) -> str:
     if kind == Kind.COLLECTIVE:
         return decode(bytes(record["name"])) or "unknown"
     return Kind(int(kind)).name.lower()
-
-
-def _latest(trace: RankTrace) -> int:
-    """The latest time in a rank's records."""
-    return max(
-        int(trace.of_kind(kind)["times"][:, :used].max(initial=0)) for kind, used in TIMES_USED.items()
-    )

@@ -2,88 +2,84 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from pyddpdiag.trace.layout import BackwardTime, Kind
-from pyddpdiag.trace.merge import Int64, Merged
-from pyddpdiag.trace.run import Run
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.trace.layout import BackwardTime, Records
+from pyddpdiag.trace.rows import BucketRows, Int64
 
 
-@dataclass(frozen=True, eq=False)
 class Passes:
-    """Backward passes of all ranks as columns, times in nanoseconds on each rank's own clock, 0 = not seen.
+    """One rank's backward passes as columns, times in nanoseconds on the rank's own clock, 0 = not seen.
 
-    `last_ended` is when the last of its buckets ended, `of_row` the pass of each bucket row (-1: not known).
+    `last_ended` is when the last of its buckets ended, among those given to `match`; also 0 if one of them
+    has not ended.
     """
 
-    who: Int64
-    module: Int64
-    step: Int64
-    finalize_begin: Int64
-    finalize_end: Int64
-    last_ended: Int64
-    of_row: Int64
+    def __init__(self, records: Records) -> None:
+        times = records["times"]
+        self.module = records["module"].astype(np.int64)
+        self.step = records["step"].astype(np.int64)
+        self.begin: Int64 = times[:, BackwardTime.BEGIN].copy()
+        self.finalize_begin: Int64 = times[:, BackwardTime.FINALIZE_BEGIN].copy()
+        self.finalize_end: Int64 = times[:, BackwardTime.FINALIZE_END].copy()
+        self._latest = np.zeros(len(records), np.int64)
+        self._open = np.zeros(len(records), np.bool_)
+        finalized = np.flatnonzero(self.finalize_begin > 0)
+        # By module and time, the earlier record first.
+        self._order = finalized[np.lexsort((self.finalize_begin[finalized], self.module[finalized]))]
+        self._modules = self.module[self._order]
+        self._times = self.finalize_begin[self._order]
 
-    def finalize_of_row(self) -> Int64:
-        """`finalize_begin` of each bucket row's pass; 0 = not known."""
-        if not len(self.who):
-            return np.zeros(len(self.of_row), np.int64)
-        return np.where(self.of_row >= 0, self.finalize_begin[self.of_row], 0)
+    def __len__(self) -> int:
+        """Number of passes."""
+        return len(self.step)
 
+    @property
+    def last_ended(self) -> Int64:
+        """When the last bucket of each pass ended; 0 = not known."""
+        # A pass with a bucket that never ended has not ended.
+        return np.where(self._open, 0, self._latest)
 
-def match_passes(run: Run, merged: Merged) -> Passes:
-    """Find every bucket's backward pass: the first of its rank and module to finalize after it was enqueued.
+    def match(self, rows: BucketRows) -> Int64:
+        """Find every bucket's backward pass: the first of its module to finalize after it was enqueued; -1 = none.
 
-    The step must agree as well, so that a pass whose record was overwritten is not mistaken for the next one.
-    Several passes in a step (gradient accumulation, two losses) are told apart. `merged` must hold the ranks'
-    own clocks.
-    """
-    parts = [trace.of_kind(Kind.BACKWARD) for trace in run.ranks]
-    who = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    records = np.concatenate(parts)
-    times = records["times"]
-    module, step = records["module"].astype(np.int64), records["step"].astype(np.int64)
-    finalize_begin = times[:, BackwardTime.FINALIZE_BEGIN].copy()
-    rows = merged.rows
-    of_row = np.full(len(rows), -1, np.int64)
-    for rank in range(len(parts)):
-        mine = np.flatnonzero(rows.who == rank)
-        passes = np.flatnonzero((who == rank) & (finalize_begin > 0))
-        if len(mine) and len(passes):
-            found = _next_pass(rows.module[mine], rows.enqueued[mine], module[passes], finalize_begin[passes])
-            right = (found >= 0) & (rows.enqueued[mine] > 0)
-            right &= step[passes[found]] == rows.step[mine]
-            of_row[mine[right]] = passes[found[right]]
-    last_ended = np.zeros(len(records), np.int64)
-    known = of_row >= 0
-    np.maximum.at(last_ended, of_row[known], rows.ended[known])
-    # A pass with a bucket that never ended has not ended.
-    last_ended[of_row[known & (rows.ended == 0)]] = 0
-    return Passes(
-        who, module, step, finalize_begin, times[:, BackwardTime.FINALIZE_END].copy(), last_ended, of_row
-    )
-
-
-def _next_pass(module: Int64, enqueued: Int64, pass_module: Int64, finalize: Int64) -> Int64:
-    """For each bucket the index of the first pass of its module that finalizes at or after it; -1 = none."""
-    if (pass_module == pass_module[0]).all():
-        order = np.argsort(finalize, kind="stable")
-        place = np.searchsorted(finalize[order], enqueued, "left")
-        found = order[np.minimum(place, len(order) - 1)]
-        found[(place == len(order)) | (module != pass_module[0])] = -1
+        The step must agree as well, so that a pass whose record was overwritten is not mistaken for the next one.
+        It distinguishes several passes in a step (gradient accumulation, two losses).
+        """
+        if not len(self._order) or not len(rows):
+            return np.full(len(rows), -1, np.int64)
+        place = self._next(rows.module, rows.enqueued)
+        there = place < len(self._order)
+        place[~there] = 0
+        found = self._order[place]
+        there &= (rows.enqueued > 0) & (self._modules[place] == rows.module) & (self.step[found] == rows.step)
+        found[~there] = -1
+        known = found[there]
+        np.maximum.at(self._latest, known, rows.ended[there])
+        self._open[known[rows.ended[there] == 0]] = True
         return found
-    # Sort buckets and passes together; the pass to find is then the next one down the list.
-    is_pass = np.concatenate([np.zeros(len(module), np.bool_), np.ones(len(pass_module), np.bool_)])
-    modules = np.concatenate([module, pass_module])
-    order = np.lexsort((is_pass, np.concatenate([enqueued, finalize]), modules))
-    none = len(order)
-    place = np.where(is_pass[order], np.arange(none), none)
-    place = np.minimum.accumulate(place[::-1])[::-1]
-    there = place < none
-    entry = order[np.minimum(place, none - 1)]
-    found = np.full(none, -1, np.int64)
-    right = there & (modules[entry] == modules[order])
-    found[order[right]] = entry[right] - len(module)
-    return found[: len(module)]
+
+    def hidden(self, rows: BucketRows, found: Int64) -> Float64:
+        """The part of each bucket's all-reduce that lies before its pass finalized; NaN = not known."""
+        if not len(self):
+            return np.full(len(rows), np.nan)
+        finalize = np.where(found >= 0, self.finalize_begin[found], 0)
+        span = (rows.ended - rows.enqueued).astype(np.float64)
+        known = (finalize > 0) & (rows.ended > 0) & (span > 0)
+        before = np.clip(np.minimum(finalize, rows.ended) - rows.enqueued, 0, None)
+        return np.asarray(np.divide(before, span, out=np.full(len(rows), np.nan), where=known))
+
+    def _next(self, module: Int64, enqueued: Int64) -> Int64:
+        """For each bucket the first place in the order that is not before it, by module and time."""
+        if self._modules[0] == self._modules[-1]:
+            return np.searchsorted(self._times, enqueued, "left")
+        low = np.searchsorted(self._modules, module, "left")
+        high = np.searchsorted(self._modules, module, "right")
+        # A binary search within each bucket's own module, for all of them at once.
+        for _ in range(int((high - low).max()).bit_length()):
+            middle = np.minimum((low + high) // 2, len(self._times) - 1)
+            before = (low < high) & (self._times[middle] < enqueued)
+            high = np.where(before | (low >= high), high, middle)
+            low = np.where(before, middle + 1, low)
+        return low

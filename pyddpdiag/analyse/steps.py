@@ -2,154 +2,237 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
+from pyddpdiag.analyse.collectives import MEETING
 from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.passes import Passes
+from pyddpdiag.analyse.phases import RankPhases
 from pyddpdiag.model import StepTable
-from pyddpdiag.trace.layout import CollectiveTime, Flag, Kind, StepTime
-from pyddpdiag.trace.merge import Int64, Merged
+from pyddpdiag.trace.layout import CollectiveTime, Flag, Kind, Records, StepTime
+from pyddpdiag.trace.reader import RankTrace
+from pyddpdiag.trace.rows import Bool, BucketRows, Int64
 from pyddpdiag.trace.run import Run
 
 ENOUGH_STEPS: Final = 5
-"""From so many steps on, step 0 (allocation, connection set-up, DDP's first bucket layout) is left out."""
+"""From this many steps on, step 0 (allocation, connection set-up, DDP's first bucket layout) is left out."""
 
 # Step numbers have 32 bits, so rank and step fit into one sortable number.
 _SPAN: Final = 2**32
 
 
 @dataclass(frozen=True, eq=False)
-class _Times:
-    """What the records say, one entry per rank and step, sorted by rank, then step; ns, 0 = not seen."""
+class RankSteps:
+    """What one rank's records say about its steps, one entry per step in ascending order; ns, 0 = not seen.
 
-    keys: Int64
+    `other_ms` is the time in other collectives outside of backward passes.
+
+    `finish` is when the last bucket had ended and DDP had finalized the last pass. `passes` is how many backward
+    passes there were. `phases` holds milliseconds of the program's phases in the step's own time, by name.
+    """
+
+    step: npt.NDArray[np.uint32]
     wait_begin: Int64
     begin: Int64
     end: Int64
-    last_enqueued: Int64
-    last_ended: Int64
-    finalize_end: Int64
-    buckets: Int64
-    bytes: Int64
+    finish: Int64
+    buckets: npt.NDArray[np.uint32]
+    bytes: Float64
     exposed_ms: Float64
+    other_ms: Float64
+    own_ms: Float64
+    passes: int
+    phases: Mapping[str, Float64]
 
 
-def step_table(run: Run, merged: Merged, passes: Passes) -> StepTable:
-    """One row per step and rank. `merged` must hold the ranks' own clocks."""
-    times = _gather(run, merged, passes)
-    who, step = times.keys // _SPAN, times.keys % _SPAN
-    marked = bool((times.wait_begin > 0).any())
-    finish = np.maximum(times.last_ended, times.finalize_end)
-    if marked:
-        known = (times.wait_begin > 0) & (times.end > times.wait_begin)
-        wall = np.where(known, times.end - times.wait_begin, -1)
-        data = np.where(
-            (times.wait_begin > 0) & (times.begin >= times.wait_begin), times.begin - times.wait_begin, -1
+class StepCounter:
+    """Adds up one rank's buckets by step; `seen` are the steps of its buckets."""
+
+    def __init__(self, trace: RankTrace, seen: Int64, passes: Passes) -> None:
+        records = trace.of_kind(Kind.STEP)
+        real = (records["flags"] & Flag.NO_BATCH) == 0
+        steps, times = records["step"][real].astype(np.int64), records["times"][real]
+        # Most neighbouring rows belong to one step.
+        changes = seen[np.flatnonzero(np.diff(seen, prepend=-1))]
+        self._keys = keys = np.unique(np.concatenate([steps, changes, passes.step]))
+        self._passes = passes
+        self._marks = np.zeros((3, len(keys)), np.int64)
+        # Of two records of the same step the first counts: assigned last.
+        at = np.searchsorted(keys, steps)[::-1]
+        for column in (StepTime.WAIT_BEGIN, StepTime.BEGIN, StepTime.END):
+            self._marks[column][at] = times[::-1, column]
+        self._enqueued = np.zeros(len(keys), np.int64)
+        self._ended = np.zeros(len(keys), np.int64)
+        self._buckets = np.zeros(len(keys), np.uint32)
+        self._bytes = np.zeros(len(keys))
+        self._unknown = np.zeros(len(keys), np.bool_)
+
+    def add(self, rows: BucketRows, of_pass: Int64) -> None:
+        """Count these buckets; `of_pass` is the backward pass of each, -1 = not known."""
+        begins = np.flatnonzero(np.diff(rows.step, prepend=-1))
+        if not len(begins):
+            return
+        # First add up stretches of one step, then add those to other stretches of the same step.
+        at = np.searchsorted(self._keys, rows.step[begins])
+        np.maximum.at(self._enqueued, at, np.maximum.reduceat(rows.enqueued, begins))
+        np.maximum.at(self._ended, at, np.maximum.reduceat(rows.ended, begins))
+        np.add.at(self._buckets, at, np.diff(begins, append=len(rows)).astype(np.uint32))
+        size = np.minimum(rows.bytes, np.uint64(2**53)).astype(np.float64)
+        np.add.at(self._bytes, at, np.add.reduceat(size, begins))
+        unknown = np.logical_or.reduceat((of_pass < 0) | (rows.ended == 0), begins)
+        self._unknown[at[unknown]] = True
+
+    def finish(self, collectives: Records, phases: RankPhases) -> RankSteps:
+        """The sums by step; `collectives` are the rank's other operations, `phases` its program's."""
+        keys, passes = self._keys, self._passes
+        at = np.searchsorted(keys, passes.step)
+        finish = self._ended.copy()
+        np.maximum.at(finish, at, passes.finalize_end)
+        last_ended = passes.last_ended
+        waited = np.maximum(0, last_ended - passes.finalize_begin)
+        counted = last_ended > 0
+        # A step without buckets (accumulation under no_sync) exposes nothing.
+        exposed = np.bincount(at[counted], waited[counted], minlength=len(keys)) / 1e6
+        exposed[self._unknown] = np.nan
+        wait_begin, begin, end = self._marks
+        start, done = (
+            collectives["times"][:, CollectiveTime.STARTED],
+            collectives["times"][:, CollectiveTime.ENDED],
         )
+        whole = (start > 0) & (done > 0)
+        calls = start[whole], done[whole]
+        own_ms, of_phases = self._own(calls, phases, *self._meetings(collectives, whole))
+        return RankSteps(
+            step=keys.astype(np.uint32),
+            wait_begin=wait_begin,
+            begin=begin,
+            end=end,
+            finish=finish,
+            buckets=self._buckets,
+            bytes=self._bytes,
+            exposed_ms=exposed,
+            other_ms=self._other(Coverage(*calls), finish),
+            own_ms=own_ms,
+            passes=len(passes),
+            phases=of_phases,
+        )
+
+    def _other(self, calls: Coverage, finish: Int64) -> Float64:
+        """Milliseconds of each step in other collectives, but not beside a backward pass, which goes on meanwhile."""
+        wait_begin, _, end = self._marks
+        marked = (wait_begin > 0) & (end > wait_begin)
+        previous = np.concatenate([finish[:1], finish[:-1]])
+        begin, end = np.where(marked, wait_begin, previous), np.where(marked, end, finish)
+        known = (begin > 0) & (end >= begin)
+        within = calls.within(np.where(known, begin, 0), np.where(known, end, 0))
+        passes = self._passes
+        whole = (passes.begin > 0) & (passes.finalize_end >= passes.begin)
+        beside = calls.within(passes.begin[whole], passes.finalize_end[whole])
+        at = np.searchsorted(self._keys, passes.step[whole])
+        taken_off = within - np.bincount(at, beside, minlength=len(self._keys))
+        return np.asarray(np.maximum(0.0, taken_off) / 1e6)
+
+    def _meetings(self, collectives: Records, whole: Bool) -> tuple[Int64, Int64]:
+        """When the rank came to each step's last meeting with the others, and when it left; 0 = not seen.
+
+        That is the last bucket's all-reduce. A rank without any bucket (FSDP, replicate) meets the others in other
+        collectives; `whole` are those of which both times are known.
+        """
+        if self._buckets.any():
+            return self._enqueued, self._ended
+        entered, left = np.zeros_like(self._enqueued), np.zeros_like(self._ended)
+        step = collectives["step"].astype(np.int64)
+        at = np.searchsorted(self._keys, step)
+        mine = np.flatnonzero(whole & np.isin(step, self._keys) & np.isin(collectives["name"], MEETING))
+        times = collectives["times"][mine]
+        np.maximum.at(entered, at[mine], times[:, CollectiveTime.STARTED])
+        np.maximum.at(left, at[mine], times[:, CollectiveTime.ENDED])
+        return entered, left
+
+    def _own(
+        self, calls: tuple[Int64, Int64], phases: RankPhases, enqueued: Int64, ended: Int64
+    ) -> tuple[Float64, dict[str, Float64]]:
+        """From leaving one step's last all-reduce to enqueueing the next one's last bucket, in milliseconds.
+
+        Other collectives in between are subtracted: a rank that waits there for a late one is not slow
+        itself. So are phases, which are returned by name: they are no part of a step.
+        """
+        own = np.full(len(self._keys), np.nan)
+        mine = np.flatnonzero(ended > 0)
+        if len(mine) < 2:
+            return own, {}
+        left, entered = ended[mine[:-1]], enqueued[mine[1:]]
+        begun, done = phases.ended
+        covered = Coverage(np.concatenate([calls[0], begun]), np.concatenate([calls[1], done]))
+        took = entered - left - covered.within(left, entered)
+        own[mine[1:]] = np.where(entered >= left, took / 1e6, np.nan)
+        of_phases = {}
+        for name, spent in phases.within(left, entered).items():
+            of_phases[name] = np.zeros(len(self._keys))
+            of_phases[name][mine[1:]] = np.where(entered >= left, spent, 0.0)
+        return own, of_phases
+
+
+def step_table(run: Run, parts: Sequence[RankSteps]) -> StepTable:
+    """One row per step and rank; `parts` are the ranks of the run, in its order."""
+
+    def column(name: str) -> npt.NDArray[Any]:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    who = np.repeat(np.arange(len(parts)), [len(part.step) for part in parts])
+    step = column("step").astype(np.int64)
+    wait_begin, finish, exposed_ms = column("wait_begin"), column("finish"), column("exposed_ms")
+    marked = bool((wait_begin > 0).any())
+    passes = any(part.passes for part in parts)
+    if not passes:
+        exposed_ms[:] = np.nan
+    if marked:
+        begin, end = column("begin"), column("end")
+        known = (wait_begin > 0) & (end > wait_begin)
+        wall = np.where(known, end - wait_begin, -1)
+        data = np.where((wait_begin > 0) & (begin >= wait_begin), begin - wait_begin, -1)
     else:
         previous = np.concatenate([[-1], np.arange(len(finish) - 1)]) if len(finish) else finish
+        keys = who * _SPAN + step
         follows = np.zeros(len(finish), np.bool_)
-        follows[1:] = times.keys[1:] == times.keys[:-1] + 1
+        follows[1:] = keys[1:] == keys[:-1] + 1
         follows &= (finish > 0) & (finish[previous] > 0) & (finish >= finish[previous])
         wall = np.where(follows, finish - finish[previous], -1)
         data = np.full(len(finish), -1, np.int64)
+    other_ms = column("other_ms")
     wall_ms = np.where(wall >= 0, wall / 1e6, np.nan)
     data_ms = np.where(data >= 0, data / 1e6, np.nan)
-    compute_ms = np.maximum(0.0, wall_ms - np.nan_to_num(data_ms) - times.exposed_ms)
-    source = "step records" if marked else "backward passes" if len(passes.who) else "buckets"
-    order = np.lexsort((who, step))
+    source = "step records" if marked else "backward passes" if passes else "buckets"
     ranks = np.array([trace.rank for trace in run.ranks], np.int64)
     return StepTable(
         step=step,
         rank=ranks[who],
         wall_ms=wall_ms,
-        compute_ms=compute_ms,
+        compute_ms=np.maximum(0.0, wall_ms - np.nan_to_num(data_ms) - exposed_ms - other_ms),
         data_wait_ms=data_ms,
-        exposed_ms=times.exposed_ms,
-        own_ms=_own(run, who, times),
-        buckets=times.buckets,
-        bytes=times.bytes,
+        exposed_ms=exposed_ms,
+        other_ms=other_ms,
+        own_ms=column("own_ms"),
+        buckets=column("buckets").astype(np.int64),
+        bytes=np.minimum(column("bytes"), 2.0**62).astype(np.int64),
         source=source,
-        left_out=_left_out(run, who, step),
-    ).take(order)
+        left_out=_left_out(run, parts, step),
+    ).take(np.lexsort((who, step)))
 
 
-def _left_out(run: Run, who: Int64, step: Int64) -> tuple[int, ...]:
-    """Steps that no median counts: step 0 (warm-up), and a step of which the ring has kept only a part."""
+def _left_out(run: Run, parts: Sequence[RankSteps], step: Int64) -> tuple[int, ...]:
+    """Steps that all medians leave out: step 0 (warm-up), and a step that the ring has kept only in part."""
     if len(np.unique(step)) < ENOUGH_STEPS:
         return ()
     cut = [
-        int(step[who == rank].min())
-        for rank, trace in enumerate(run.ranks)
-        if trace.header.overwritten and (who == rank).any()
+        int(part.step[0])
+        for trace, part in zip(run.ranks, parts, strict=True)
+        if (trace.header.overwritten or trace.older) and len(part.step)
     ]
     return tuple(sorted({*cut, *([0] if (step == 0).any() else [])}))
-
-
-def _gather(run: Run, merged: Merged, passes: Passes) -> _Times:
-    """Bring step, backward and bucket records together by rank and step."""
-    parts = [trace.of_kind(Kind.STEP) for trace in run.ranks]
-    who = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    steps = np.concatenate(parts)
-    real = (steps["flags"] & Flag.NO_BATCH) == 0
-    step_keys = (who * _SPAN + steps["step"].astype(np.int64))[real]
-    step_times = steps["times"][real]
-    rows = merged.rows
-    row_keys = rows.who * _SPAN + rows.step
-    pass_keys = passes.who * _SPAN + passes.step
-    keys = np.unique(np.concatenate([step_keys, row_keys, pass_keys]))
-    at_step, at_row, at_pass = (np.searchsorted(keys, some) for some in (step_keys, row_keys, pass_keys))
-
-    def latest(places: Int64, values: Int64) -> Int64:
-        out = np.zeros(len(keys), np.int64)
-        np.maximum.at(out, places, values)
-        return out
-
-    marks = np.zeros((3, len(keys)), np.int64)
-    # Of two records of the same step the first counts: assigned last.
-    for column in (StepTime.WAIT_BEGIN, StepTime.BEGIN, StepTime.END):
-        marks[column][at_step[::-1]] = step_times[::-1, column]
-    buckets = np.bincount(at_row, minlength=len(keys))
-    size = np.bincount(at_row, np.minimum(rows.bytes, np.uint64(2**53)), minlength=len(keys))
-    waited = np.maximum(0, passes.last_ended - passes.finalize_begin)
-    counted = passes.last_ended > 0
-    exposed = np.bincount(at_pass[counted], waited[counted], minlength=len(keys)) / 1e6
-    unknown = np.bincount(at_row[(passes.of_row < 0) | (rows.ended == 0)], minlength=len(keys)) > 0
-    # A step without buckets (accumulation under no_sync) exposes nothing, if passes are seen at all.
-    exposed[unknown | (len(passes.who) == 0)] = np.nan
-    return _Times(
-        keys,
-        marks[StepTime.WAIT_BEGIN],
-        marks[StepTime.BEGIN],
-        marks[StepTime.END],
-        latest(at_row, rows.enqueued),
-        latest(at_row, rows.ended),
-        latest(at_pass, passes.finalize_end),
-        buckets.astype(np.int64),
-        np.minimum(size, 2.0**62).astype(np.int64),
-        exposed,
-    )
-
-
-def _own(run: Run, who: Int64, times: _Times) -> Float64:
-    """From leaving one step's last all-reduce to handing over the next one's last bucket, in milliseconds.
-
-    Other collectives in between are taken off: a rank that waits there for a late one is not slow itself.
-    """
-    own = np.full(len(who), np.nan)
-    for rank, trace in enumerate(run.ranks):
-        mine = np.flatnonzero((who == rank) & (times.last_ended > 0))
-        if len(mine) < 2:
-            continue
-        left, entered = times.last_ended[mine[:-1]], times.last_enqueued[mine[1:]]
-        other = trace.of_kind(Kind.COLLECTIVE)["times"]
-        ended = other[other[:, CollectiveTime.ENDED] > 0]
-        begun = ended[ended[:, CollectiveTime.STARTED] > 0]
-        coverage = Coverage(begun[:, CollectiveTime.STARTED].copy(), begun[:, CollectiveTime.ENDED].copy())
-        took = entered - left - coverage.within(left, entered)
-        own[mine[1:]] = np.where(entered >= left, took / 1e6, np.nan)
-    return own

@@ -2,100 +2,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from pyddpdiag.analyse.buckets import bucket_stats
-from pyddpdiag.analyse.collectives import collective_stats
-from pyddpdiag.analyse.failures import find_failures
-from pyddpdiag.analyse.gradients import find_gradients
-from pyddpdiag.analyse.names import Names
-from pyddpdiag.analyse.occurrences import measure
-from pyddpdiag.analyse.operations import open_operations, operation_errors
-from pyddpdiag.analyse.pairing import gaps, mismatches
-from pyddpdiag.analyse.passes import match_passes
-from pyddpdiag.analyse.ranks import rank_stats
-from pyddpdiag.analyse.steps import step_table
-from pyddpdiag.analyse.timing import find_timing, matrix
+from pyddpdiag.analyse.catalog import find
+from pyddpdiag.analyse.group_paths import group_stats
+from pyddpdiag.analyse.group_view import parts
+from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.verdict import weigh
+from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import UsageError
-from pyddpdiag.model import BucketStats, Gap, RankStats, RunReport
+from pyddpdiag.model import BucketStats, Gap, GpuUse, RankStats, RunReport
 from pyddpdiag.model.words import count, listed
-from pyddpdiag.trace.clock import align, offsets_of
-from pyddpdiag.trace.merge import merge
 from pyddpdiag.trace.run import Run
 
 
-def analyse(run: Run, *, step: int | None = None, bucket: str | None = None) -> RunReport:
+def analyse(
+    run: Run,
+    intake: Intake | None = None,
+    *,
+    step: int | None = None,
+    bucket: str | None = None,
+    gpus: Sequence[GpuUse] = (),
+) -> RunReport:
     """Analyse a run.
 
     Args:
         run: the traces of all ranks.
-        step: show this step only; the verdict is of the whole run all the same.
+        intake: what was kept from their records; None: the run still has the records.
+        step: show only this step; the verdict still covers the whole run.
         bucket: show buckets whose id begins with this, or with a parameter whose name contains it.
+        gpus: samples of the ranks' GPUs.
 
     Raises:
         UsageError: there is no such step or bucket.
     """
-    local = merge(run)
-    clocks = align(run, local)
-    uncertainty = np.array(
-        [np.inf if c.uncertainty_ns is None else c.uncertainty_ns for c in clocks], np.float64
-    )
-    passes = match_passes(run, local)
-    occurrences = measure(local, local.shifted(offsets_of(clocks)), passes, uncertainty)
-    steps = step_table(run, local, passes)
-    names = Names(run)
-    buckets = bucket_stats(run, occurrences, names, steps.left_out)
-    ranks = rank_stats(run, steps, occurrences, clocks)
-    opened, opened_total = open_operations(run, names)
-    errors, errors_total = operation_errors(run, names)
-    found_gaps, found_mismatches = gaps(run, local, names), mismatches(run, local, names)
-    judged = matrix(steps)
-    findings = find_failures(run, ranks, errors, opened, found_gaps, found_mismatches)
-    findings += find_gradients(run, names)
-    findings += find_timing(judged, buckets)
-    verdict = weigh(run, judged, int(np.count_nonzero(occurrences.complete)), findings)
-    shown, shown_steps, shown_ranks = buckets, steps, ranks
+    view = RunView(run, intake, gpus=gpus)
+    meeting = parts(view)
+    steps, ranks, buckets, collectives = view.steps, view.ranks, view.buckets, view.collectives
     if step is not None:
-        shown_steps = steps.take(steps.step == step)
-        if not len(shown_steps):
-            raise UsageError(f"step {step} is in no trace.", hint=_steps_there(np.unique(steps.step)))
-        shown = bucket_stats(run, occurrences, names, (), occurrences.step == step)
-        shown_ranks = rank_stats(run, steps, occurrences, clocks, step)
+        steps = steps.take(steps.step == step)
+        if not len(steps):
+            raise UsageError(f"step {step} is in no trace.", hint=_steps_there(np.unique(view.steps.step)))
+        ranks, buckets = view.ranks_of(step), view.buckets_of(step)
+        collectives = view.collectives_of(step)
     if bucket is not None:
-        shown = _matching(shown, bucket)
-    warnings = list(run.warnings)
-    if local.repeated:
+        buckets = _matching(buckets, bucket)
+    return RunReport(
+        folder=str(run.folder),
+        run_id=run.run_id,
+        world_size=run.world_size,
+        verdict=weigh(meeting, find(view, meeting)),
+        ranks=ranks,
+        buckets=buckets,
+        steps=steps,
+        other_collectives=collectives,
+        in_flight_operations=view.in_flight.first,
+        in_flight_total=view.in_flight.total,
+        errors=view.errors.first,
+        errors_total=view.errors.total,
+        gaps=view.gaps,
+        mismatches=view.mismatches + view.different_calls,
+        warnings=tuple(_warnings(view, step)),
+        phases=view.phases,
+        step=step,
+        bucket=bucket,
+        links=view.links,
+        groups=group_stats(view.groups, view.names, view.buckets),
+    )
+
+
+def _warnings(view: RunView, step: int | None) -> list[str]:
+    """What the reader should know about the traces."""
+    warnings = list(view.run.warnings)
+    if view.repeated:
         warnings.append(
-            f"{count(local.repeated, 'bucket record')} told the same all-reduce of the same rank twice."
+            f"{count(view.repeated, 'bucket record')} told the same all-reduce of the same rank twice."
         )
-    warnings += [_say_gap(gap) for gap in found_gaps[:16]] + _clock_warnings(ranks)
-    if shown_steps.left_out and step is None:
-        warnings.append(_say_left_out(shown_steps.left_out))
+    warnings += [_say_gap(gap) for gap in view.gaps[:16]] + _clock_warnings(view.ranks)
+    steps = view.steps
+    if steps.left_out and step is None:
+        warnings.append(_say_left_out(steps.left_out))
     if steps.source != "step records" and len(steps):
         warnings.append(
             f"no step records: a step's time is taken from {steps.source}, end to end, and data wait is "
             "part of compute."
         )
-    return RunReport(
-        folder=str(run.folder),
-        run_id=run.run_id,
-        world_size=run.world_size,
-        verdict=verdict,
-        ranks=shown_ranks,
-        buckets=shown,
-        steps=shown_steps,
-        other_collectives=collective_stats(run, step),
-        in_flight_operations=opened,
-        in_flight_total=opened_total,
-        errors=errors,
-        errors_total=errors_total,
-        gaps=found_gaps,
-        mismatches=found_mismatches,
-        warnings=tuple(warnings),
-        step=step,
-        bucket=bucket,
-    )
+    return warnings
 
 
 def _matching(buckets: tuple[BucketStats, ...], wanted: str) -> tuple[BucketStats, ...]:

@@ -3,87 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
-from pyddpdiag.analyse.timing import LEAST_STEPS, StepMatrix, exposed_ms, extra_ms, median
-from pyddpdiag.model import Finding, Verdict
-from pyddpdiag.model.words import count, listed, milliseconds, percent
-from pyddpdiag.trace.run import Run
+from pyddpdiag.analyse.costs import share_out
+from pyddpdiag.analyse.doubt import doubt, healthy_words
+from pyddpdiag.analyse.group_view import members
+from pyddpdiag.analyse.headline import headline
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding, Verdict, words
 
 WEIGHT: Final = {"error": 0, "warning": 1, "note": 2}
-SURE: Final = {"certain": 0, "high": 1, "medium": 2, "low": 3}
 
-# What a finding about time costs per step, by the name of its evidence.
-COSTS: Final = ("extra_ms", "exposed_ms", "data_wait_ms")
+LAYOUT: Final = frozenset({"single_bucket", "small_buckets", "large_last_bucket"})
+FAULTS: Final = frozenset({"packet_loss", "high_latency", "slow_link", "wrong_interface", "interface_order"})
+"""What is wrong with the network is in all figures from which `LAYOUT` is calculated."""
+
+DIFFERENT: Final = frozenset({"mismatched_all_reduce", "world_size_differs"})
+"""What ranks do differently makes others fail or wait: the one that Gloo hits may be innocent."""
 
 
-def weigh(run: Run, steps: StepMatrix, pairs: int, findings: Sequence[Finding]) -> Verdict:
-    """One answer: findings if any of them fails or costs something, else healthy if enough could be seen.
+def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
+    """One answer: `findings` if any is an error or costs time, `healthy` if a cost of 10% can be excluded.
+
+    Errors come first, causes before what they lead to; the rest is ordered by its cost, with what is of
+    low confidence behind what is sure.
 
     Args:
-        run: the ranks that have a trace.
-        steps: the judged steps.
-        pairs: bucket occurrences that ended on every rank.
-        findings: what the others found.
+        parts: the run's sets of ranks that meet, from `group_view.parts`.
+        findings: what the checks found, in the catalog's order.
     """
-    ordered = tuple(sorted(findings, key=_weight))
+    errors = [finding for finding in findings if finding.severity == "error"]
+    # Of what ranks did differently, that which names a rank says more.
+    errors = sorted(
+        errors, key=lambda one: (True, False) if not _leads(one, errors) else (False, one.rank is None)
+    )
+    rest = sorted((one for one in _doubted(findings) if one.severity != "error"), key=_weight)
+    shared: list[Finding] = []
+    for part in parts:
+        # Findings about all ranks have no costs where some ranks never meet the others.
+        shared += share_out(part, [one for one in rest if one.among == members(part)])
+    shared += [one for one in rest if not one.among and len(parts) > 1]
+    ordered = (*errors, *sorted(shared, key=_weight))
     if ordered and ordered[0].severity != "note":
-        return Verdict("findings", _sentence(ordered[0].message), ordered)
-    blind = _blind(run, steps, pairs)
-    if blind:
-        return Verdict("cannot_tell", f"Cannot tell: {blind}", ordered)
-    return Verdict("healthy", _healthy(steps), ordered)
+        return Verdict("findings", headline(ordered), ordered)
+    for part in parts:
+        if open_question := doubt(part):
+            return Verdict("cannot_tell", f"Cannot tell: {_of(part)}{open_question}", ordered)
+    return Verdict(
+        "healthy", f"Healthy: {'; '.join(_of(part) + healthy_words(part) for part in parts)}.", ordered
+    )
 
 
-def _weight(finding: Finding) -> tuple[int, int, float]:
-    cost = max((float(finding.evidence.get(name) or 0) for name in COSTS), default=0.0)
-    if finding.severity == "error":
-        return 0, SURE[finding.confidence], 0.0
-    return WEIGHT[finding.severity], 0, -cost
+def _of(part: RunView) -> str:
+    """Whom a sentence is about, where it is not about all."""
+    return f"among {words.ranks(members(part))}, " if members(part) else ""
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _weight(finding: Finding) -> tuple[int, bool, bool, float]:
+    # What other load on the machine may have made does not come before what is sure. And that there is such load
+    # comes last: it disturbs any run, and is seldom the answer.
+    unsure = finding.confidence == "low"
+    return (
+        WEIGHT[finding.severity],
+        unsure,
+        unsure and finding.kind == "core_contention",
+        -(finding.cost_ms or 0.0),
+    )
 
 
-def _blind(run: Run, steps: StepMatrix, pairs: int) -> str:
-    """Why the run cannot be judged; empty if it can."""
-    if not any(len(trace) for trace in run.ranks):
-        return "the traces hold no records. Did the run make a training step?"
-    if not pairs:
-        return "no bucket's all-reduce has ended on every rank."
-    if run.missing_count:
-        ranks = listed(run.missing[:8]) + (
-            f" and {run.missing_count - 8} more" if run.missing_count > 8 else ""
-        )
-        return (
-            f"the traces of {'rank' if run.missing_count == 1 else 'ranks'} {ranks} of {run.world_size} "
-            "are missing; "
-            "what is here shows no trouble."
-        )
-    if steps.steps < LEAST_STEPS:
-        return f"only {count(steps.steps, 'step')} can be judged, and {LEAST_STEPS} are needed."
-    return ""
+def _doubted(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; beside a fault of the network, how gradients are put into buckets is of low confidence."""
+    if not any(finding.kind in FAULTS and finding.severity == "warning" for finding in findings):
+        return list(findings)
+    return [replace(one, confidence="low") if one.kind in LAYOUT else one for one in findings]
 
 
-def _healthy(steps: StepMatrix) -> str:
-    exposed, wall = median(exposed_ms(steps)), steps.wall_ms
-    if np.isnan(exposed):
-        said = (
-            f"a step takes {milliseconds(wall)} (how much waits for buckets is not known: no backward record)"
-        )
-    else:
-        # The least over the ranks of a step is communication; what a rank waits above that, it waits for others.
-        most = max(median(waited) for waited in steps.exposed.T)
-        said = (
-            f"communication itself holds up {milliseconds(exposed)} of a step of {milliseconds(wall)} "
-            f"({percent(exposed / wall if wall else 0.0)}); with waiting for each other, a rank waits up to "
-            f"{milliseconds(most)} after backward"
-        )
-    rows = ~np.isnan(steps.own).any(axis=1)
-    if len(steps.ranks) > 1 and rows.any():
-        most = max(median(extra) for extra in extra_ms(steps.own[rows]).T)
-        said += f", and no rank is late (at most {milliseconds(most)})"
-    return f"Healthy: {said}."
+def _leads(finding: Finding, errors: Sequence[Finding]) -> bool:
+    """Whether ranks did different things before, or in the step in which, anything else went wrong."""
+    different = finding.kind in DIFFERENT and finding.confidence == "certain"
+    if not different and (finding.kind != "fewer_all_reduces" or finding.since_step is None):
+        return False
+    since = finding.since_step or 0
+    return all(other.since_step is None or since <= other.since_step for other in errors)

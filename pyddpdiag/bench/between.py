@@ -1,7 +1,7 @@
-"""Runs of separate processes against each other: the interval is made over sets of processes, not over rounds.
+"""Compares runs of separate processes: the interval is over sets of processes, not over rounds.
 
-One set of processes is faster than the next by where its memory lies, which cores it got and what else ran meanwhile.
-Rounds of one set cannot tell by how much. So a run measures its cases in several sets (sittings) one after the other.
+One set of processes is faster than the next because of its memory addresses, its cores and other load. The
+rounds of one set cannot show by how much. So a run measures its cases in several sets (sittings) in turn.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def ratio_of_runs(values: Sittings, base: Sittings) -> Estimate:
     """`typical` of the one run over that of the other, with a 95% interval.
 
     The logarithms of the sittings' medians are compared by Welch's t interval. If one of the runs has a single sitting,
-    it is taken to scatter as the other's do. If both have, nobody knows how sittings scatter, and the interval is
-    that of the rounds alone: too narrow.
+    it is assumed to scatter like the other's. If both have, the scatter of sittings is unknown, and the
+    interval is that of the rounds alone: too narrow.
 
     Args:
         values, base: seconds of each round, by sitting.
@@ -44,7 +44,7 @@ def ratio_of_runs(values: Sittings, base: Sittings) -> Estimate:
         freedom = (of_a + of_b) ** 2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
     else:
         freedom = max(len(a), len(b)) - 1
-    # Here and not above: importing scipy takes a while, and only a comparison needs it.
+    # Imported here: importing scipy takes a while, and only a comparison needs it.
     from scipy.special import stdtrit
 
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(of_a + of_b)

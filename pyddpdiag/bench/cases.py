@@ -1,4 +1,4 @@
-"""The cases of a sweep: what is varied, in which order it is worth measuring, and their names. Needs no torch."""
+"""The cases of a sweep: what varies, the order of importance, and their names. Does not need torch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from pyddpdiag.errors import UsageError
+from pyddpdiag.workloads.archs import ARCHS, arch_name
 
-MODELS: Final = ("digits", "mlp", "mlp_small", "resnet50", "resnet_small", "bert_base", "bert_small")
-HOOKS: Final = ("plain", "builtin", "native", "timed", "torch_bf16", "timed_bf16", "native_bf16")
+MODELS: Final = tuple(ARCHS)
+HOOKS: Final = ("plain", "builtin", "native", "timed", "bf16", "timed_bf16", "torch_bf16", "shared")
+# The old name of `bf16` in benchmarks; older result files still hold it.
+_OLDER_HOOKS: Final = {"native_bf16": "bf16"}
 BUCKET_CAPS_MB: Final = (25.0, 1.0, 0.25, 5.0, 100.0)
 SIZES: Final = tuple(2**power for power in range(10, 25, 2))
 DTYPE: Final = "float32"
@@ -62,6 +65,11 @@ class Case:
         }
 
 
+def hook_name(name: str) -> str:
+    """The current name of a hook that may have an older one; other names are returned unchanged."""
+    return _OLDER_HOOKS.get(name, name)
+
+
 def step_cases(
     models: Sequence[str],
     hooks: Sequence[str],
@@ -69,9 +77,18 @@ def step_cases(
     world_sizes: Sequence[int],
     picks: Sequence[tuple[int, ...]] = ((),),
 ) -> list[Case]:
-    """All combinations. First the one of all first values, then those that differ from it in one thing, and so on."""
-    _known("model", models, MODELS)
-    _known("hook", hooks, HOOKS)
+    """All combinations of the values as training steps, in the order of their worth.
+
+    First comes the combination of all first values, then those that differ from it in one thing, and so on. Hooks do
+    not count as such a thing: each setting is measured with all hooks before the next one, so that a budget which ends
+    early still leaves hooks to compare.
+
+    Raises:
+        UsageError: a name is not known, or a number is out of its range.
+    """
+    models, hooks = [arch_name(name) for name in models], [hook_name(name) for name in hooks]
+    _known("--arch", models, MODELS)
+    _known("--hook", hooks, HOOKS)
     for cap in bucket_caps_mb:
         if cap is not None and not 0 < cap < 2**20:
             raise UsageError(f"--bucket-cap-mb {cap:g} cannot be right.", hint="give MiB, such as 0.25,1,25.")
@@ -82,7 +99,13 @@ def step_cases(
     places = itertools.product(*(range(len(dict.fromkeys(axis))) for axis in axes))
     values = [list(dict.fromkeys(axis)) for axis in axes]
     found = []
-    for place in sorted(places, key=lambda p: (sum(i > 0 for i in p), sum(p))):
+    hook = 1
+
+    def worth(place: tuple[int, ...]) -> tuple[Any, ...]:
+        setting = place[:hook] + place[hook + 1 :]
+        return sum(i > 0 for i in setting), sum(setting), setting, place[hook]
+
+    for place in sorted(places, key=worth):
         chosen = [axis[i] for axis, i in zip(values, place, strict=True)]
         found.append(
             Case("step", chosen[3], chosen[4], model=chosen[0], hook=chosen[1], bucket_cap_mb=chosen[2])
@@ -96,7 +119,11 @@ def allreduce_cases(
     picks: Sequence[tuple[int, ...]] = ((),),
     chunks: int = 1,
 ) -> list[Case]:
-    """All-reduces of each size in bytes."""
+    """All-reduces of each size in bytes.
+
+    Raises:
+        UsageError: a size is not that of float32 values, or a number of ranks is out of its range.
+    """
     for size in sizes:
         if not (4 <= size <= 2**34 and size % 4 == 0):
             raise UsageError(
@@ -118,6 +145,9 @@ def race_cases(
 
     A name that is there twice, as in eth0,eth0, is one interface alone; all at once, it is repeated. `chunks`
     all-reduces are in flight, as DDP's buckets are.
+
+    Raises:
+        UsageError: a number is out of its range.
     """
     if not 1 <= repeat <= 8:
         raise UsageError(f"--repeat is {repeat}, but it must be from 1 to 8.")
@@ -136,7 +166,7 @@ def race_cases(
 def _known(what: str, names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            raise UsageError(f"unknown {what} '{name}'.", hint=f"known: {', '.join(known)}.")
+            raise UsageError(f"{what} {name} is not known.", hint=f"choose among: {', '.join(known)}.")
 
 
 def _check_world_sizes(world_sizes: Sequence[int]) -> None:

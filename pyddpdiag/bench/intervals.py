@@ -1,4 +1,4 @@
-"""Medians over rounds and their intervals: the one way in which benchmarks here tell a difference from noise."""
+"""Medians over rounds and their intervals: how all benchmarks here distinguish a difference from noise."""
 
 from __future__ import annotations
 
@@ -52,7 +52,11 @@ def shuffled(names: Sequence[str], order: random.Random) -> list[str]:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Median of the rounds with its interval. ValueError if there are none."""
+    """Median of the rounds with its interval.
+
+    Raises:
+        ValueError: there are no rounds.
+    """
     if not len(values):
         raise ValueError("no rounds, so no median")
     data = np.asarray(values, np.float64)
@@ -73,7 +77,10 @@ def ratio(measured: Mapping[str, Sequence[float]], name: str, base: str) -> Esti
 def ratio_in_pairs(values: Sequence[float], base: Sequence[float], level: float = 0.95) -> Estimate:
     """Median of the ratios round by round, by blocks of neighbouring rounds, with an interval of that level.
 
-    What drifts slowly cancels out within a pair; what of it does not makes neighbours alike, hence the blocks.
+    What drifts slowly cancels out within a pair. What does not cancel out makes neighbours alike, hence the blocks.
+
+    Raises:
+        ValueError: there are no rounds.
     """
     ratios = np.asarray(values, np.float64) / np.asarray(base, np.float64)
     if not len(ratios):
@@ -85,16 +92,23 @@ def ratio_in_pairs(values: Sequence[float], base: Sequence[float], level: float 
 def ratio_of_rounds(values: Sequence[float], base: Sequence[float]) -> Estimate:
     """Median of `values` over median of `base`, each measured by one set of processes of its own.
 
-    Their rounds are no pairs. Rounds that are close in time resemble each other, which would make a plain bootstrap
-    too sure, so whole blocks of neighbouring rounds are drawn (circular block bootstrap, blocks of sqrt(n)). How much
-    one set of processes differs from the next no rounds of one set can tell: see `between.ratio_of_runs`.
+    Their rounds are not pairs. Rounds that are close in time resemble each other, which would make a plain bootstrap
+    too sure, so whole blocks of neighbouring rounds are drawn (circular block bootstrap, blocks of sqrt(n)). The rounds
+    of one set cannot tell how much one set of processes differs from the next: see `between.ratio_of_runs`.
+
+    Raises:
+        ValueError: one side has no rounds.
     """
-    a, b = np.asarray(values, np.float64), np.asarray(base, np.float64)
-    if not len(a) or not len(b):
-        raise ValueError("no rounds, so no ratio")
-    generator = np.random.default_rng(0)
-    resampled = np.median(_blocks(a, generator), axis=1) / np.median(_blocks(b, generator), axis=1)
-    return _interval(float(np.median(a) / np.median(b)), resampled)
+    return _of_medians(np.divide, values, base)
+
+
+def difference_of_rounds(values: Sequence[float], base: Sequence[float]) -> Estimate:
+    """Median of `values` minus median of `base`, each of a set of processes of its own; as `ratio_of_rounds`.
+
+    Raises:
+        ValueError: one side has no rounds.
+    """
+    return _of_medians(np.subtract, values, base)
 
 
 def verdict(ratio_of_times: Estimate, rounds: int, margin: float = MARGIN) -> Word:
@@ -112,6 +126,16 @@ def verdict(ratio_of_times: Estimate, rounds: int, margin: float = MARGIN) -> Wo
     if ratio_of_times.low > 1 + margin:
         return "slower"
     return "no difference"
+
+
+def _of_medians(compare: np.ufunc, values: Sequence[float], base: Sequence[float]) -> Estimate:
+    """The medians of two sets of rounds that are not pairs, compared."""
+    a, b = np.asarray(values, np.float64), np.asarray(base, np.float64)
+    if not len(a) or not len(b):
+        raise ValueError("no rounds, so nothing to compare")
+    generator = np.random.default_rng(0)
+    resampled = compare(np.median(_blocks(a, generator), axis=1), np.median(_blocks(b, generator), axis=1))
+    return _interval(float(compare(np.median(a), np.median(b))), resampled)
 
 
 def _blocks(data: Values, generator: np.random.Generator) -> Values:

@@ -10,8 +10,8 @@ from pyddpdiag.bench.intervals import Estimate, Word, estimate, ratio_in_pairs, 
 from pyddpdiag.bench.results import Entry
 from pyddpdiag.model.words import number
 
-LONGEST: Final = 4
-"""A race that is not settled goes on up to this many times its rounds, with one more look halfway."""
+_LOOKS: Final = (4, 2)
+"""A race is looked at after a quarter of its rounds and after half of them; it ends where it is settled."""
 LEVEL: Final = 0.99
 """Of the intervals: high, as a race is looked at up to three times, and the winner is chosen by the same rounds."""
 ALIKE: Final = 1.2
@@ -97,8 +97,8 @@ def _compared(entry: Entry, best: Entry) -> Place:
 
 
 def at_a_look(count: int, rounds: int) -> bool:
-    """Whether a race of `rounds` is to be looked at after so many of them; see LONGEST."""
-    return count in (rounds, 2 * rounds)
+    """Whether a race of at most `rounds` is to be looked at after so many of them; see _LOOKS."""
+    return count in {-(-rounds // part) for part in _LOOKS}
 
 
 def settled(round_s: Mapping[tuple[int, ...], Sequence[float]]) -> bool:

@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from pyddpdiag.bench.cases import hook_name
 from pyddpdiag.bench.results import KINDS, SCHEMA, SCHEMA_VERSION, Entry, ResultFile
 from pyddpdiag.errors import ResultError, ResultVersionError
+from pyddpdiag.workloads.archs import arch_name
 
 _BYTES_LIMIT: Final = 512 * 2**20
 # What comparing needs of each kind, with the type it must have.
@@ -33,12 +35,14 @@ def read(path: str | os.PathLike[str]) -> ResultFile:
     name = str(path)
     try:
         if Path(path).stat().st_size > _BYTES_LIMIT:
-            raise ResultError(f"'{name}' is larger than {_BYTES_LIMIT >> 20} MiB: that is no result file.")
+            raise ResultError(f"'{name}' is larger than {_BYTES_LIMIT >> 20} MiB: that is not a result file.")
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ResultError(f"cannot read '{name}': {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
-        raise ResultError(f"'{name}' is no text, so no result file.", hint=_HINT) from error
+        raise ResultError(f"'{name}' is not text, so it is not a result file.", hint=_HINT) from error
+    except ValueError as error:  # a NUL in it, or half a surrogate pair
+        raise ResultError(f"cannot read '{name}': no file can have this name.") from error
     return parse(text, name)
 
 
@@ -48,13 +52,18 @@ _HINT: Final = (
 
 
 def parse(text: str, name: str) -> ResultFile:
-    """The content of a result file; `name` is used in errors. Raises as `read` does."""
+    """The content of a result file; `name` is used in errors.
+
+    Raises:
+        ResultVersionError: it was written by a version whose schema this one does not know.
+        ResultError: it is not complete JSON, is another tool's, or lacks something.
+    """
     try:
         document = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         raise ResultError(
-            f"'{name}' is no complete JSON{where}: it was cut off or is something else.", hint=_HINT
+            f"'{name}' is not complete JSON{where}: it was cut off or is something else.", hint=_HINT
         ) from error
     benchmarks = document.get("benchmarks") if isinstance(document, dict) else None
     if not isinstance(benchmarks, list):
@@ -112,6 +121,10 @@ def _entry(benchmark: Mapping[str, Any], machine: Mapping[str, Any], where: str)
         raise ResultError(f"{where}: 'round_s' must be a list of times above 0.")
     # A file may hold several machines' entries; each says for itself where it differs from the file.
     info.setdefault("system", machine.get("system", ""))
+    if "model" in info:
+        info["model"] = arch_name(info["model"])
+        if "hook" in info:
+            info["hook"] = hook_name(info["hook"])
     params = benchmark.get("params")
     return Entry(
         name=str(benchmark.get("name", "")),

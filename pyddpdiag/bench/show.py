@@ -11,6 +11,7 @@ from pyddpdiag.bench.intervals import estimate
 from pyddpdiag.bench.results import Entry
 from pyddpdiag.model.words import listed, number, size
 from pyddpdiag.report.screen import screen_for
+from pyddpdiag.report.table import Cell, Table
 
 PARTS = (("compute", "compute_s"), ("exposed", "exposed_s"), ("queue", "queue_s"), ("wire", "wire_s"))
 
@@ -21,12 +22,10 @@ def print_entries(entries: Sequence[Entry], file: TextIO, left_out: Mapping[str,
     steps = [entry for entry in entries if entry.kind == "step"]
     if steps:
         title = "Steps (median ms per step, 95% interval; where the time goes)"
-        screen.table(title, _steps(steps), 3, [False] * len(steps))
+        screen.table(Table(title, _steps(steps), 3))
     reduces = [entry for entry in entries if entry.kind == "allreduce"]
     if reduces:
-        screen.table(
-            "All-reduces (median ms, 95% interval; GB/s)", _reduces(reduces), 2, [False] * len(reduces)
-        )
+        screen.table(Table("All-reduces (median ms, 95% interval; GB/s)", _reduces(reduces), 2))
     if left_out:
         reasons = sorted(set(left_out.values()))
         screen.console.print()
@@ -41,8 +40,8 @@ def interval_ms(round_s: Sequence[float]) -> tuple[str, str]:
     return number(found.median), f"{number(found.low)}..{number(found.high)}"
 
 
-def _steps(entries: Sequence[Entry]) -> dict[str, list[str | Text]]:
-    rows: dict[str, list[str | Text]] = {
+def _steps(entries: Sequence[Entry]) -> dict[str, list[Cell]]:
+    rows: dict[str, list[Cell]] = {
         name: [] for name in ("model", "hook", "interface", "ranks", "cap MiB", "step", "interval", "rounds")
     }
     rows.update({name: [] for name, _ in PARTS})
@@ -75,8 +74,8 @@ def _cap(info: Mapping[str, Any]) -> str:
     return f"{cap:g}" if cap == first else f"{cap:g} (first {first:g})"
 
 
-def _reduces(entries: Sequence[Entry]) -> dict[str, list[str | Text]]:
-    rows: dict[str, list[str | Text]] = {
+def _reduces(entries: Sequence[Entry]) -> dict[str, list[Cell]]:
+    rows: dict[str, list[Cell]] = {
         name: []
         for name in (
             "size",

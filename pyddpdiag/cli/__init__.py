@@ -2,7 +2,7 @@
 
 Every file here is a command: `cli/<name>.py` holds a function `<name>` with typer's annotations, and is found
 by its name; a folder is a command with sub-commands, whose `<name>` is a typer application. Only the command that
-was asked for is imported, so each stays as quick as its own imports.
+was asked for is imported, so each one starts as fast as its own imports.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ import importlib
 import pkgutil
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.output import clean_lines, say
 
 ERROR_EXIT = 2
 
@@ -25,18 +29,44 @@ def commands() -> list[str]:
     return sorted(found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_"))
 
 
+class Commands(typer.core.TyperGroup):
+    """A group that cleans wrong arguments before it repeats them in an error: a shell may have put file names there."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """As the class above."""
+        with _cleaned_errors():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, *arguments: Any, **options: Any) -> Any:
+        """As the class above."""
+        with _cleaned_errors():
+            return super().invoke(*arguments, **options)
+
+
+@contextmanager
+def _cleaned_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # Of click's own class, which typer shows; not every version of typer has a public name for it.
+        if isinstance(getattr(error, "message", None), str) and hasattr(error, "format_message"):
+            error.message = clean_lines(error.message)  # type: ignore[attr-defined]
+        raise
+
+
 def build_app(names: Sequence[str]) -> typer.Typer:
     """The application with these commands."""
     app = typer.Typer(
         name="pyddpdiag",
-        help="Where does the step time of a DDP training over Gloo go, and who is to blame?",
+        cls=Commands,
+        help="Explains why a DDP job over Gloo is slow, stuck or wrong.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     # A callback keeps the commands named even when only one of them was imported.
-    app.callback()(lambda: None)
+    app.callback(invoke_without_command=True)(_options)
     for name in names:
         found = getattr(importlib.import_module(f"{__name__}.{name}"), name)
         if isinstance(found, typer.Typer):
@@ -47,7 +77,7 @@ def build_app(names: Sequence[str]) -> typer.Typer:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 healthy, 1 findings, 2 could not judge or wrong use.
+    """Run a command and return its exit code: 0 healthy, 1 findings, 2 could not judge or was used wrongly.
 
     Args:
         argv: the arguments after the program's name; those of this process by default.
@@ -60,14 +90,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except PyddpdiagError as error:
-        print(f"error: {error}".encode(_encoding(), "replace").decode(_encoding()), file=sys.stderr)
+        say(f"error: {error}", sys.stderr)
         return ERROR_EXIT
     except Exception:
-        # A mistake in this program: show where, but never with the exit code that means "findings".
-        traceback.print_exc()
+        # A bug in this program: show where, but never exit with the code that means "findings".
+        say(traceback.format_exc(), sys.stderr, end="")
         return ERROR_EXIT
     return 0
 
 
-def _encoding() -> str:
-    return getattr(sys.stderr, "encoding", None) or "utf-8"
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, help="Show this version, and the torch it needs and finds."),
+    ] = False,
+) -> None:
+    if version:
+        from pyddpdiag.versions import versions
+
+        say(versions())
+        raise typer.Exit

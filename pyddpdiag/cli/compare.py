@@ -7,62 +7,82 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyddpdiag.errors import ResultExistsError, ResultWriteError
+from pyddpdiag.errors import UsageError
+from pyddpdiag.output import say
 
 if TYPE_CHECKING:
     from pyddpdiag.bench.compare.comparison import Comparison
 
-_FILES = ("compare.json", "compare.png", "compare.html")
+_FILES = ("compare.json", "compare.html")
+_OPTION = "--output-dir"
 
 
 def compare(
-    files: Annotated[list[Path], typer.Argument(metavar="A.json [B.json ...]", help="Result files.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="A B...", help="Result files, or two or more folders with the traces of a run."
+        ),
+    ],
     output_dir: Annotated[
-        Path | None, typer.Option(help="Write compare.json, compare.png and compare.html there.")
+        Path | None, typer.Option(help="Folder for compare.json, compare.html and its charts as pictures.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     article: Annotated[
         bool, typer.Option(help="Put the published figures of Microsoft's article beside scaling runs.")
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Put results of several machines or systems side by side: the first file is what others are compared with."""
+    """Put results of several machines or systems, or several runs, side by side; all are compared with the first."""
     import json
     import sys
 
-    from pyddpdiag.bench.compare.compare import compare as compare_files
     from pyddpdiag.bench.compare.text import print_comparison
-    from pyddpdiag.bench.reading import read
 
-    comparison = compare_files([read(path) for path in files], with_article=article)
+    comparison = _compare(files, article)
     text = json.dumps(comparison.as_dict(), indent=1, allow_nan=False)
-    if output_dir is not None:
-        _write(comparison, text, output_dir, force)
+    written = [] if output_dir is None else _write(comparison, text, output_dir, force)
     if as_json:
-        print(text)
+        say(text)
     else:
         print_comparison(comparison, sys.stdout)
-        if output_dir is not None:
-            print(f"\nWritten: {', '.join(str(output_dir / name) for name in _FILES)}")
+        if written:
+            say(f"\nWritten: {', '.join(map(str, written))}")
 
 
-def _write(comparison: Comparison, text: str, folder: Path, force: bool) -> None:
-    from pyddpdiag.bench.compare.chart import as_svg, draw, save_png
-    from pyddpdiag.bench.compare.html import page
+def _compare(paths: list[Path], article: bool) -> Comparison:
+    folders = [path for path in paths if path.is_dir()]
+    if not folders:
+        from pyddpdiag.bench.compare.compare import compare as compare_files
+        from pyddpdiag.bench.reading import read
 
-    there = [name for name in _FILES if (folder / name).exists()]
-    if there and not force:
-        raise ResultExistsError(
-            f"'{folder / there[0]}' exists already.",
-            hint="give another --output-dir, or --force to replace it.",
+        return compare_files([read(path) for path in paths], with_article=article)
+    for path in paths:
+        if not path.exists():
+            raise UsageError(
+                f"{path}: no such file or folder.", hint="give what is to be compared with what."
+            )
+    if len(folders) < len(paths) or len(folders) < 2:
+        raise UsageError(
+            "runs are compared with runs, and result files with result files.",
+            hint="give two folders of traces, or files that `pyddpdiag bench` or `train --scaling` wrote.",
         )
-    figure = draw(comparison)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / _FILES[0]).write_text(text + "\n", encoding="utf-8")
-        save_png(figure, folder / _FILES[1])
-        (folder / _FILES[2]).write_text(page(comparison, as_svg(figure)), encoding="utf-8")
-    except OSError as error:
-        raise ResultWriteError(
-            f"cannot write to '{folder}': {error.strerror or error}.", hint="give another --output-dir."
-        ) from error
+    from pyddpdiag.bench.compare.runs import compare_runs
+
+    return compare_runs(folders)
+
+
+def _write(comparison: Comparison, text: str, folder: Path, force: bool) -> list[Path]:
+    from pyddpdiag.bench.compare.charts import charts
+    from pyddpdiag.bench.compare.html import page
+    from pyddpdiag.files import refuse_existing, write_whole
+    from pyddpdiag.report.charts.picture import as_png
+
+    drawn = charts(comparison)
+    paths = [folder / name for name in (*_FILES, *(f"compare-{chart.name}.png" for chart in drawn))]
+    refuse_existing(paths, force, _OPTION)
+    # All of it is made before any of it is written.
+    contents: list[str | bytes] = [text + "\n", page(comparison), *map(as_png, drawn)]
+    for path, content in zip(paths, contents, strict=True):
+        write_whole(path, content, force=force, option=_OPTION)
+    return paths

@@ -7,24 +7,53 @@ from typing import Annotated
 
 import typer
 
+from pyddpdiag.output import say
+
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the traces of all ranks.")],
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON (docs/metrics.md) instead of text.")
     ] = False,
-    step: Annotated[int | None, typer.Option(min=0, help="Show this step only.")] = None,
+    step: Annotated[
+        int | None, typer.Option(min=0, help="Show this step only; on the page, this one too.")
+    ] = None,
     bucket: Annotated[
         str | None,
         typer.Option(help="Show buckets whose id begins with this, or a parameter's name contains it."),
     ] = None,
     top: Annotated[int, typer.Option(min=0, help="How many buckets to show; 0 shows all.")] = 10,
+    attempt: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of a job that was restarted: which attempt, instead of the newest."),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write a page with charts (docs/pages.md): one file, no network."
+        ),
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write each chart of the page as a picture.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Say where each step's time went: which rank, which bucket, and how much was hidden behind backward.
 
     Exit code: 0 healthy, 1 findings, 2 could not judge.
     """
     # Here, so that --help needs neither NumPy nor rich's tables.
+    import sys
+
     from pyddpdiag.pipeline import print_report
 
-    raise typer.Exit(print_report(folder, json=json, step=step, bucket=bucket, top=top))
+    written: list[Path] = []
+    if html is not None or png is not None:
+        from pyddpdiag.pages import write_pages
+
+        written = write_pages(folder, html, png, step=step, attempt=attempt, force=force)
+    code = print_report(folder, json=json, step=step, bucket=bucket, top=top, attempt=attempt)
+    for path in written:
+        # Standard output may be JSON for another program.
+        say(f"Written: {path}", sys.stderr)
+    raise typer.Exit(code)

@@ -12,103 +12,182 @@ import typer
 
 from pyddpdiag import train as training
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
-from pyddpdiag.model import RunReport
-from pyddpdiag.train import interfaces, rendezvous
-from pyddpdiag.train.archs import ARCHS, arch_of
+from pyddpdiag.output import say
+from pyddpdiag.ranks import interfaces, rendezvous
 from pyddpdiag.train.display import Display
-from pyddpdiag.train.gpu_use import explain
-from pyddpdiag.train.nodes import Node
 from pyddpdiag.train.settings import Device, HookKind, TrainSettings
-from pyddpdiag.train.summary import summary
+from pyddpdiag.train.summary import keep, summary
+from pyddpdiag.workloads.archs import TRAINED, arch_name, arch_of
 
 _DEFAULTS = TrainSettings()
+# Panels of --help. What has none comes first: all that a newcomer needs.
+_TRAINING = "Training"
+_CHECKPOINTS = "Checkpoints"
+_ELSEWHERE = "Ranks started elsewhere, and several machines"
+_NETWORK = "Network"
+_FILES = "Scaling and output"
 
 
 def train(
-    nproc: Annotated[int | None, typer.Option(help="Ranks to launch on this machine.  [default: 2]")] = None,
-    dist_url: Annotated[
-        str | None,
-        typer.Option(help="Join ranks that are started elsewhere: file://PATH, tcp://host:port or env://."),
-    ] = None,
-    world_size: Annotated[int | None, typer.Option(help="With --dist-url: how many ranks there are.")] = None,
-    rank: Annotated[int | None, typer.Option(help="With --dist-url: which of them this one is.")] = None,
-    interface: Annotated[
-        str | None,
-        typer.Option(metavar="NAME[,NAME]", help="Network interfaces for Gloo (GLOO_SOCKET_IFNAME)."),
-    ] = None,
-    arch: Annotated[str, typer.Option(help=f"The network: {', '.join(ARCHS)}.")] = _DEFAULTS.arch,
+    nproc: Annotated[int | None, typer.Option(help="Ranks to launch on this machine. Default: 2.")] = None,
+    arch: Annotated[str, typer.Option(help=f"The network: {', '.join(TRAINED)}.")] = _DEFAULTS.arch,
     data: Annotated[
         Path | None,
         typer.Option(
             help="Images in DATA/train/<class>/ (and DATA/val), or a text file for the transformer."
         ),
     ] = None,
+    hook: Annotated[
+        HookKind,
+        typer.Option(
+            help="native, timed: record (recorder.attach, timed_allreduce); bf16, fp16, timed_bf16, "
+            "timed_fp16: the same, in 16 bits; bf16_feedback: with error feedback; shared: native, in shared memory "
+            "where all ranks are on one host; plain: no hook; builtin: torch's."
+        ),
+    ] = _DEFAULTS.hook,
+    epochs: Annotated[int, typer.Option(help="Passes over the training set.")] = _DEFAULTS.epochs,
+    trace: Annotated[Path | None, typer.Option(help="Folder for the trace. Default: runs/<time>.")] = None,
     script: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE[:FUNCTION]", help="Run a training function of your own; default: train()."
+            metavar="FILE[:FUNCTION]",
+            help="Run a training function of your own; default: train().",
+            rich_help_panel=_TRAINING,
         ),
     ] = None,
-    dist_backend: Annotated[str, typer.Option(help="Only gloo.")] = "gloo",
+    batch_size: Annotated[
+        int,
+        typer.Option(
+            help="Samples per step over all ranks, split evenly; the first ranks take the rest.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = _DEFAULTS.batch_size,
+    scale_lr: Annotated[
+        bool,
+        typer.Option(
+            "--scale-lr",
+            help="Treat --batch-size as per rank, and multiply --lr by the number of ranks.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = False,
+    lr: Annotated[
+        float | None,
+        typer.Option(
+            help="Peak learning rate. Default: 0.03; resnet 0.05; transformer 0.003.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Fixes the initial weights and the order of the samples.", rich_help_panel=_TRAINING
+        ),
+    ] = _DEFAULTS.seed,
+    bucket_cap_mb: Annotated[
+        float | None,
+        typer.Option(
+            help="DDP's bucket size in MiB. Default: 0.25; transformer 1; resnet 25.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = None,
+    image_size: Annotated[
+        int, typer.Option(help="Crop images to this many pixels on each side.", rich_help_panel=_TRAINING)
+    ] = _DEFAULTS.image_size,
+    workers: Annotated[
+        int, typer.Option(help="Threads per rank that load samples ahead.", rich_help_panel=_TRAINING)
+    ] = _DEFAULTS.workers,
+    amp: Annotated[
+        bool,
+        typer.Option("--amp", help="Forward and backward in bfloat16 (autocast).", rich_help_panel=_TRAINING),
+    ] = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            help="auto (a GPU per rank if there are enough), cpu or cuda.", rich_help_panel=_TRAINING
+        ),
+    ] = "auto",
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Write a checkpoint to this file after each epoch.", rich_help_panel=_CHECKPOINTS),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue from this checkpoint.", rich_help_panel=_CHECKPOINTS)
+    ] = None,
+    evaluate: Annotated[
+        bool,
+        typer.Option(
+            "--evaluate",
+            help="Test the checkpoint that --resume names, and train nothing.",
+            rich_help_panel=_CHECKPOINTS,
+        ),
+    ] = False,
+    dist_url: Annotated[
+        str | None,
+        typer.Option(
+            help="Join ranks started elsewhere: file://PATH, tcp://host:port or env://.",
+            rich_help_panel=_ELSEWHERE,
+        ),
+    ] = None,
+    world_size: Annotated[
+        int | None,
+        typer.Option(help="With --dist-url: the number of ranks.", rich_help_panel=_ELSEWHERE),
+    ] = None,
+    rank: Annotated[
+        int | None,
+        typer.Option(help="With --dist-url: the rank of this process.", rich_help_panel=_ELSEWHERE),
+    ] = None,
     multiprocessing_distributed: Annotated[
         bool,
         typer.Option(
             "--multiprocessing-distributed",
             help="Launch --nproc ranks here (default: one per GPU, else 2); --world-size and --rank count machines.",
+            rich_help_panel=_ELSEWHERE,
         ),
     ] = False,
-    device: Annotated[
-        str, typer.Option(help="auto (a GPU per rank if there are enough), cpu or cuda.")
-    ] = "auto",
-    bucket_cap_mb: Annotated[
-        float | None,
-        typer.Option(help="DDP's bucket size in MiB.  [default: 0.25; transformer 1; resnet 25]"),
-    ] = None,
-    hook: Annotated[
-        HookKind,
+    dist_backend: Annotated[str, typer.Option(help="Only gloo.", rich_help_panel=_ELSEWHERE)] = "gloo",
+    interface: Annotated[
+        str | None,
         typer.Option(
-            help="native, timed: record (recorder.attach, timed_allreduce); bf16, fp16, timed_bf16, "
-            "timed_fp16: the same, in 16 bits; bf16_feedback: with error feedback; plain: no hook; builtin: torch's."
+            metavar="NAME[,NAME]",
+            help="Network interfaces for Gloo (GLOO_SOCKET_IFNAME).",
+            rich_help_panel=_NETWORK,
         ),
-    ] = _DEFAULTS.hook,
-    epochs: Annotated[int, typer.Option(help="Passes over the training set.")] = _DEFAULTS.epochs,
-    batch_size: Annotated[
-        int,
-        typer.Option(
-            help="Samples per step of all ranks together; split evenly, the first ranks take the rest."
-        ),
-    ] = _DEFAULTS.batch_size,
-    scale_lr: Annotated[
-        bool,
-        typer.Option("--scale-lr", help="--batch-size is of each rank, and --lr is multiplied by the ranks."),
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Decides the first weights and the order.")] = _DEFAULTS.seed,
-    lr: Annotated[
-        float | None,
-        typer.Option(help="Peak learning rate.  [default: 0.03; resnet 0.05; transformer 0.003]"),
     ] = None,
-    image_size: Annotated[int, typer.Option(help="Images are cut to this square.")] = _DEFAULTS.image_size,
-    workers: Annotated[int, typer.Option(help="Threads per rank that read ahead.")] = _DEFAULTS.workers,
-    amp: Annotated[bool, typer.Option("--amp", help="Forward and backward in bfloat16 (autocast).")] = False,
-    checkpoint: Annotated[Path | None, typer.Option(help="File to write after each epoch.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Checkpoint to go on from.")] = None,
-    evaluate: Annotated[bool, typer.Option("--evaluate", help="Only test what --resume holds.")] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            help="Longest wait for other ranks, at the start and in each collective, in seconds.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = _DEFAULTS.timeout_s,
+    watchdog: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            help="A rank without progress for S seconds prints what 'pyddpdiag hang' says. Default: never.",
+            rich_help_panel=_FILES,
+        ),
+    ] = None,
     scaling: Annotated[
         str | None,
-        typer.Option(metavar="N,N,...", help="Train with each number of ranks and compare (1 = no DDP)."),
+        typer.Option(
+            metavar="N,N,...",
+            help="Train with each number of ranks and compare (1 = no DDP).",
+            rich_help_panel=_FILES,
+        ),
     ] = None,
     output_dir: Annotated[
         Path | None,
-        typer.Option(help="With --scaling: folder of the results.  [default: runs/scaling-<time>]"),
+        typer.Option(
+            help="With --scaling: folder for the results. Default: runs/scaling-<time>.",
+            rich_help_panel=_FILES,
+        ),
     ] = None,
-    trace: Annotated[Path | None, typer.Option(help="Folder of the trace.  [default: runs/<time>]")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a trace that is there already.")] = False,
-    timeout: Annotated[
-        float,
-        typer.Option(help="Longest wait for other ranks, at the start and in each collective, in seconds."),
-    ] = _DEFAULTS.timeout_s,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a summary as JSON and nothing else.")
+        bool, typer.Option("--json", help="Print a summary as JSON and nothing else.", rich_help_panel=_FILES)
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing trace.", rich_help_panel=_FILES)
     ] = False,
 ) -> None:
     """Train with DDP over Gloo, and record where the time goes: by default, a small network on handwritten digits."""
@@ -121,6 +200,7 @@ def train(
         raise UsageError(f"--device is {device}.", hint=f"choose among: {', '.join(get_args(Device))}.")
     if evaluate and trace is None:
         hook = HookKind.PLAIN  # nothing is trained, so there is nothing to record
+    arch = arch_name(arch)
     usual = arch_of(arch)
     settings = TrainSettings(
         epochs=epochs,
@@ -144,11 +224,12 @@ def train(
         evaluate=evaluate,
         amp=amp,
         device=cast(Device, device),
+        watchdog_s=watchdog,
     )
     if multiprocessing_distributed:
         count = nproc or _gpus() or 2
         place = _place(None, dist_url, world_size, rank)
-        _launch(settings, count, as_json, Node(place, count) if place is not None else None)
+        _launch(settings, count, as_json, place)
         return
     place = _place(nproc, dist_url, world_size, rank)
     if scaling is not None:
@@ -178,12 +259,12 @@ def _scale(
         raise UsageError("--scaling launches its ranks itself.", hint="leave --nproc and --dist-url out.")
     try:
         with Display() as display:
-            print(run(settings, text, output_dir, display, as_json=as_json), end="")
+            say(run(settings, text, output_dir, display, as_json=as_json), end="")
     except RankFailedError as error:
         _show_details(error)
         raise
     except KeyboardInterrupt:
-        print("Interrupted: all ranks have been ended.", file=sys.stderr)
+        say("Interrupted: all ranks have been ended.", sys.stderr)
         raise typer.Exit(130) from None
 
 
@@ -209,15 +290,17 @@ def _place(
     return rendezvous.join_environment()
 
 
-def _launch(settings: TrainSettings, nproc: int, as_json: bool, node: Node | None = None) -> None:
+def _launch(
+    settings: TrainSettings, nproc: int, as_json: bool, machine: rendezvous.Place | None = None
+) -> None:
     try:
         with Display() as display:
-            result = training.launch(settings, nproc, on_event=display, on_note=display.note, node=node)
+            result = training.launch(settings, nproc, on_event=display, on_note=display.note, machine=machine)
     except RankFailedError as error:
         _show_details(error)
         raise
     except KeyboardInterrupt:
-        print("Interrupted: all ranks have been ended.", file=sys.stderr)
+        say("Interrupted: all ranks have been ended.", sys.stderr)
         raise typer.Exit(130) from None
     _show(result, as_json)
 
@@ -230,7 +313,7 @@ def _join(settings: TrainSettings, place: rendezvous.Place, as_json: bool) -> No
     except PyddpdiagError as error:
         if isinstance(error, RankFailedError):
             _show_details(error)
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}", sys.stderr)
         _leave(2)
     if place.rank == 0:
         _show(result, as_json)
@@ -242,41 +325,33 @@ def _show_nothing(event: object) -> None:
 
 def _show_details(error: RankFailedError) -> None:
     if error.details:
-        print(error.details, file=sys.stderr)
+        say(error.details, sys.stderr)
 
 
 def _show(result: training.TrainResult, as_json: bool) -> None:
-    report = _to_explain(result)
+    from pyddpdiag.pipeline import explain_gpus, print_report
+
+    low_use = explain_gpus(result.gpus, result.trace)
+    try:
+        keep(result)
+    except OSError as error:
+        say(f"The losses were not written beside the trace: {error.strerror or error}.", sys.stderr)
     if as_json:
-        print(json.dumps(summary(result, report), indent=2))
+        say(json.dumps(summary(result, low_use), indent=2))
         return
     accuracy = f"Test accuracy {result.accuracy:.2%}" if result.history else "Done"
-    print(
+    say(
         f"{accuracy} after {len(result.history)} epochs in {result.seconds:.1f} s, "
         f"{result.world_size} ranks, {result.buckets} buckets, hook {result.hook}."
     )
     for use in result.gpus:
-        reason = explain(use, report)
-        print(use if reason is None else f"{use} {reason}")
+        why = low_use.get(use.rank)
+        say(str(use) if why is None else f"{use} {why.advice}")
     if result.trace is None:
-        print("Nothing was recorded, so there is no report; --hook native records training.")
+        say("Nothing was recorded, so there is no report; --hook native records training.")
         return
     sys.stdout.flush()
-    from pyddpdiag.pipeline import print_report
-
     print_report(Path(result.trace))
-
-
-def _to_explain(result: training.TrainResult) -> RunReport | None:
-    """The report of the trace if some GPU was used little; None also if it cannot be read: that ends no training."""
-    if result.trace is None or not any(use.low for use in result.gpus):
-        return None
-    from pyddpdiag.pipeline import load_report
-
-    try:
-        return load_report(Path(result.trace))
-    except PyddpdiagError:
-        return None
 
 
 def _leave(code: int) -> NoReturn:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 Severity = Literal["error", "warning", "note"]
 Confidence = Literal["certain", "high", "medium", "low"]
 Status = Literal["healthy", "findings", "cannot_tell"]
+EXIT_CODES: Final[dict[Status, int]] = {"healthy": 0, "findings": 1, "cannot_tell": 2}
+"""What a command that judges a run exits with."""
+
+Cause = Literal["compute", "data", "core", "blocked"]
+"""Why a rank is late: its own computing, its data, waiting for a processor core, or blocked by something else."""
 
 
 @dataclass(frozen=True)
 class Finding:
     """One thing found.
 
-    `error`: it failed or the result may be wrong. `warning`: it costs time. `note`: worth knowing, nothing to
-    blame. `evidence` holds the numbers that the message rests on, with the unit in each name. `change_mind`
-    says what would make this finding wrong.
+    `error`: something failed or the result may be wrong. `warning`: it costs time. `note`: worth knowing,
+    nothing to blame. `evidence` holds the numbers that the message rests on, with the unit in each name.
+    `change_mind` says what would make this finding wrong.
+
+    `rank` is the culprit, `peer` the rank at the other end where a link is meant, `since_step` the first step in
+    which it was seen, `cost_ms` what it costs per step; None: there is none, or it is not known. `cause` is
+    set only for a late rank. `among`: it is about these ranks, which never meet the others; empty: about all.
     """
 
     kind: str
@@ -30,11 +39,16 @@ class Finding:
     evidence: Mapping[str, float | int | str | None] = field(default_factory=dict)
     change_mind: str = ""
     advice: str = ""
+    peer: int | None = None
+    since_step: int | None = None
+    cost_ms: float | None = None
+    cause: Cause | None = None
+    among: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer in one line, and the findings behind it, the weightiest first."""
+    """The answer in one line, and the findings behind it, the most important first."""
 
     status: Status
     line: str

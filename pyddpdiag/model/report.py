@@ -1,17 +1,20 @@
-"""Everything that a report shows, without how."""
+"""Everything that a report shows, independent of its presentation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from pyddpdiag.model.findings import Verdict
+from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.rows import (
     BucketStats,
     CollectiveStats,
     Gap,
+    GroupStats,
     Mismatch,
     OpenOperation,
     OperationError,
+    PhaseStats,
     RankStats,
 )
 from pyddpdiag.model.steps import StepTable
@@ -21,7 +24,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class RunReport:
-    """One run, analysed. `step` and `bucket` tell what the tables were narrowed to; the verdict never is.
+    """One run, analysed. `step` and `bucket` say what the tables were narrowed to; the verdict never is.
 
     `in_flight_total` and `errors_total` count all of them; only the first thousand are listed.
     """
@@ -41,5 +44,8 @@ class RunReport:
     gaps: tuple[Gap, ...]
     mismatches: tuple[Mismatch, ...]
     warnings: tuple[str, ...]
+    phases: tuple[PhaseStats, ...] = ()
     step: int | None = None
     bucket: str | None = None
+    links: tuple[LinkStats, ...] = ()
+    groups: tuple[GroupStats, ...] = ()

@@ -1,10 +1,11 @@
-"""What the report says of each bucket, rank, other collective and single operation."""
+"""What the report says about each bucket, rank, other collective and single operation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyddpdiag.model.now import ProcessEnd, ProcessStatus
 from pyddpdiag.model.stats import BucketTimes, Stat
 
 
@@ -12,10 +13,11 @@ from pyddpdiag.model.stats import BucketTimes, Stat
 class BucketStats:
     """One bucket over all its occurrences.
 
-    `count` are the occurrences that ended on every rank; `judged` of them are in the medians. `bytes` and
-    `dtype` are of what travelled, `gradient_dtype` of the gradients. `cost_ms` is the sum of their total times.
-    `first_steps_only`: DDP's first layout, replaced when DDP rebuilt its buckets. `last_arrivals` counts, by
-    rank, how often it was the last to arrive, where the clocks can tell.
+    `count` is the number of occurrences that ended on every rank; `judged` of them are in the medians.
+    `bytes` and `dtype` describe what travelled, `gradient_dtype` the gradients. `cost_ms` is the sum of their
+    total times. `first_steps_only`: DDP's first layout, replaced when DDP rebuilt its buckets.
+    `last_arrivals` counts, by rank, how often it was the last to arrive, where the clocks can tell.
+    `shared_memory`: the ranks averaged it in memory that they share, each time.
     """
 
     bucket: str
@@ -35,6 +37,26 @@ class BucketStats:
     cost_ms: float
     times: BucketTimes
     last_arrivals: Mapping[int, int] = field(default_factory=dict)
+    shared_memory: bool = False
+
+
+@dataclass(frozen=True)
+class GroupStats:
+    """A process group that reduced buckets, and the way they took.
+
+    `shared_memory`: "used" if its ranks can average in shared memory; else why they cannot; empty if nobody asked.
+    Of the buckets of the lasting layout, `shared_buckets` of `buckets` took it. Of these buckets' time,
+    `waiting_fraction` passed until all ranks had begun, `summing_fraction` after that; None: not known.
+    """
+
+    group: str
+    ranks: tuple[int, ...]
+    backend: str
+    shared_memory: str
+    buckets: int
+    shared_buckets: int
+    waiting_fraction: float | None
+    summing_fraction: float | None
 
 
 @dataclass(frozen=True)
@@ -48,11 +70,14 @@ class ClockStats:
 
 @dataclass(frozen=True)
 class RankStats:
-    """One rank. Counters are of its trace, medians over the judged steps.
+    """One rank. Counters come from its trace, medians are over the judged steps.
 
     `in_flight` are operations (buckets and other collectives) that had begun and not ended. `own_ms` is the
     time from leaving one step's last all-reduce to handing over the next step's last bucket, without other
-    collectives: what this rank itself needs. `last_arrivals` of `arrivals` times it was the last to arrive.
+    collectives: what this rank itself needs. It was the last to arrive `last_arrivals` of `arrivals` times.
+    Under gradient accumulation all times are of the steps up to one that synchronises, `micro_steps` of them (the
+    median). `other_ms` is spent in other collectives than buckets, outside of backward passes.
+    `process`, `silent_ms` and `beat_age_ms` describe its process when the trace was read (`RankNow`).
     """
 
     rank: int
@@ -73,15 +98,25 @@ class RankStats:
     compute_ms: Stat
     data_wait_ms: Stat
     exposed_ms: Stat
+    other_ms: Stat
     own_ms: Stat
     last_arrivals: int
     arrivals: int
     clock: ClockStats
+    process: ProcessStatus = "unknown"
+    silent_ms: float | None = None
+    beat_age_ms: float | None = None
+    ended: ProcessEnd | None = None
+    micro_steps: int = 1
 
 
 @dataclass(frozen=True)
 class CollectiveStats:
-    """Other Gloo operations of one name on one rank."""
+    """Other Gloo operations of one name on one rank.
+
+    `group`: the name of their process group; None: not known. `wait_ms`: the median time from this rank's begin to
+    that of the last one; None where the calls of the ranks cannot be paired.
+    """
 
     name: str
     rank: int
@@ -90,11 +125,29 @@ class CollectiveStats:
     p95_ms: float | None
     total_ms: float
     in_flight: int
+    group: str | None = None
+    wait_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class PhaseStats:
+    """A named part of the program on one rank; `in_flight` counts those that have not ended."""
+
+    name: str
+    rank: int
+    count: int
+    median_ms: float | None
+    total_ms: float
+    in_flight: int
 
 
 @dataclass(frozen=True)
 class OpenOperation:
-    """An operation that had begun and not ended. `open_ms`: at least so long, by the rank's latest record."""
+    """An operation that had begun and not ended.
+
+    `open_ms`: how long at least; by the reader's clock if it runs beside the rank's process, else by the rank's
+    newest record.
+    """
 
     rank: int
     kind: str
@@ -109,7 +162,10 @@ class OpenOperation:
 
 @dataclass(frozen=True)
 class OperationError:
-    """An operation that failed, with the text of its error."""
+    """An operation that failed, with the text of its error.
+
+    `at_ms`: when, on the common clock, since the lowest rank's recorder was opened; None: not known.
+    """
 
     rank: int
     kind: str
@@ -117,13 +173,15 @@ class OperationError:
     sequence: int
     step: int
     text: str
+    at_ms: float | None = None
 
 
 @dataclass(frozen=True)
 class Gap:
     """Occurrences of a group that one rank has no record of.
 
-    `before` its first (overwritten, or lost), `between`, and `after` its last: there it is behind the others.
+    They lie `before` its first record (overwritten or lost), `between` two records, or `after` its last one: the rank
+    is then behind the others.
     """
 
     rank: int
@@ -137,7 +195,10 @@ class Gap:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """An all-reduce in which the ranks did not do the same: `field` differs between them."""
+    """An all-reduce in which the ranks did different things: `field` differs between them.
+
+    `operation` is the name of another collective, empty for a bucket's all-reduce.
+    """
 
     group: str
     sequence: int
@@ -145,3 +206,4 @@ class Mismatch:
     field: str
     values: Mapping[int, str]
     count: int
+    operation: str = ""

@@ -12,6 +12,8 @@ import numpy.typing as npt
 class StepTable:
     """One row per step and rank, sorted by step, then rank. Milliseconds; NaN = not known.
 
+    `other_ms` is the time in other collectives than buckets, outside of backward passes.
+
     `source` tells what the step's wall time is taken from: `step records`, `backward passes` or `buckets`.
     `left_out` are the steps that no median counts (warm-up).
     """
@@ -22,6 +24,7 @@ class StepTable:
     compute_ms: npt.NDArray[np.float64]
     data_wait_ms: npt.NDArray[np.float64]
     exposed_ms: npt.NDArray[np.float64]
+    other_ms: npt.NDArray[np.float64]
     own_ms: npt.NDArray[np.float64]
     buckets: npt.NDArray[np.int64]
     bytes: npt.NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def number(value: float) -> str:
@@ -43,3 +43,18 @@ def listed(items: Iterable[object], limit: int = 8) -> str:
     texts = [str(item) for item in items]
     more = len(texts) - limit
     return ", ".join(texts[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def ranks(which: Sequence[int]) -> str:
+    """Ranks by number: rank 3; ranks 0, 2."""
+    return f"{'rank' if len(which) == 1 else 'ranks'} {listed(which)}"
+
+
+def verb(which: Sequence[int], one: str, several: str) -> str:
+    """What they do: `one` is said of a single rank, `several` of more."""
+    return one if len(which) == 1 else several
+
+
+def sentence(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]

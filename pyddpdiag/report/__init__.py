@@ -1,1 +1,1 @@
-"""Renderers: a report in, text or JSON out. They decide how it looks and nothing else."""
+"""Renderers turn a report into text or JSON. They decide only how it looks."""

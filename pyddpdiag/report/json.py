@@ -1,4 +1,4 @@
-"""The report as JSON. Its keys and units are a contract: docs/metrics.md, held by a test."""
+"""The report as JSON. Its keys and units are a contract (docs/metrics.md), enforced by a test."""
 
 from __future__ import annotations
 
@@ -47,6 +47,9 @@ def report_to_dict(report: RunReport) -> dict[str, Any]:
         "steps_left_out": list(report.steps.left_out),
         "steps": _steps(report.steps),
         "other_collectives": [asdict(collective) for collective in report.other_collectives],
+        "links": [asdict(link) for link in report.links],
+        "groups": [{**asdict(group), "ranks": list(group.ranks)} for group in report.groups],
+        "phases": [asdict(phase) for phase in report.phases],
         "in_flight_total": report.in_flight_total,
         "in_flight_operations": [asdict(operation) for operation in report.in_flight_operations],
         "errors_total": report.errors_total,
@@ -93,13 +96,15 @@ def _bucket(bucket: BucketStats) -> dict[str, Any]:
             name: {"median": getattr(bucket.times, name).median, "p95": getattr(bucket.times, name).p95}
             for name in METRICS
         },
+        "shared_memory": bucket.shared_memory,
         "last_arrivals": {str(rank): count for rank, count in bucket.last_arrivals.items()},
     }
 
 
 def _steps(steps: StepTable) -> list[dict[str, Any]]:
     """One entry per step with one per rank in it. A step's wall time is its slowest rank's."""
-    names = ("rank", "wall_ms", "compute_ms", "data_wait_ms", "exposed_ms", "own_ms", "buckets", "bytes")
+    times = ("wall_ms", "compute_ms", "data_wait_ms", "exposed_ms", "other_ms", "own_ms")
+    names = ("rank", *times, "buckets", "bytes")
     columns = [_plain(getattr(steps, name)) for name in names]
     rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     numbers, begin = np.unique(steps.step, return_index=True)

@@ -1,16 +1,19 @@
-"""What the target can show: its width, and which characters its encoding has."""
+"""What the output can show: its width, and the characters of its encoding."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TextIO
 
 from rich import box
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
+
+from pyddpdiag.output import clean, clean_lines
+from pyddpdiag.report.table import Cell, Table
 
 NARROWEST: Final = 80
 WIDEST: Final = 110
@@ -19,6 +22,8 @@ PIPED: Final = 110
 INDENT: Final = 2
 GAP: Final = 2
 """Blanks between two columns."""
+LEAST_TEXT: Final = 16
+"""A text column is not cut below this width."""
 
 PLAIN: Final = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 """SIMPLE_HEAD for code pages that lack its lines."""
@@ -28,32 +33,37 @@ _FANCY: Final = "─━│█▓░…·±"
 
 @dataclass(frozen=True)
 class Screen:
-    """A console and the signs that may be used on it."""
+    """A console and the signs that it can show."""
 
     console: Console
     fancy: bool
     encoding: str
 
     def text(self, text: str) -> str:
-        """`text` with what the encoding lacks replaced."""
-        return text.encode(self.encoding, "replace").decode(self.encoding)
+        """`text` as it can be shown: cleaned, and with characters replaced that the encoding lacks. The
+        length stays the same."""
+        return clean_lines(text).encode(self.encoding, "replace").decode(self.encoding)
+
+    def _cell(self, cell: Cell) -> Cell:
+        """A cell as it can be shown, in one line."""
+        if isinstance(cell, str):
+            return self.text(clean(cell))
+        shown = cell.copy()
+        shown.plain = self.text(clean(cell.plain))
+        return shown
 
     def print(self, text: Text, indent: int = 0) -> None:
-        """Print text, wrapped and indented; what the encoding lacks is replaced."""
+        """Print text, wrapped and indented; replaces characters that the encoding lacks."""
         text.plain = self.text(text.plain)
         # rich's Padding would fill every line with blanks to the right edge.
         for line in text.wrap(self.console, self.console.width - indent):
             line.rstrip()
             self.console.print(Text(" " * indent) + line, soft_wrap=True)
 
-    def table(
-        self, title: str, columns: Mapping[str, Sequence[str | Text]], texts: int, dim: Sequence[bool]
-    ) -> None:
-        """Print a table of columns by their names; the first `texts` are text, the others numbers.
-
-        A column whose name begins with a blank shows no name and is text. `dim` tells which rows to dim.
-        """
-        table = Table(
+    def table(self, table: Table) -> None:
+        """Print a table. If it is too wide, its widest text column is cut."""
+        columns = self._squeezed(table)
+        grid = Grid(
             box=box.SIMPLE_HEAD if self.fancy else PLAIN,
             show_edge=False,
             pad_edge=False,
@@ -61,28 +71,42 @@ class Screen:
             header_style="dim",
         )
         for place, name in enumerate(columns):
-            left = place < texts or name.startswith(" ")
-            table.add_column(
-                self.text(name.strip() if not name.startswith(" ") else ""),
-                justify="left" if left else "right",
+            grid.add_column(
+                self.text(name if not name.startswith(" ") else ""),
+                justify="left" if table.is_text(place, name) else "right",
                 no_wrap=True,
                 overflow="crop",
             )
-        for row, is_dim in zip(zip(*columns.values(), strict=True), dim, strict=True):
-            table.add_row(*row, style="dim" if is_dim else None)
+        for cells, is_dim in replace(table, columns=columns).rows():
+            grid.add_row(*cells, style="dim" if is_dim else None)
         self.console.print()
-        self.print(Text(title, "bold"), INDENT)
-        self.console.print(Padding(table, (0, 0, 0, INDENT), expand=False))
+        self.print(Text(table.title, "bold"), INDENT)
+        self.console.print(Padding(grid, (0, 0, 0, INDENT), expand=False))
+        if table.note:
+            self.print(Text(table.note, "dim"), INDENT)
 
-    def room(self, columns: Mapping[str, Sequence[str | Text]]) -> int:
-        """How many characters a table of these columns would leave free; negative if it doesn't fit."""
+    def _squeezed(self, table: Table) -> Mapping[str, Sequence[Cell]]:
+        """The columns as they can be shown, the widest text cut to the available width."""
+        columns: dict[str, Sequence[Cell]] = {
+            name: [self._cell(cell) for cell in cells] for name, cells in table.columns.items()
+        }
+        texts = [name for name in list(columns)[: table.texts] if columns[name]]
+        room = self.room(columns)
+        if room < 0 and texts:
+            widest = max(texts, key=lambda name: max(map(len, columns[name])))
+            width = max(LEAST_TEXT, max(map(len, columns[widest])) + room)
+            columns[widest] = [self.cut(str(cell), width) for cell in columns[widest]]
+        return columns
+
+    def room(self, columns: Mapping[str, Sequence[Cell]]) -> int:
+        """How many characters a table with these columns leaves free; negative if it doesn't fit."""
         widths = [
             max([0 if name.startswith(" ") else len(name), *(len(cell) for cell in cells)])
             for name, cells in columns.items()
         ]
         return self.console.width - INDENT - sum(widths) - GAP * len(widths)
 
-    def fit(self, columns: dict[str, Sequence[str | Text]], spare: Sequence[str], free: int = 0) -> None:
+    def fit(self, columns: dict[str, Sequence[Cell]], spare: Sequence[str], free: int = 0) -> None:
         """Drop columns in the order of `spare` until the table leaves `free` characters."""
         for name in spare:
             if self.room(columns) >= free:
@@ -94,13 +118,13 @@ class Screen:
         return fancy if self.fancy else plain
 
     def cut(self, text: str, width: int) -> str:
-        """`text` in at most `width` characters, with an ellipsis where it was longer."""
+        """`text` in at most `width` characters, with an ellipsis if it was longer."""
         dots = self.sign("…", "..")
         return self.text(text if len(text) <= width else text[: max(0, width - len(dots))] + dots)
 
 
 def screen_for(file: TextIO) -> Screen:
-    """Look at a stream; it may be a terminal, a pipe or a file, on any code page."""
+    """The screen for a stream, which may be a terminal, a pipe or a file, on any code page."""
     console = Console(file=file, highlight=False, emoji=False, markup=False, soft_wrap=False)
     if console.is_terminal:
         console.width = min(max(console.width, NARROWEST), WIDEST)

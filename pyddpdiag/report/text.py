@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Final, TextIO
 
 from rich.text import Text
 
-from pyddpdiag.model import BucketStats, Finding, RankStats, RunReport, Stat
-from pyddpdiag.model.words import count, number, percent, size
+from pyddpdiag.model import (
+    BucketStats,
+    Finding,
+    LinkStats,
+    PhaseStats,
+    ProcessEnd,
+    ProcessStatus,
+    RankStats,
+    RunReport,
+    Stat,
+)
+from pyddpdiag.model.words import count, number, percent, ranks, sentence, size
+from pyddpdiag.output import clean
+from pyddpdiag.report.paths import paths_in_words
 from pyddpdiag.report.screen import Screen, screen_for
+from pyddpdiag.report.table import Cell, Table
 
 STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell": "bold magenta"}
 SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 PARTS = (("arrival", "yellow", "█", "a"), ("queue", "magenta", "▓", "q"), ("wire", "cyan", "░", "w"))
 WIDTHS = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+HELD_UP = ("rank_lost", "rank_stopped", "rank_stuck", "rank_behind", "transport_stalled")
 BAR = 14
 LEAST_NAME = 12
 GOOD_NAME = 20
 MOST_NAME = 32
 SHOWN_COLLECTIVES = 16
 SHOWN_OPERATIONS = 8
+SHOWN_LINKS = 16
+LEAST_LINK = 0.01
+SHOWN_PHASES = 8
 
 
 def print_text(report: RunReport, file: TextIO, *, top: int = 10) -> None:
@@ -28,7 +45,7 @@ def print_text(report: RunReport, file: TextIO, *, top: int = 10) -> None:
 
     Args:
         report: what to show.
-        file: where to; its width, colours and encoding are respected.
+        file: the output; its width, colours and encoding are respected.
         top: how many buckets to show; 0 = all.
     """
     screen = screen_for(file)
@@ -37,7 +54,9 @@ def print_text(report: RunReport, file: TextIO, *, top: int = 10) -> None:
     _ranks(screen, report)
     _steps(screen, report)
     _buckets(screen, report, top)
+    _links(screen, report)
     _collectives(screen, report)
+    _phases(screen, report)
     _operations(screen, report)
     _warnings(screen, report)
 
@@ -45,7 +64,7 @@ def print_text(report: RunReport, file: TextIO, *, top: int = 10) -> None:
 def _head(screen: Screen, report: RunReport) -> None:
     dot = screen.sign(" · ", " | ")
     numbers = sorted({int(step) for step in report.steps.step[[0, -1]]}) if len(report.steps) else []
-    parts = [report.folder, f"{len(report.ranks)} of {count(report.world_size, 'rank')}"]
+    parts = [clean(report.folder), f"{len(report.ranks)} of {count(report.world_size, 'rank')}"]
     if report.step is not None:
         parts.append(f"step {report.step} only")
     elif numbers:
@@ -58,18 +77,28 @@ def _verdict(screen: Screen, report: RunReport) -> None:
     screen.console.print()
     screen.print(Text(report.verdict.line, STATUS_STYLE[report.verdict.status]), 2)
     for place, finding in enumerate(report.verdict.findings):
-        # The first one is the line above, unless it is only a note.
-        _finding(screen, finding, told=place == 0 and report.verdict.status == "findings")
+        print_finding(screen, finding, told=place == 0 and report.verdict.line == sentence(finding.message))
+    _where_to_look(screen, report)
 
 
-def _finding(screen: Screen, finding: Finding, *, told: bool) -> None:
+def _where_to_look(screen: Screen, report: RunReport) -> None:
+    """A run that is held up now: there is a command that sees more of it."""
+    live = any(rank.process in ("running", "stopped") and not rank.closed for rank in report.ranks)
+    if live and any(finding.kind in HELD_UP for finding in report.verdict.findings):
+        # In one line, however long, so that it can be copied.
+        command = screen.text(f"    Every rank's state and stack now: pyddpdiag hang {clean(report.folder)}")
+        screen.console.print(Text(command), soft_wrap=True)
+
+
+def print_finding(screen: Screen, finding: Finding, *, told: bool) -> None:
+    """Print a finding; one that was `told` already without its message."""
     body = Text()
     if not told:
         body.append(f"{finding.severity}: ", SEVERITY_STYLE[finding.severity])
         body.append(finding.message + "\n")
-    sure = [f"Sure: {finding.confidence}."]
+    sure = [f"Confidence: {finding.confidence}."]
     if finding.change_mind:
-        sure.append(f"Would change it: {finding.change_mind}")
+        sure.append(f"What would change this: {finding.change_mind}")
     body.append(" ".join(sure), "dim")
     if finding.advice:
         body.append("\n" + finding.advice)
@@ -82,7 +111,7 @@ def _value(stat: Stat) -> str:
 
 def _ranks(screen: Screen, report: RunReport) -> None:
     ranks = report.ranks
-    columns: dict[str, Sequence[str | Text]] = {
+    columns: dict[str, Sequence[Cell]] = {
         "rank": [str(rank.rank) for rank in ranks],
         "host": [screen.cut(rank.host or "?", 16) for rank in ranks],
         "steps": [str(rank.steps) for rank in ranks],
@@ -90,37 +119,53 @@ def _ranks(screen: Screen, report: RunReport) -> None:
         "compute": [_value(rank.compute_ms) for rank in ranks],
         "data wait": [_value(rank.data_wait_ms) for rank in ranks],
         "exposed": [_value(rank.exposed_ms) for rank in ranks],
+        "other": [_value(rank.other_ms) for rank in ranks],
         "own": [_value(rank.own_ms) for rank in ranks],
         "last in": [percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks],
         "clock +/-": [_doubt(rank.clock.uncertainty_ms) for rank in ranks],
         "records": [str(rank.records) for rank in ranks],
         " remarks": [_remarks(rank) for rank in ranks],
     }
+    if not any(rank.other_ms.median for rank in ranks):
+        del columns["other"]
     if len(ranks) < 2:
         del columns["last in"]
     if all(rank.clock.uncertainty_ms == 0 for rank in ranks):
         del columns["clock +/-"]
     screen.fit(columns, ["records", "steps", "own", "clock +/-", "last in"])
-    screen.table("Ranks (median ms per step)", columns, 2, [False] * len(ranks))
+    micro_steps = max((rank.micro_steps for rank in ranks), default=1)
+    per = "step" if micro_steps == 1 else f"synchronising step, of {micro_steps} steps"
+    screen.table(Table(f"Ranks (median ms per {per})", columns, 2))
 
 
 def _doubt(uncertainty_ms: float | None) -> str:
     return "?" if uncertainty_ms is None else number(uncertainty_ms)
 
 
+_PROCESS: Final[dict[ProcessStatus, str]] = {
+    "running": "running",
+    "stopped": "stopped",
+    "dead": "dead, not closed",
+    "unknown": "not closed",
+}
+
+
+_ENDED: Final[dict[ProcessEnd, str]] = {"orderly": "ended, not closed", "exception": "ended by an exception"}
+
+
 def _remarks(rank: RankStats) -> Text:
-    """What is out of the ordinary about a rank."""
+    """What is unusual about a rank."""
     remarks = [
         (count(rank.errors, "error") if rank.errors else "", "red"),
         (f"{rank.in_flight} in flight" if rank.in_flight else "", "yellow"),
-        ("" if rank.closed else "not closed", "yellow"),
+        ("" if rank.closed else _ENDED[rank.ended] if rank.ended else _PROCESS[rank.process], "yellow"),
         (f"{rank.overwritten} overwritten" if rank.overwritten else "", "dim"),
     ]
     return Text(", ").join(Text(text, style) for text, style in remarks if text)
 
 
 def _steps(screen: Screen, report: RunReport) -> None:
-    """One line about the steps' spread; steps far above it are where to look next."""
+    """One line about the spread of the steps; look next at steps far above it."""
     steps = report.steps
     known = steps.take(steps.judged & (steps.wall_ms == steps.wall_ms))
     if len(known) < 2 or report.step is not None:
@@ -140,6 +185,23 @@ def _steps(screen: Screen, report: RunReport) -> None:
     screen.print(Text(line), 2)
 
 
+def _phases(screen: Screen, report: RunReport) -> None:
+    """One line about the named parts of the program; the ranks' medians, and the total of the slowest."""
+    if not report.phases:
+        return
+    by_name: dict[str, list[PhaseStats]] = {}
+    for phase in report.phases:
+        by_name.setdefault(phase.name, []).append(phase)
+    told = []
+    for name, each in list(by_name.items())[:SHOWN_PHASES]:
+        worst = max(each, key=lambda phase: phase.total_ms)
+        who = "all ranks" if len(each) == len(report.ranks) else ranks([phase.rank for phase in each])
+        took = "not ended" if worst.median_ms is None else f"{worst.count} x {number(worst.median_ms)} ms"
+        told.append(f"{clean(name)} {took} on {who}")
+    screen.console.print()
+    screen.print(Text("Phases: " + "; ".join(told)), 2)
+
+
 def _buckets(screen: Screen, report: RunReport, top: int) -> None:
     if not report.buckets:
         return
@@ -150,12 +212,6 @@ def _buckets(screen: Screen, report: RunReport, top: int) -> None:
     screen.fit(columns, [" bar", "n", "size"], LEAST_NAME - heading)
     room = min(max(screen.room(columns) + heading, LEAST_NAME), MOST_NAME)
     columns["parameters"] = [screen.cut(_parameters(bucket), room) for bucket in shown]
-    screen.table(
-        "Buckets, by what they cost (median ms; GB/s)",
-        columns,
-        2,
-        [bucket.first_steps_only for bucket in shown],
-    )
     notes = []
     if len(shown) < len(report.buckets):
         notes.append(f"{len(report.buckets) - len(shown)} more; --top 0 shows all.")
@@ -163,15 +219,24 @@ def _buckets(screen: Screen, report: RunReport, top: int) -> None:
         notes.append("*: seen in the first steps only, before DDP rebuilt its buckets.")
     if saved := _saved(report.buckets):
         notes.append(saved)
+    if paths := paths_in_words(report.groups):
+        notes.append(f"{paths}.")
     if " bar" in columns:
         signs = ", ".join(f"{screen.sign(fancy, plain)} {name}" for name, _, fancy, plain in PARTS)
         notes.append(f"Bars: {signs}.")
-    if notes:
-        screen.print(Text(" ".join(notes), "dim"), 2)
+    screen.table(
+        Table(
+            "Buckets, by what they cost (median ms; GB/s)",
+            columns,
+            2,
+            [bucket.first_steps_only for bucket in shown],
+            " ".join(notes),
+        )
+    )
 
 
 def _saved(buckets: Sequence[BucketStats]) -> str:
-    """What travels less in each step because gradients travel in 16 bits; empty if none do."""
+    """How much less traffic each step has because gradients travel in 16 bits; empty if none do."""
     lasting = [b for b in buckets if not b.first_steps_only] or buckets
     short = [
         b for b in lasting if b.dtype != b.gradient_dtype and b.gradient_dtype in WIDTHS and b.dtype in WIDTHS
@@ -184,15 +249,19 @@ def _saved(buckets: Sequence[BucketStats]) -> str:
     return f"In {kinds}, {size(travels)} travel in place of {size(gradients)} of gradients."
 
 
-def _bucket_columns(screen: Screen, shown: Sequence[BucketStats]) -> dict[str, Sequence[str | Text]]:
-    """The cells of the bucket table by column; the parameters' names come later, in the room that is left."""
+def _bucket_columns(screen: Screen, shown: Sequence[BucketStats]) -> dict[str, Sequence[Cell]]:
+    """The cells of the bucket table by column; the parameters' names come later, in the remaining width."""
     longest = max((sum(_split(bucket)) for bucket in shown), default=0.0)
     times = [bucket.times for bucket in shown]
     hidden = [time.hidden_fraction.median for time in times]
-    # As many digits as tell them apart.
-    digits = next(n for n in (8, 12, 16) if n == 16 or len({b.bucket[:n] for b in shown}) == len(shown))
+    # As many digits as distinguish them.
+    ids = {bucket.bucket for bucket in shown}
+    digits = next(n for n in (8, 12, 16) if n == 16 or len({one[:n] for one in ids}) == len(ids))
+    groups = {bucket.group for bucket in shown}
     return {
         "bucket": [bucket.bucket[:digits] for bucket in shown],
+        # The same bucket of a module in another group is another bucket.
+        **({"group": [bucket.group[:8] for bucket in shown]} if len(groups) > 1 else {}),
         "parameters": [""] * len(shown),
         "size": [size(bucket.bytes) for bucket in shown],
         "n": [str(bucket.count) for bucket in shown],
@@ -232,22 +301,58 @@ def _bar(screen: Screen, bucket: BucketStats, longest: float) -> Text:
     return bar
 
 
+def _links(screen: Screen, report: RunReport) -> None:
+    """Links that carry gradients; most pairs of ranks exchange next to nothing."""
+    most = max((link.bytes or 0 for link in report.links), default=0)
+    links = [link for link in report.links if most and (link.bytes or 0) >= LEAST_LINK * most]
+    shown = links[:SHOWN_LINKS]
+    if not shown:
+        return
+
+    def told(value: float | None) -> str:
+        return "-" if value is None else number(value)
+
+    def way(link: LinkStats) -> str:
+        return "loopback" if link.loopback else link.interface or link.local
+
+    columns: dict[str, Sequence[Cell]] = {
+        "from": [str(link.rank) for link in shown],
+        "to": [str(link.peer) for link in shown],
+        "over": [screen.cut(way(link), 16) for link in shown],
+        "sent": ["-" if link.bytes is None else size(link.bytes) for link in shown],
+        "busy/MB": [told(link.busy_ms_per_mb) for link in shown],
+        "round trip": [told(link.min_rtt_ms) for link in shown],
+        "lost": ["-" if link.loss_fraction is None else f"{link.loss_fraction:.2%}" for link in shown],
+    }
+    more = len(links) - len(shown)
+    note = f"{more} more; see --json." if more else ""
+    screen.table(Table("Links (ms; least round trip)", columns, 3, note=note))
+
+
 def _collectives(screen: Screen, report: RunReport) -> None:
     shown = report.other_collectives[:SHOWN_COLLECTIVES]
     if not shown:
         return
-    columns: dict[str, Sequence[str | Text]] = {
+    columns: dict[str, Sequence[Cell]] = {
         "name": [screen.cut(collective.name, 32) for collective in shown],
+        **({"group": [screen.cut(c.group or "-", 12) for c in shown]} if any(c.group for c in shown) else {}),
         "rank": [str(collective.rank) for collective in shown],
         "n": [str(collective.count) for collective in shown],
         "median": ["-" if c.median_ms is None else number(c.median_ms) for c in shown],
         "p95": ["-" if c.p95_ms is None else number(c.p95_ms) for c in shown],
+        "waits": ["-" if c.wait_ms is None else number(c.wait_ms) for c in shown],
         "in flight": [str(collective.in_flight or "") for collective in shown],
     }
-    screen.table("Other collectives (ms)", columns, 1, [False] * len(shown))
     more = len(report.other_collectives) - len(shown)
-    if more:
-        screen.print(Text(f"{more} more; see --json.", "dim"), 2)
+    note = f"{more} more; see --json." if more else ""
+    screen.table(
+        Table(
+            "Other collectives (ms; waits for the last rank)",
+            columns,
+            2 if "group" in columns else 1,
+            note=note,
+        )
+    )
 
 
 def _operations(screen: Screen, report: RunReport) -> None:

@@ -1,48 +1,108 @@
-"""Loss against epoch and against time, as a picture. Needs matplotlib."""
+"""A series as charts: speed-up, where each run's time went, and loss against epochs and time."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final
 
-from pyddpdiag.errors import UsageError
+from pyddpdiag.report.charts.chart import Axis, Chart, Line, Panel, Spans, plain
 from pyddpdiag.scaling.model import Run
+from pyddpdiag.scaling.table import durations_table, losses_table, missing_table
+
+_PARTS: Final = {
+    "compute_s": ("compute", "compute"),
+    "data_wait_s": ("waiting for data", "data"),
+    "exposed_s": ("exposed communication", "wire"),
+    "other_s": ("tests, checkpoints and the rest", "rest"),
+}
 
 
-def available() -> bool:
-    """Whether matplotlib can be imported."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        return False
-    return True
+def charts(runs: Sequence[Run]) -> list[Chart]:
+    """All charts of a series that have something to show."""
+    found = [_speedups(runs), _split(runs), _by_epoch(runs), _by_time(runs)]
+    return [chart for chart in (found if len(runs) > 1 else found[1:]) if not chart.empty]
 
 
-def picture(runs: Sequence[Run], kind: Literal["png", "svg"]) -> bytes:
-    """Two plots side by side. Raises `UsageError` without matplotlib."""
-    try:
-        # Without pyplot: it would look for a screen.
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError(
-            "Charts are drawn by matplotlib, which is not installed.", hint="pip install matplotlib"
-        ) from error
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    by_epoch, by_time = figure.subplots(1, 2, sharey=True)
-    for run in runs:
-        curve = run.curve()
-        losses = [point[2] for point in curve]
-        label = "1 (no DDP)" if run.world_size == 1 and not run.result.buckets else f"{run.world_size} ranks"
-        by_epoch.plot([point[0] for point in curve], losses, marker="o", markersize=3, label=label)
-        by_time.plot([point[1] for point in curve], losses, marker="o", markersize=3, label=label)
-    by_epoch.set(xlabel="epoch", ylabel="training loss")
-    by_time.set(xlabel="seconds")
-    by_epoch.legend()
-    for axes in (by_epoch, by_time):
-        axes.grid(alpha=0.3)
-    target = io.BytesIO()
-    figure.savefig(target, format=kind, dpi=120)
-    return target.getvalue()
+def _speedups(runs: Sequence[Run]) -> Chart:
+    worlds = [run.world_size for run in runs]
+    ideal = [world / worlds[0] for world in worlds]
+    series = [
+        Line("measured", worlds, plain(run.speed_up(runs[0]) for run in runs), "accent", marks=True),
+        Line("ideal", worlds, ideal, "ideal", "dot"),
+    ]
+    return Chart(
+        "speed-up",
+        "Speed-up by number of ranks",
+        f"How much faster than {runs[0].name()} the whole training is.",
+        [Panel(series, Axis("speed-up", from_zero=True), height=260)],
+        Axis("ranks", ticks=worlds),
+        durations_table(runs),
+    )
+
+
+def _split(runs: Sequence[Run]) -> Chart:
+    spans: dict[str, list[tuple[float, float, int]]] = {part: [] for part in _PARTS}
+    for lane, run in enumerate(runs):
+        at = 0.0
+        for part in _PARTS:
+            took = getattr(run.split, part)
+            if took:
+                spans[part].append((at, at + took, lane))
+                at += took
+    labels = [
+        f"{name}, {end - begin:.2f} s" for part, (name, _) in _PARTS.items() for begin, end, _ in spans[part]
+    ]
+    series, first = [], 0
+    for part, (name, colour) in _PARTS.items():
+        mine = spans[part]
+        if mine:
+            places = range(first, first + len(mine))
+            series.append(
+                Spans(
+                    name,
+                    [b for b, _, _ in mine],
+                    [e for _, e, _ in mine],
+                    [n for *_, n in mine],
+                    colour,
+                    labels,
+                    places,
+                )
+            )
+        first += len(mine)
+    return Chart(
+        "time",
+        "Where the time of each run went",
+        "Seconds of the whole training, means over the ranks.",
+        [Panel(series, Axis("", labels=[run.name() for run in runs]), height=36 * len(runs) + 30)],
+        Axis("seconds"),
+        missing_table(runs) if len(runs) > 1 else durations_table(runs),
+    )
+
+
+def _by_epoch(runs: Sequence[Run]) -> Chart:
+    return _losses(runs, "loss-by-epoch", "Training loss by epoch", "epoch", 0)
+
+
+def _by_time(runs: Sequence[Run]) -> Chart:
+    return _losses(runs, "loss-by-time", "Training loss by time", "seconds", 1)
+
+
+def _losses(runs: Sequence[Run], name: str, title: str, axis: str, column: int) -> Chart:
+    series = [
+        Line(
+            run.name(),
+            plain(point[column] for point in run.curve()),
+            plain(point[2] for point in run.curve()),
+            str(place),
+            marks=True,
+        )
+        for place, run in enumerate(runs)
+    ]
+    return Chart(
+        name,
+        title,
+        "After each epoch, for each number of ranks.",
+        [Panel(series, Axis("training loss"), height=260)],
+        Axis(axis),
+        losses_table(runs),
+    )

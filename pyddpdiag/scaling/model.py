@@ -41,6 +41,12 @@ class Run:
         """Of training and tests, without the start of the processes."""
         return self.result.seconds
 
+    def name(self) -> str:
+        """The number of ranks in words; a world of one may train without DDP."""
+        if self.world_size > 1:
+            return f"{self.world_size} ranks"
+        return "1 rank" if self.result.buckets else "1 (no DDP)"
+
     def speed_up(self, base: Run) -> float:
         """How much faster than `base` this is."""
         return base.duration_s / self.duration_s

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
-from pyddpdiag.scaling import charts, table
+from pyddpdiag.report.charts import plotly
+from pyddpdiag.report.page import Paragraph, Part, Section
+from pyddpdiag.report.page import page as whole_page
+from pyddpdiag.scaling.charts import charts
 from pyddpdiag.scaling.model import Run
-
-_STYLE = (
-    "body{font:16px sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}"
-    "pre{overflow-x:auto}svg{max-width:100%}"
-)
+from pyddpdiag.scaling.table import tables
 
 
 def page(runs: Sequence[Run]) -> str:
-    """Title, picture (left out without matplotlib) and the text."""
-    first = runs[0].result
-    title = f"Scaling of the training on {first.dataset}"
-    drawing = "<p>No chart: matplotlib is not installed.</p>"
-    if charts.available():
-        svg = charts.picture(runs, "svg").decode()
-        drawing = svg[svg.index("<svg") :]
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style></head>\n<body><h1>{escape(title)}</h1>\n{drawing}\n"
-        f"<pre>{escape(table.text(runs))}</pre>\n</body></html>\n"
+    """Title, charts (left out without plotly: trainings that took hours are not lost for it) and the tables."""
+    drawn: list[Part | Section] = [Section("Charts", charts(runs))]
+    if not plotly.available():
+        drawn = [Paragraph("No charts: plotly is not installed (pip install 'pyddpdiag[charts]').")]
+    return whole_page(
+        f"Scaling of the training on {runs[0].result.dataset}", [*drawn, Section("Tables", tables(runs))]
     )

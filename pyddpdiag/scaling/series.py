@@ -8,7 +8,9 @@ from pathlib import Path
 
 from pyddpdiag.bench import results
 from pyddpdiag.errors import ResultExistsError, ResultWriteError, UsageError
-from pyddpdiag.scaling import charts, page, table
+from pyddpdiag.report.charts import picture, plotly
+from pyddpdiag.scaling import page, table
+from pyddpdiag.scaling.charts import charts
 from pyddpdiag.scaling.model import Run
 from pyddpdiag.scaling.split import split_of
 from pyddpdiag.train import launch
@@ -19,12 +21,16 @@ _RESULT = "scaling.json"
 
 
 def parse_sizes(text: str) -> list[int]:
-    """`1,2,4` as numbers, in rising order. Raises `UsageError` for anything else."""
+    """`1,2,4` as numbers, in rising order.
+
+    Raises:
+        UsageError: it is not a list of positive whole numbers.
+    """
     try:
         sizes = sorted({int(part) for part in text.split(",")})
     except ValueError as error:
         raise UsageError(
-            f"--scaling is '{text}', which is no list of numbers.", hint="write --scaling 1,2,4."
+            f"--scaling is '{text}', which is not a list of numbers.", hint="write --scaling 1,2,4."
         ) from error
     if sizes[0] < 1:
         raise UsageError(f"--scaling holds {sizes[0]}, but at least 1 rank is needed.")
@@ -36,8 +42,13 @@ def run(
 ) -> str:
     """Trains with each number of ranks, writes text, pictures and JSON into `folder`, and returns what to print.
 
-    Raises what `launch` raises, and `UsageError`, `ResultExistsError` or `ResultWriteError` before anything is
-    started if the results could not be kept.
+    What would keep the results from being written is found before anything is started.
+
+    Raises:
+        UsageError: the settings do not fit, or `sizes` is not a list of numbers.
+        ResultExistsError: the folder already holds results.
+        ResultWriteError: the folder cannot be made or written.
+        TrainError: a training cannot be started or fails (see `launch`).
     """
     numbers = parse_sizes(sizes)
     if settings.script or settings.resume or settings.checkpoint or settings.trace:
@@ -58,13 +69,17 @@ def run(
     try:
         (target / "scaling.txt").write_text(text, encoding="utf-8")
         (target / "scaling.html").write_text(page.page(runs), encoding="utf-8")
-        if charts.available():
-            (target / "scaling.png").write_bytes(charts.picture(runs, "png"))
+        if picture.available():
+            for chart in charts(runs):
+                (target / f"scaling-{chart.name}.png").write_bytes(picture.as_png(chart))
     except OSError as error:
         raise ResultWriteError(f"cannot write to '{target}': {error.strerror or error}.") from error
     if as_json:
         return (target / _RESULT).read_text(encoding="utf-8")
-    note = "" if charts.available() else " No PNG: matplotlib is not installed (pip install matplotlib)."
+    missing = [
+        name for name, there in (("page", plotly.available()), ("pictures", picture.available())) if not there
+    ]
+    note = f" No charts for the {' and '.join(missing)}: pip install 'pyddpdiag[charts]'." if missing else ""
     return f"{text}\nIn {target}: scaling.json, .txt, .html, .png and the traces.{note}\n"
 
 

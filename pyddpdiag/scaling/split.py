@@ -1,4 +1,4 @@
-"""Where the time of one run went, by its trace; without one, by the loop's own clock."""
+"""Where the time of one run went, from its trace; without one, from the loop's own clock."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.bench.bucket_time import bucket_seconds_per_step
 from pyddpdiag.model import RunReport
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.scaling.model import Split
@@ -14,14 +15,18 @@ from pyddpdiag.train.events import TrainResult
 
 
 def split_of(result: TrainResult) -> Split:
-    """The split of a run that has ended."""
+    """The split of a run that has ended.
+
+    Raises:
+        TraceError: the run's traces cannot be read.
+    """
     if result.trace is None:
         return _by_clock(result)
     return _by_trace(result, load_report(Path(result.trace)))
 
 
 def _by_clock(result: TrainResult) -> Split:
-    """Without DDP nothing is exchanged. Tests are told apart from training in neither way: they are compute here."""
+    """Without DDP there is no communication. Tests are not separated from training here: they are compute."""
     wait = result.data_wait_s
     if result.world_size > 1:
         return Split(None, wait, None, None, None, None)
@@ -37,15 +42,13 @@ def _by_trace(result: TrainResult, report: RunReport) -> Split:
         known = column[np.isfinite(column)]
         return float(known.mean()) * 1e-3 * result.steps if len(known) else None
 
-    def buckets(name: str) -> float | None:
-        known = [
-            stat.median
-            for bucket in report.buckets
-            if not bucket.first_steps_only and (stat := getattr(bucket.times, name)).median is not None
-        ]
-        return sum(known) * 1e-3 * result.steps if known else None
-
     compute, wait, exposed = map(whole, (judged.compute_ms, judged.data_wait_ms, judged.exposed_ms))
     known = [part for part in (compute, wait, exposed) if part is not None]
     other = max(0.0, result.seconds - sum(known)) if compute is not None else None
-    return Split(compute, wait, exposed, other, buckets("queue_ms"), buckets("wire_ms"))
+    per_step = bucket_seconds_per_step(report)
+
+    def of_run(part: str) -> float | None:
+        seconds = per_step[part]
+        return None if seconds is None else seconds * result.steps
+
+    return Split(compute, wait, exposed, other, of_run("queue_s"), of_run("wire_s"))

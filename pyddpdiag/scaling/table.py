@@ -1,15 +1,30 @@
-"""The series as text: the table, where the missing speed-up went, and the losses."""
+"""The series as tables: durations, where the missing speed-up went, and the losses."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 
+from pyddpdiag.report.screen import screen_for
+from pyddpdiag.report.table import Cell, Table
 from pyddpdiag.scaling.model import Run
+
+_PARTS = ("compute_s", "data_wait_s", "exposed_s", "other_s")
 
 
 def text(runs: Sequence[Run]) -> str:
-    """Everything, for a terminal or a file; plain ASCII."""
-    return "\n".join([*_durations(runs), "", *_missing(runs), "", *_losses(runs), ""])
+    """Everything, for a terminal or a file."""
+    file = io.StringIO()
+    screen = screen_for(file)
+    for table in tables(runs):
+        screen.table(table)
+    return file.getvalue().lstrip("\n")
+
+
+def tables(runs: Sequence[Run]) -> list[Table]:
+    """All tables of a series; a single number of ranks has nothing to compare with."""
+    missing = [missing_table(runs)] if len(runs) > 1 else []
+    return [durations_table(runs), *missing, losses_table(runs)]
 
 
 def duration(seconds: float) -> str:
@@ -21,80 +36,71 @@ def duration(seconds: float) -> str:
     return f"{hours}h {minutes:02d}m {rest:02d}s" if hours else f"{minutes}m {rest:02d}s"
 
 
-def _name(run: Run) -> str:
-    if run.world_size > 1:
-        return f"{run.world_size} ranks"
-    return "1 rank" if run.result.buckets else "1 (no DDP)"
-
-
-def _durations(runs: Sequence[Run]) -> list[str]:
+def durations_table(runs: Sequence[Run]) -> Table:
+    """Durations, speed-up and efficiency."""
     base = runs[0]
-    lines = [
-        f"{'':12}{'duration':>12}{'speed-up':>10}{'efficiency':>12}{'test accuracy':>15}{'last loss':>11}"
-    ]
-    for run in runs:
-        last = run.result.history[-1]
-        lines.append(
-            f"{_name(run):12}{duration(run.duration_s):>12}{run.speed_up(base):>9.2f}x"
-            f"{run.efficiency(base):>12.0%}{last.accuracy:>15.2%}{last.train_loss:>11.4f}"
-        )
-    return lines
+    last = [run.result.history[-1] for run in runs]
+    return Table(
+        "Duration by number of ranks",
+        {
+            "run": [run.name() for run in runs],
+            "duration": [duration(run.duration_s) for run in runs],
+            "speed-up": [f"{run.speed_up(base):.2f}x" for run in runs],
+            "efficiency": [f"{run.efficiency(base):.0%}" for run in runs],
+            "test accuracy": [f"{epoch.accuracy:.2%}" for epoch in last],
+            "last loss": [f"{epoch.train_loss:.4f}" for epoch in last],
+        },
+        1,
+        note="" if len(runs) > 1 else "One number of ranks: nothing to compare with.",
+    )
 
 
-def _missing(runs: Sequence[Run]) -> list[str]:
+def missing_table(runs: Sequence[Run]) -> Table:
     """Per run: its duration minus the ideal one, and the parts of that."""
-    base = runs[0]
-    rows = [run for run in runs[1:]]
-    if not rows:
-        return ["One number of ranks: nothing to compare with."]
-    lines = [
-        f"Where the missing speed-up went: seconds beyond {_name(base)} divided by the growth in ranks "
-        "(means over the ranks)",
-        f"{'':12}{'ideal':>9}{'real':>9}{'missing':>9}  ={'compute':>9}{'data wait':>11}{'exposed':>9}{'other':>8}"
-        f"   | all buckets: {'queue':>7}{'wire':>8}",
-    ]
-    for run in rows:
-        growth = run.world_size / base.world_size
-        ideal = base.duration_s / growth
-        parts = [
-            _beyond(run.split.compute_s, base.split.compute_s, growth),
-            _beyond(run.split.data_wait_s, base.split.data_wait_s, growth),
-            _beyond(run.split.exposed_s, base.split.exposed_s, growth),
-            _beyond(run.split.other_s, base.split.other_s, growth),
+    base, rows = runs[0], runs[1:]
+    growth = [run.world_size / base.world_size for run in rows]
+    ideal = [base.duration_s / times for times in growth]
+    columns: dict[str, Sequence[Cell]] = {
+        "run": [run.name() for run in rows],
+        "ideal": [f"{seconds:.2f}" for seconds in ideal],
+        "real": [f"{run.duration_s:.2f}" for run in rows],
+        "missing": [f"{run.duration_s - best:.2f}" for run, best in zip(rows, ideal, strict=True)],
+    }
+    for part in _PARTS:
+        columns[part.removesuffix("_s").replace("_", " ")] = [
+            _figure(_beyond(getattr(run.split, part), getattr(base.split, part), times))
+            for run, times in zip(rows, growth, strict=True)
         ]
-        lines.append(
-            f"{_name(run):12}{ideal:>9.2f}{run.duration_s:>9.2f}{run.duration_s - ideal:>9.2f}   "
-            f"{_figure(parts[0], 9)}{_figure(parts[1], 11)}{_figure(parts[2], 9)}{_figure(parts[3], 8)}"
-            f"   |              {_figure(run.split.queue_s, 7)}{_figure(run.split.wire_s, 8)}"
-        )
-    lines += [
-        "compute: steps slower than their share, as on cores that the ranks share; exposed: waiting for gradients",
-        "after backward; other: tests and checkpoints (without DDP they count as compute); queue and wire are of",
-        "all buckets, most of it hidden behind backward where exposed is small.",
-    ]
-    return lines
+    columns["all queue"] = [_figure(run.split.queue_s) for run in rows]
+    columns["all wire"] = [_figure(run.split.wire_s) for run in rows]
+    return Table(
+        f"Where the missing speed-up went: seconds beyond {base.name()} divided by the growth in ranks "
+        "(means over the ranks)",
+        columns,
+        1,
+        note="missing = compute + data wait + exposed + other. compute: steps slower than their share, as on cores "
+        "that the ranks share. exposed: waiting for gradients after backward. other: tests and checkpoints (without "
+        "DDP they count as compute). all queue and all wire are of all buckets; where exposed is small, most of it is "
+        "hidden behind backward.",
+    )
 
 
 def _beyond(mine: float | None, base: float | None, growth: float) -> float | None:
     return None if mine is None or base is None else mine - base / growth
 
 
-def _figure(value: float | None, width: int) -> str:
-    return f"{'-' if value is None else f'{value:.2f}':>{width}}"
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
-def _losses(runs: Sequence[Run]) -> list[str]:
-    lines = [
-        "Training loss, and seconds since the start, after each epoch",
-        f"{'epoch':>7}" + "".join(f"{_name(run):>22}" for run in runs),
-    ]
+def losses_table(runs: Sequence[Run]) -> Table:
+    """Loss and time after each epoch."""
     curves = [run.curve() for run in runs]
-    for number in range(max(len(curve) for curve in curves)):
-        cells = []
-        for curve in curves:
-            if number < len(curve):
-                cells.append(f"{curve[number][2]:>12.4f}{curve[number][1]:>9.1f}s")
-            else:
-                cells.append(f"{'-':>22}")
-        lines.append(f"{number + 1:>7}" + "".join(cells))
-    return lines
+    epochs = range(max(len(curve) for curve in curves))
+    columns: dict[str, Sequence[Cell]] = {"epoch": [str(number + 1) for number in epochs]}
+    for run, curve in zip(runs, curves, strict=True):
+        columns[run.name()] = [
+            f"{curve[number][2]:.4f} {curve[number][1]:>8.1f}s" if number < len(curve) else "-"
+            for number in epochs
+        ]
+    return Table("Training loss, and seconds since the start, after each epoch", columns, 0)

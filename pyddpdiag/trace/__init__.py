@@ -1,1 +1,1 @@
-"""Reading traces: layout, one rank's file, one run's folder, one clock, merged buckets."""
+"""Reads traces: layout, one rank's file, one run's folder, one clock, merged buckets."""

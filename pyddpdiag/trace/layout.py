@@ -28,6 +28,9 @@ class Kind(IntEnum):
     PARAMETER = 5
     ERROR = 6
     GRADIENT = 7
+    USAGE = 8
+    CONNECTION = 9
+    PHASE = 10
 
 
 class Flag(IntFlag):
@@ -44,6 +47,9 @@ class Flag(IntFlag):
     PARAMETER = 256
     FOREIGN = 512
     REDUCER = 1024
+    NAME = 2048
+    SHARED = 4096
+    FINITE = 8192
 
 
 class State(IntEnum):
@@ -68,10 +74,11 @@ class BucketTime(IntEnum):
 
 
 class CollectiveTime(IntEnum):
-    """Columns of `times` in a collective record; the last four hold its name."""
+    """Columns of `times` in a collective record; the third is no time but a number, the last four hold its name."""
 
     STARTED = 0
     ENDED = 1
+    FINGERPRINT = 2
 
 
 class BackwardTime(IntEnum):
@@ -105,8 +112,52 @@ class GradientValue(IntEnum):
     ELEMENTS = 6
 
 
-TIMES_USED: Final = {Kind.BUCKET: 7, Kind.COLLECTIVE: 2, Kind.BACKWARD: 6, Kind.STEP: 3, Kind.PARAMETER: 1}
-"""How many columns of `times` are times, by kind; the rest is text or unused."""
+class ConnectionValue(IntEnum):
+    """Columns of `times` in a connection record. Of two readings of 32 bits in one word the first is the low half.
+
+    A word or half of ones: not available.
+    """
+
+    AT = 0
+    BYTES_SENT = 1
+    BYTES_ACKED = 2
+    BYTES_RECEIVED = 3
+    BUSY_US = 4
+    SEGMENTS_AND_RETRANSMITTED = 5
+    DSACK_DUPS_AND_OUT_OF_ORDER = 6
+    MIN_RTT_AND_RTT_US = 7
+
+
+class UsageValue(IntEnum):
+    """Columns of `times` in a usage record: readings that only grow, -1 = not available; only the first is a time."""
+
+    AT = 0
+    THREAD_CPU = 1
+    RUN_DELAY = 2
+    PROCESS_CPU = 3
+    COLLECTOR = 4
+    MAJOR_FAULTS = 5
+    INVOLUNTARY_SWITCHES = 6
+    LOAD_MILLI = 7
+
+
+class PhaseTime(IntEnum):
+    """Columns of `times` in a phase record; the last four hold its name."""
+
+    BEGIN = 0
+    END = 1
+
+
+TIMES_USED: Final = {
+    Kind.BUCKET: 7,
+    Kind.COLLECTIVE: 2,
+    Kind.BACKWARD: 6,
+    Kind.STEP: 3,
+    Kind.PARAMETER: 1,
+    Kind.USAGE: 1,
+    Kind.PHASE: 2,
+}
+"""How many columns of `times` are times of events, by kind; the rest is text, readings or unused."""
 
 DTYPE_NAMES: Final = ("other", "float32", "float64", "float16", "bfloat16", "complex64", "complex128")
 
@@ -146,6 +197,8 @@ def header_dtype(order: str = "=") -> np.dtype[Any]:
             "skipped": ("u8", 384),
             "dropped": ("u8", 448),
             "closed": ("u8", 512),
+            "heartbeat_ns": ("i8", 576),
+            "ended": ("u8", 640),
         },
         order,
         HEADER_BYTES,
@@ -170,7 +223,7 @@ _NUMBERS: Final = {
 
 
 def record_dtype(order: str = "=") -> np.dtype[Any]:
-    """A record. `name` (collective) and `text` (error) lie over `times`, as in the file."""
+    """A record. `name` (collective, phase) and `text` (error) lie over `times`, as in the file."""
     return _dtype(
         {**_NUMBERS, "times": ("8i8", 64), "name": ("S32", 96), "text": ("S64", 64)}, order, RECORD_BYTES
     )
@@ -186,8 +239,12 @@ def to_native(records: Records) -> Records:
     swapped = np.empty(len(records), record_dtype())
     other = ">" if np.little_endian else "<"
     swapped.view(_plain_dtype("="))[:] = records.view(_plain_dtype(other))
-    for kind, field in ((Kind.COLLECTIVE, "name"), (Kind.ERROR, "text")):
-        chosen = swapped["kind"] == kind
+    kinds = swapped["kind"]
+    named = (kinds == Kind.CONNECTION) & (swapped["flags"] & Flag.NAME > 0)
+    for field, chosen in (
+        ("name", (kinds == Kind.COLLECTIVE) | (kinds == Kind.PHASE)),
+        ("text", (kinds == Kind.ERROR) | named),
+    ):
         swapped[field][chosen] = records[field][chosen]
     return swapped
 

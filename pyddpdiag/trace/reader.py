@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import stat
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,50 +12,61 @@ import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.errors import TraceError
+from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.trace.files import FileIdentity, NotAFileError, RegularFile
 from pyddpdiag.trace.header import MAX_TIME_NS, Header, parse_header
 from pyddpdiag.trace.layout import (
     HEADER_BYTES,
-    RECORD_BYTES,
     TIMES_USED,
     BucketTime,
     CollectiveTime,
     Kind,
+    PhaseTime,
     Records,
-    State,
-    record_dtype,
     to_native,
 )
-from pyddpdiag.trace.sidecar import Sidecar, read_sidecar
+from pyddpdiag.trace.now import Glance, glance
+from pyddpdiag.trace.rows import is_in_flight
+from pyddpdiag.trace.sidecar import SidecarReader
+from pyddpdiag.trace.slots import PublishedRecords, tickets_of
+from pyddpdiag.trace.table import Tables, take
 
-RETRIES: Final = 4
-CHUNK: Final = 2**18
+__all__ = ["RankTrace", "is_in_flight", "read_header", "read_trace", "tickets_of"]
 
 ORDERED: Final = {
     Kind.BUCKET: tuple(
         (start, BucketTime.ENDED) for start in (BucketTime.READY, BucketTime.ENQUEUED, BucketTime.STARTED)
     ),
     Kind.COLLECTIVE: ((CollectiveTime.STARTED, CollectiveTime.ENDED),),
+    Kind.PHASE: ((PhaseTime.BEGIN, PhaseTime.END),),
 }
-"""Pairs of times of which the second, where it was seen, cannot be the earlier one."""
+"""Pairs of times; the second, where it was seen, cannot be earlier than the first."""
 
 
 @dataclass(frozen=True, eq=False)
 class RankTrace:
     """One rank's records by kind, each sorted by ticket, in this machine's byte order.
 
+    `count` is how many there are without readings of connections, and `newest_ns` the latest time in them, on the
+    rank's own clock; 0 = there is none.
     `torn` counts records that were being written, `malformed` those whose content cannot be right, and
     `unknown` those of a kind that this version doesn't know; none of them is in `by_kind`. `warnings` are
-    pairs of a file's name and what is wrong with it.
+    pairs of a file's name and what is wrong with it. `glance` is what was seen of the process that writes it,
+    None if that runs elsewhere. `older` records, or fewer, were in the file and were not read.
     """
 
     path: Path
     header: Header
     sidecar: Sidecar
     by_kind: Mapping[Kind, Records]
+    count: int
+    newest_ns: int
     torn: int
     malformed: int
     unknown: int
     warnings: tuple[tuple[str, str], ...]
+    glance: Glance | None = None
+    older: int = 0
 
     @property
     def rank(self) -> int:
@@ -67,145 +78,163 @@ class RankTrace:
         return self.by_kind[kind]
 
     def __len__(self) -> int:
-        """Number of records."""
-        return sum(len(records) for records in self.by_kind.values())
+        """Number of records, without readings of connections."""
+        return self.count
+
+    def without_records(self) -> RankTrace:
+        """A copy without the records, for when they are no longer needed."""
+        return replace(self, by_kind={})
 
 
-def tickets_of(records: Records) -> npt.NDArray[np.uint64]:
-    """The ticket in each publication word; uint64, one per record."""
-    return np.asarray((records["word"] >> np.uint64(2)) - np.uint64(1))
-
-
-def is_in_flight(records: Records) -> npt.NDArray[np.bool_]:
-    """Whether each record was open (a start without an end) when it was read."""
-    return np.asarray((records["word"] & np.uint64(3)) == State.IN_FLIGHT)
-
-
-def read_trace(path: Path) -> RankTrace:
-    """Read one trace file. It may still be written by a live process.
+def read_header(path: Path) -> tuple[Header, FileIdentity]:
+    """The header of a trace file, and the file's identity (None: it has none).
 
     Raises:
-        TraceError: the file cannot be read or is no trace; the message names it.
+        TraceError: the file cannot be read or is not a trace; the message names it.
     """
-    try:
-        # A pipe or device with a trace's name would block or never end.
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise TraceError(f"{path}: not a file.", hint="Only files may be named rank_<N>.ddptrace.")
-        with path.open("rb") as file:
-            header = parse_header(file.read(HEADER_BYTES), path)
-            size = file.seek(0, 2)
-        slots, notes = _map(path, header, size)
-        records, torn, astray = _read_slots(slots, header.capacity)
-    except OSError as error:
-        raise TraceError(
-            f"{path}: cannot be read: {error.strerror or error}.", hint="Check the file and its permissions."
-        ) from error
-    if not header.native:
-        records = to_native(records)
-    by_kind, known, sound = _split(records)
-    unknown, malformed = len(records) - known, astray + known - sound
-    sidecar, said = read_sidecar(path.with_suffix(".json"))
-    warnings = [(path.name, text) for text in notes] + [
+    with opened(path) as file:
+        return parse_header(file.read(0, HEADER_BYTES), path), file.identity
+
+
+def read_trace(
+    path: Path, sidecars: SidecarReader | None = None, tables: Tables | None = None, newest: int | None = None
+) -> RankTrace:
+    """Read one trace file. It may still be written by a live process.
+
+    Args:
+        path: the file.
+        sidecars: what the traces of one run share; the file's own if None.
+        tables: where to put the records, until another trace is read into them; None: they are the trace's own.
+        newest: read so many of the newest records, and not the others; None: all.
+
+    Raises:
+        TraceError: the file cannot be read or is not a trace; the message names it.
+    """
+    with opened(path) as file:
+        header = parse_header(file.read(0, HEADER_BYTES), path)
+        process = glance(header)
+        since = 0 if newest is None else max(0, header.tickets - newest)
+        published = PublishedRecords(file, header, since)
+        shared, tables = tables, tables or Tables()
+        tables.clear()
+        pieces = published if header.native else map(to_native, published)
+        unknown, unsound = sort_in(pieces, tables)
+        if shared is None:
+            tables.fit()
+    told = (sidecars or SidecarReader()).read(path.with_suffix(".json"))
+    return assemble(path, header, process, tables, Read(published, unknown, unsound, since), told)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a look at a file's slots left out: unknown kinds, unsound records, and those before ticket `since`."""
+
+    published: PublishedRecords
+    unknown: int
+    unsound: int
+    since: int = 0
+
+
+def assemble(
+    path: Path,
+    header: Header,
+    process: Glance | None,
+    tables: Tables,
+    read: Read,
+    told: tuple[Sidecar, tuple[str, ...]],
+) -> RankTrace:
+    """A trace of the records in `tables`; `told` is its sidecar and what is wrong with that."""
+    (sidecar, said), published = told, read.published
+    malformed = published.astray + read.unsound
+    warnings = [(path.name, text) for text in published.notes] + [
         (path.with_suffix(".json").name, text) for text in said
     ]
+    if not header.tickets:
+        warnings.append((path.name, "never started: nothing was recorded."))
     for amount, text in (
-        (torn, "records were being written and are not counted."),
+        (published.torn, "records were being written and are not counted."),
         (malformed, "records cannot be right and were left out; the file is damaged."),
-        (unknown, "records are of a kind that this version doesn't know."),
+        (read.unknown, "records are of a kind that this version doesn't know."),
         (header.overwritten, "older records were overwritten; a larger capacity keeps more."),
         (header.dropped, "events were lost: no slot was free."),
     ):
         if amount:
             warnings.append((path.name, f"{amount} {text}"))
-    return RankTrace(path, header, sidecar, by_kind, torn, malformed, unknown, tuple(warnings))
+    by_kind = {kind: _by_ticket(table.records()) for kind, table in tables.by_kind.items()}
+    newest = max(int(by_kind[kind]["times"][:, :used].max(initial=0)) for kind, used in TIMES_USED.items())
+    # Readings go on while nothing happens: they are no events.
+    count = sum(len(records) for kind, records in by_kind.items() if kind != Kind.CONNECTION)
+    return RankTrace(
+        path,
+        header,
+        sidecar,
+        by_kind,
+        count,
+        newest,
+        published.torn,
+        malformed,
+        read.unknown,
+        tuple(warnings),
+        process,
+        max(0, min(read.since, header.capacity - (header.tickets - read.since))),
+    )
 
 
-def _map(path: Path, header: Header, size: int) -> tuple[Records, list[str]]:
-    """The used slots as a read-only memory map, in the file's byte order."""
-    there = (size - HEADER_BYTES) // RECORD_BYTES
-    warnings = []
-    if there < header.capacity:
-        warnings.append(f"truncated: it has {there} of {header.capacity} slots; what is there is used.")
-    used = min(header.capacity, header.tickets, there)
-    dtype = record_dtype(header.byte_order)
-    if used <= 0:
-        return np.empty(0, dtype), warnings
-    return np.memmap(path, dtype, "r", HEADER_BYTES, (used,)), warnings
+@contextmanager
+def opened(path: Path) -> Iterator[RegularFile]:
+    """The file, open, as a context manager.
 
-
-def _read_slots(slots: Records, capacity: int) -> tuple[Records, int, int]:
-    """Copy what is published, sorted by ticket; also the number of torn records and of those out of place."""
-    parts: list[Records] = []
-    torn = astray = 0
-    # In pieces, so that memory grows with what was published and not with what the header claims.
-    for first in range(0, len(slots), CHUNK):
-        part, more_torn, more_astray = _snapshot(slots[first : first + CHUNK], first, capacity)
-        parts.append(part)
-        torn, astray = torn + more_torn, astray + more_astray
-    records = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, slots.dtype)
-    tickets = tickets_of(records)
-    if not (tickets[1:] > tickets[:-1]).all():
-        records = records[np.argsort(tickets, kind="stable")]
-    return records, torn, astray
-
-
-def _snapshot(slots: Records, first: int, capacity: int) -> tuple[Records, int, int]:
-    """Copy what is published in the slots from `first` on: word, copy, word again.
-
-    Returns:
-        the copies, the number of torn records, and of those whose ticket belongs elsewhere.
-
-    NumPy has no acquire loads. On x86 the copy cannot overtake the first word; on weakly ordered processors
-    the test of ticket and plausible content after it is the net under this one.
+    Raises:
+        TraceError: it is no regular file, or cannot be opened or read.
     """
-    words = np.array(slots["word"], np.uint64)
-    state = words & np.uint64(3)
-    torn = int(np.count_nonzero(state == State.WRITING))
-    wanted = np.flatnonzero(state >= State.IN_FLIGHT)
-    copies: list[Records] = []
-    places: list[npt.NDArray[np.int64]] = []
-    for _ in range(RETRIES):
-        if not len(wanted):
-            break
-        before = words[wanted]
-        # A whole ring is one straight copy; picking slots costs twice as much.
-        copy = np.array(slots) if len(wanted) == len(slots) else np.asarray(slots[wanted])
-        words = np.array(slots["word"], np.uint64)
-        same = (before == words[wanted]) & (before == copy["word"])
-        copies.append(copy if same.all() else copy[same])
-        places.append(wanted[same])
-        wanted = wanted[~same]
-        writing = (words[wanted] & np.uint64(3)) < State.IN_FLIGHT
-        torn += int(np.count_nonzero(writing))
-        wanted = wanted[~writing]
-    torn += len(wanted)
-    if not copies:
-        return np.empty(0, slots.dtype), torn, 0
-    records = copies[0] if len(copies) == 1 else np.concatenate(copies)
+    try:
+        with RegularFile(path) as file:
+            yield file
+    except NotAFileError as error:
+        raise TraceError(f"{path}: not a file.", hint="only files may be named rank_<N>.ddptrace.") from error
+    except OSError as error:
+        raise TraceError(
+            f"{path}: cannot be read: {error.strerror or error}.", hint="check the file and its permissions."
+        ) from error
+
+
+def sort_in(pieces: Iterable[Records], tables: Tables) -> tuple[int, int]:
+    """Put records into the table of their kind; how many are of unknown kinds, and how many cannot be right."""
+    unknown = unsound = 0
+    for piece in pieces:
+        kinds = piece["kind"].copy()
+        unknown += len(piece)
+        for kind, table in tables.by_kind.items():
+            chosen = np.flatnonzero(kinds == kind)
+            if not len(chosen):
+                continue
+            before = len(table)
+            part = table.append(piece, chosen)
+            good = _plausible(part["times"][:, : TIMES_USED.get(kind, 0)], ORDERED.get(kind, ()))
+            if good is not None:
+                table.keep(before, good)
+            unknown -= len(chosen)
+            unsound += before + len(chosen) - len(table)
+    return unknown, unsound
+
+
+def _by_ticket(records: Records) -> Records:
     tickets = tickets_of(records)
-    right = (tickets % np.uint64(capacity) == np.concatenate(places) + first) & (tickets < np.uint64(2**62))
-    astray = int(len(right) - np.count_nonzero(right))
-    return (records[right] if astray else records), torn, astray
+    if (tickets[1:] > tickets[:-1]).all():
+        return records
+    return take(records, np.argsort(tickets, kind="stable"))
 
 
-def _split(records: Records) -> tuple[dict[Kind, Records], int, int]:
-    """Records by kind, without those that cannot be right; how many are of known kinds and how many sound."""
-    kinds = records["kind"].copy()
-    by_kind: dict[Kind, Records] = {}
-    known = sound = 0
-    for kind in Kind:
-        part = records[kinds == kind]
-        good = _plausible(part["times"][:, : TIMES_USED.get(kind, 0)], ORDERED.get(kind, ()))
-        by_kind[kind] = part if good.all() else part[good]
-        known, sound = known + len(part), sound + len(by_kind[kind])
-    return by_kind, known, sound
-
-
-def _plausible(times: npt.NDArray[np.int64], ordered: Iterable[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-    """Which records can be right: all times within bounds, no end before its start."""
+def _plausible(
+    times: npt.NDArray[np.int64], ordered: Iterable[tuple[int, int]]
+) -> npt.NDArray[np.bool_] | None:
+    """Which records can be right (None: all): all times within bounds, no end before its start."""
     # Seen as unsigned, a negative time is a huge one.
-    good = np.asarray((times.view(np.uint64) <= MAX_TIME_NS).all(axis=1))
+    unsigned = times.view(np.uint64)
+    good = np.ones(len(times), np.bool_)
+    if times.size and unsigned.max() > MAX_TIME_NS:
+        good = np.asarray((unsigned <= MAX_TIME_NS).all(axis=1))
     for start, end in ordered:
         first, last = times[:, start], times[:, end]
         good &= (last >= first) | (last == 0)
-    return good
+    return None if good.all() else good

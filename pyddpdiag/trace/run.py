@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pyddpdiag.errors import TraceError
-from pyddpdiag.trace.reader import RankTrace, read_trace
-from pyddpdiag.trace.sidecar import Group, Layout, Module
+from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar
+from pyddpdiag.trace.files import FileIdentity
+from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, named, number_of
+from pyddpdiag.trace.header import Header
+from pyddpdiag.trace.reader import RankTrace, read_header, read_trace
+from pyddpdiag.trace.sidecar import SidecarReader
+from pyddpdiag.trace.table import Tables
 
-SUFFIX: Final = ".ddptrace"
-NAMED_RANKS: Final = 16
 FILE_LIMIT: Final = 16384
 
 
@@ -34,37 +37,60 @@ class Run:
     warnings: tuple[str, ...]
 
     def groups(self) -> dict[int, Group]:
-        """Process groups by id, from the sidecars of all ranks; the lowest rank's word counts."""
-        return {key: group for trace in reversed(self.ranks) for key, group in trace.sidecar.groups.items()}
+        """Process groups by id, from the sidecars of all ranks; the lowest rank's entry wins."""
+        return {key: group for sidecar in self._sidecars() for key, group in sidecar.groups.items()}
+
+    def places(self, ranks: Iterable[int]) -> tuple[int, ...]:
+        """Where those of some ranks that have a trace are in `ranks`, in this order."""
+        wanted = set(ranks)
+        return tuple(place for place, trace in enumerate(self.ranks) if trace.rank in wanted)
 
     def modules(self) -> dict[int, Module]:
-        """DDP modules by index; the lowest rank's word counts."""
-        return {
-            key: module for trace in reversed(self.ranks) for key, module in trace.sidecar.modules.items()
-        }
+        """DDP modules by index; the lowest rank's entry wins."""
+        return {key: module for sidecar in self._sidecars() for key, module in sidecar.modules.items()}
 
     def layouts(self) -> dict[int, Layout]:
-        """Bucket layouts by identity; the lowest rank's word counts."""
-        return {
-            key: layout for trace in reversed(self.ranks) for key, layout in trace.sidecar.layouts.items()
-        }
+        """Bucket layouts by identity; the lowest rank's entry wins."""
+        return {key: layout for sidecar in self._sidecars() for key, layout in sidecar.layouts.items()}
+
+    def _sidecars(self) -> Iterable[Sidecar]:
+        """The sidecars, the lowest rank's last; one that several ranks share (links) comes once."""
+        lowest_first = {id(trace.sidecar): trace.sidecar for trace in self.ranks}
+        return reversed(lowest_first.values())
 
 
-def open_run(folder: Path) -> Run:
-    """Read the traces of all ranks in a folder.
+def open_run(
+    folder: Path,
+    visit: Callable[[RankTrace], None] | None = None,
+    read: Callable[[Path, SidecarReader, Tables | None], RankTrace] = read_trace,
+) -> Run:
+    """Read the traces of all ranks in a folder: the files named rank_<number>.ddptrace.
+
+    Args:
+        folder: where they are.
+        visit: called with each rank, in ascending order; the run then keeps no records, so that only one
+            rank's records at a time are in memory.
 
     Raises:
         TraceError: there is no folder, no trace in it, or none that can be read.
     """
-    files = _find(folder)
-    warnings: list[str] = []
-    traces: list[RankTrace] = []
+    files, warnings = find_traces(folder)
     failures: list[TraceError] = []
-    for path in files[:FILE_LIMIT]:
+    # Headers first: only what is kept is read whole.
+    kept = _one_per_rank(_one_run(_headers(files[:FILE_LIMIT], failures, warnings), warnings), warnings)
+    sidecars = SidecarReader()
+    tables = None if visit is None else Tables()
+    traces: list[RankTrace] = []
+    for file in kept:
         try:
-            traces.append(read_trace(path))
+            trace = _require(file, read(file.path, sidecars, tables))
         except TraceError as error:
             failures.append(error)
+            continue
+        if visit is not None:
+            visit(trace)
+            trace = trace.without_records()
+        traces.append(trace)
     if not traces:
         if len(failures) == 1:
             raise failures[0]
@@ -73,8 +99,6 @@ def open_run(folder: Path) -> Run:
     warnings.extend(f"left out: {failure.message}" for failure in failures)
     if len(files) > FILE_LIMIT:
         warnings.append(f"{folder}: {len(files)} traces; only the first {FILE_LIMIT} were read.")
-    traces = _one_run(traces, warnings)
-    traces = _one_per_rank(traces, warnings)
     world_size = _world_size(traces, warnings)
     present = {trace.rank for trace in traces}
     missing = tuple(rank for rank in range(min(world_size, 1024 + len(present))) if rank not in present)[
@@ -88,76 +112,99 @@ def open_run(folder: Path) -> Run:
         )
     still_open = [trace.path.name for trace in traces if not trace.header.closed]
     if still_open:
-        warnings.append(f"not closed: {_names(still_open)}; the process still runs, or ended before close().")
-    # The same trouble with many files is one line.
+        warnings.append(f"not closed: {named(still_open)}; the process still runs, or ended before close().")
+    # The same problem in many files is one line.
     told: dict[str, list[str]] = {}
     for trace in traces:
         for name, text in trace.warnings:
             told.setdefault(text, []).append(name)
-    warnings.extend(f"{_names(names)}: {text}" for text, names in told.items())
+        for module in trace.sidecar.modules.values():
+            if module.reduced_by:
+                text = (
+                    f"{module.name} is compiled with optimize_ddp='{module.reduced_by}': it reduces in the compiled "
+                    "graph and calls no hook, so it has no buckets."
+                )
+                told.setdefault(text, []).append(trace.path.name)
+    warnings.extend(f"{named(names)}: {text}" for text, names in told.items())
     return Run(
         folder, traces[0].header.run_id, world_size, tuple(traces), missing, missing_count, tuple(warnings)
     )
 
 
-def _find(folder: Path) -> list[Path]:
-    """The trace files of a folder, sorted by the number in their names."""
-    if folder.is_file() and folder.suffix == SUFFIX:
+@dataclass(frozen=True)
+class _File:
+    """A trace whose header was read, and nothing else."""
+
+    path: Path
+    header: Header
+
+    @property
+    def in_its_place(self) -> bool:
+        """Whether the file is named after the rank that it holds."""
+        return number_of(self.path) == self.header.rank
+
+
+def _headers(paths: Sequence[Path], failures: list[TraceError], warnings: list[str]) -> list[_File]:
+    """The headers of all files that have one; a file with several names (links) counts once."""
+    found: list[_File] = []
+    names: dict[FileIdentity, str] = {}
+    again: list[str] = []
+    for path in paths:
+        try:
+            header, identity = read_header(path)
+        except TraceError as error:
+            failures.append(error)
+            continue
+        if identity is not None and names.setdefault(identity, path.name) != path.name:
+            again.append(f"{path.name} (as {names[identity]})")
+        else:
+            found.append(_File(path, header))
+    if again:
+        warnings.append(f"left out, as they are links to the same file: {named(again)}.")
+    return found
+
+
+def _require(file: _File, trace: RankTrace) -> RankTrace:
+    """The trace; raises `TraceError` if another file has replaced the one whose header was read."""
+    if (trace.rank, trace.header.run_id) != (file.header.rank, file.header.run_id):
         raise TraceError(
-            f"{folder}: is one rank's trace.", hint=f"Give the folder of all ranks: {folder.parent}"
+            f"{file.path}: was replaced while it was read.",
+            hint="run the report again when the new run has begun.",
         )
-    if not folder.is_dir():
-        raise TraceError(f"{folder}: no such folder.", hint="Give the folder that the Recorder wrote into.")
-    try:
-        files = [path for path in folder.iterdir() if path.suffix == SUFFIX]
-        below = [] if files else sorted({path.parent for path in folder.glob(f"*/rank_*{SUFFIX}")})[:3]
-    except OSError as error:
-        raise TraceError(f"{folder}: cannot be read: {error.strerror or error}.") from error
-    if not files:
-        hint = "Did you mean " + " or ".join(map(str, below)) + "?" if below else ""
-        raise TraceError(
-            f"{folder}: no traces (rank_<N>{SUFFIX}) in this folder.",
-            hint=hint or "Record some first: pyddpdiag train --trace DIR, or a Recorder in your script.",
-        )
-    return sorted(files, key=lambda path: (_number(path), path.name))
+    return trace
 
 
-def _number(path: Path) -> int:
-    # No rank has more than seven digits; a longer number would only cost time.
-    found = re.fullmatch(r"rank_(\d{1,9})", path.stem, re.ASCII)
-    return int(found[1]) if found else 10**9
-
-
-def _one_run(traces: list[RankTrace], warnings: list[str]) -> list[RankTrace]:
+def _one_run(files: list[_File], warnings: list[str]) -> list[_File]:
     """Keep the run with the most ranks (the newest of equals) and say which files belong to which run."""
-    runs: dict[str, list[RankTrace]] = {}
-    for trace in traces:
-        runs.setdefault(trace.header.run_id, []).append(trace)
-    if len(runs) == 1:
-        return traces
-    kept = max(runs, key=lambda run: (len(runs[run]), max(trace.header.wall_ns for trace in runs[run])))
+    runs: dict[str, list[_File]] = {}
+    for file in files:
+        runs.setdefault(file.header.run_id, []).append(file)
+    if len(runs) < 2:
+        return files
+    kept = max(runs, key=lambda run: (len(runs[run]), max(file.header.wall_ns for file in runs[run])))
     told = "; ".join(
-        f"run {run[:8]}: {_names([trace.path.name for trace in members])}"
+        f"run {run[:8]}: {named([file.path.name for file in members])}"
         for run, members in list(runs.items())[:8]
     )
     warnings.append(f"traces of {len(runs)} runs are mixed ({told}). Only run {kept[:8]} is reported.")
     return runs[kept]
 
 
-def _one_per_rank(traces: list[RankTrace], warnings: list[str]) -> list[RankTrace]:
-    """Keep one trace per rank: the one whose file name says so."""
-    by_rank: dict[int, RankTrace] = {}
-    for trace in traces:
-        other = by_rank.get(trace.rank)
+def _one_per_rank(files: list[_File], warnings: list[str]) -> list[_File]:
+    """Keep one file per rank: the one that is named after it. Sorted by rank."""
+    by_rank: dict[int, _File] = {}
+    for file in files:
+        rank = file.header.rank
+        other = by_rank.get(rank)
         if other is None:
-            by_rank[trace.rank] = trace
+            by_rank[rank] = file
             continue
-        kept, left = (trace, other) if _number(trace.path) == trace.rank else (other, trace)
-        by_rank[trace.rank] = kept
-        warnings.append(f"{left.path.name}: is rank {trace.rank} as {kept.path.name} is, and was left out.")
-    for trace in by_rank.values():
-        if _number(trace.path) != trace.rank:
-            warnings.append(f"{trace.path.name}: holds rank {trace.rank}; it was renamed.")
+        kept, left = (file, other) if file.in_its_place else (other, file)
+        by_rank[rank] = kept
+        warnings.append(f"{left.path.name}: is rank {rank} as {kept.path.name} is, and was left out.")
+    for file in by_rank.values():
+        if not file.in_its_place:
+            warnings.append(f"{file.path.name}: holds rank {file.header.rank}; it was renamed.")
     return [by_rank[rank] for rank in sorted(by_rank)]
 
 
@@ -167,20 +214,15 @@ def _world_size(traces: list[RankTrace], warnings: list[str]) -> int:
     world_size = max(counts, key=lambda size: (counts[size], size))
     if len(counts) > 1:
         told = "; ".join(
-            f"{size} in {_names([t.path.name for t in traces if t.header.world_size == size])}"
+            f"{size} in {named([t.path.name for t in traces if t.header.world_size == size])}"
             for size in list(counts)[:8]
         )
         warnings.append(f"the ranks disagree about the world size: {told}. {world_size} is used.")
     return world_size
 
 
-def _names(names: list[str]) -> str:
-    shown = ", ".join(names[:NAMED_RANKS])
-    return shown if len(names) <= NAMED_RANKS else f"{shown} and {len(names) - NAMED_RANKS} more"
-
-
 def _ranks(ranks: tuple[int, ...], count: int) -> str:
     word = "rank" if count == 1 else "ranks"
-    return f"{word} {_names([str(rank) for rank in ranks[:NAMED_RANKS]])}" + (
+    return f"{word} {named([str(rank) for rank in ranks[:NAMED_RANKS]])}" + (
         f" and {count - NAMED_RANKS} more" if count > NAMED_RANKS else ""
     )

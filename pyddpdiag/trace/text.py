@@ -1,18 +1,14 @@
-"""Text that came from a file, made safe to show: a name must not be able to drive a terminal."""
+"""Text in a trace file."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from pyddpdiag.output import clean
+
+__all__ = ["TEXT_LIMIT", "clean", "decode"]
+
 TEXT_LIMIT: Final = 4096
-
-
-def clean(text: str, limit: int = TEXT_LIMIT) -> str:
-    """`text` with control, surrogate and direction-changing characters replaced, at most `limit` long."""
-    shown = text[:limit]
-    if shown.isprintable():
-        return shown
-    return "".join(c if c.isprintable() else (" " if c in "\n\r\t" else "\ufffd") for c in shown)
 
 
 def decode(raw: bytes, limit: int = TEXT_LIMIT) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pyddpdiag.train.events import TrainResult
-from pyddpdiag.train.joined import join
-from pyddpdiag.train.launcher import launch
 from pyddpdiag.train.settings import HookKind, TrainSettings
+from pyddpdiag.train.start import join, launch
 
 __all__ = ["HookKind", "TrainResult", "TrainSettings", "join", "launch"]

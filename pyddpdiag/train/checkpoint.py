@@ -1,4 +1,4 @@
-"""Checkpoints: rank 0 writes them whole or not at all, and hands what it reads to all ranks."""
+"""Checkpoints: rank 0 writes them completely or not at all, and sends what it reads to all ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Checkpoint:
 
     Attributes:
         arch: name of the network.
-        classes: what it tells apart, in the order of its scores.
+        classes: the classes that it distinguishes, in the order of its scores.
         model: state of the network.
         optimiser: state of the optimiser.
         history: one entry per epoch so far.
@@ -40,7 +40,8 @@ class Checkpoint:
 def write(path: Path, checkpoint: Checkpoint) -> None:
     """Writes beside `path`, to the disk, and renames: an interrupted write leaves the old file as it was.
 
-    Raises `CheckpointError` if that fails, as on a full disk.
+    Raises:
+        CheckpointError: that fails, as on a full disk.
     """
     buffer = io.BytesIO()
     fields = {
@@ -52,7 +53,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
         "history": [asdict(epoch) for epoch in checkpoint.history],
     }
     torch.save(fields, buffer)
-    # One name for all: what a killed run leaves of it is overwritten by the next.
+    # One name for all: the next run overwrites what a killed run leaves.
     unfinished = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,9 +75,10 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_shared(path: Path, device: torch.device) -> Checkpoint:
-    """Rank 0 reads the file, all ranks get what is in it, on their `device`; all must call this.
+    """Rank 0 reads the file and all ranks get its content, on their `device`; all must call this.
 
-    Raises `CheckpointError`, on every rank, if the file cannot be used.
+    Raises:
+        CheckpointError: on every rank, if the file cannot be used.
     """
     content, problem = b"", ""
     if dist.get_rank() == 0:
@@ -113,13 +115,17 @@ def _parse(content: bytes, path: Path, device: torch.device) -> Checkpoint:
         raise
     except Exception as error:  # what torch.load raises on a file that is none of its own is not documented
         raise CheckpointError(
-            f"The file {path} is no whole checkpoint of pyddpdiag ({type(error).__name__}).",
+            f"The file {path} is not a complete checkpoint of pyddpdiag ({type(error).__name__}).",
             hint="--resume FILE, as --checkpoint wrote it.",
         ) from error
 
 
 def check_fit(checkpoint: Checkpoint, path: Path, arch: str, classes: tuple[str, ...]) -> None:
-    """Raises `CheckpointError` if the checkpoint is of another network or of other classes."""
+    """Refuses a checkpoint that does not belong to this training.
+
+    Raises:
+        CheckpointError: it belongs to another network or other classes.
+    """
     if checkpoint.arch != arch:
         raise CheckpointError(
             f"The checkpoint {path} is of {checkpoint.arch}, but --arch is {arch}.",

@@ -1,18 +1,19 @@
-"""Which device a rank trains on: a GPU of its own where there are enough, else the CPU."""
+"""Which device a rank trains on: its own GPU if there are enough, else the CPU."""
 
 from __future__ import annotations
 
 import torch
 
 from pyddpdiag.errors import UsageError
-from pyddpdiag.train.rendezvous import Place
+from pyddpdiag.ranks.rendezvous import Place
 from pyddpdiag.train.settings import Device
 
 
 def choose(wanted: Device, place: Place) -> torch.device:
-    """The device of this rank; ranks of one machine are taken to be numbered in a row.
+    """The device of this rank; assumes that one machine's ranks have consecutive numbers.
 
-    Raises `UsageError` if "cuda" is wanted and there are fewer GPUs than ranks on this machine.
+    Raises:
+        UsageError: "cuda" is wanted and there are fewer GPUs than ranks on this machine.
     """
     if wanted == "cpu":
         return torch.device("cpu")

@@ -7,11 +7,13 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from pyddpdiag.train.events import EpochDone, Event, Note, Planned, StepDone
+from pyddpdiag.output import clean_lines
+from pyddpdiag.ranks.events import Note
+from pyddpdiag.train.events import EpochDone, Planned, StepDone
 
 
 class Display:
-    """Takes the events of a run. A context manager, so that the cursor comes back in any case."""
+    """Handles the events of a run. A context manager, so that the cursor always comes back."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
@@ -34,8 +36,8 @@ class Display:
         """A sentence for the user."""
         self._print(text)
 
-    def __call__(self, event: Event) -> None:
-        """Shows what an event says; most say nothing to people."""
+    def __call__(self, event: object) -> None:
+        """Shows an event; most have nothing for people."""
         if isinstance(event, Planned):
             self._start(event)
         elif isinstance(event, StepDone):
@@ -43,7 +45,7 @@ class Display:
                 done = (event.epoch - self._plan.first_epoch) * self._plan.steps_per_epoch + event.step + 1
                 self._progress.update(self._task, completed=done, loss=f"loss {event.loss:.4f}")
         elif isinstance(event, EpochDone):
-            # A script tells no plan.
+            # A script announces no plan.
             width, of = (len(str(self._plan.epochs)), f"/{self._plan.epochs}") if self._plan else (1, "")
             self._print(
                 f"epoch {event.epoch + 1:{width}d}{of}  loss {event.train_loss:.4f}  "
@@ -88,5 +90,7 @@ class Display:
             )
 
     def _print(self, text: str) -> None:
-        # No wrapping in files and pipes: one line per epoch is what others search for.
-        self._console.print(text, highlight=False, markup=False, soft_wrap=not self._console.is_terminal)
+        # No wrapping in files and pipes: other tools search for one line per epoch.
+        self._console.print(
+            clean_lines(text), highlight=False, markup=False, soft_wrap=not self._console.is_terminal
+        )

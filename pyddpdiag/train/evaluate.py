@@ -1,4 +1,4 @@
-"""The test after each epoch, of which every rank does its share."""
+"""The test after each epoch; every rank does its share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pyddpdiag.train.rendezvous import Place
-from pyddpdiag.train.samples import Samples, fetched, share
+from pyddpdiag.ranks.rendezvous import Place
+from pyddpdiag.workloads.samples import Samples, fetched, share
 
 _BATCH = 256
 
@@ -30,7 +30,7 @@ def evaluate(
 ) -> tuple[float, float]:
     """Mean loss and accuracy per target over all samples; all ranks must call it."""
     for buffer in module.buffers():
-        # Batch normalisation's statistics are each rank's own until the next step takes rank 0's.
+        # Each rank has its own batch normalisation statistics until the next step takes those of rank 0.
         dist.broadcast(buffer, src=0)
     part = share(len(samples), place.world_size, place.rank)
     mine = np.arange(part.start, part.stop)

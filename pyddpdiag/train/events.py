@@ -1,24 +1,16 @@
-"""What a rank tells the outside while it runs: plain data, for a pipe or straight for a display."""
+"""What a training reports while it runs: plain data, for a pipe or directly for a display."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from pyddpdiag.train.failure import Failure
-from pyddpdiag.train.gpu_use import GpuUse
-
-
-@dataclass(frozen=True)
-class Joined:
-    """The rank's process group is up."""
-
-    rank: int
+from pyddpdiag.model import GpuUse
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What is about to be trained; told by rank 0.
+    """What is about to be trained; sent by rank 0.
 
     Attributes:
         shares: samples per step of each rank.
@@ -70,12 +62,12 @@ class TrainResult:
         buckets: DDP's after its rebuild; 0 without DDP.
         history: one entry per epoch, also of those before a resume; a script may have none.
         seconds: of this run's epochs, without the start.
-        dataset: what was trained on, for people.
+        dataset: the training data, for people.
         batch_size: samples per step of all ranks together.
         lr: the peak learning rate that was really used.
         data_wait_s: how long this rank waited for its batches.
         steps: that this rank trained in this run.
-        gpus: how much the ranks' GPUs were used; without those of ranks that had none or could not look.
+        gpus: the use of the ranks' GPUs, without ranks that had none or could not sample it.
     """
 
     world_size: int
@@ -94,39 +86,5 @@ class TrainResult:
 
     @property
     def accuracy(self) -> float:
-        """Test accuracy after the last epoch, in 0..1; NaN if a script told of none."""
+        """Test accuracy after the last epoch, in 0..1; NaN if a script reported none."""
         return self.history[-1].accuracy if self.history else math.nan
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The rank trained to the end; `result` is the same on every rank but for its times."""
-
-    rank: int
-    result: TrainResult
-
-
-@dataclass(frozen=True)
-class Note:
-    """A sentence for the user that ends nothing; ranks may say the same one."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Located:
-    """Where a rank is, on request: the stacks of its Python threads as text."""
-
-    rank: int
-    stacks: str
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a job other than training tells: `what` is between the job and whoever launched it."""
-
-    rank: int
-    what: object
-
-
-Event = Joined | Planned | StepDone | EpochDone | Note | Finished | Located | Told | Failure

@@ -1,7 +1,8 @@
 """Looks at a rank's own GPU while it trains, through NVML, NVIDIA's management library (package nvidia-ml-py).
 
-Nothing here may disturb the training: NVML is only ever called on a thread of its own, and whatever goes wrong is one
-sentence. torch's device numbers are not NVML's (CUDA_VISIBLE_DEVICES renumbers them), so the GPU is found by its UUID.
+Nothing here may disturb the training: NVML is only called on a separate thread, and any failure is one
+sentence. torch's device numbers differ from NVML's (CUDA_VISIBLE_DEVICES renumbers them), so the GPU is found
+by its UUID.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from pyddpdiag.model import GpuUse
+from pyddpdiag.ranks.rendezvous import Place
 from pyddpdiag.train.evaluate import total
-from pyddpdiag.train.gpu_use import GpuUse
-from pyddpdiag.train.rendezvous import Place
 
 _INTERVAL_S = 0.5
-# Past this many samples every second one is dropped, and the interval doubled: a long run needs no more.
+# After this many samples every second one is dropped and the interval doubled: a long run needs no more.
 _MOST_SAMPLES = 2048
-# The thread looks at its order to stop between two calls; one that NVML keeps longer is left behind.
+# The thread checks for its stop order between two calls; a thread that NVML blocks longer is left behind.
 _LEAVE_S = 2.0
 
 
@@ -32,8 +33,8 @@ class Watch:
 
     Args:
         nvml: the module `pynvml`, or one with its functions.
-        uuid: of the GPU, as torch tells it: without NVML's prefix.
-        tell: takes a sentence for the user; called once at most, from the watch's own thread.
+        uuid: of the GPU, as torch reports it: without NVML's prefix.
+        tell: takes a sentence for the user; called at most once, from the watch's own thread.
         interval_s: between two samples, at first.
     """
 
@@ -82,7 +83,7 @@ class Watch:
             finally:
                 self._nvml.nvmlShutdown()
         except Exception as error:
-            # Whatever it is: this thread has nobody to raise to, and the training goes on.
+            # Any error: this thread cannot raise to anybody, and the training goes on.
             self._problem(error)
 
     def _find(self) -> Any:
@@ -156,14 +157,14 @@ def _begin(device: torch.device, tell: Callable[[str], None]) -> Watch | None:
 
 def gather(mine: GpuUse | None, place: Place) -> tuple[GpuUse, ...]:
     """The use of all ranks' GPUs, in the order of ranks without those that have none; all ranks must call it."""
-    if not dist.is_initialized():  # a script may have taken the process group down
+    if not dist.is_initialized():  # a script may have destroyed the process group
         return (mine,) if mine is not None else ()
     width = 4
     row = [0.0] * width
     if mine is not None:
         known = (mine.utilisation_percent, mine.memory_used_bytes, mine.memory_total_bytes)
         row = [float(mine.samples), *(-1.0 if value is None else float(value) for value in known)]
-    # Everybody's row is zero but the own, so that the sum is all of them.
+    # Each rank fills only its own row, so the sum holds all rows.
     before, after = place.rank, place.world_size - place.rank - 1
     sums = total(*[0.0] * (before * width), *row, *[0.0] * (after * width))
     found = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -11,24 +12,23 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.errors import TrainError
+from pyddpdiag.ranks.cores import threads_per_rank
+from pyddpdiag.ranks.events import Note
 from pyddpdiag.train import devices, gpu, state
-from pyddpdiag.train.cores import threads_per_rank
 from pyddpdiag.train.evaluate import evaluate, scores_and_loss, total
-from pyddpdiag.train.events import EpochDone, Note, Planned, StepDone, TrainResult
+from pyddpdiag.train.events import EpochDone, Planned, StepDone, TrainResult
 from pyddpdiag.train.probes import NoProbe, Probe, probes
-from pyddpdiag.train.samples import ShardedBatches, share, steps_per_epoch
 from pyddpdiag.train.session import Session
 from pyddpdiag.train.waiting import Waiting
-from pyddpdiag.train.workload import Workload
-
-__all__ = ["Session", "rate", "train_rank"]
+from pyddpdiag.workloads.samples import ShardedBatches, share, steps_per_epoch
+from pyddpdiag.workloads.workload import Workload
 
 _STEP_EVENT_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What the loop needs all along."""
+    """What the loop needs throughout."""
 
     session: Session
     work: Workload
@@ -47,7 +47,13 @@ class _Run:
 
 
 def train_rank(session: Session) -> TrainResult:
-    """Trains on this rank to the end; all ranks of the default process group must call it."""
+    """Trains on this rank to the end; all ranks of the default process group must call it.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be used or written.
+        TrainError: the loss is not finite.
+        UsageError: the settings leave nothing to train, or the batch cannot be split over the ranks.
+    """
     settings, place = session.settings, session.place
     threads = threads_per_rank(place.local_world_size)
     torch.set_num_threads(threads)
@@ -75,7 +81,8 @@ def _train(session: Session, device: torch.device, threads: int) -> TrainResult:
     if settings.evaluate:
         _evaluate_only(run)
     elif isinstance(run.model, DistributedDataParallel):
-        with probes(run.model, settings.hook, session.trace, settings.force) as probe:
+        watchdog_s = settings.watchdog_s
+        with probes(run.model, settings.hook, session.trace, settings.force, watchdog_s) as probe:
             begin = time.perf_counter()
             _epochs(run, probe)
     else:
@@ -136,10 +143,13 @@ def _epochs(run: _Run, probe: Probe) -> None:
             raise TrainError(
                 f"The training loss became {train_loss} in epoch {epoch + 1}.", hint="lower --lr."
             )
-        test_loss, accuracy = _test(run)
+        with probe.phase("evaluation"):
+            test_loss, accuracy = _test(run)
         done = EpochDone(epoch, train_loss, test_loss, accuracy, time.perf_counter() - begin)
         run.state.history.append(done)
-        state.save(session, run.work, run.state)
+        writes = settings.checkpoint is not None and place.rank == 0
+        with probe.phase("checkpoint") if writes else nullcontext():
+            state.save(session, run.work, run.state)
         if place.rank == 0:
             session.tell(done)
 
@@ -198,7 +208,8 @@ def _evaluate_only(run: _Run) -> None:
 
 
 def rate(step: int, total_steps: int) -> float:
-    """A step's learning rate as a part of the peak: a fifth of the steps up from 1/25, then a cosine to 0."""
+    """A step's learning rate as a fraction of the peak: a fifth of the steps up from 1/25, then a cosine to
+    0."""
     rise = 0.2 * total_steps
     if step < rise:
         return 0.04 + 0.96 * step / rise
@@ -206,7 +217,7 @@ def rate(step: int, total_steps: int) -> float:
 
 
 def _bucket_count(model: nn.Module) -> int:
-    """How many buckets DDP uses now, by its own account; 0 without DDP."""
+    """How many buckets DDP currently uses, as it reports; 0 without DDP."""
     if not isinstance(model, DistributedDataParallel):
         return 0
     facts = model._get_ddp_logging_data()  # type: ignore[no-untyped-call]

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, Protocol, TypeVar
 
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag.compression import Compress
+from pyddpdiag.record.compression import Compress
 from pyddpdiag.train.settings import HookKind
 
 T = TypeVar("T")
 
-# What `recorder.attach` is told, for the hooks that go through it.
+# The options for `recorder.attach`, for the hooks that use it.
 _COMPRESS: Final[dict[HookKind, Compress | None]] = {
     HookKind.NATIVE: None,
     HookKind.BF16: "bf16",
     HookKind.FP16: "fp16",
     HookKind.BF16_FEEDBACK: "bf16",
+    HookKind.SHARED: None,
 }
 
 
 class Probe(Protocol):
-    """What the training loop needs of a recorder."""
+    """What the training loop needs from a recorder."""
 
     def steps(self, loader: Iterable[T]) -> Iterable[T]:
         """The loader's batches, each of them one step."""
+        ...
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Marks a part of the program that is no training."""
         ...
 
 
@@ -37,15 +42,23 @@ class NoProbe:
         """The loader's batches, as they are."""
         return loader
 
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Marks nothing."""
+        return nullcontext()
+
 
 @contextmanager
 def probes(
-    ddp: DistributedDataParallel, hook: HookKind, trace: str | None, overwrite: bool
+    ddp: DistributedDataParallel,
+    hook: HookKind,
+    trace: str | None,
+    overwrite: bool,
+    watchdog_s: float | None = None,
 ) -> Iterator[Probe]:
     """Registers `hook` with `ddp`. Closes the recorder at the end of the block unless that failed.
 
-    A trace of a failed rank stays open on purpose: the file is complete as it is, and says that the end was
-    not an orderly one.
+    The trace of a failed rank stays open on purpose: the file is complete, and shows that the end was not
+    orderly.
     """
     if not hook.records or trace is None:
         if hook is HookKind.BUILTIN:
@@ -57,9 +70,14 @@ def probes(
 
     import pyddpdiag
 
-    recorder = pyddpdiag.Recorder(trace, overwrite=overwrite)
+    recorder = pyddpdiag.Recorder(trace, overwrite=overwrite, watchdog_s=watchdog_s)
     if hook in _COMPRESS:
-        recorder.attach(ddp, compress=_COMPRESS[hook], error_feedback=hook is HookKind.BF16_FEEDBACK)
+        recorder.attach(
+            ddp,
+            compress=_COMPRESS[hook],
+            error_feedback=hook is HookKind.BF16_FEEDBACK,
+            shared_memory="auto" if hook is HookKind.SHARED else "off",
+        )
     else:
         function = {
             HookKind.TIMED: pyddpdiag.timed_allreduce,

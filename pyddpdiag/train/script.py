@@ -44,7 +44,11 @@ class Script:
         self._probe: Probe | None = None
 
     def wrap(self, module: nn.Module, **options: object) -> DistributedDataParallel:
-        """The module on this rank's device, in DDP, with the hook of --hook. `options` go to DDP. Once only."""
+        """The module on this rank's device, in DDP, with the hook of --hook. `options` go to DDP.
+
+        Raises:
+            UsageError: it was called before.
+        """
         if self.model is not None:
             raise UsageError(
                 f"rank {self.rank}: wrap() was called twice.",
@@ -54,20 +58,37 @@ class Script:
         ids = [self.device] if self.device.type == "cuda" else None
         options = {"device_ids": ids, "bucket_cap_mb": settings.bucket_cap_mb, **options}
         self.model = DistributedDataParallel(module.to(self.device), **options)  # type: ignore[arg-type]
-        self._open = probes(self.model, settings.hook, self._session.trace, settings.force)
+        trace, watchdog_s = self._session.trace, settings.watchdog_s
+        self._open = probes(self.model, settings.hook, trace, settings.force, watchdog_s)
         self._probe = self._open.__enter__()
         return self.model
 
     def steps(self, loader: Iterable[T]) -> Iterable[T]:
-        """The loader's batches, each marked as a step in the trace. After `wrap`."""
+        """The loader's batches, each marked as a step in the trace.
+
+        Raises:
+            UsageError: `wrap` was not called before.
+        """
         if self._probe is None:
             raise UsageError(
                 f"rank {self.rank}: steps() was called before wrap().", hint="wrap the model first."
             )
         return self._probe.steps(loader)
 
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Marks a part of the program that is no training in the trace: a checkpoint, an evaluation. After `wrap`.
+
+        Raises:
+            UsageError: `wrap` was not called yet.
+        """
+        if self._probe is None:
+            raise UsageError(
+                f"rank {self.rank}: phase() was called before wrap().", hint="wrap the model first."
+            )
+        return self._probe.phase(name)
+
     def epoch_done(self, train_loss: float, test_loss: float, accuracy: float) -> None:
-        """Tells of an epoch that ended: a line on the screen (rank 0's), and an entry in the result."""
+        """Reports the end of an epoch: a line on the screen (rank 0's), and an entry in the result."""
         now = time.perf_counter()
         self.history.append(
             EpochDone(len(self.history), train_loss, test_loss, accuracy, now - self._told_at)
@@ -77,13 +98,17 @@ class Script:
             self._session.tell(self.history[-1])
 
     def close(self) -> None:
-        """Closes the recorder; not called when the function failed, so that the trace says so."""
+        """Closes the recorder; not called when the function failed, so that the trace shows the failure."""
         if self._open is not None:
             self._open.__exit__(None, None, None)
 
 
 def run_script(session: Session, device: torch.device) -> TrainResult:
-    """Loads the function that --script names and calls it. Raises `UsageError` if there is none."""
+    """Loads the function that --script names and calls it.
+
+    Raises:
+        UsageError: the file or the function is missing.
+    """
     torch.manual_seed(session.settings.seed)
     function = load(session.settings.script or "")
     script = Script(session, device)
@@ -105,15 +130,19 @@ def run_script(session: Session, device: torch.device) -> TrainResult:
 
 
 def load(text: str) -> Callable[[Script], object]:
-    """The function that `text` names. Raises `UsageError` if the file or the function is missing."""
+    """The function that `text` names.
+
+    Raises:
+        UsageError: the file or the function is missing.
+    """
     path, name = split_script(text)
     if not path.is_file():
         raise UsageError(f"--script: there is no file {path}.")
     spec = importlib.util.spec_from_file_location(_MODULE, path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"--script: {path} is no Python file.", hint="its name must end with .py.")
+        raise UsageError(f"--script: {path} is not a Python file.", hint="its name must end with .py.")
     module = importlib.util.module_from_spec(spec)
-    # As `python FILE` does: its neighbours can be imported, and what it defines can be pickled.
+    # Like `python FILE`: its neighbours can be imported, and its definitions can be pickled.
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[_MODULE] = module
     spec.loader.exec_module(module)

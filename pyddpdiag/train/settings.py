@@ -1,4 +1,4 @@
-"""What a training run is told to do: one frozen record that is handed to every rank."""
+"""The settings of a training run: one frozen record that every rank receives."""
 
 from __future__ import annotations
 
@@ -8,21 +8,32 @@ from enum import Enum
 from typing import Literal
 
 from pyddpdiag.errors import UsageError
-from pyddpdiag.train.archs import arch_of, check_data
+from pyddpdiag.workloads.archs import arch_of, check_data
 
 Device = Literal["auto", "cpu", "cuda"]
 
 # Paths and limits may differ from machine to machine; the rest must not.
-_PRIVATE = {"trace", "force", "interfaces", "timeout_s", "data", "script", "workers", "checkpoint"}
+_PRIVATE = {
+    "trace",
+    "force",
+    "interfaces",
+    "timeout_s",
+    "data",
+    "script",
+    "workers",
+    "checkpoint",
+    "watchdog_s",
+}
 
 
 class HookKind(str, Enum):
-    """How the gradients of a bucket are averaged, and whether that is recorded."""
+    """How a bucket's gradients are averaged, and whether that is recorded."""
 
     NATIVE = "native"
     TIMED = "timed"
     BF16 = "bf16"
     FP16 = "fp16"
+    SHARED = "shared"
     BF16_FEEDBACK = "bf16_feedback"
     TIMED_BF16 = "timed_bf16"
     TIMED_FP16 = "timed_fp16"
@@ -37,36 +48,46 @@ class HookKind(str, Enum):
     @property
     def exact(self) -> bool:
         """Whether gradients travel as they are, and are not rounded to 16 bits."""
-        return self in (HookKind.NATIVE, HookKind.TIMED, HookKind.PLAIN, HookKind.BUILTIN)
+        return self in (
+            HookKind.NATIVE,
+            HookKind.TIMED,
+            HookKind.SHARED,
+            HookKind.PLAIN,
+            HookKind.BUILTIN,
+        )
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Settings of one run, equal on all its ranks. A value that cannot be right raises `UsageError`.
+    """Settings of one run, equal on all its ranks.
 
     Attributes:
         epochs: passes over the training set.
-        batch_size: samples per step, summed over all ranks; with `scale_lr`, of each rank.
+        batch_size: samples per step, summed over all ranks; with `scale_lr`, per rank.
         lr: peak learning rate; with `scale_lr`, multiplied by the number of ranks.
         seed: decides the first weights and the order of the samples.
         bucket_cap_mb: DDP's bucket size in MiB.
         hook: see `HookKind`.
         trace: folder of the trace; None asks for `runs/<time>`, or for none if the hook records nothing.
-        force: replace a trace that is in that folder already.
-        interfaces: network interfaces for Gloo; empty leaves the choice to `pyddpdiag.train.interfaces`.
+        force: replace a trace that is already in that folder.
+        interfaces: network interfaces for Gloo; empty leaves the choice to `pyddpdiag.ranks.interfaces`.
         timeout_s: longest wait for the other ranks, at the start and in every collective, in seconds.
-        arch: a name in `pyddpdiag.train.archs`.
+        arch: a name in `pyddpdiag.workloads.archs`.
         data: folder of images or file of text, as the network needs it.
         script: `FILE` or `FILE:FUNCTION` to train by instead of the built-in loop.
         image_size: images are cut to this many pixels on each side.
         workers: threads per rank that read samples ahead; 0 reads them in the training loop.
         scale_lr: give each rank a batch of its own instead of a share of one.
         checkpoint: file that is written after each epoch.
-        resume: checkpoint to go on from; rank 0 reads it.
-        evaluate: test what `resume` holds, and train nothing.
+        resume: checkpoint to continue from; rank 0 reads it.
+        evaluate: only test the checkpoint in `resume`.
         amp: bfloat16 in forward and backward (torch.autocast); weights and gradients stay float32.
         device: "auto" takes a GPU per rank if there are enough, else the CPU.
+        watchdog_s: a rank without progress for so many seconds says what `pyddpdiag hang` would; None = never.
         ddp: False trains the bare module, for a world of one.
+
+    Raises:
+        UsageError: a value is out of its range, or options exclude each other.
     """
 
     epochs: int = 10
@@ -90,6 +111,7 @@ class TrainSettings:
     evaluate: bool = False
     amp: bool = False
     device: Device = "auto"
+    watchdog_s: float | None = None
     ddp: bool = True
 
     def __post_init__(self) -> None:
@@ -110,6 +132,8 @@ class TrainSettings:
         ):
             if not (math.isfinite(value) and value > 0):
                 raise UsageError(f"--{name} is {value}, but it must be a number above 0.")
+        if self.watchdog_s is not None and not (math.isfinite(self.watchdog_s) and self.watchdog_s >= 1):
+            raise UsageError(f"--watchdog is {self.watchdog_s}, but it must be at least 1 s.")
         if self.trace is not None and not self.hook.records:
             raise UsageError(
                 f"--hook {self.hook.value} records nothing, so there is no trace to write to {self.trace}.",
@@ -135,7 +159,12 @@ class TrainSettings:
         return self.lr * world_size if self.scale_lr else self.lr
 
     def check_world(self, world_size: int, train_samples: int | None = None) -> None:
-        """Raises `UsageError` if the batch cannot be split over `world_size` ranks or exceeds the data."""
+        """Refuses a number of ranks that the batch cannot be split over.
+
+        Raises:
+            UsageError: some rank would get too few samples, the batch exceeds the data, or several ranks would train
+                without DDP.
+        """
         if self.script is not None:
             return
         if not self.ddp and world_size != 1:

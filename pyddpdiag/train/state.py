@@ -12,7 +12,7 @@ from pyddpdiag.errors import UsageError
 from pyddpdiag.train import checkpoint
 from pyddpdiag.train.events import EpochDone
 from pyddpdiag.train.session import Session
-from pyddpdiag.train.workload import Workload
+from pyddpdiag.workloads.workload import Workload
 
 
 @dataclass
@@ -25,9 +25,11 @@ class State:
 
 
 def begin(session: Session, work: Workload, device: torch.device) -> State:
-    """A new state from the seed, or that of the checkpoint to go on from; all ranks must call it.
+    """A new state from the seed, or that of the checkpoint to continue from; all ranks must call it.
 
-    Raises `CheckpointError` if the checkpoint cannot be used, `UsageError` if it leaves nothing to train.
+    Raises:
+        CheckpointError: the checkpoint cannot be used.
+        UsageError: it leaves nothing to train.
     """
     settings = session.settings
     torch.manual_seed(settings.seed)
@@ -51,7 +53,11 @@ def begin(session: Session, work: Workload, device: torch.device) -> State:
 
 
 def save(session: Session, work: Workload, state: State) -> None:
-    """Rank 0 writes the checkpoint, if one is wanted."""
+    """Rank 0 writes the checkpoint, if one is wanted.
+
+    Raises:
+        CheckpointError: it cannot be written.
+    """
     settings = session.settings
     if settings.checkpoint is None or session.place.rank != 0:
         return

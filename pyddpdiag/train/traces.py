@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from pyddpdiag.errors import TraceExistsError, TraceFolderError
+from pyddpdiag.train.summary import FILE
 
 _TRACE_FILE = re.compile(r"rank_(\d+)\.(ddptrace|json)")
 
@@ -32,14 +33,16 @@ def existing(folder: Path) -> dict[int, list[Path]]:
 
 
 def prepare(folder: Path, *, force: bool, mine: range) -> None:
-    """Makes the folder ready for the ranks in `mine`, which leave no trace of another run beside theirs.
+    """Prepares the folder for the ranks in `mine`, so that no trace of another run stays beside theirs.
 
     Args:
         folder: made if it is missing.
-        force: delete the traces of those ranks; otherwise they raise `TraceExistsError`.
-        mine: the ranks that the caller answers for.
+        force: delete the traces of those ranks.
+        mine: the ranks that the caller handles.
 
-    Raises `TraceFolderError` if the folder cannot be made or written.
+    Raises:
+        TraceExistsError: there is a trace of those ranks, and `force` is not given.
+        TraceFolderError: the folder cannot be made or written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,6 +54,9 @@ def prepare(folder: Path, *, force: bool, mine: range) -> None:
             )
         for path in old:
             path.unlink(missing_ok=True)
+        if 0 in mine:
+            # Of the training that was here before.
+            (folder / FILE).unlink(missing_ok=True)
     except TraceExistsError:
         raise
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How long a loop waits for its batches, also where no recorder watches."""
+"""How long a loop waits for its batches, even without a recorder."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from train_support import environment, started
 
-from pyddpdiag.train.interfaces import available
+from pyddpdiag.ranks.interfaces import available
 
 TIMEOUT_S = 110
 

@@ -46,8 +46,8 @@ def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 def test_a_sweep_of_steps(tmp_path: Path) -> None:
     path = tmp_path / "steps.json"
-    options = ("--model", "mlp_small", "--hook", "plain,native,torch_bf16", "--bucket-cap-mb", "0.25")
-    command = bench("buckets", *options, "--ranks", "2", "--rounds", 6, "--output", path)
+    options = ("--arch", "mlp_small", "--hook", "plain,native,torch_bf16", "--bucket-cap-mb", "0.25")
+    command = bench("buckets", *options, "--nproc", "2", "--rounds", 6, "--output", path)
     with started(command, tmp_path) as process:
         code, out, err = end(process)
     assert code == 0, err

@@ -16,7 +16,7 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag import _exchange
+from pyddpdiag.record import exchange_setup
 from pyddpdiag.trace.layout import BucketTime, Flag, Kind
 from pyddpdiag.trace.run import open_run
 
@@ -61,7 +61,7 @@ def _expected(rank: int, world_size: int, compress: str, step: int) -> tuple[tor
 
 
 def _as_if_on_its_own_host(rank: int) -> None:
-    _exchange._host = lambda _: f"host {rank}"
+    exchange_setup._host = lambda _: f"host {rank}"
     # The messages go where the group's collectives go, whatever the environment says by now.
     os.environ["GLOO_SOCKET_IFNAME"] = "there-is-none"
 
@@ -157,6 +157,7 @@ def test_a_lost_rank_is_an_error_that_names_the_bucket(tmp_path: Path, world_siz
     )
     for rank in range(lost):
         assert f"this error reached rank {rank} while reducing bucket " in answers[rank]
+        assert "by the 16-bit path." in answers[rank]
         assert ", of step 2 in group " in answers[rank]
 
 

@@ -23,6 +23,7 @@ from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import read_trace
+from pyddpdiag.trace.run import open_run
 
 HOOKS = {"bf16": pyddpdiag.timed_bf16_allreduce, "fp16": pyddpdiag.timed_fp16_allreduce}
 UNIT = {"bf16": 2.0**-8, "fp16": 2.0**-11}
@@ -167,6 +168,28 @@ def _other_types_job(rank: int, _: int, folder: str) -> bool:
 
 def test_gradients_of_16_bits_travel_as_they_are(tmp_path: Path) -> None:
     assert run_ranks(_other_types_job, 2, tmp_path, str(tmp_path)) == [True, True]
+
+
+def _changing_job(rank: int, _: int, folder: str) -> None:
+    ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
+    hooks = list(HOOKS.values())
+    step = 0
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        # A lambda: DDP takes no strings for annotations.
+        ddp.register_comm_hook(recorder, lambda state, bucket: hooks[step % 2](state, bucket))
+        for step in range(4):
+            ddp(batch(rank, step, torch.float32)).square().mean().backward()
+
+
+def test_a_hook_that_changes_gets_what_it_asks_for(tmp_path: Path) -> None:
+    run_ranks(_changing_job, 2, tmp_path, str(tmp_path / "run"))
+    for rank in open_run(tmp_path / "run").ranks:
+        buckets = complete(rank, Kind.BUCKET)
+        # As DTYPES of the trace: 4 is bfloat16, 3 is float16.
+        assert set(zip((buckets["step"] % 2).tolist(), buckets["dtype"].tolist(), strict=True)) == {
+            (0, 4),
+            (1, 3),
+        }
 
 
 def _bad_arguments(_: int, __: int) -> list[str]:

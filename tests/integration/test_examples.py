@@ -8,16 +8,25 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.promised import need
 from train_support import ROOT, finish, records_published, started
 
-from pyddpdiag.train import interfaces
+from pyddpdiag.ranks import interfaces
+from pyddpdiag.trace.layout import Flag, Kind, StepTime
+from pyddpdiag.trace.run import open_run
 
 EXAMPLES = ROOT / "examples"
-LIMIT_S = 100
+# Two scripts after each other on a busy machine; pytest ends a test later than this.
+LIMIT_S = 180
 
 
 def run_example(name: str, cwd: Path, *arguments: object, launcher: tuple[str, ...] = ()) -> str:
     """The example's standard output; fails the test if it fails or is not done in time."""
+    return ran_example(name, cwd, *arguments, launcher=launcher)[0]
+
+
+def ran_example(name: str, cwd: Path, *arguments: object, launcher: tuple[str, ...] = ()) -> tuple[str, str]:
+    """Its standard output and its errors."""
     command = [sys.executable, *launcher, str(EXAMPLES / name), *map(str, arguments)]
     loopback = interfaces.loopback() or ""
     # Without libuv as on Windows: the same store on both systems.
@@ -25,7 +34,7 @@ def run_example(name: str, cwd: Path, *arguments: object, launcher: tuple[str, .
         code, out, err = finish(process, LIMIT_S)
     assert code == 0, err
     assert "Traceback" not in err
-    return out
+    return out, err
 
 
 def losses(out: str) -> list[float]:
@@ -94,16 +103,39 @@ def test_the_torchrun_script_alone_is_a_world_of_one(tmp_path: Path) -> None:
     assert "rank 0 of 1 wrote" in run_example("torchrun.py", tmp_path, "trace")
 
 
-@pytest.mark.parametrize("package", ["lightning", "accelerate"])
+FRAMEWORKS = {
+    "lightning": (),
+    "accelerate": (),
+    "transformers": ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+}
+# Steps of each rank, and how often each phase was on the first.
+SEEN = {
+    "lightning": (32, {"evaluation": 2, "checkpoint": 2}),
+    "accelerate": (16, {"checkpoint": 1}),
+    "transformers": (32, {"evaluation": 4, "checkpoint": 4}),
+}
+
+
+@pytest.mark.parametrize("package", FRAMEWORKS)
 def test_under_other_frameworks(package: str, tmp_path: Path) -> None:
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed (dependency group 'frameworks')")
-    out = run_example(f"{package}_example.py", tmp_path, "trace")
+    absent = importlib.util.find_spec(package) is None
+    need("frameworks", f"{package} is not installed (dependency group 'frameworks')" if absent else "")
+    out, err = ran_example(f"{package}_example.py", tmp_path, "trace", launcher=FRAMEWORKS[package])
     assert losses(out)[-1] < 0.5 * losses(out)[0]
     assert_recorded(tmp_path / "trace")
+    assert err.count("pyddpdiag report trace") == 1, err
+    steps, phases = SEEN[package]
+    for rank in open_run(tmp_path / "trace").ranks:
+        marked = rank.of_kind(Kind.STEP)
+        assert marked["step"].tolist()[:steps] == list(range(steps))
+        whole = marked[(marked["flags"] & (Flag.ABANDONED | Flag.NO_BATCH)) == 0]
+        assert len(whole) == steps
+        assert (whole["times"][:, StepTime.BEGIN] >= whole["times"][:, StepTime.WAIT_BEGIN]).all()
+        named = [name.decode() for name in rank.of_kind(Kind.PHASE)["name"].tolist()]
+        assert {name: named.count(name) for name in set(named)} == phases
 
 
 def test_no_example_is_left_out() -> None:
     tested = Path(__file__).read_text(encoding="utf-8")
     for path in EXAMPLES.glob("*.py"):
-        assert f'"{path.name}"' in tested or path.name in {"lightning_example.py", "accelerate_example.py"}
+        assert f'"{path.name}"' in tested or path.stem.removesuffix("_example") in FRAMEWORKS

@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import pyddpdiag
+from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.layout import BucketTime, CollectiveTime, Kind
 from pyddpdiag.trace.run import open_run
 
@@ -60,7 +61,8 @@ def _call_all(rank: int, world_size: int) -> None:
 
 
 def _collectives_job(rank: int, world_size: int, folder: str) -> dict[str, Any]:
-    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+    # Without readings of connections, which take tickets at any time.
+    with pyddpdiag.Recorder(folder, capacity_mb=1, sample_connections=False) as recorder:
         for _ in range(REPEATS):
             _call_all(rank, world_size)
         recorder.pause()
@@ -107,6 +109,33 @@ def test_collectives_are_reported_by_name(collectives: tuple[Path, list[dict[str
     told = {(row.rank, row.name): row.count for row in load_report(collectives[0]).other_collectives}
     expected = {(rank, name): REPEATS + (name == "gloo:broadcast") for rank in range(2) for name in NAMES}
     assert told == expected
+
+
+def _groups_job(rank: int, _: int, folder: str) -> None:
+    groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    # Several buckets per step: each of a group's workers carries one now and then.
+    group = groups[rank // 2]
+    ddp = DistributedDataParallel(branches(torch.float32), process_group=group, bucket_cap_mb=0.002)
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        recorder.attach(ddp)
+        for step in recorder.steps(range(30)):
+            backward(ddp, rank, step)
+            dist.all_reduce(torch.ones(64 * (1 + rank // 2)), group=group)
+            dist.all_reduce(torch.ones(8))
+
+
+def test_a_collective_names_its_group_beside_buckets(tmp_path: Path) -> None:
+    run_ranks(_groups_job, 4, tmp_path, str(tmp_path))
+    run = open_run(tmp_path)
+    names = {group.name: group.ranks for group in run.groups().values()}
+    rows = load_report(tmp_path).other_collectives
+    told = {(row.rank, row.group): row.count for row in rows if row.name == "gloo:all_reduce"}
+    (world,) = [name for name, ranks in names.items() if len(ranks) == 4]
+    of_pairs = {rank: name for name, ranks in names.items() if len(ranks) == 2 for rank in ranks}
+    assert set(of_pairs) == {0, 1, 2, 3} and of_pairs[0] != of_pairs[2]
+    for rank, name in of_pairs.items():
+        # Those of the group of all ranks are on workers that carry no buckets.
+        assert (told[rank, name], told[rank, world]) == (30, 30)
 
 
 def _start_job(rank: int, _: int, folder: str) -> dict[tuple[str, str], tuple[int, int]]:
@@ -207,3 +236,59 @@ def test_collectives_within_the_backward_pass_are_heard(tmp_path: Path, way: str
             buckets = complete(rank, Kind.BUCKET)
             assert len(buckets) >= 2 * PASSES
             in_order(buckets, BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
+
+
+def _different_job(rank: int, _: int, folder: str) -> None:
+    ddp = DistributedDataParallel(branches(torch.float32))
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        recorder.attach(ddp)
+        for step in recorder.steps(range(6)):
+            backward(ddp, rank, step)
+            # The same number of bytes: Gloo adds them up without a word.
+            wrong = rank == 1 and step == 4
+            dist.all_reduce(torch.ones(4, dtype=torch.float64) if wrong else torch.ones(8))
+
+
+def test_ranks_that_put_in_different_types_are_told(tmp_path: Path) -> None:
+    run_ranks(_different_job, 2, tmp_path, str(tmp_path))
+    report = load_report(tmp_path)
+    (found,) = [one for one in report.verdict.findings if one.kind == "mismatched_all_reduce"]
+    assert (found.since_step, found.evidence["operation"]) == (4, "gloo:all_reduce")
+    (mismatch,) = report.mismatches
+    assert mismatch.values == {0: "float32", 1: "float64"}
+    for trace in open_run(tmp_path).ranks:
+        records = complete(trace, Kind.COLLECTIVE)
+        mine = records[records["name"] == b"gloo:all_reduce"]
+        assert mine["bytes"].tolist() == [32] * 6
+        assert mine["step"].tolist() == list(range(6))
+        assert (mine["times"][:, CollectiveTime.FINGERPRINT] != 0).all()
+        # Only the sum tells: from the call in question on.
+    sums = [
+        [int(x) for x in trace.of_kind(Kind.COLLECTIVE)["times"][:, CollectiveTime.FINGERPRINT]]
+        for trace in open_run(tmp_path).ranks
+    ]
+    assert [a == b for a, b in zip(*sums, strict=True)][-6:] == [True] * 4 + [False] * 2
+
+
+def _failing_job(rank: int, _: int, folder: str) -> str:
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        for _step in recorder.steps(range(2)):
+            dist.all_reduce(torch.ones(8))
+        if rank == 0:
+            try:
+                dist.broadcast(torch.ones(8), 1)
+            except RuntimeError as error:
+                return str(error)
+    return ""
+
+
+def test_a_collective_that_fails_is_in_the_trace_with_its_error(tmp_path: Path) -> None:
+    """Rank 1 never takes part; it has ended, or the group's time is over."""
+    text, _ = run_ranks(_failing_job, 2, tmp_path, str(tmp_path), group_timeout_s=5)
+    assert text
+    report = load_report(tmp_path)
+    (error,) = report.errors
+    assert (error.rank, error.kind, error.what) == (0, "collective", "gloo:broadcast")
+    assert error.text and error.text.splitlines()[0][:40] in text
+    assert report.verdict.status == "findings"
+    assert "operation_failed" in [finding.kind for finding in report.verdict.findings]

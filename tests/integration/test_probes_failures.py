@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.trace.layout import BucketTime, Flag, Kind
+from pyddpdiag.trace.layout import BackwardTime, BucketTime, Flag, Kind
 from pyddpdiag.trace.reader import is_in_flight
 from pyddpdiag.trace.run import Run, open_run
 
@@ -98,8 +98,10 @@ def check_error(failure: Failure, *, gloo: tuple[str, ...]) -> None:
     assert "this error reached rank 0 while reducing bucket " in failure.text
     assert ".weight" in failure.text or ".bias" in failure.text
     assert f", of step {failure.step} in group " in failure.text
-    assert "of 2 ranks" in failure.text
+    assert "of 2 ranks, by the plain path." in failure.text
     assert " MB" in failure.text
+    # A recorder alone cannot know whose fault it was, and says so.
+    assert "the rank that failed first is unknown to this one" in failure.text
 
 
 def check_trace(folder: Path, failure: Failure, *, gloo: tuple[str, ...]) -> Run:
@@ -144,6 +146,16 @@ def check_whole_before(run: Run) -> None:
     assert counts[0] == counts[1]
 
 
+def check_passes(run: Run, failure: Failure) -> None:
+    """The pass that failed is closed, without an end; those before it have one."""
+    passes = run.ranks[0].of_kind(Kind.BACKWARD)
+    assert not is_in_flight(passes).any()
+    failed = passes["step"] == failure.step
+    assert failed.sum() == 1
+    assert (((passes["flags"] & Flag.ABANDONED) > 0) == failed).all()
+    assert ((passes["times"][:, BackwardTime.FINALIZE_END] == 0) == failed).all()
+
+
 # The first bucket in the queue times out, which closes the connection: all that the ones behind it hear.
 LATE = ("Timed out waiting", "Application timeout caused pair closure")
 GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
@@ -158,9 +170,13 @@ def test_a_rank_is_killed(tmp_path: Path, way: str, seed: int) -> None:
     assert failure.took_s < 20
     run = check_trace(tmp_path / "run", failure, gloo=GONE)
     check_whole_before(run)
+    check_passes(run, failure)
     assert [rank.header.closed for rank in run.ranks] == [True, False]
-    kinds = {finding.kind for finding in load_report(tmp_path / "run").verdict.findings}
-    assert {"rank_lost", "operation_failed"} <= kinds
+    # The traces of both can.
+    found = {finding.kind: finding for finding in load_report(tmp_path / "run").verdict.findings}
+    assert found["rank_lost"].rank == 1
+    assert (found["operation_failed"].rank, found["operation_failed"].evidence["reached"]) == (1, 0)
+    assert "failed after rank 1 was lost; the earliest on rank 0" in found["operation_failed"].message
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +198,7 @@ def test_a_rank_stops_calling(silence: tuple[Path, dict[str, Failure | None]], w
         f"Timed out waiting {GROUP_TIMEOUT_S * 1e3:.0f}ms" in e.text for e in load_report(run.folder).errors
     )
     check_whole_before(run)
+    check_passes(run, failure)
     # Rank 1 never brought the bucket: its last sequence is below rank 0's.
     ends = [int(rank.of_kind(Kind.BUCKET)["sequence"].max()) for rank in run.ranks]
     assert ends[1] < ends[0]

@@ -98,6 +98,8 @@ def _job(rank: int, _: int, folder: str, tiny_disk: str) -> dict[str, Caught | N
         ("below /proc", Path("/proc/nowhere/run")),
     ):
         found[name] = caught(lambda place=place: pyddpdiag.Recorder(place))  # type: ignore[misc]
+    for name, place in (("a NUL", Path("run\0")), ("no text", Path("run\udcff"))):
+        found[name] = caught(lambda place=place: pyddpdiag.Recorder(place))  # type: ignore[misc]
     (root / "taken" / f"rank_{rank}.json").mkdir(parents=True)
     found["sidecar is a folder"] = caught(lambda: pyddpdiag.Recorder(root / "taken"))
 
@@ -200,13 +202,15 @@ EXPECTED = [
         "the recorder is closed, but DDP still calls its hook",
         "recorder.pause()",
     ),
+    ("a NUL", errors.TraceFolderError, "'run\\x00'", "plain text"),
+    ("no text", errors.TraceFolderError, "'run\\udcff'", "plain text"),
     (
         "attach twice",
         errors.AlreadyAttachedError,
-        "(Branches) has a communication hook already",
-        "attach a recorder once",
+        "(Branches) is attached to the recorder of",
+        "recorder.detach(ddp)",
     ),
-    ("attach to two recorders", errors.AlreadyAttachedError, "has a communication hook already", "once"),
+    ("attach to two recorders", errors.AlreadyAttachedError, "is attached to the recorder of", "once"),
     ("attach after register", errors.AlreadyAttachedError, "has a communication hook already", "no"),
     (
         "attach after builtin",

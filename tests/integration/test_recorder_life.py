@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import io
 import pickle
 import weakref
 from collections import Counter
@@ -19,9 +20,12 @@ from support.hooked import WAYS, backward, complete, in_order, register, train
 from support.models import batch, branches, gradient_bytes
 from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
 
 import pyddpdiag
+from pyddpdiag.errors import UsageError
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.record.copied import CopiedRecorder
 from pyddpdiag.trace.layout import BucketTime, CollectiveTime, Flag, Kind
 from pyddpdiag.trace.run import open_run
 
@@ -288,21 +292,64 @@ def test_a_dropped_recorder_gives_its_memory_back(tmp_path: Path) -> None:
     assert run_ranks(_close_and_drop, 2, tmp_path, str(tmp_path / "dropped")) == [[], []]
 
 
-def _copy(rank: int, _: int, folder: str) -> tuple[bool, int]:
-    """A deep copy and a pickled copy of an attached module train; neither is in the trace."""
+def _dropped(rank: int, _: int, folder: str, way: str) -> tuple[int, int]:
+    """Modules that train and are dropped while the recorder is open; how many of their tensors are left."""
+    left: list[weakref.ref[torch.Tensor]] = []
+    modules = 4
+    with pyddpdiag.Recorder(folder) as recorder:
+        for _ in range(modules):
+            ddp = _ddp()
+            register(recorder, ddp, way)
+            train(ddp, rank, 2)
+            for parameter in ddp.parameters():
+                assert parameter.grad is not None
+                left += [weakref.ref(parameter), weakref.ref(parameter.grad)]
+            del ddp, parameter
+            gc.collect()
+        alive = sum(reference() is not None for reference in left)
+    sidecar = open_run(Path(folder)).ranks[rank].sidecar
+    assert [module.parameters[0] for module in sidecar.modules.values()] == ["stem.weight"] * modules
+    return alive, len(left)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_recorder_keeps_no_module_alive(tmp_path: Path, way: str) -> None:
+    assert run_ranks(_dropped, 2, tmp_path, str(tmp_path / "dropped"), way) == [(0, 64)] * 2
+
+
+def _saved(ddp: DistributedDataParallel) -> DistributedDataParallel:
+    """What torch.save() and torch.load() make of it."""
+    file = io.BytesIO()
+    torch.save(ddp, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    assert isinstance(loaded, DistributedDataParallel)
+    return loaded
+
+
+def _copy(rank: int, _: int, folder: str, way: str) -> tuple[bool, int]:
+    """Copies of a recorded module train; none is in the trace."""
     ddp = _ddp()
     with pyddpdiag.Recorder(folder) as recorder:
-        recorder.attach(ddp)
+        register(recorder, ddp, way)
         backward(ddp, rank, 0)
-        copies = [copy.deepcopy(ddp), pickle.loads(pickle.dumps(ddp))]
+        copies = [copy.deepcopy(ddp), pickle.loads(pickle.dumps(ddp)), _saved(ddp), AveragedModel(ddp).module]
         for one in copies:
             one.zero_grad()
             backward(one, rank, 0)
         same = all(gradient_bytes(one) == gradient_bytes(ddp) for one in copies)
         backward(ddp, rank, 1)
+    copied = copy.copy(recorder)
+    assert isinstance(copied, CopiedRecorder)
+    assert str(recorder.path) in repr(copied)
+    hooked = _ddp()
+    hooked.register_comm_hook(copied, pyddpdiag.timed_allreduce)
+    with pytest.raises(UsageError, match="only a copy of the recorder"):
+        backward(hooked, rank, 2)
     trace = open_run(Path(folder)).ranks[rank]
     return same, len(complete(trace, Kind.BACKWARD))
 
 
-def test_copies_of_an_attached_module_are_not_attached(tmp_path: Path) -> None:
-    assert run_ranks(_copy, 2, tmp_path, str(tmp_path / "copies")) == [(True, 2)] * 2
+@pytest.mark.parametrize("way", WAYS)
+def test_copies_of_a_recorded_module_are_not_recorded(tmp_path: Path, way: str) -> None:
+    assert run_ranks(_copy, 2, tmp_path, str(tmp_path / "copies"), way) == [(True, 2)] * 2

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from support.hooked import complete, train
@@ -72,10 +73,15 @@ def _new_job(rank: int, _: int, folder: str) -> bool:
     return same and _trained(rank, dist.group.WORLD) == expected
 
 
-def test_without_a_recorder_a_new_folder_is_agreed_on(tmp_path: Path) -> None:
+def test_without_a_recorder_a_new_folder_is_agreed_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run_ranks(_new_job, 2, tmp_path, str(tmp_path)) == [True, True]
     folders = [path for path in tmp_path.iterdir() if path.is_dir()]
     assert len(folders) == 1
+    # Rank 0 says so, once.
+    said = [line for line in capfd.readouterr().err.splitlines() if "pyddpdiag records into" in line]
+    assert len(said) == 1 and f"pyddpdiag report {folders[0].name}" in said[0]
     assert folders[0].name.startswith("ddptrace-")
     run = open_run(folders[0])
     # Closed in good order when the processes ended.

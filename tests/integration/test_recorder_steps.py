@@ -16,6 +16,7 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
+from pyddpdiag.errors import RecorderClosedError
 from pyddpdiag.trace.layout import BackwardTime, BucketTime, Flag, Kind, Records, StepTime
 from pyddpdiag.trace.run import open_run
 
@@ -96,6 +97,25 @@ def _loader_job(rank: int, _: int, folder: str) -> dict[str, object]:
             # The first loop is only given up now: it must not end a step of this one.
             waiting.close()  # type: ignore[attr-defined]
             time.sleep(SLEEP_S)
+    with recorder("blocks") as one:
+        for _ in range(2):
+            with one.step():
+                time.sleep(SLEEP_S)
+        with contextlib.suppress(KeyError), one.step():
+            raise KeyError("in a step")
+    with recorder("marks") as one:
+        for _ in range(4):
+            one.mark_step()
+            time.sleep(SLEEP_S)
+    with recorder("marks and a loader") as one:
+        one.mark_step()
+        for _batch in one.steps("ab"):
+            pass
+        one.mark_step()
+    try:
+        one.mark_step()
+    except RecorderClosedError as error:
+        seen["closed"] = str(error)
     with recorder("paused") as one:
         for batch in one.steps(range(6)):
             if batch == 2:
@@ -124,6 +144,25 @@ def steps_of(folder: Path, name: str) -> Records:
 
 def flags_of(steps: Records, flag: Flag) -> list[bool]:
     return ((steps["flags"] & flag) > 0).tolist()
+
+
+def test_steps_without_a_loader(alone: tuple[Path, dict[str, object]]) -> None:
+    folder, seen = alone
+    for name, flags in (("blocks", [False] * 3), ("marks", [False] * 3 + [True])):
+        steps = steps_of(folder, name)
+        assert steps["step"].tolist() == list(range(len(flags)))
+        # The step that the last mark began is none.
+        assert flags_of(steps, Flag.NO_BATCH) == flags
+        in_order(steps, StepTime.WAIT_BEGIN, StepTime.BEGIN, StepTime.END)
+        lasted = times(steps, StepTime.END) - times(steps, StepTime.BEGIN)
+        assert (lasted[[0, 1, -1][: 2 if name == "blocks" else 3]] >= SLEEP_S * 1e9).all()
+    assert "is closed; cannot mark a step" in str(seen["closed"])
+
+
+def test_marks_beside_a_loader_end_no_step_of_it(alone: tuple[Path, dict[str, object]]) -> None:
+    steps = steps_of(alone[0], "marks and a loader")
+    assert flags_of(steps, Flag.ABANDONED) == [True, False, False, False, False]
+    assert flags_of(steps, Flag.NO_BATCH) == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -27,14 +27,14 @@ def _backward(model: torch.nn.Module, rank: int, step: int) -> None:
     model(batch(rank, step, torch.float32)).square().mean().backward()
 
 
-def _train(rank: int, folder: str, explicit: bool) -> dict[str, Any]:
+def _train(rank: int, folder: str, given: bool) -> dict[str, Any]:
     model, twin = branches(torch.float32), branches(torch.float32)
     squares, largest = [], []
     recorder = pyddpdiag.Recorder(folder, capacity_mb=1, statistics_interval=1)
     with (
         recorder,
         pyddpdiag.GradientReducer(
-            model.named_parameters(), bucket_cap_mb=0.002, recorder=recorder if explicit else None
+            model.named_parameters(), bucket_cap_mb=0.002, recorder=recorder if given else None
         ) as reducer,
     ):
         for step in recorder.steps(range(STEPS)):
@@ -54,8 +54,8 @@ def _train(rank: int, folder: str, explicit: bool) -> dict[str, Any]:
 
 
 def _job(rank: int, _: int, folder: str) -> dict[str, Any]:
-    answer = _train(rank, f"{folder}/found", False)
-    _train(rank, f"{folder}/given", True)
+    answer = _train(rank, f"{folder}/given", True)
+    _train(rank, f"{folder}/beside", False)
     return answer
 
 
@@ -65,12 +65,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[s
     return folder, run_ranks(_job, 2, folder, str(folder))
 
 
-@pytest.mark.parametrize("which", ["found", "given"])
-def test_buckets_and_passes_are_recorded(trained: tuple[Path, list[dict[str, Any]]], which: str) -> None:
+def test_buckets_and_passes_are_recorded(trained: tuple[Path, list[dict[str, Any]]]) -> None:
     folder, answers = trained
     count = answers[0]["buckets"]
     assert count > 2
-    for rank in open_run(folder / which).ranks:
+    for rank in open_run(folder / "given").ranks:
         buckets = complete(rank, Kind.BUCKET)
         assert len(buckets) == count * STEPS
         assert (buckets["flags"] & Flag.REDUCER).all()
@@ -90,7 +89,7 @@ def test_statistics_are_of_the_gradients_before_they_are_averaged(
     trained: tuple[Path, list[dict[str, Any]]],
 ) -> None:
     folder, answers = trained
-    for rank, answer in zip(open_run(folder / "found").ranks, answers, strict=True):
+    for rank, answer in zip(open_run(folder / "given").ranks, answers, strict=True):
         records = complete(rank, Kind.GRADIENT)
         values = records["times"].view(np.float64)
         for step in range(STEPS):
@@ -106,7 +105,7 @@ def test_statistics_are_of_the_gradients_before_they_are_averaged(
 def test_the_report_names_parameters_and_hides_what_ran_beside_the_backward_pass(
     trained: tuple[Path, list[dict[str, Any]]],
 ) -> None:
-    report = load_report(trained[0] / "found")
+    report = load_report(trained[0] / "given")
     named = {name for bucket in report.buckets for name in bucket.parameters}
     assert named == {name for name, _ in branches(torch.float32).named_parameters()}
     assert {row.name for row in report.other_collectives} <= {"gloo:all_gather"}
@@ -117,7 +116,9 @@ def _not_a_number(rank: int, _: int, folder: str) -> list[str]:
     told = []
     with (
         pyddpdiag.Recorder(folder, capacity_mb=1, sentinel="raise", sentinel_interval=2) as recorder,
-        pyddpdiag.GradientReducer(model.named_parameters(), bucket_cap_mb=0.002) as reducer,
+        pyddpdiag.GradientReducer(
+            model.named_parameters(), bucket_cap_mb=0.002, recorder=recorder
+        ) as reducer,
     ):
         for step in recorder.steps(range(4)):
             model.zero_grad()
@@ -137,11 +138,11 @@ def test_the_sentinel_watches_them_too(tmp_path: Path) -> None:
         assert "rank 1 put" in words[2] and "of step 2" in words[2] and "the first in '" in words[2]
 
 
-def _recorders_come_and_go(rank: int, _: int, folder: str) -> list[int]:
-    """Passes with no recorder, with one, with it paused, and with the next."""
+def _paused_and_closed(rank: int, _: int, folder: str) -> int:
+    """Passes that are recorded, with the recorder paused, and after it was closed."""
     model = branches(torch.float32)
-    counts = []
-    with pyddpdiag.GradientReducer(model.parameters(), bucket_cap_mb=0.002) as reducer:
+    recorder = pyddpdiag.Recorder(folder, capacity_mb=1)
+    with pyddpdiag.GradientReducer(model.parameters(), bucket_cap_mb=0.002, recorder=recorder) as reducer:
 
         def one(step: int) -> None:
             model.zero_grad()
@@ -149,19 +150,20 @@ def _recorders_come_and_go(rank: int, _: int, folder: str) -> list[int]:
             reducer.all_reduce()
 
         one(0)
-        for name in ("first", "second"):
-            with pyddpdiag.Recorder(f"{folder}/{name}", capacity_mb=1) as recorder:
-                one(1)
-                recorder.pause()
-                one(2)
-                recorder.resume()
-                one(3)
-            one(4)
-        for name in ("first", "second"):
-            records = complete(open_run(Path(folder, name)).ranks[rank], Kind.BUCKET)
-            counts.append(len(records) // len(reducer._buckets))
-    return counts
+        recorder.pause()
+        one(1)
+        recorder.resume()
+        one(2)
+        recorder.close()
+        one(3)
+        return len(reducer._buckets)
 
 
-def test_recorders_may_come_and_go(tmp_path: Path) -> None:
-    assert run_ranks(_recorders_come_and_go, 2, tmp_path, str(tmp_path)) == [[2, 2], [2, 2]]
+def test_a_recorder_may_pause_and_close(tmp_path: Path) -> None:
+    for rank, buckets in enumerate(run_ranks(_paused_and_closed, 2, tmp_path, str(tmp_path / "trace"))):
+        assert len(complete(open_run(tmp_path / "trace").ranks[rank], Kind.BUCKET)) == 2 * buckets
+
+
+def test_a_reducer_without_a_recorder_records_nothing(trained: tuple[Path, list[dict[str, Any]]]) -> None:
+    for rank in open_run(trained[0] / "beside").ranks:
+        assert len(rank.of_kind(Kind.BUCKET)) == 0

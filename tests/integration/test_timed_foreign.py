@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from support.hooked import complete, in_order
 from support.models import batch, branches, gradient_bytes
 from support.ranks import run_ranks
@@ -85,6 +86,35 @@ def test_statistics_are_of_what_goes_in(trained: tuple[Path, Any], hook: str) ->
     found = np.ascontiguousarray(first[:, GradientValue.SUM_SQUARES]).view(np.float64).sum()
     assert found == pytest.approx(own, rel=1e-5)
     assert not first[:, GradientValue.CHECKSUM].any()
+
+
+POWER_STEPS = 20
+
+
+def _every_operation(rank: int, _: int, folder: str) -> int:
+    """How many operations PowerSGD began, by the count of their group."""
+    group = dist.group.WORLD
+    assert group is not None
+    ddp = DistributedDataParallel(branches(torch.float32))
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=3, min_compression_rate=1)
+        ddp.register_comm_hook(state, pyddpdiag.timed(powerSGD_hook.powerSGD_hook, recorder))
+        before = group._get_sequence_number_for_group()
+        for step in range(POWER_STEPS):
+            ddp(batch(rank, step, torch.float32)).square().mean().backward()
+        return int(group._get_sequence_number_for_group() - before)
+
+
+def test_no_operation_of_another_hook_is_lost(tmp_path: Path) -> None:
+    """Each bucket's first is its start; what its callbacks begin later are other collectives."""
+    began = run_ranks(_every_operation, 2, tmp_path, str(tmp_path / "trace"))
+    for rank, operations in enumerate(began):
+        trace = read_trace(tmp_path / "trace" / f"rank_{rank}.ddptrace")
+        buckets = complete(trace, Kind.BUCKET)
+        assert (buckets["times"][:, BucketTime.STARTED] > 0).all()
+        assert len(buckets) == POWER_STEPS
+        assert operations > 2 * POWER_STEPS
+        assert len(buckets) + len(complete(trace, Kind.COLLECTIVE)) == operations
 
 
 def _bad_number(rank: int, _: int, folder: str) -> str:

@@ -17,8 +17,9 @@ from pyddpdiag.errors import CheckpointError, PyddpdiagError, RankFailedError, U
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.train import HookKind, TrainSettings, launch
 from pyddpdiag.train.events import EpochDone, TrainResult
-from pyddpdiag.train.loop import Session, train_rank
-from pyddpdiag.train.samples import TensorSamples
+from pyddpdiag.train.loop import train_rank
+from pyddpdiag.train.session import Session
+from pyddpdiag.workloads.samples import TensorSamples
 
 SHORT = TrainSettings(epochs=4, batch_size=256, hook=HookKind.PLAIN, timeout_s=100)
 
@@ -248,8 +249,8 @@ def test_a_scaling_series_ends_with_table_pictures_and_a_file_for_compare(tmp_pa
     assert all(split[name] >= 0 for name in split) and split["compute_s"] > 0
     whole = split["compute_s"] + split["data_wait_s"] + split["exposed_s"] + infos[1]["other_s"]
     assert whole == pytest.approx(infos[1]["duration_s"], rel=0.25)
-    assert (tmp_path / "s" / "scaling.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (tmp_path / "s" / "scaling.html").read_text(encoding="utf-8")
+    assert (tmp_path / "s" / "scaling-loss-by-time.png").read_bytes().startswith(b"\x89PNG")
+    assert 'data-chart="speed-up"' in (tmp_path / "s" / "scaling.html").read_text(encoding="utf-8")
     assert (tmp_path / "s" / "scaling.txt").read_text(encoding="utf-8") in done.stdout
     again = run("--scaling", "1", "--output-dir", "s", cwd=tmp_path)
     assert again.returncode == 2 and "exists already" in again.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import sys
 import time
@@ -13,6 +14,7 @@ import psutil
 import pytest
 import train_support as support
 from train_support import (
+    START_S,
     assert_gone,
     command,
     descendants,
@@ -24,7 +26,8 @@ from train_support import (
 )
 
 from pyddpdiag.errors import RankFailedError
-from pyddpdiag.train import TrainSettings, launch
+from pyddpdiag.ranks.events import Joined
+from pyddpdiag.train import HookKind, TrainSettings, launch
 
 LONG = ("--epochs", 500, "--batch-size", 128, "--timeout", 30)
 # Ending everything after a failure takes at most this long.
@@ -57,7 +60,7 @@ def test_an_exception_is_shown_with_its_traceback_first_and_its_victim_in_a_line
     ("job", "reason"),
     [
         (support.exits_quietly, "rank 1 ended with exit code 7 and no error message."),
-        (support.exits_as_if_done, "rank 0 ended with exit code 0 before the training was done."),
+        (support.exits_as_if_done, "rank 0 ended with exit code 0 before its job was done."),
     ],
 )
 def test_a_rank_that_leaves_without_a_word_is_named(job, reason: str, tmp_path: Path) -> None:
@@ -72,8 +75,29 @@ def test_ranks_that_all_fail_by_themselves_are_all_named(tmp_path: Path) -> None
 
 def test_a_connection_error_without_another_cause_is_not_explained_away(tmp_path: Path) -> None:
     error = launch_failing(support.says_connection_error, tmp_path / "t")
-    assert error.rank == 1
     assert error.message.startswith("rank 1 failed with ConnectionResetError")
+    assert error.rank is None
+    assert "which rank failed first is unknown" in error.message
+
+
+def test_a_death_is_told_in_seconds_though_the_survivor_never_gets_an_error(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    begun: list[float] = []
+    with pytest.raises(RankFailedError) as caught:
+        launch(
+            TrainSettings(hook=HookKind.PLAIN, timeout_s=600),
+            2,
+            job=support.nobody_notices,
+            on_event=lambda event: begun.append(time.monotonic()) if isinstance(event, Joined) else None,
+        )
+    # From when the ranks were ready: loading torch takes its own time.
+    assert time.monotonic() - max(begun, default=begin) < SECONDS
+    assert caught.value.rank == 1
+    assert caught.value.message.splitlines() == [
+        "rank 1 ended with exit code 9 and no error message.",
+        "  rank 0 had noticed nothing yet and was ended.",
+    ]
+    assert not ranks_of(os.getpid())
 
 
 def test_a_stuck_rank_is_named_with_its_stack(tmp_path: Path) -> None:
@@ -93,7 +117,7 @@ def test_a_killed_rank_is_named_and_takes_the_others_down_within_seconds(victim:
     print("seed", seed)
     folder = tmp_path / "t"
     with started(command("--nproc", 3, *LONG, "--trace", folder), tmp_path) as process:
-        wait_for(lambda: records_published(folder, victim) > 50, 90, "training under way")
+        wait_for(lambda: records_published(folder, victim) > 50, START_S, "training under way")
         time.sleep(random.Random(seed).uniform(0, 1.5))
         family = descendants(process.pid)
         ranks = ranks_of(process.pid)
@@ -107,6 +131,13 @@ def test_a_killed_rank_is_named_and_takes_the_others_down_within_seconds(victim:
     assert f"rank {victim} was killed by signal 9 (SIGKILL)." in err
     assert "Traceback" not in err
     assert out == ""
+    # The survivors are named as such, whether their error had come by then or not.
+    for rank in {0, 1, 2} - {victim}:
+        assert re.search(
+            rf"^  ranks? ([\d, ]*\b)?{rank}\b.* (went down with it|had noticed nothing yet)",
+            err,
+            re.MULTILINE,
+        )
     for rank in range(3):
         assert records_published(folder, rank) > 50
 
@@ -115,7 +146,7 @@ def test_a_killed_rank_is_named_and_takes_the_others_down_within_seconds(victim:
 def test_a_stopped_rank_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     with started(command("--epochs", 500, "--timeout", 5, "--trace", folder), tmp_path) as process:
-        wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+        wait_for(lambda: records_published(folder, 1) > 50, START_S, "training under way")
         family = descendants(process.pid)
         ranks_of(process.pid)[1].suspend()
         code, _, err = finish(process, 30)
@@ -129,7 +160,7 @@ def test_a_stopped_rank_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("delay_s", [0.0, 0.3, 1.0, 2.5])
 def test_a_rank_that_is_killed_while_it_starts_is_named(delay_s: float, tmp_path: Path) -> None:
     with started(command(*LONG, "--hook", "plain"), tmp_path) as process:
-        wait_for(lambda: len(ranks_of(process.pid)) == 2, 60, "ranks started")
+        wait_for(lambda: len(ranks_of(process.pid)) == 2, START_S, "ranks started")
         time.sleep(delay_s)
         family = descendants(process.pid)
         ranks_of(process.pid)[1].kill()
@@ -150,7 +181,7 @@ def test_ranks_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
     with started(
         command(*LONG, "--trace", folder), tmp_path, TMPDIR=str(temporary), TEMP=str(temporary)
     ) as process:
-        wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+        wait_for(lambda: records_published(folder, 1) > 50, START_S, "training under way")
         family = descendants(process.pid)
         assert len(ranks_of(process.pid)) == 2
         assert rendezvous_folders(temporary)
@@ -162,7 +193,7 @@ def test_ranks_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
 
 def test_ranks_do_not_outlive_a_launcher_that_is_killed_while_they_start(tmp_path: Path) -> None:
     with started(command(*LONG, "--hook", "plain"), tmp_path) as process:
-        wait_for(lambda: len(ranks_of(process.pid)) == 2, 60, "ranks started")
+        wait_for(lambda: len(ranks_of(process.pid)) == 2, START_S, "ranks started")
         family = descendants(process.pid)
         process.kill()
         assert_gone(family)
@@ -177,10 +208,10 @@ def test_ctrl_c_leaves_no_process_and_one_line(stage: str, whole_group: bool, tm
     folder = tmp_path / "t"
     with started(command(*LONG, "--trace", folder), tmp_path, TMPDIR=str(temporary)) as process:
         if stage == "starting":
-            wait_for(lambda: len(ranks_of(process.pid)) >= 1, 60, "a rank started")
+            wait_for(lambda: len(ranks_of(process.pid)) >= 1, START_S, "a rank started")
             time.sleep(random.uniform(0, 1))
         else:
-            wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+            wait_for(lambda: records_published(folder, 1) > 50, START_S, "training under way")
         family = descendants(process.pid)
         if whole_group:
             os.killpg(process.pid, signal.SIGINT)
@@ -201,7 +232,7 @@ def test_ctrl_c_leaves_no_process_and_one_line(stage: str, whole_group: bool, tm
 def test_a_terminated_launcher_takes_its_ranks_along(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     with started(command(*LONG, "--trace", folder), tmp_path) as process:
-        wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+        wait_for(lambda: records_published(folder, 1) > 50, START_S, "training under way")
         family = descendants(process.pid)
         process.terminate()
         code, _, err = finish(process, SECONDS)

@@ -11,9 +11,10 @@ import pytest
 from support.nvml import Gpu, Nvml
 from train_support import records_published
 
+from pyddpdiag.model import GpuUse
 from pyddpdiag.train import HookKind, TrainResult, TrainSettings, gpu, launch
-from pyddpdiag.train.gpu_use import GpuUse
-from pyddpdiag.train.loop import Session, train_rank
+from pyddpdiag.train.loop import train_rank
+from pyddpdiag.train.session import Session
 
 GOAL = 0.97
 # Fewer epochs than by default, to save time, at a rate a little lower: processors round differently, and this leaves
@@ -69,7 +70,7 @@ def _several(session: Session, hooks: Sequence[HookKind]) -> TrainResult:
     return results[hooks[0]]
 
 
-# Nine trainings in all, on a machine that may be busy.
+# Eleven trainings in all, on a machine that may be busy.
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "hooks",
@@ -77,8 +78,9 @@ def _several(session: Session, hooks: Sequence[HookKind]) -> TrainResult:
         (HookKind.PLAIN, HookKind.BUILTIN, HookKind.NATIVE, HookKind.TIMED),
         (HookKind.BF16, HookKind.TIMED_BF16, HookKind.BF16_FEEDBACK),
         (HookKind.FP16, HookKind.TIMED_FP16),
+        (HookKind.SHARED, HookKind.NATIVE),
     ],
-    ids=["exact", "bf16", "fp16"],
+    ids=["exact", "bf16", "fp16", "shared"],
 )
 def test_every_hook_learns_the_digits_and_exact_ones_to_the_last_bit_as_plain_ddp(
     hooks: tuple[HookKind, ...], tmp_path: Path

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from train_support import (
+    START_S,
     command,
     finish,
     free_port,
@@ -95,7 +96,9 @@ def test_file_of_a_killed_run_is_replaced_by_the_next(tmp_path: Path) -> None:
             )
             for r in range(2)
         ]
-        wait_for(lambda: path.exists() and path.read_bytes().count(b"pyddpdiag_hello") >= 2, 60, "both met")
+        wait_for(
+            lambda: path.exists() and path.read_bytes().count(b"pyddpdiag_hello") >= 2, START_S, "both met"
+        )
         for process in processes:
             process.kill()
         for process in processes:
@@ -148,7 +151,8 @@ def test_silent_listener_on_the_port_does_not_hang_anybody(tmp_path: Path) -> No
         assert time.monotonic() - begin < 60
     assert [code for code, _, _ in ends] == [2, 2]
     assert "rank 0 cannot serve the store" in ends[0][2]
-    assert "could not reach the store" in ends[1][2] or "opening the store" in ends[1][2]
+    # Within seconds, and not when torch gives up.
+    assert "accepts connections and says nothing" in ends[1][2]
 
 
 def test_a_rank_that_cannot_start_tells_the_others_why(tmp_path: Path) -> None:
@@ -209,11 +213,13 @@ def test_a_killed_rank_takes_the_others_down(tmp_path: Path) -> None:
             )
             for r in range(2)
         ]
-        wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+        wait_for(lambda: records_published(folder, 1) > 50, START_S, "training under way")
         ranks[1].kill()
         code, _, err = finish(ranks[0], 15)
     assert code == 2
-    assert "rank 0 lost another rank" in err
+    # Both: the one that died, and the one that the error reached.
+    assert f"error: rank 1 (pid {ranks[1].pid} on " in err and "is gone: its process has ended" in err
+    assert "rank 0 went down with it: " in err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a console of its own is needed to send Ctrl-C there")
@@ -232,7 +238,7 @@ def test_ctrl_c_ends_a_rank_that_waits_inside_gloo(tmp_path: Path) -> None:
             )
             for r in range(2)
         ]
-        wait_for(lambda: records_published(folder, 1) > 50, 90, "training under way")
+        wait_for(lambda: records_published(folder, 1) > 50, START_S, "training under way")
         os.kill(ranks[1].pid, signal.SIGSTOP)
         time.sleep(1)  # rank 0 is in its next all-reduce by now
         ranks[0].send_signal(signal.SIGINT)

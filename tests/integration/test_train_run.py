@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from train_support import records_published, run, summary_of
 
+from pyddpdiag.ranks.events import Joined
+from pyddpdiag.trace.training import read_loss
 from pyddpdiag.train import HookKind, TrainSettings, launch
-from pyddpdiag.train.events import EpochDone, Joined, Planned
+from pyddpdiag.train.events import EpochDone, Planned
 
 
 def test_default_run_learns_the_digits_and_ends_with_the_report(tmp_path: Path) -> None:
@@ -47,6 +49,8 @@ def test_four_ranks_with_uneven_shares_and_a_summary_in_json(tmp_path: Path) -> 
     assert summary["accuracy"] == summary["epochs"][-1]["accuracy"] > 0.9
     for rank in range(4):
         assert records_published(tmp_path / "t", rank) > 4 * 21 * summary["buckets"]
+    loss = read_loss(tmp_path / "t")
+    assert loss is not None and loss.train_loss == tuple(epoch["train_loss"] for epoch in summary["epochs"])
 
 
 def test_the_same_seed_repeats_and_another_one_does_not(tmp_path: Path) -> None:
@@ -120,7 +124,7 @@ def test_existing_trace_is_refused_and_replaced_by_force(tmp_path: Path) -> None
         (("--resume", "none.pt"), "no checkpoint none.pt"),
         (("--evaluate",), "--resume"),
         (("--script", "none.py"), "no file none.py"),
-        (("--scaling", "1,x"), "no list of numbers"),
+        (("--scaling", "1,x"), "not a list of numbers"),
         (("--scaling", "1,2", "--nproc", 2), "launches its ranks itself"),
         (("--no-such-option",), "no-such-option"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,10 +16,13 @@ from pathlib import Path
 
 import psutil
 
-from pyddpdiag.train.loop import Session, train_rank
+from pyddpdiag.train.loop import train_rank
+from pyddpdiag.train.session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 240
+# For a launcher and its ranks to be in the middle of training: both load torch first, one after the other.
+START_S = 240
 # Variables of another launcher, or of the user's shell, that would change what a test asks for.
 _FOREIGN = (
     "RANK",
@@ -215,6 +219,14 @@ def gets_stuck(session: Session):
     return _failing(session, 1, oversleep)
 
 
+def nobody_notices(session: Session):
+    """Rank 1 dies at once, and rank 0 never gets an error: as after TerminateProcess on Windows, and hard to end."""
+    if session.place.rank == 1:
+        os._exit(9)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+
+
 def says_connection_error(session: Session):
     """Rank 1 fails with what looks like a victim's error, while nobody else has any reason to fail."""
 
@@ -236,8 +248,8 @@ def rank_0_raises(session: Session):
 def join_main(job: str, url: str, rank: str) -> None:
     """Joins as one of two ranks with a job of this file."""
     from pyddpdiag.errors import RankFailedError
+    from pyddpdiag.ranks.rendezvous import join_url
     from pyddpdiag.train import HookKind, TrainSettings, join
-    from pyddpdiag.train.rendezvous import join_url
 
     try:
         join(

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "platform/usage.hpp"
 #include "scratch.hpp"
 
 namespace {
@@ -295,4 +296,39 @@ CASE("the last-level cache has the size that the system tells") {
     // Else nothing is known of it but that a cache of this kind has some size: 0 says "unknown".
     CHECK(bytes == 0 || bytes >= std::size_t{1} << 15U);
     CHECK(bytes < std::size_t{1} << 34U);
+}
+
+CASE("what a thread uses of the processor only grows, and busy work shows in it") {
+    const platform::Usage before = platform::usage();
+    volatile std::uint64_t sum = 0;
+    platform::Usage after = before;
+    // Windows counts in ticks of 16 ms.
+    for (std::uint64_t i = 0; after.thread_cpu_ns < before.thread_cpu_ns + 50'000'000; ++i) {
+        sum = sum + i;
+        if (i % 100'000 == 0) {
+            after = platform::usage();
+        }
+    }
+    CHECK(before.thread_cpu_ns >= 0);
+    CHECK(after.process_cpu_ns - before.process_cpu_ns >= 50'000'000 / 2);
+    CHECK(after.run_delay_ns >= before.run_delay_ns);
+    CHECK(after.major_faults >= before.major_faults);
+    CHECK(after.involuntary_switches >= before.involuntary_switches);
+    if (on_windows()) {
+        CHECK_EQ(after.run_delay_ns, -1);
+        CHECK_EQ(after.load_milli, -1);
+    } else {
+        CHECK(after.involuntary_switches >= 0);
+        CHECK(after.load_milli >= 0);
+    }
+}
+
+CASE("each thread has readings of its own") {
+    platform::Usage there;
+    const platform::Usage here = platform::usage();
+    std::thread([&] { there = platform::usage(); }).join();
+    // A new thread has used less than this one, which has run all the cases before.
+    CHECK(there.thread_cpu_ns >= 0);
+    CHECK(there.thread_cpu_ns <= here.thread_cpu_ns + 10'000'000);
+    CHECK((there.run_delay_ns < 0) == (here.run_delay_ns < 0));
 }

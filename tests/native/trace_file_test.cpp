@@ -65,7 +65,7 @@ CASE("the header is where the format says") {
     CHECK_EQ(disk.size(), 4096U + 512U * 128U);
     CHECK_EQ(disk.text(0, 8), std::string("DDPTRACE"));
     CHECK_EQ(disk.at<std::uint16_t>(8), 1);
-    CHECK_EQ(disk.at<std::uint16_t>(10), 1);
+    CHECK_EQ(disk.at<std::uint16_t>(10), 2);
     CHECK_EQ(disk.at<std::uint32_t>(12), 0x01020304U);
     CHECK_EQ(disk.at<std::uint32_t>(16), 4096U);
     CHECK_EQ(disk.at<std::uint32_t>(20), 128U);
@@ -81,7 +81,7 @@ CASE("the header is where the format says") {
     CHECK(std::abs(disk.at<std::int64_t>(72) - ddpdiag::platform::wall_ns()) < 10'000'000'000);
     CHECK_EQ(disk.text(80, 32), std::string(ddpdiag::platform::monotonic_clock_name()));
     CHECK_EQ(disk.text(112, 64), ddpdiag::platform::clock_identity());
-    for (const std::size_t counter : {256U, 320U, 384U, 448U, 512U}) {
+    for (const std::size_t counter : {256U, 320U, 384U, 448U, 512U, 576U, 640U}) {
         CHECK_EQ(disk.at<std::uint64_t>(counter), 0U);
     }
 }
@@ -138,6 +138,8 @@ CASE("the numbers of the kinds and flags are the format's") {
     CHECK_EQ(static_cast<int>(ddpdiag::Kind::parameter), 5);
     CHECK_EQ(static_cast<int>(ddpdiag::Kind::error), 6);
     CHECK_EQ(static_cast<int>(ddpdiag::Kind::gradient), 7);
+    CHECK_EQ(static_cast<int>(ddpdiag::Kind::usage), 8);
+    CHECK_EQ(static_cast<int>(ddpdiag::Kind::phase), 10);
     CHECK_EQ(+ddpdiag::flag_error, 1U);
     CHECK_EQ(+ddpdiag::flag_abandoned, 64U);
     CHECK_EQ(+ddpdiag::flag_foreign, 512U);
@@ -224,6 +226,16 @@ CASE("a closed trace says so, and may still be written to") {
     late.complete();
     CHECK(trace.write(records::from_seed(2)));
     CHECK_EQ(trace.counters().tickets, 2U);
+}
+
+CASE("how the process ends is noted once") {
+    const Scratch folder;
+    TraceFile trace(folder / "t", records::small_ring());
+    trace.mark_ended(ddpdiag::ProcessEnd::exception);
+    CHECK_EQ(OnDisk(folder / "t").at<std::uint64_t>(640), 2U);
+    trace.mark_ended(ddpdiag::ProcessEnd::orderly);
+    CHECK_EQ(OnDisk(folder / "t").at<std::uint64_t>(640), 2U);
+    CHECK_EQ(OnDisk(folder / "t").at<std::uint64_t>(512), 0U);
 }
 
 CASE("the records stay in the file when the trace is gone") {

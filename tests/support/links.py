@@ -1,21 +1,26 @@
-"""Two hosts on one machine, as network namespaces, with two links of chosen rates between them.
+"""Hosts on one machine, as network namespaces: two with two links of chosen rates, or several on a switch.
 
 For tests and benchmarks.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 NAMES = ("one0", "two0")
 """The hosts' interfaces; the first is on the first link."""
+
+_made = itertools.count()
+# In a namespace of this name, `ip netns exec` shows the files of a folder here as those of /etc.
+_CONFIGURATION = Path("/etc/netns")
 
 
 def why_not() -> str:
@@ -42,11 +47,8 @@ def why_not() -> str:
 @contextmanager
 def two_hosts(mbit: tuple[int, int]) -> Iterator[tuple[str, str]]:
     """The names of two namespaces; host i has 10.77.<link>.<i+1> on each link. Gone after the block."""
-    hosts = (f"ddpdiag-a-{os.getpid()}", f"ddpdiag-b-{os.getpid()}")
-    try:
-        for host in hosts:
-            _do("ip", "netns", "add", host)
-            _do("ip", "-n", host, "link", "set", "lo", "up")
+    with _namespaces(2) as (first, second):
+        hosts = (first, second)
         for link, (name, rate) in enumerate(zip(NAMES, mbit, strict=True)):
             _do(
                 *("ip", "link", "add", name, "netns", hosts[0]),
@@ -56,10 +58,100 @@ def two_hosts(mbit: tuple[int, int]) -> Iterator[tuple[str, str]]:
                 _do("ip", "-n", host, "address", "add", f"10.77.{link}.{place + 1}/24", "dev", name)
                 _do("ip", "-n", host, "link", "set", name, "up")
                 _do("tc", "-n", host, "qdisc", "add", "dev", name, "root", "tbf", *_shape(rate))
+        _wait_until_up(hosts, NAMES)
         yield hosts
+
+
+@contextmanager
+def switched_hosts(count: int) -> Iterator[tuple[str, ...]]:
+    """The names of `count` namespaces on one switch; host i has 10.77.0.<i+1> on its first interface."""
+    with _namespaces(count + 1) as (switch, *hosts):
+        _do("ip", "-n", switch, "link", "add", "switch0", "type", "bridge")
+        _do("ip", "-n", switch, "link", "set", "switch0", "up")
+        for place, host in enumerate(hosts):
+            port = f"port{place}"
+            _do(
+                *("ip", "link", "add", port, "netns", switch),
+                *("type", "veth", "peer", "name", NAMES[0], "netns", host),
+            )
+            _do("ip", "-n", switch, "link", "set", port, "master", "switch0", "up")
+            _do("ip", "-n", host, "address", "add", f"10.77.0.{place + 1}/24", "dev", NAMES[0])
+            _do("ip", "-n", host, "link", "set", NAMES[0], "up")
+        _wait_until_up(hosts, NAMES[:1])
+        yield tuple(hosts)
+
+
+@contextmanager
+def hosts_file(host: str, text: str) -> Iterator[None]:
+    """What /etc/hosts holds for the programs on a host that are started within the block."""
+    folder = _CONFIGURATION / host
+    made = not _CONFIGURATION.exists()
+    folder.mkdir(parents=True)
+    path = folder / "hosts"
+    try:
+        path.write_text(text, encoding="ascii")
+        yield
     finally:
+        path.unlink(missing_ok=True)
+        folder.rmdir()
+        if made:
+            _CONFIGURATION.rmdir()
+
+
+@contextmanager
+def _namespaces(count: int) -> Iterator[list[str]]:
+    """Their names, never the same twice: a namespace goes away a while after its name does."""
+    number = next(_made)
+    hosts = [f"ddpdiag-{place}-{os.getpid()}-{number}" for place in range(count)]
+    with ExitStack() as stack:
         for host in hosts:
-            subprocess.run(["ip", "netns", "del", host], capture_output=True, check=False, timeout=10)
+            _do("ip", "netns", "add", host)
+            stack.callback(_delete, host)
+            _do("ip", "-n", host, "link", "set", "lo", "up")
+        yield hosts
+
+
+def _delete(host: str) -> None:
+    subprocess.run(["ip", "netns", "del", host], capture_output=True, check=False, timeout=10)
+
+
+def _wait_until_up(hosts: Sequence[str], names: Sequence[str]) -> None:
+    """The kernel tells of a new link's carrier up to a second late; until then it counts as down."""
+    until = time.monotonic() + 20.0
+    for host in hosts:
+        for name in names:
+            while time.monotonic() < until:
+                shown = ["ip", "-n", host, "-o", "link", "show", "dev", name]
+                done = subprocess.run(shown, check=True, capture_output=True, text=True, timeout=10)
+                if "state UP" in done.stdout:
+                    break
+                time.sleep(0.05)
+
+
+def limit(host: str, name: str, mbit: int) -> None:
+    """Gives what a host sends over one of its interfaces another rate."""
+    _do("tc", "-n", host, "qdisc", "replace", "dev", name, "root", "tbf", *_shape(mbit))
+
+
+def why_no_loss() -> str:
+    """Why a host cannot be made to lose what it receives, "" if it can."""
+    if shutil.which("iptables") is None:
+        return "the tool 'iptables' is not here"
+    name = f"ddpdiag-lose-{os.getpid()}"
+    try:
+        _do("ip", "netns", "add", name)
+        lose(name, 0.01)
+    except subprocess.CalledProcessError as error:
+        return f"this kernel or container refuses: {error.stderr.strip()}"
+    finally:
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=10)
+    return ""
+
+
+def lose(host: str, part: float) -> None:
+    """Has a host drop this part of the TCP packets that it receives, at random."""
+    rule = ("-A", "INPUT", "-p", "tcp", "-m", "statistic", "--mode", "random", "--probability", str(part))
+    _do("ip", "netns", "exec", host, "iptables", *rule, "-j", "DROP")
 
 
 def on_hosts(

@@ -1,4 +1,10 @@
-"""Runs a function in every rank of a real Gloo process group, each rank a spawned process."""
+"""Runs a function in every rank of a real Gloo process group, each rank a spawned process.
+
+It does not use `pyddpdiag.ranks.launch`, which promises the opposite of what these tests need. `launch` ends all ranks
+as soon as one is lost; here the others must live on to tell what they saw. It leaves the process group by a barrier,
+which a group that was broken on purpose cannot pass. It takes no notice of how a process ends after its last word; here
+a Gloo worker that aborts the process at its very end is a fault to be found.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +13,17 @@ import multiprocessing
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+# Spawning a rank and loading torch in it: that alone takes 40 s on a slow machine.
+START_S = 240
+# From the moment that all ranks are ready.
 TIMEOUT_S = 100
 
 
@@ -24,17 +34,19 @@ def run_ranks(
     *arguments: Any,
     group_timeout_s: float = 60,
     lost: frozenset[int] = frozenset(),
+    timeout_s: float = TIMEOUT_S,
 ) -> list[Any]:
     """What `job(rank, world_size, *arguments)` returned in each rank.
 
     `job` must be importable. Ranks in `lost` are expected to die without an answer; theirs is None. Fails the
-    test with the traceback of any other rank that fails, and after TIMEOUT_S; no process is left behind.
+    test with the traceback of any other rank that fails, and `timeout_s` after all of them have loaded torch and the
+    job's module, or START_S after their start if they have not; no process is left behind.
     """
     context = multiprocessing.get_context("spawn")
     meeting = folder / f"meeting-{time.monotonic_ns()}"
     pipes, processes = [], []
     for rank in range(world_size):
-        ours, theirs = context.Pipe(duplex=False)
+        ours, theirs = context.Pipe()
         process = context.Process(
             target=_rank, args=(theirs, job, rank, world_size, str(meeting), group_timeout_s, arguments)
         )
@@ -42,13 +54,14 @@ def run_ranks(
         theirs.close()
         pipes.append(ours)
         processes.append(process)
-    deadline = time.monotonic() + TIMEOUT_S
     answers: list[Any] = []
     try:
+        _await_ready(pipes)
+        deadline = time.monotonic() + timeout_s
         for rank, pipe in enumerate(pipes):
             try:
                 if not pipe.poll(max(0.0, deadline - time.monotonic())):
-                    pytest.fail(f"rank {rank} gave no answer in {TIMEOUT_S} s")
+                    pytest.fail(f"rank {rank} gave no answer in {timeout_s} s")
                 kind, answer = pipe.recv()
             except EOFError:
                 kind, answer = "lost", None
@@ -69,8 +82,22 @@ def run_ranks(
     return answers
 
 
+def _await_ready(pipes: Sequence[Connection]) -> None:
+    """Waits until all ranks are ready, then lets them begin together."""
+    limit = time.monotonic() + START_S
+    for rank, pipe in enumerate(pipes):
+        try:
+            if not pipe.poll(max(0.0, limit - time.monotonic())):
+                pytest.fail(f"rank {rank} was not ready in {START_S} s")
+            pipe.recv()
+        except EOFError:
+            pytest.fail(f"rank {rank} ended before it was ready; its own output says why")
+    for pipe in pipes:
+        pipe.send("begin")
+
+
 def _rank(
-    pipe: Any,
+    pipe: Connection,
     job: Callable[..., Any],
     rank: int,
     world_size: int,
@@ -83,6 +110,8 @@ def _rank(
     import torch.distributed as dist
 
     torch.set_num_threads(1)
+    pipe.send("ready")
+    pipe.recv()
     try:
         dist.init_process_group(
             "gloo",

@@ -57,6 +57,7 @@ def write(path: str, capacity_bytes: int, counts_path: str) -> None:
         statistics_interval=0,
         parameter_statistics=False,
         sentinel_interval=0,
+        sample_connections=False,
     )
 
     def collectives(number: int) -> None:

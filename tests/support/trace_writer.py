@@ -14,6 +14,8 @@ import numpy as np
 HEADER_BYTES = 4096
 RECORD_BYTES = 128
 BUCKET, COLLECTIVE, BACKWARD, STEP, PARAMETER, ERROR = 1, 2, 3, 4, 5, 6
+CONNECTION, NAME_FLAG = 9, 2048
+USAGE, PHASE = 8, 10
 WRITING, IN_FLIGHT, COMPLETE = 1, 2, 3
 RUN_ID = bytes(range(16))
 GROUP = 0xAB54A98CEB1F0AD2
@@ -78,6 +80,8 @@ def header_page(order: str = "<", **fields: Any) -> bytearray:
         "skipped": 0,
         "dropped": 0,
         "closed": 1,
+        "heartbeat_ns": 0,
+        "ended": 0,
         **fields,
     }
     places = {
@@ -97,6 +101,8 @@ def header_page(order: str = "<", **fields: Any) -> bytearray:
         "skipped": ("u8", 384),
         "dropped": ("u8", 448),
         "closed": ("u8", 512),
+        "heartbeat_ns": ("i8", 576),
+        "ended": ("u8", 640),
     }
     page = bytearray(HEADER_BYTES)
     for name, offset, size in (
@@ -154,7 +160,7 @@ class RankWriter:
         record["times"][: len(times)] = times
         if text:
             raw = bytearray(record.tobytes())
-            offset = 64 if kind == ERROR else 96
+            offset = 64 if kind in (ERROR, CONNECTION) else 96
             raw[offset : offset + len(text)] = text
             record = np.frombuffer(bytes(raw), record_dtype(self.order))[0]
         self.records.append(record)
@@ -181,6 +187,64 @@ class RankWriter:
         """Add a record of another Gloo operation."""
         raw = name.encode()[:32]
         return self.add(COLLECTIVE, times=(started, ended), text=raw, reference=fnv(name.encode()), **fields)
+
+    def connection_name(self, name: str) -> None:
+        """Add the name of a connection in parts of 64 bytes."""
+        raw = name.encode()
+        for index in range((len(raw) + 63) // 64):
+            part = raw[64 * index : 64 * index + 64]
+            self.add(CONNECTION, text=part, reference=fnv(raw), index=index, flags=NAME_FLAG)
+
+    def reading(self, name: str, at: int, **told: int | None) -> None:
+        """Add a reading of a connection; what is not told is not available."""
+
+        def word(key: str) -> int:
+            value = told.get(key)
+            return -1 if value is None else value
+
+        def halves(low: str, high: str) -> int:
+            value = (word(low) & 0xFFFFFFFF) | (word(high) & 0xFFFFFFFF) << 32
+            return value - 2**64 if value >= 2**63 else value
+
+        self.add(
+            CONNECTION,
+            reference=fnv(name.encode()),
+            bytes=word("retransmitted_bytes") & (2**64 - 1),
+            sequence=halves("unacked", "notsent_bytes") & (2**64 - 1),
+            group=halves("total_rto", "total_rto_ms") & (2**64 - 1),
+            module=word("mss") & 0xFFFFFFFF,
+            index=(word("backoff") & 0xFFFF) | (word("timeouts") & 0xFFFF) << 16,
+            times=(
+                at,
+                word("bytes_sent"),
+                word("bytes_acked"),
+                word("bytes_received"),
+                word("busy_us"),
+                halves("segments", "retransmitted"),
+                halves("dsack_dups", "out_of_order"),
+                halves("min_rtt_us", "rtt_us"),
+            ),
+        )
+
+    def usage(
+        self,
+        step: int,
+        at: int,
+        thread_cpu: int = -1,
+        run_delay: int = -1,
+        process_cpu: int = -1,
+        collector: int = -1,
+        load_milli: int = -1,
+        **fields: Any,
+    ) -> int:
+        """Add the readings at the end of a step's pass; -1 = not available."""
+        readings = (at, thread_cpu, run_delay, process_cpu, collector, -1, -1, load_milli)
+        return self.add(USAGE, times=readings, step=step, **fields)
+
+    def phase(self, name: str, begin: int, end: int, **fields: Any) -> int:
+        """Add a record of a named part of the program."""
+        raw = name.encode()[:32]
+        return self.add(PHASE, times=(begin, end), text=raw, reference=fnv(name.encode()), **fields)
 
     def error(self, ticket: int, text: str) -> None:
         """Add the text of an operation's error in parts of 64 bytes."""
@@ -217,7 +281,7 @@ def write_training(
     buckets: int = 2,
     compute_ms: float = 20.0,
     data_wait_ms: float = 1.0,
-    wire_ms: float = 2.0,
+    wire_ms: float = 1.0,
     queue_ms: float = 0.5,
     late_ms: dict[int, float] | None = None,
     data_late_ms: dict[int, float] | None = None,

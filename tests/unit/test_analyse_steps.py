@@ -68,7 +68,7 @@ def test_pass_of_another_step_is_no_substitute(tmp_path: Path) -> None:
 
 
 def test_without_step_records_a_step_goes_from_end_to_end(tmp_path: Path) -> None:
-    write_training(tmp_path, step_records=False)
+    write_training(tmp_path, step_records=False, wire_ms=2.0)
     report = load_report(tmp_path)
     assert report.steps.source == "backward passes"
     assert column(report.steps, "wall_ms", 0) is None

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 MODULES = [".".join(p.relative_to(FOLDER).with_suffix("").parts) for p in sorted(FOLDER.rglob("*.py"))]
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__init__")])
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith(("__init__", "conftest"))])
 def test_every_benchmark_can_be_imported(name: str) -> None:
     importlib.import_module(name)
 

@@ -37,7 +37,7 @@ def test_an_unknown_session_is_refused_by_name() -> None:
     done = dev("tset")
     assert done.returncode == 2
     assert "tset" in done.stderr
-    assert "demo, test, lint" in done.stderr
+    assert "there are: demo, test, " in done.stderr
 
 
 def test_an_old_python_is_told_so() -> None:

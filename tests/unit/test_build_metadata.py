@@ -45,11 +45,13 @@ def test_a_wheel_is_pinned_to_the_minor_version_it_was_built_with(
     state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: {"torch": "2.12.1+cpu"}[name])
+    monkeypatch.setattr("sysconfig.get_paths", lambda: {"purelib": "none", "platlib": "none"})
     assert dependencies(state) == ["numpy>=1", "torch==2.12.*", "typer>=1"]
 
 
 def test_the_source_distribution_keeps_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: {"torch": "2.12.1+cpu"}[name])
+    monkeypatch.setattr("sysconfig.get_paths", lambda: {"purelib": "none", "platlib": "none"})
     assert dependencies("sdist") == ["numpy>=1", f"torch{RANGE}", "typer>=1"]
     assert load("cmake/torch_pin.py").TorchPin().dynamic_wheel({}) == {"dependencies": True}
 
@@ -61,6 +63,47 @@ def test_a_build_without_torch_says_what_to_do(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     with pytest.raises(SystemExit, match="no-build-isolation"):
         dependencies("wheel")
+
+
+def test_a_torch_that_is_too_old_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: {"torch": "2.9.1"}[name])
+    with pytest.raises(SystemExit) as refused:
+        dependencies("metadata_wheel")
+    first, hint = str(refused.value).splitlines()
+    assert first == "torch 2.9.1 is too old: pyddpdiag needs 2.11 or newer."
+    assert f"pip install 'torch{RANGE}'" in hint
+
+
+def test_the_users_torch_is_not_replaced_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in pip's isolated build: another torch is imported than the environment has."""
+    info = tmp_path / "torch-2.12.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.12.1\n", encoding="utf-8")
+    paths = {"purelib": str(tmp_path), "platlib": str(tmp_path)}
+    monkeypatch.setattr("sysconfig.get_paths", lambda: paths)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: {"torch": "2.13.0"}[name])
+    with pytest.raises(SystemExit, match=r"would replace your torch 2\.12\.1") as refused:
+        dependencies("wheel")
+    assert "--no-build-isolation" in str(refused.value)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: {"torch": "2.12.1"}[name])
+    assert "torch==2.12.*" in dependencies("wheel")
+    # Nothing is installed by a source distribution.
+    assert f"torch{RANGE}" in dependencies("sdist")
+
+
+def test_the_release_page_is_one_address() -> None:
+    """`pip --find-links` reads the page of a release's files, and no other of it."""
+    import pyddpdiag
+
+    text = read("docs/wheels.md")
+    pages = re.findall(r"https://\S+/releases/\S*", text)
+    form = r"https://github\.com/[\w-]+/pyddpdiag/releases/expanded_assets/v(\d+\.\d+\.\d+)"
+    assert len(pages) == 1
+    match = re.fullmatch(form, pages[0])
+    assert match is not None and match[1] == pyddpdiag.__version__
+    assert text.count("--find-links $RELEASE_PAGE") == text.count("--find-links") > 0
 
 
 def test_the_installed_package_requires_the_torch_it_runs_with() -> None:

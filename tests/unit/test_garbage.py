@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import time
 import tracemalloc
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import own_clock
 from support.trace_writer import RankWriter, header_page, record_dtype, write_training
 
 from pyddpdiag.errors import PyddpdiagError
@@ -67,7 +69,7 @@ def test_random_fields_in_published_records(
         count = int(random.integers(1, 60))
         slots = np.zeros(count, record_dtype())
         slots["word"] = (np.arange(count) + 1) << 2 | random.integers(1, 4, count)
-        slots["kind"] = random.integers(0, 8, count)
+        slots["kind"] = random.integers(0, 12, count)
         for name in ("dtype", "reduce_op"):
             slots[name] = random.integers(0, 256, count)
         for name in ("flags", "step", "module", "index", "thread"):
@@ -81,9 +83,12 @@ def test_random_fields_in_published_records(
             capacity=count,
             tickets=count,
             closed=int(random.integers(2)),
-            clock_identity=b"clock %d" % random.integers(2),
+            # Also this machine's own clock: then the reader looks for the process and measures up to now.
+            clock_identity=(b"clock 0", b"clock 1", own_clock.IDENTITY)[random.integers(3)],
+            clock_name=own_clock.NAME,
+            pid=(0, 1, os.getpid(), 2**31, 2**64 - 1)[random.integers(5)],
             monotonic_ns=int(random.choice([0, 10**9, 2**61])),
-            wall_ns=int(random.choice([0, 10**18, 2**61])),
+            wall_ns=int(random.choice([0, 10**18, 2**61, 2**63 - 1])),
         )
         (folder / f"rank_{rank}.ddptrace").write_bytes(bytes(page) + slots.tobytes())
     assert survive(folder) is not None
@@ -121,9 +126,10 @@ def test_every_record_in_its_own_group_step_and_bucket(tmp_path: Path) -> None:
     for rank in range(2):
         page = header_page(rank=rank, world_size=2, capacity=count, tickets=count)
         (tmp_path / f"rank_{rank}.ddptrace").write_bytes(bytes(page) + slots.tobytes())
-    begin = time.monotonic()
+    # The processor's time: other load on the machine is no fault.
+    begin = time.process_time()
     report = survive(tmp_path)
-    assert time.monotonic() - begin < 20
+    assert time.process_time() - begin < 20
     assert report is not None
     assert len(report.errors) == 1000 and report.errors_total == 2 * count
     assert len(report.buckets) == 10_000

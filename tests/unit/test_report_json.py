@@ -26,6 +26,9 @@ TOP = {
     "steps_left_out",
     "steps",
     "other_collectives",
+    "links",
+    "groups",
+    "phases",
     "in_flight_total",
     "in_flight_operations",
     "errors_total",
@@ -37,6 +40,7 @@ TOP = {
 }
 RANK = {
     "rank",
+    "ended",
     "host",
     "torch",
     "steps",
@@ -54,12 +58,17 @@ RANK = {
     "compute_ms",
     "data_wait_ms",
     "exposed_ms",
+    "other_ms",
     "own_ms",
+    "micro_steps",
     "last_arrivals",
     "arrivals",
     "clock_offset_ms",
     "clock_uncertainty_ms",
     "clock_inconsistent",
+    "process",
+    "silent_ms",
+    "beat_age_ms",
 }
 MEASURED = {
     "arrival_ms",
@@ -86,6 +95,7 @@ BUCKET = MEASURED | {
     "last_step",
     "first_steps_only",
     "cost_ms",
+    "shared_memory",
     "last_arrivals",
 }
 STEP = {"step", "wall_ms", "buckets", "judged", "ranks"}
@@ -95,15 +105,50 @@ STEP_RANK = {
     "compute_ms",
     "data_wait_ms",
     "exposed_ms",
+    "other_ms",
     "own_ms",
     "buckets",
     "bytes",
 }
-COLLECTIVE = {"name", "rank", "count", "median_ms", "p95_ms", "total_ms", "in_flight"}
+GROUP = {
+    "group",
+    "ranks",
+    "backend",
+    "shared_memory",
+    "buckets",
+    "shared_buckets",
+    "waiting_fraction",
+    "summing_fraction",
+}
+COLLECTIVE = {"name", "rank", "count", "median_ms", "p95_ms", "total_ms", "in_flight", "group", "wait_ms"}
+LINK = {
+    "rank",
+    "peer",
+    "interface",
+    "peer_interface",
+    "local",
+    "remote",
+    "loopback",
+    "connections",
+    "seconds",
+    "bytes",
+    "busy_ms_per_mb",
+    "min_rtt_ms",
+    "segments",
+    "retransmitted",
+    "dsack_dups",
+    "loss_fraction",
+    "loss_rtt_share",
+    "loss_spread",
+    "loss_scattered",
+    "floor_rtt_ms",
+    "low_rtt_ms",
+    "usual_rtt_ms",
+}
 OPEN = {"rank", "kind", "what", "sequence", "step", "bytes", "started", "abandoned", "open_ms"}
-ERROR = {"rank", "kind", "what", "sequence", "step", "text"}
+ERROR = {"rank", "kind", "what", "sequence", "step", "text", "at_ms"}
 GAP = {"rank", "group", "before", "between", "after", "last_sequence", "group_last_sequence"}
-MISMATCH = {"group", "sequence", "step", "field", "values", "count"}
+MISMATCH = {"group", "sequence", "step", "field", "values", "count", "operation"}
 FINDING = {
     "kind",
     "severity",
@@ -115,6 +160,11 @@ FINDING = {
     "evidence",
     "change_mind",
     "advice",
+    "peer",
+    "since_step",
+    "among",
+    "cost_ms",
+    "cause",
 }
 
 
@@ -129,8 +179,12 @@ def parse(text: str) -> dict[str, Any]:
 
 def everything(folder: Path) -> dict[str, Any]:
     """A run in which every list of the contract has an entry."""
+    ends = ("10.0.0.1:1", "10.0.0.2:2")
     for rank in range(2):
         writer = RankWriter(rank, 2, closed=rank)
+        name = f"{ends[rank]}|{ends[1 - rank]}"
+        writer.connection_name(name)
+        writer.reading(name, 10 * MS, bytes_sent=7)
         for step in range(6):
             now = (1 + step) * 100 * MS
             writer.step(step, now, now + MS, now + 60 * MS)
@@ -155,6 +209,8 @@ def test_keys_are_exactly_the_contract(tmp_path: Path) -> None:
         ("buckets", BUCKET),
         ("steps", STEP),
         ("other_collectives", COLLECTIVE),
+        ("links", LINK),
+        ("groups", GROUP),
         ("in_flight_operations", OPEN),
         ("errors", ERROR),
         ("gaps", GAP),
@@ -173,7 +229,7 @@ def test_keys_are_exactly_the_contract(tmp_path: Path) -> None:
         for name in MEASURED:
             assert set(bucket[name]) == {"median", "p95"}
     for rank in told["ranks"]:
-        for name in ("wall_ms", "compute_ms", "data_wait_ms", "exposed_ms", "own_ms"):
+        for name in ("wall_ms", "compute_ms", "data_wait_ms", "exposed_ms", "other_ms", "own_ms"):
             assert set(rank[name]) == {"median", "p95"}
 
 
@@ -222,5 +278,7 @@ def test_long_runs_are_valid_json_too(tmp_path: Path) -> None:
 def test_document_names_every_key() -> None:
     text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_0-9]+)`", text))
-    keys = TOP | RANK | BUCKET | STEP | STEP_RANK | COLLECTIVE | OPEN | ERROR | GAP | MISMATCH | FINDING
+    keys = (
+        TOP | RANK | BUCKET | STEP | STEP_RANK | COLLECTIVE | LINK | OPEN | ERROR | GAP | MISMATCH | FINDING
+    )
     assert keys - named == set()

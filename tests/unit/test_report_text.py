@@ -26,11 +26,11 @@ def test_verdict_comes_first_and_warnings_last(tmp_path: Path) -> None:
     text = shown(tmp_path)
     places = [text.index(part) for part in ("Rank 1 is late", "Ranks (", "Buckets, ", "Good to know")]
     assert places == sorted(places)
-    assert "Sure: high." in text
+    assert "Confidence: high." in text
 
 
 def test_tables_hold_the_numbers(tmp_path: Path) -> None:
-    write_training(tmp_path, world_size=2, steps=20, late_ms={1: 15.0})
+    write_training(tmp_path, world_size=2, steps=20, late_ms={1: 15.0}, wire_ms=2.0)
     text = shown(tmp_path)
     rows = [line.split() for line in text.splitlines()]
     assert ["1", "host1", "20", "38.5", "35.0", "1.00", "2.50", "36.0", "100%", "80"] in rows

@@ -28,8 +28,11 @@ def test_speed_up_efficiency_and_the_missing_part() -> None:
     assert RUNS[1].efficiency(RUNS[0]) == 0.625
     text = table.text(RUNS)
     assert "1m 40s" in text and "40.0s" in text and "2.50x" in text and "62%" in text
-    [row] = [line for line in text.splitlines() if line.startswith("4 ranks") and "|" in line]
-    ideal, real, missing, compute, wait, exposed, other = map(float, row.partition("|")[0].split()[2:])
+    columns = table.tables(RUNS)[1].columns
+    ideal, real, missing, compute, wait, exposed, other = (
+        float(str(columns[name][0]))
+        for name in ("ideal", "real", "missing", "compute", "data wait", "exposed", "other")
+    )
     assert (ideal, real, missing) == (25.0, 40.0, 15.0)
     assert (compute, wait, exposed, other) == (6.0, 1.0, 5.0, 3.0)
     assert compute + wait + exposed + other == missing
@@ -41,12 +44,9 @@ def test_curves_are_against_epoch_and_time() -> None:
 
 def test_unknown_parts_are_no_zeros() -> None:
     plain = one(2, 60.0, Split(None, 2.0, None, None, None, None))
-    [row] = [
-        line
-        for line in table.text([RUNS[0], plain]).splitlines()
-        if line.startswith("2 ranks") and "|" in line
-    ]
-    assert row.split()[5] == "-"
+    missing = table.tables([RUNS[0], plain])[1]
+    assert missing.columns["compute"] == ["-"]
+    assert missing.columns["data wait"] == ["0.00"]
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,7 @@ def test_sizes() -> None:
     for wrong in ("", "1,,2", "a", "0,1", "-1"):
         with pytest.raises(UsageError):
             parse_sizes(wrong)
+
+
+def test_one_number_of_ranks_says_so() -> None:
+    assert "nothing to compare with" in table.text(RUNS[:1])

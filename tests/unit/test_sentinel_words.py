@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyddpdiag.errors import UsageError
-from pyddpdiag.sentinel import FINGERPRINT, NO_PARAMETER, Fingerprints, compare, require_mode
+from pyddpdiag.record.sentinel import FINGERPRINT, NO_PARAMETER, Fingerprints, compare, require_mode
 
 NAMES = ["first.weight", "second.weight"]
 

@@ -107,6 +107,17 @@ def runs_data(source: str) -> list[str]:
     return found
 
 
+def speaks(source: str) -> list[str]:
+    """Calls of a Python module that show text without pyddpdiag/output.py, which cleans it."""
+    calls = (ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return [
+        call
+        for call in calls
+        if call in {"print", "typer.echo", "typer.secho", "traceback.print_exc"}
+        or re.fullmatch(r"sys\.(__)?std(out|err)(__)?\.write(lines)?", call)
+    ]
+
+
 def too_long(text: str) -> bool:
     """Whether a file is past the limit and doesn't say why."""
     return len(text.splitlines()) > LENGTH_LIMIT and LENGTH_EXCUSE.search(text) is None
@@ -149,6 +160,47 @@ def test_the_core_includes_only_itself_and_the_platform() -> None:
             ours = re.findall(r'#include "([^"]+)"', read(path))
             allowed = ("core/", "platform/") if "csrc/core/" in name(path) else ("platform/",)
             assert [i for i in ours if not i.startswith(allowed)] == [], name(path)
+
+
+# What each native room over torch may include of ours; rooms are folders, and `torch/` alone is what they share.
+TORCH_ROOMS = {
+    "csrc/torch/": r"(core|platform)/\w+|torch/\w+",
+    "csrc/torch/flatten/": r"(core|platform)/\w+|torch/(flatten/)?\w+",
+    # Paths act: they do not write records, and know nothing of who does.
+    "csrc/torch/reduce/": r"core/(?!trace_file)\w+|platform/\w+|torch/((flatten|reduce)/)?\w+",
+    # Probes observe: of a path they see what it tells of itself.
+    "csrc/torch/probe/": r"(core|platform)/\w+|torch/(probe/)?\w+|torch/reduce/facts",
+    "csrc/torch/hook/": r"(core|platform)/\w+|torch/((probe|reduce|hook)/)?\w+",
+}
+OUR_INCLUDE = re.compile(r'#include "([^"]+)\.hpp"')
+
+
+def strangers(room: str, source: str) -> list[str]:
+    """Includes that a file of this room must not have."""
+    return [i for i in OUR_INCLUDE.findall(source) if re.fullmatch(TORCH_ROOMS[room], i) is None]
+
+
+def test_the_rooms_over_torch_include_downward() -> None:
+    found = [p for p in NATIVE if name(p).startswith("csrc/torch/")]
+    assert {f"{name(p.parent)}/" for p in found} == set(TORCH_ROOMS)
+    for path in found:
+        assert strangers(f"{name(path.parent)}/", read(path)) == [], name(path)
+
+
+@pytest.mark.parametrize(
+    ("room", "include"),
+    [
+        ("csrc/torch/", "torch/probe/recorder"),
+        ("csrc/torch/flatten/", "torch/reduce/path"),
+        ("csrc/torch/reduce/", "torch/probe/recorder"),
+        ("csrc/torch/reduce/", "core/trace_file"),
+        ("csrc/torch/probe/", "torch/reduce/path"),
+        ("csrc/torch/probe/", "torch/hook/flights"),
+        ("csrc/torch/hook/", "python/bindings"),
+    ],
+)
+def test_the_check_of_the_rooms_finds(room: str, include: str) -> None:
+    assert strangers(room, f'#include "{include}.hpp"') == [include]
 
 
 @pytest.mark.parametrize("path", PACKAGE, ids=name)
@@ -223,6 +275,13 @@ def test_one_place_asks_for_the_system() -> None:
     assert branches_on_system("import sys\nif sys.platform == 'win32': pass")
 
 
+def test_text_leaves_the_program_in_one_place() -> None:
+    assert [name(p) for p in PACKAGE if speaks(read(p))] == []
+    for line in ("print('a')", "import sys\nsys.stderr.write('a')", "traceback.print_exc()"):
+        assert speaks(line)
+    assert not speaks("say('a')\nscreen.print(b)\nfile.write(c)")
+
+
 def test_long_files_say_why() -> None:
     assert [name(p) for p in SOURCES if too_long(read(p))] == []
     assert too_long("x\n" * 401)
@@ -239,7 +298,7 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 import pyddpdiag
-for room in ("errors", "model", "trace", "analyse", "plan", "report"):
+for room in ("errors", "model", "trace", "analyse", "plan", "report", "export", "exports", "loaded", "pages"):
     try:
         module = importlib.import_module(f"pyddpdiag.{room}")
     except ModuleNotFoundError as missing:

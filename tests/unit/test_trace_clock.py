@@ -6,14 +6,22 @@ import numpy as np
 import pytest
 from support.trace_writer import MS, RankWriter, write_training
 
-from pyddpdiag.trace.clock import ClockOffset, align, offsets_of
-from pyddpdiag.trace.merge import merge
-from pyddpdiag.trace.run import open_run
+from pyddpdiag.analyse.intake import Intake
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.trace.clock import ClockOffset, align
+from pyddpdiag.trace.run import Run, open_run
+
+
+def taken_in(run: Run) -> Intake:
+    intake = Intake()
+    for trace in run.ranks:
+        intake.take(trace)
+    return intake
 
 
 def aligned(folder: Path) -> tuple[ClockOffset, ...]:
     run = open_run(folder)
-    return align(run, merge(run))
+    return align(run, taken_in(run).merged)
 
 
 def test_same_clock_is_exact(tmp_path: Path) -> None:
@@ -51,6 +59,20 @@ def test_bounds_are_exact_on_a_hand_made_trace(tmp_path: Path) -> None:
     assert aligned(tmp_path)[1] == ClockOffset(-800, 200)
 
 
+def test_wall_clocks_that_are_centuries_apart_overflow_nothing(tmp_path: Path) -> None:
+    for rank, wall_ns in enumerate((0, 2**63 - 1, 0)):
+        writer = RankWriter(rank, 3, clock_identity=b"clock %d" % rank, wall_ns=wall_ns)
+        writer.bucket(0, 1, 2, 2**61)
+        writer.write(tmp_path)
+    run = open_run(tmp_path)
+    intake = taken_in(run)
+    assert max(abs(clock.offset_ns) for clock in align(run, intake.merged)) + 2**61 < 2**63
+    found = RunView(run, intake).occurrences
+    assert found.complete.all()
+    # An overflow would come back with the other sign.
+    assert (found.total_ms >= 0).all() and (found.arrival_ms >= 0).all()
+
+
 def first_wall() -> int:
     return 1_700_000_000_000_000_000
 
@@ -58,7 +80,7 @@ def first_wall() -> int:
 def test_ranks_on_one_clock_get_the_same_offset(tmp_path: Path) -> None:
     clocks = {rank: ("right", 5_000_000_000, 1000 * rank) for rank in (2, 3)}
     write_training(tmp_path, world_size=4, clocks=clocks)
-    offsets = offsets_of(aligned(tmp_path))
+    offsets = [clock.offset_ns for clock in aligned(tmp_path)]
     assert offsets[0] == offsets[1] == 0
     assert offsets[2] == offsets[3] != 0
 
@@ -97,13 +119,25 @@ def test_nothing_in_common_bounds_nothing(tmp_path: Path) -> None:
     assert aligned(tmp_path)[1].uncertainty_ns is None
 
 
-def test_shifting_moves_what_was_seen_and_nothing_else(tmp_path: Path) -> None:
+def test_each_clock_is_moved_before_they_are_compared(tmp_path: Path) -> None:
+    """Clock b is 900 to 1000 ns ahead: moved by the wall clocks' difference, rank 1 came 30 ns after rank 0."""
+    for rank, begin in enumerate((100, 1030)):
+        wall_ns = first_wall() - (900 if rank else 0)
+        writer = RankWriter(rank, 2, clock_identity=b"ab"[rank : rank + 1], wall_ns=wall_ns)
+        writer.bucket(0, begin, begin, begin + 100)
+        writer.write(tmp_path)
+    run = open_run(tmp_path)
+    found = RunView(run, taken_in(run)).occurrences
+    assert found.arrival_ms.tolist() == [30e-6]
+    assert found.total_ms.tolist() == [130e-6]
+
+
+def test_a_start_that_was_not_seen_is_no_time(tmp_path: Path) -> None:
     for rank in range(2):
         writer = RankWriter(rank, 2)
-        writer.bucket(0, 100, 0, 300)
+        writer.bucket(0, 100 + rank, 0, 300)
         writer.write(tmp_path)
-    found = merge(open_run(tmp_path))
-    moved = found.shifted(np.array([0, 50]))
-    assert moved.rows.enqueued.tolist() == [100, 150]
-    assert moved.rows.started.tolist() == [0, 0]
-    assert found.rows.enqueued.tolist() == [100, 100]
+    run = open_run(tmp_path)
+    found = RunView(run, taken_in(run)).occurrences
+    assert found.total_ms.tolist() == [200e-6]
+    assert np.isnan(found.wire_ms).all() and np.isnan(found.queue_ms).all()

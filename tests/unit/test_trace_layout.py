@@ -35,7 +35,7 @@ def test_header_fields_are_where_the_format_puts_them(order: str) -> None:
 
 def test_constants_agree_with_the_document() -> None:
     text = (Path(__file__).parents[2] / "docs" / "trace-format.md").read_text(encoding="utf-8")
-    for name in ("bucket", "collective", "backward", "step", "parameter", "error"):
+    for name in ("bucket", "collective", "backward", "step", "parameter", "error", "connection"):
         assert f"{layout.Kind[name.upper()].value} {name}" in text
     for number, name in enumerate(layout.DTYPE_NAMES[1:], 1):
         assert f"{number} {name}" in text

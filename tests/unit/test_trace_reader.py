@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +19,12 @@ from support.trace_writer import (
 )
 
 from pyddpdiag.errors import TraceError, TraceVersionError
-from pyddpdiag.trace.layout import Kind
+from pyddpdiag.trace.files import RegularFile
+from pyddpdiag.trace.header import parse_header
+from pyddpdiag.trace.layout import Kind, Records
 from pyddpdiag.trace.layout import record_dtype as reader_dtype
-from pyddpdiag.trace.reader import _snapshot, is_in_flight, read_trace, tickets_of
+from pyddpdiag.trace.reader import is_in_flight, read_trace, tickets_of
+from pyddpdiag.trace.slots import PIECE, PublishedRecords
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
@@ -152,12 +154,47 @@ def test_truncated_in_the_records_reads_what_is_there(tmp_path: Path) -> None:
     assert any("truncated" in text for _, text in trace.warnings)
 
 
-@pytest.mark.parametrize("size", [0, 1, 8, 4095])
+@pytest.mark.parametrize("size", [1, 8, 4095])
 def test_truncated_in_the_header_is_an_error(tmp_path: Path, size: int) -> None:
     path = RankWriter().write(tmp_path)
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(TraceError, match=r"rank_0\.ddptrace: truncated"):
         read_trace(path)
+
+
+@pytest.mark.parametrize("size", [0, 8, 4096, 4096 + 64 * 128])
+def test_recorder_that_was_killed_at_its_start_never_started(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "rank_0.ddptrace"
+    path.write_bytes(bytes(size))
+    with pytest.raises(TraceError, match=r"rank_0\.ddptrace: never started"):
+        read_trace(path)
+    # All of the header but the magic, which is written last.
+    page = header_page(closed=0)
+    page[:8] = bytes(8)
+    path.write_bytes(page[: max(size, 8)])
+    with pytest.raises(TraceError, match=r"rank_0\.ddptrace: never started"):
+        read_trace(path)
+
+
+def test_zeros_over_the_magic_of_a_used_trace_are_damage(tmp_path: Path) -> None:
+    writer = RankWriter()
+    writer.bucket(0, 1, 2, 3)
+    with pytest.raises(TraceError, match="not a trace"):
+        read_trace(patched(writer.write(tmp_path), 0, bytes(8)))
+
+
+def test_trace_without_a_record_never_started(tmp_path: Path) -> None:
+    trace = read_trace(RankWriter(closed=0).write(tmp_path))
+    assert len(trace) == 0
+    assert [text for _, text in trace.warnings] == ["never started: nothing was recorded."]
+
+
+def test_traces_of_later_centuries_are_read(tmp_path: Path) -> None:
+    """Nanoseconds since 1970 pass 2**61 in January 2043."""
+    for wall_ns in (2**61 + 1, 2**62, 2**63 - 1):
+        writer = RankWriter(wall_ns=wall_ns)
+        writer.bucket(0, 1, 2, 3)
+        assert read_trace(writer.write(tmp_path)).header.wall_ns == wall_ns
 
 
 def test_wrong_magic(tmp_path: Path) -> None:
@@ -224,31 +261,82 @@ def test_missing_file(tmp_path: Path) -> None:
         read_trace(tmp_path / "rank_0.ddptrace")
 
 
-class Busy(np.ndarray[Any, Any]):
-    """Slots of which one is written anew each time the words are read, the first `times` times."""
+class Busy:
+    """A file of slots of which one is written anew after each reading, the first `times` times."""
 
-    times = 0
+    def __init__(self, slots: Records, times: int) -> None:
+        self.slots, self.times = slots, times
+        self.size = 4096 + slots.nbytes
 
-    def __getitem__(self, key: Any) -> Any:
-        found = np.array(super().__getitem__(key))
-        if isinstance(key, str) and self.times > 0:
+    def read_into(self, target: memoryview, offset: int) -> int:
+        raw = self.slots.view(np.uint8)[offset - 4096 :][: len(target)]
+        target[: len(raw)] = raw
+        if self.times > 0:
             self.times -= 1
-            slot = self.view(np.ndarray)[1]
-            slot["word"] += np.uint64(4 * 8)
-            slot["sequence"] += 8
-        return found
+            self.slots["word"][1] += np.uint64(4 * 8)
+            self.slots["sequence"][1] += 8
+        return len(raw)
 
 
-@pytest.mark.parametrize(("times", "kept", "torn"), [(0, 8, 0), (1, 8, 0), (2, 8, 0), (99, 7, 1)])
-def test_record_that_changes_under_the_reader_is_read_again(times: int, kept: int, torn: int) -> None:
+def busy(times: int) -> tuple[PublishedRecords, Busy]:
     slots = np.zeros(8, reader_dtype())
     slots["word"] = (np.arange(8) + 1) << 2 | COMPLETE
     slots["sequence"] = np.arange(8)
-    busy = slots.view(Busy)
-    busy.times = times
-    records, found_torn, astray = _snapshot(busy, 0, 8)
-    assert (len(records), found_torn, astray) == (kept, torn, 0)
+    file = Busy(slots, times)
+    header = parse_header(bytes(header_page(capacity=8, tickets=8)), Path("rank_0.ddptrace"))
+    return PublishedRecords(file, header), file  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("times", "kept", "torn"), [(0, 8, 0), (1, 8, 0), (2, 8, 0), (3, 8, 0), (99, 7, 1)])
+def test_record_that_changes_under_the_reader_is_read_again(times: int, kept: int, torn: int) -> None:
+    published, _ = busy(times)
+    records = np.concatenate([piece.copy() for piece in published])
+    assert (len(records), published.torn, published.astray) == (kept, torn, 0)
     assert records["sequence"].tolist() == tickets_of(records).tolist()
+
+
+def test_record_whose_word_comes_after_its_bytes_is_not_believed() -> None:
+    """The bytes of an old record, and the word of the new one that was published while they were copied."""
+    published, file = busy(0)
+    plain = file.read_into
+    readings = 0
+
+    def torn(target: memoryview, offset: int) -> int:
+        nonlocal readings
+        readings += 1
+        if readings == 2:
+            # The copy: first the bytes, then the writer goes by, then the word.
+            got = plain(target, offset)
+            file.slots["word"][1], file.slots["sequence"][1] = (9 + 1) << 2 | COMPLETE, 9
+            np.frombuffer(target, reader_dtype())["word"][1] = file.slots["word"][1]
+            return got
+        return plain(target, offset)
+
+    file.read_into = torn  # type: ignore[method-assign]
+    records = np.concatenate([piece.copy() for piece in published])
+    assert sorted(records["sequence"].tolist()) == sorted(tickets_of(records).tolist())
+    assert 9 in records["sequence"]
+
+
+def test_file_that_is_cut_short_between_two_readings(tmp_path: Path) -> None:
+    """A map would kill this process (SIGBUS)."""
+    writer = RankWriter(capacity=3 * PIECE)
+    path = tmp_path / "rank_0.ddptrace"
+    slots = np.zeros(writer.capacity, reader_dtype())
+    slots["word"] = (np.arange(len(slots)) + 1) << 2 | COMPLETE
+    slots["kind"] = 1
+    page = bytes(header_page(capacity=len(slots), tickets=len(slots)))
+    for left in (PIECE + 7, PIECE, 1, 0):
+        path.write_bytes(page + slots.tobytes())
+        with RegularFile(path) as file:
+            published = PublishedRecords(file, parse_header(page, path))
+            seen = 0
+            for number, piece in enumerate(published):
+                seen += len(piece)
+                if number == 0:
+                    os.truncate(path, 4096 + 128 * left)
+        assert seen == max(PIECE, left)
+        assert published.notes[0].startswith("truncated: it has ")
 
 
 def test_reading_while_another_process_writes(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_ranks_of_different_runs_are_told_apart(tmp_path: Path) -> None:
 
 def test_newer_of_two_equal_runs_is_kept(tmp_path: Path) -> None:
     write(tmp_path, 0, 1, run_id=b"A" * 16, wall_ns=2_000, name="rank_0.ddptrace")
-    write(tmp_path, 0, 1, run_id=b"B" * 16, wall_ns=3_000, name="rank_0_old.ddptrace")
+    write(tmp_path, 0, 1, run_id=b"B" * 16, wall_ns=3_000, name="rank_1.ddptrace")
     assert open_run(tmp_path).run_id == (b"B" * 16).hex()
 
 
@@ -104,8 +104,32 @@ def test_duplicate_rank_keeps_the_file_named_after_it(tmp_path: Path) -> None:
 
 def test_renamed_file_is_told(tmp_path: Path) -> None:
     write(tmp_path, 0)
-    write(tmp_path, 1, name="other.ddptrace")
-    warning(tmp_path, "other.ddptrace: holds rank 1")
+    write(tmp_path, 1, name="rank_7.ddptrace")
+    warning(tmp_path, "rank_7.ddptrace: holds rank 1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "other.ddptrace",
+        "rank_1_old.ddptrace",
+        "rank_01.ddptrace",
+        "rank_.ddptrace",
+        "rank_-1.ddptrace",
+        "rank_12345678.ddptrace",
+        "rank_\u0661.ddptrace",
+        "rank_1.ddptrace.ddptrace",
+        ".ddptrace.ddptrace",
+    ],
+)
+def test_only_files_named_after_a_rank_are_read(tmp_path: Path, name: str) -> None:
+    write(tmp_path, 1, name=name)
+    with pytest.raises(TraceError, match="no traces") as caught:
+        open_run(tmp_path)
+    assert name in caught.value.hint
+    write(tmp_path, 0)
+    assert [trace.rank for trace in open_run(tmp_path).ranks] == [0]
+    warning(tmp_path, "only files named rank_<number>.ddptrace", name)
 
 
 def test_world_sizes_that_disagree_are_told(tmp_path: Path) -> None:
@@ -128,7 +152,7 @@ def test_only_unreadable_files_are_an_error_that_names_them(tmp_path: Path) -> N
         (tmp_path / f"rank_{rank}.ddptrace").write_bytes(b"")
     with pytest.raises(TraceError, match="none of its 2 traces") as caught:
         open_run(tmp_path)
-    assert "rank_0.ddptrace: truncated" in str(caught.value) and "rank_1.ddptrace" in str(caught.value)
+    assert "rank_0.ddptrace: never started" in str(caught.value) and "rank_1.ddptrace" in str(caught.value)
 
 
 def test_open_file_is_told(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyddpdiag.trace.sidecar import Sidecar, read_sidecar
+from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar, from_json, to_json
+from pyddpdiag.trace.sidecar import read_sidecar
 
 FULL = {
     "schema_version": 1,
@@ -95,3 +97,71 @@ def test_any_json_is_survived(tmp_path_factory: pytest.TempPathFactory, content:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_survived(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     assert isinstance(read(tmp_path_factory.mktemp("sidecar"), content)[0], Sidecar)
+
+
+NAMES = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=20)
+IDS = st.integers(1, 2**64 - 1)
+COUNTS = st.integers(0, 2**31)
+SIDECARS = st.builds(
+    Sidecar,
+    run_id=NAMES,
+    rank=COUNTS,
+    world_size=COUNTS,
+    host=NAMES,
+    pid=COUNTS,
+    process_started_s=st.none() | st.floats(0, 2e9),
+    process_namespace=st.none() | NAMES,
+    platform=NAMES,
+    python=NAMES,
+    torch=NAMES,
+    pyddpdiag=NAMES,
+    torch_threads=COUNTS,
+    build_config=st.dictionaries(NAMES, NAMES | COUNTS, max_size=4),
+    environment=st.dictionaries(NAMES, NAMES, max_size=4),
+    clock=st.dictionaries(NAMES, NAMES | COUNTS, max_size=4),
+    groups=st.dictionaries(
+        IDS, st.builds(Group, NAMES, NAMES, st.lists(COUNTS, max_size=4).map(tuple)), max_size=3
+    ),
+    modules=st.dictionaries(
+        COUNTS,
+        st.builds(
+            lambda name, group, cap, parameters: Module(name, group, cap, *zip(*parameters, strict=True)),
+            NAMES,
+            IDS,
+            st.none() | st.floats(0, 1e6),
+            st.lists(
+                st.tuples(NAMES, st.lists(COUNTS, max_size=4).map(tuple), NAMES), min_size=1, max_size=3
+            ),
+        ),
+        max_size=3,
+    ),
+    layouts=st.dictionaries(
+        IDS,
+        st.builds(Layout, COUNTS, st.lists(COUNTS, max_size=4).map(tuple), NAMES, COUNTS, COUNTS),
+        max_size=3,
+    ),
+    closed=st.booleans(),
+)
+
+
+@given(SIDECARS)
+def test_what_is_written_is_what_is_read(sidecar: Sidecar) -> None:
+    text = json.dumps(to_json(sidecar))
+    assert from_json(json.loads(text)) == (sidecar, ())
+
+
+def _shape_of(value: object) -> object:
+    """The keys of a JSON value, with one entry of each list."""
+    if isinstance(value, dict):
+        return {key: _shape_of(inner) for key, inner in value.items()}
+    return [_shape_of(value[0])] if isinstance(value, list) and value else type(value).__name__
+
+
+def test_the_documented_example_is_the_schema() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "trace-format.md").read_text(encoding="utf-8")
+    [example] = [json.loads(part) for part in re.findall(r"```json\n(.*?)```", text, re.DOTALL)]
+    sidecar, warnings = from_json(example)
+    assert warnings == ()
+    # Everything that stands there is read, nothing that is written is missing there, and in this order.
+    assert json.dumps(_shape_of(to_json(sidecar))) == json.dumps(_shape_of(example))
+    assert set(to_json(sidecar)) >= {"pyddpdiag", "process_started_s", "build_config", "environment"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
 import windows_exports
 import windows_syntax
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def dll(*names: str) -> bytes:
@@ -107,3 +110,9 @@ def test_macros_are_those_of_the_build() -> None:
         found
     )
     assert all(text.startswith("-D") and "{" not in text for text in found)
+
+
+def test_every_file_of_the_native_module_is_compiled_for_windows() -> None:
+    listed = re.findall(r"csrc/(\S+\.cpp)", (ROOT / "cmake" / "module.cmake").read_text(encoding="utf-8"))
+    checked = [p.relative_to(ROOT / "csrc").as_posix() for p in windows_syntax.native_sources()]
+    assert len(checked) > 20 and sorted(listed) == sorted(checked)

@@ -1,4 +1,4 @@
-"""Result files in, comparison out."""
+"""From result files to a comparison."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from pyddpdiag.analyse.parts import mover
 from pyddpdiag.bench.between import ratio_of_runs, typical
 from pyddpdiag.bench.compare.comparison import PARTS, Comparison, Curve, Pair, Scaling, Series
 from pyddpdiag.bench.compare.matching import Key, keys, match, name, series_of
@@ -22,15 +23,15 @@ _OTHERS: Final = 0.1
 """Of all processors: if other programs took so much more during one run, its being slower is not the case's."""
 _OTHER_LOAD: Final = "another load"
 _HIDDEN: Final = 1.2
-"""A difference that a user would want to know of; an interval that reaches beyond may hide it."""
+"""A difference that a user would want to know about; an interval that reaches beyond it may hide it."""
 
 
 def compare(files: Sequence[ResultFile], *, with_article: bool = True) -> Comparison:
-    """Compares result files; the first is what the others are measured against.
+    """Compares result files with the first of them.
 
     Args:
         files: at least one; with only one there is no ratio, but its table.
-        with_article: put the article's published figures beside a user's scaling runs.
+        with_article: show the article's published figures beside the user's scaling runs.
 
     Raises:
         NotComparableError: other model, batch, data set or data type, or no case in common.
@@ -62,7 +63,7 @@ def compare(files: Sequence[ResultFile], *, with_article: bool = True) -> Compar
 
 
 def _notes(series: Series) -> list[str]:
-    """Warns of a machine that was busy: within a run all cases suffer alike, but two runs don't."""
+    """Warns about a busy machine: it slows all cases of one run alike, but not those of two runs."""
     busy = [
         (float(e.extra_info["load_before"]), int(e.extra_info["cores"]))
         for e in series.entries
@@ -79,7 +80,7 @@ def _notes(series: Series) -> list[str]:
 
 
 def _caveats(series: Sequence[Series], pairs: Sequence[Pair]) -> list[str]:
-    """What the verdicts do not say."""
+    """What the verdicts leave out."""
     told = []
     alone = [
         one.label
@@ -113,7 +114,7 @@ def _labels(paths: Sequence[str]) -> list[str]:
     stems = [Path(path).stem for path in paths]
     alike = [stem for stem in stems if len({p for p, s in zip(paths, stems, strict=True) if s == stem}) > 1]
     labels = [path if stem in alike else stem for path, stem in zip(paths, stems, strict=True)]
-    # The same file twice is fair: it must compare as no difference.
+    # The same file twice is allowed: it must compare as no difference.
     return [
         f"{label} ({labels[: place + 1].count(label)})" if labels.count(label) > 1 else label
         for place, label in enumerate(labels)
@@ -129,18 +130,19 @@ def _pair(base: Series, other: Series, key: Key, ours: Entry, theirs: Entry) -> 
     why = "too few rounds" if word == "cannot tell" else ""
     before_others, after_others = _others(ours), _others(theirs)
     if word in ("faster", "slower") and None not in (before_others, after_others):
-        # More load makes slower, and how much nobody can reckon: only what goes against it is a difference.
+        # More load makes a run slower by an unknown amount: only a change in the other direction is a
+        # difference.
         more = (after_others or 0.0) - (before_others or 0.0)
         if (word == "slower" and more > _OTHERS) or (word == "faster" and more < -_OTHERS):
             word, why = "cannot tell", _OTHER_LOAD
     parts = _parts(ours.extra_info.get("split"), theirs.extra_info.get("split"))
     before, after = typical(left), typical(right)
     cause = _cause(parts, after - before) if word in ("faster", "slower") else ""
-    return Pair(name(key), base.label, other.label, before, after, ratio, word, parts, cause, why)
+    return Pair(ours.kind, name(key), base.label, other.label, before, after, ratio, word, parts, cause, why)
 
 
 def _others(entry: Entry) -> float | None:
-    """The part of the processors that other programs took while the case was measured; None where it is not told."""
+    """The share of the processors that other programs used during the case; None if unknown."""
     told = entry.extra_info.get("others_share")
     shares = [s for s in told if isinstance(s, (int, float))] if isinstance(told, list) else []
     return sum(shares) / len(shares) if shares else None
@@ -157,22 +159,20 @@ def _parts(ours: Any, theirs: Any) -> dict[str, float]:
 
 
 def _cause(parts: Mapping[str, float], change: float) -> str:
-    """The part of the step that moved most in the direction of the change; within exposed, why."""
-    sign = 1 if change > 0 else -1
-    moved = {part: sign * parts[part] for part in PARTS[:3] if part in parts}
-    if not moved or max(moved.values()) <= 0:
+    """The part of the step that changed most in the direction of the change; for exposed time, also why."""
+    part = mover({part: parts[part] for part in PARTS[:3] if part in parts}, change)
+    if part is None:
         return ""
-    part = max(moved, key=lambda one: moved[one])
     words = {"compute_s": "compute", "data_wait_s": "waiting for data", "exposed_s": "exposed communication"}
     told = f"{words[part]} {milliseconds(1e3 * parts[part])}"
-    within = {one: sign * parts[one] for one in PARTS[3:] if one in parts}
-    if part == "exposed_s" and within and max(within.values()) > 0:
-        told += f", by {max(within, key=lambda one: within[one]).removesuffix('_s')}"
+    within = mover({one: parts[one] for one in PARTS[3:] if one in parts}, change)
+    if part == "exposed_s" and within is not None:
+        told += f", by {within.removesuffix('_s')}"
     return told
 
 
 def _scaling(series: Series, reference: bool = False) -> list[Scaling]:
-    """One row for each set of entries that differ in the number of ranks only."""
+    """One row for each set of entries that differ only in the number of ranks."""
     rows: dict[Key, dict[int, float]] = {}
     for key, entry in keys(series).items():
         if entry.kind == "allreduce":
@@ -185,7 +185,7 @@ def _scaling(series: Series, reference: bool = False) -> list[Scaling]:
             continue
         durations = dict(sorted(durations.items()))
         alone = durations.get(1)
-        # A whole training is divided among the ranks; a step is not, it does n times the work.
+        # Ranks share the work of a whole training; n ranks do n times the work in a step.
         grows = rest[0] == "step"
         speedup = {} if alone is None else {n: alone / t * (n if grows else 1) for n, t in durations.items()}
         efficiency = {n: gain / n for n, gain in speedup.items()}

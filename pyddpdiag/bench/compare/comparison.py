@@ -1,10 +1,10 @@
-"""What a comparison is made of: plain data that passes from the reckoning to text, JSON, HTML and chart."""
+"""The parts of a comparison: plain data, shown as text, JSON, HTML and chart."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pyddpdiag.bench.intervals import Estimate, Word
 from pyddpdiag.bench.results import Entry
@@ -18,10 +18,11 @@ class Series:
 
     label: str
     entries: tuple[Entry, ...]
+    about: str = ""
 
     def facts(self) -> str:
-        """System, processor and torch, as the entries say."""
-        told = []
+        """System, processor and torch, as the entries say; `about` of a run."""
+        told = [self.about] if self.about else []
         for key in ("system", "cpu", "device", "torch"):
             values = sorted({str(e.extra_info[key]) for e in self.entries if e.extra_info.get(key)})
             if values:
@@ -34,16 +35,19 @@ class Pair:
     """One case in the first series and in another.
 
     Attributes:
+        kind: `step`, `allreduce`, `scaling`, or `run` (two recorded runs).
         case: its name, without what differs between systems.
         base, other: labels of the two series.
         base_s, other_s: medians.
         ratio: other over base, with its interval.
-        word: what that says of the other.
-        parts: seconds of other minus base by part of the time, where both files tell.
-        cause: the part that makes most of the difference, as a phrase; "" if there is none or nobody knows.
-        why: for `cannot tell`, the reason.
+        word: what that means for the other.
+        parts: seconds of other minus base, by part of a step, or of a whole training if `kind` is `scaling`; only
+            where both files know them.
+        cause: the part that makes most of the difference, as a phrase; "" if there is none or it is unknown.
+        why: the reason for `cannot tell`.
     """
 
+    kind: str
     case: str
     base: str
     other: str
@@ -54,6 +58,22 @@ class Pair:
     parts: Mapping[str, float] = field(default_factory=dict)
     cause: str = ""
     why: str = ""
+
+
+Change = Literal["more", "less", "no difference", "cannot tell"]
+
+
+@dataclass(frozen=True)
+class PartChange:
+    """A part of a step in the first run and in another: medians in ms, and their difference with its interval."""
+
+    base: str
+    other: str
+    part: str
+    base_ms: float
+    other_ms: float
+    difference_ms: Estimate
+    word: Change
 
 
 @dataclass(frozen=True)
@@ -84,7 +104,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything that a comparison shows, without how."""
+    """Everything that a comparison shows, independent of its presentation."""
 
     series: tuple[Series, ...]
     pairs: tuple[Pair, ...]
@@ -93,6 +113,7 @@ class Comparison:
     only: Mapping[str, tuple[str, ...]]
     source: str = ""
     notes: tuple[str, ...] = ()
+    changes: tuple[PartChange, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """As plain dictionaries, for JSON."""
@@ -105,4 +126,5 @@ class Comparison:
             "only": {label: list(cases) for label, cases in self.only.items()},
             "reference_source": self.source,
             "notes": list(self.notes),
+            "changes": [asdict(change) for change in self.changes],
         }

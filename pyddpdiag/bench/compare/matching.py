@@ -12,7 +12,7 @@ from pyddpdiag.model.words import size
 
 Key = tuple[Any, ...]
 
-# What must be equal for a ratio to mean anything, and what a sweep varies, by kind.
+# By kind: what must be equal for a ratio to mean anything, and what a sweep varies.
 _WORK: Final = {
     "step": ("model", "dataset", "batch_size", "dtype"),
     "allreduce": ("dtype",),
@@ -23,12 +23,16 @@ _VARIED: Final = {
     "allreduce": ("bytes", "chunks", "world_size", "interface"),
     "scaling": ("world_size",),
 }
-# What goes without saying in a case's name.
+# What a case's name leaves out.
 _UNSAID: Final = ("", None, "step", "scaling", "float32", "random")
 
 
 def series_of(files: Sequence[ResultFile], labels: Sequence[str]) -> list[Series]:
-    """One series per file, or per `label` in its entries. Raises `ResultError` if a case is there twice."""
+    """One series per file, or per `label` in its entries.
+
+    Raises:
+        ResultError: a file holds the same case twice.
+    """
     found: list[Series] = []
     for file, name in zip(files, labels, strict=True):
         own = list(dict.fromkeys(str(e.extra_info.get("label") or "") for e in file.entries))
@@ -42,8 +46,8 @@ def series_of(files: Sequence[ResultFile], labels: Sequence[str]) -> list[Series
 
 
 def keys(series: Series, other: Series | None = None) -> dict[Key, Entry]:
-    """The entries by what identifies their case on any machine, beside those of `other`."""
-    # Interfaces have other names on other systems; they only tell cases apart where there are several.
+    """The entries, by what identifies their case on any machine when compared with `other`."""
+    # Interfaces have different names on different systems; they distinguish cases only if there are several.
     several = {
         kind: any(
             len({e.extra_info.get("interface") for e in side.entries if e.kind == kind}) > 1
@@ -58,8 +62,9 @@ def keys(series: Series, other: Series | None = None) -> dict[Key, Entry]:
 def match(base: Series, other: Series) -> list[tuple[Key, Entry, Entry]]:
     """The cases that both have.
 
-    Raises `NotComparableError` if they have none in common, or if a case that is otherwise the same was measured with
-    another batch, data set or data type.
+    Raises:
+        NotComparableError: they have no case in common, or a case that is otherwise the same was measured with
+            another batch, data set or data type.
     """
     ours, theirs = keys(base, other), keys(other, base)
     clashes = _clashes(ours.values(), theirs.values())
@@ -79,7 +84,7 @@ def match(base: Series, other: Series) -> list[tuple[Key, Entry, Entry]]:
 
 
 def name(key: Key) -> str:
-    """A case for people."""
+    """A case's name for people."""
     return " ".join(str(part) for part in key if part not in _UNSAID)
 
 
@@ -107,7 +112,7 @@ def _key(entry: Entry, with_interface: bool) -> Key:
 
 
 def _clashes(ours: Iterable[Entry], theirs: Iterable[Entry]) -> list[str]:
-    """What differs between entries of one kind and model: values that only one side has, where none is shared."""
+    """What differs between entries of one kind and model: values of which the two sides share none."""
     found = []
     left, right = list(ours), list(theirs)
     for kind, fields in _WORK.items():

@@ -1,35 +1,29 @@
-"""A comparison as tables of text: the same for the terminal and for HTML."""
+"""A comparison as tables of text, for the terminal and for HTML."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from pyddpdiag.bench.compare.comparison import Comparison, Pair, Scaling
+from pyddpdiag.bench.compare.comparison import Comparison, Pair, PartChange, Scaling
 from pyddpdiag.model.words import number
+from pyddpdiag.report.table import Table
 
 _DELTAS = ("compute_s", "exposed_s", "queue_s", "wire_s")
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns by name, the first `texts` of them text; `dim` tells which rows are not the user's own."""
-
-    title: str
-    columns: dict[str, list[str]]
-    texts: int
-    dim: list[bool]
-    note: str = ""
 
 
 def tables(comparison: Comparison) -> list[Table]:
     """All tables of a comparison that have rows."""
     found = [_series(comparison)]
+    if comparison.changes:
+        found.append(changes_table(comparison.changes))
     if comparison.scaling:
-        found.append(_scaling(comparison))
-    if comparison.pairs:
-        found.append(_pairs(comparison))
+        found.append(scaling_table(comparison))
+    # The parts of a step and of a whole training differ in size by far: never in one column.
+    steps = [pair for pair in comparison.pairs if pair.kind != "scaling"]
+    trainings = [pair for pair in comparison.pairs if pair.kind == "scaling"]
+    found += [pairs_table(pairs) for pairs in (steps, trainings) if pairs]
     if comparison.curves:
-        found.append(_curves(comparison))
+        found.append(curves_table(comparison))
     return found
 
 
@@ -47,10 +41,14 @@ def _series(comparison: Comparison) -> Table:
         "made on": [one.facts() for one in comparison.series],
         "cases": [str(len(one.entries)) for one in comparison.series],
     }
-    return Table("What is compared", columns, 2, [False] * len(comparison.series))
+    if not any(one.entries for one in comparison.series):
+        columns["run"], columns["about"] = columns.pop("result"), columns.pop("made on")
+        del columns["cases"]
+    return Table("What is compared", columns, 2)
 
 
-def _scaling(comparison: Comparison) -> Table:
+def scaling_table(comparison: Comparison) -> Table:
+    """Durations by number of ranks."""
     rows = comparison.scaling
     worlds = sorted({n for row in rows for n in row.duration_s})
     columns: dict[str, list[str]] = {"result": [r.label for r in rows], "case": [r.what for r in rows]}
@@ -77,8 +75,9 @@ def _gain(row: Scaling, n: int) -> str:
     return f"{row.speedup[n]:.2f} ({100 * row.efficiency[n]:.0f}%)"
 
 
-def _pairs(comparison: Comparison) -> Table:
-    pairs = comparison.pairs
+def pairs_table(pairs: Sequence[Pair]) -> Table:
+    """Ratios and differences of pairs: of whole trainings, or of steps and all-reduces."""
+    scale, unit = (1.0, "s of the whole training") if pairs[0].kind == "scaling" else (1e3, "ms of a step")
     columns: dict[str, list[str]] = {
         "case": [pair.case for pair in pairs],
         "of": [pair.other for pair in pairs],
@@ -89,12 +88,32 @@ def _pairs(comparison: Comparison) -> Table:
     known = [part for part in _DELTAS if any(part in pair.parts for pair in pairs)]
     for part in known:
         columns["d " + part.removesuffix("_s")] = [
-            f"{1e3 * pair.parts[part]:+.3g}" if part in pair.parts else "-" for pair in pairs
+            f"{scale * pair.parts[part]:+.3g}" if part in pair.parts else "-" for pair in pairs
         ]
     if any(pair.cause for pair in pairs):
         columns[" mostly"] = [pair.cause for pair in pairs]
-    title = f"Against {pairs[0].base}: ratio of times with its 95% interval; differences (d) in ms"
+    title = f"Against {pairs[0].base}: ratio of times with its 95% interval; differences (d) in {unit}"
     return Table(title, columns, 3, [pair.word in ("no difference", "cannot tell") for pair in pairs])
+
+
+def changes_table(changes: Sequence[PartChange]) -> Table:
+    """What the parts of a step take in two runs."""
+    columns: dict[str, list[str]] = {
+        "part of a step": [change.part for change in changes],
+        "of": [change.other for change in changes],
+        "verdict": [str(change.word) for change in changes],
+        "before": [number(change.base_ms) for change in changes],
+        "after": [number(change.other_ms) for change in changes],
+        "change": [f"{change.difference_ms.median:+.3g}" for change in changes],
+        "interval": [
+            "-"
+            if change.word == "cannot tell"
+            else f"{change.difference_ms.low:+.3g}..{change.difference_ms.high:+.3g}"
+            for change in changes
+        ],
+    }
+    title = f"Parts of a step against {changes[0].base}: medians in ms, change with its 95% interval"
+    return Table(title, columns, 3, [change.word in ("no difference", "cannot tell") for change in changes])
 
 
 def _interval(pair: Pair) -> str:
@@ -103,7 +122,8 @@ def _interval(pair: Pair) -> str:
     return f"{pair.ratio.low:.3g}..{pair.ratio.high:.3g}"
 
 
-def _curves(comparison: Comparison) -> Table:
+def curves_table(comparison: Comparison) -> Table:
+    """First and last losses."""
     curves = comparison.curves
     columns = {
         "training": [curve.label for curve in curves],
@@ -113,7 +133,7 @@ def _curves(comparison: Comparison) -> Table:
         "last loss": [f"{curve.loss[-1]:.4g}" for curve in curves],
         "last accuracy": [_accuracy(curve.accuracy[-1]) for curve in curves],
     }
-    return Table("Loss over time", columns, 1, [False] * len(curves))
+    return Table("Loss over time", columns, 1)
 
 
 def _accuracy(value: float | None) -> str:

@@ -1,1 +1,1 @@
-"""Measures: real ranks that live across all cases of a sweep."""
+"""Measures on real ranks, which live through all cases of a sweep."""

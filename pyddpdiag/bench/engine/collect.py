@@ -1,4 +1,4 @@
-"""What a sweep has measured so far, and the entries that it makes: nothing is lost if the sweep ends early."""
+"""What a sweep has measured so far, and its entries; nothing is lost if the sweep ends early."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 
 from pyddpdiag.bench.engine.news import Built, Elsewhere, Gathered, LeftOut, Measured, News, Traced
-from pyddpdiag.bench.engine.settings import SweepSettings
+from pyddpdiag.bench.engine.plan import SweepPlan
 from pyddpdiag.bench.engine.split import split_of
 from pyddpdiag.bench.machine import cpu_name, link_speed, load_before, machine_info, torch_version
 from pyddpdiag.bench.results import Entry, sittings_of
@@ -20,19 +20,19 @@ from pyddpdiag.bench.results import Entry, sittings_of
 
 @dataclass
 class Collected:
-    """Takes rank 0's news.
+    """Collects rank 0's reports.
 
     Attributes:
-        settings: of the sweep.
+        plan: of the sweep.
         rounds: seconds of each round, by case.
         left_out: why a case was not measured, by case.
         gathered: who the ranks are.
         load_before: of the machine, see `machine.load_before`.
-        sitting, began, start_s: the sitting at hand, when its ranks were started (seconds since 1970), and how long
-            that took.
+        sitting, began, start_s: the current sitting, when its ranks were started (seconds since 1970), and how long
+            the start took.
     """
 
-    settings: SweepSettings
+    plan: SweepPlan
     rounds: dict[int, list[float]] = field(default_factory=dict)
     left_out: dict[int, str] = field(default_factory=dict)
     gathered: Gathered = field(default_factory=lambda: Gathered((), (), ""))
@@ -48,7 +48,7 @@ class Collected:
     _splits: dict[int, Mapping[str, float | None]] = field(default_factory=dict)
 
     def take(self, news: News) -> None:
-        """Keeps what rank 0 told."""
+        """Keeps what rank 0 reported."""
         if isinstance(news, Measured):
             self.rounds.setdefault(news.case, []).append(news.seconds)
             self._steps[news.case] = news.steps
@@ -61,7 +61,7 @@ class Collected:
         elif isinstance(news, Traced):
             self._sources[news.case] = (self.sitting, news.source)
         elif isinstance(news, LeftOut):
-            if news.case not in self.rounds:  # an earlier sitting may have had time for it
+            if news.case not in self.rounds:  # an earlier sitting may have had time for this case
                 self.left_out[news.case] = news.reason
         elif isinstance(news, Elsewhere):
             self._others[self.sitting] = news.share
@@ -70,27 +70,24 @@ class Collected:
             self.start_s = time.time() - self.began
 
     def begin_sitting(self, sitting: int) -> None:
-        """What follows is measured by another set of processes."""
+        """Begins a sitting: another set of processes measures what follows."""
         self.sitting, self.began = sitting, time.time()
 
-    def split(self) -> None:
-        """Analyses the traces; after the ranks have gone, as it takes the processor from them."""
+    def split(self, traces: Path) -> None:
+        """Analyses the traces, one folder per sitting. Call it when the ranks are gone: it would slow them down."""
         for case, (sitting, _) in self._sources.items():
-            self._splits[case] = split_of(Path(self.settings.trace_folder, str(sitting), str(case)))
+            self._splits[case] = split_of(traces / str(sitting) / str(case))
 
     def interface(self, case: int) -> str:
-        """What rank 0's GLOO_SOCKET_IFNAME was in a case; "" where it was unset."""
-        picks = self.settings.cases[case].picks
-        if not picks:
-            return self.gathered.default_interface
-        return ",".join(self.settings.names[place] for place in picks)
+        """Rank 0's GLOO_SOCKET_IFNAME in a case; "" where it was unset."""
+        return self.plan.interface(case, self.gathered.default_interface)
 
     def label(self, case: int) -> str:
         """The name of a case in the result file."""
-        return self.settings.cases[case].label(self.interface(case))
+        return self.plan.label(case, self.gathered.default_interface)
 
     def entries(self, before: Sequence[Entry] = ()) -> list[Entry]:
-        """One for each case that has rounds; rounds in `before` (an earlier part of the same sweep) come first."""
+        """One entry per case that has rounds; those in `before` (an earlier part of the same sweep) come first."""
         earlier = {entry.name: entry for entry in before}
         machine = {"system": machine_info()["system"], "cpu": cpu_name(), "torch": torch_version()}
         for case in sorted(self.rounds):
@@ -100,7 +97,7 @@ class Collected:
         return list(earlier.values())
 
     def _entry(self, index: int, machine: Mapping[str, Any]) -> Entry:
-        case, rounds = self.settings.cases[index], self.rounds[index]
+        case, rounds = self.plan.cases[index], self.rounds[index]
         interface = self.interface(index)
         info: dict[str, Any] = {**machine, **case.info(), "interface": interface}
         info["interface_mbps"] = link_speed(interface)

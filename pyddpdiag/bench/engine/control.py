@@ -1,4 +1,4 @@
-"""How rank 0 leads the others through a sweep, and how a rank notices that one of them hangs."""
+"""How rank 0 leads the others through a sweep, and how a rank notices a hang."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from enum import IntEnum
 import torch
 import torch.distributed as dist
 
-from pyddpdiag.train.deadline import Deadline
-from pyddpdiag.train.events import Event
-from pyddpdiag.train.failure import Failure
+from pyddpdiag.ranks.deadline import Deadline
+from pyddpdiag.ranks.events import Event
+from pyddpdiag.ranks.failure import Failure
 
-# A round may take this many times as long as the longest so far, but always this many seconds.
+# A round may take this many times the longest so far, and at least this many seconds.
 _PATIENCE = 20.0
 _LEAST_PATIENCE_S = 20.0
 
@@ -30,12 +30,12 @@ class Order(IntEnum):
 
 
 class Control:
-    """The default process group as a line of command. Every order reaches every rank, taking part or not.
+    """The default process group as a command channel. Every order reaches every rank, idle ones too.
 
     Args:
         rank: of this process.
-        timeout_s: for orders whose length nobody knows (setting up).
-        tell: where the news of a hang goes before this process ends itself.
+        timeout_s: for orders of unknown length (setting up).
+        tell: called with the report of a hang, before this process ends itself.
     """
 
     def __init__(self, rank: int, timeout_s: float, tell: Callable[[Event], None]) -> None:
@@ -43,7 +43,7 @@ class Control:
         self._longest_s = 0.0
 
     def share(self, order: Order, case: int, steps: int) -> tuple[Order, int, int]:
-        """Rank 0's order; the arguments of other ranks don't matter."""
+        """Returns rank 0's order; what other ranks pass is ignored."""
         told = torch.tensor([order, case, steps])
         with self.limited(self.patience_s, "waiting for rank 0's next order"):
             dist.broadcast(told, 0)
@@ -70,12 +70,12 @@ class Control:
         return max(_LEAST_PATIENCE_S, _PATIENCE * self._longest_s) if self._longest_s else self._timeout_s
 
     def took(self, seconds: float) -> None:
-        """A round was done in this time."""
+        """Learns how long a round took."""
         self._longest_s = max(self._longest_s, seconds)
 
     @contextmanager
     def limited(self, seconds: float, doing: str) -> Iterator[None]:
-        """Ends this process if the block takes longer: what hangs in Gloo cannot be interrupted otherwise."""
+        """Ends this process if the block takes longer: nothing else interrupts a hang in Gloo."""
 
         def expired() -> None:
             self._tell(

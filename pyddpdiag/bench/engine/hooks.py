@@ -1,6 +1,6 @@
 """The communication hooks that can be measured, by name.
 
-DDP inspects a hook's annotations and does not take strings for them: no `from __future__ import annotations` here.
+DDP inspects a hook's annotations and does not accept strings: no `from __future__ import annotations` here.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Hook:
     Attributes:
         register: puts it into a DDP module, with the recorder if it records and the process group.
         records: whether it writes a trace of its own.
-        twin: whether a trace by the native hook tells of it as well: the same bytes, reduced the same way.
+        twin: whether a trace by the native hook describes it too: the same bytes, reduced the same way.
     """
 
     register: Callable[[DistributedDataParallel, Any, Any], None]
@@ -34,7 +34,7 @@ def torch_bf16(
     state: Any,
     bucket: dist.GradBucket,  # type: ignore[name-defined]
 ) -> torch.futures.Future[torch.Tensor]:
-    """torch's bf16_compress_hook, under another name: by its own, DDP refuses it on builds without CUDA."""
+    """torch's bf16_compress_hook under another name: DDP refuses that name on builds without CUDA."""
     return default_hooks.bf16_compress_hook(state, bucket)
 
 
@@ -60,8 +60,12 @@ def _torch_bf16(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None
     ddp.register_comm_hook(group, torch_bf16)
 
 
-def _native_bf16(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
+def _bf16(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
     recorder.attach(ddp, compress="bf16")
+
+
+def _shared(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
+    recorder.attach(ddp, shared_memory="auto")
 
 
 def _timed_bf16(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
@@ -75,7 +79,8 @@ REGISTRY = {
     "timed": Hook(_timed, records=True),
     "torch_bf16": Hook(_torch_bf16),
     "timed_bf16": Hook(_timed_bf16, records=True),
-    "native_bf16": Hook(_native_bf16, records=True),
+    "bf16": Hook(_bf16, records=True),
+    "shared": Hook(_shared, records=True),
 }
 
 

@@ -1,15 +1,14 @@
-"""The job of a sweep's ranks, by a name that the launching process can hold without loading torch."""
+"""The job of a sweep's ranks, which the launching process can hold without loading torch."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pyddpdiag.bench.engine.plan import SweepPlan
+from pyddpdiag.bench.engine.sittings import Sitting
+from pyddpdiag.ranks.session import Session
 
-if TYPE_CHECKING:
-    from pyddpdiag.train.loop import Session
 
-
-def sweep_rank(session: Session) -> Any:
-    """See `rank.sweep_rank`."""
+def sit(plan: SweepPlan, sitting: Sitting, session: Session) -> None:
+    """A job, once plan and sitting are bound to it; see `rank.sit`."""
     from pyddpdiag.bench.engine import rank
 
-    return rank.sweep_rank(session)
+    rank.sit(plan, sitting, session)

@@ -1,4 +1,4 @@
-"""What rank 0 tells of a sweep while it goes on; plain data, for the launcher's pipe."""
+"""What rank 0 reports during a sweep; plain data, for the launcher's pipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Built:
-    """A case is ready. `buckets`, `parameters` and `batch_size` are of a step, 0 otherwise."""
+    """A case is ready. `buckets`, `parameters` and `batch_size` describe a step; 0 for other cases."""
 
     case: int
     parameters: int
@@ -51,7 +51,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The part of all processors that other programs took during the sitting, 0 to 1."""
+    """The share of all processors that other programs used during the sitting, 0 to 1."""
 
     share: float
 

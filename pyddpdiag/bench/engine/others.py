@@ -1,4 +1,4 @@
-"""How much of the machine other programs took while a sitting measured."""
+"""How much of the machine other programs used during a sitting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psutil
 
 
 class Others:
-    """Watches from its making on."""
+    """Watches from its creation on."""
 
     def __init__(self) -> None:
         self._begin = time.perf_counter()
@@ -20,10 +20,10 @@ class Others:
         return time.process_time() - self._own
 
     def share(self, ranks_s: float) -> float:
-        """Of all processors of this machine, the part that neither idled nor was the ranks', 0 to 1.
+        """The share of all processors that was neither idle nor used by the ranks, 0 to 1.
 
         Args:
-            ranks_s: processor time of all ranks, all of them on this machine.
+            ranks_s: processor time of all ranks, in seconds; all run on this machine.
         """
         whole = (time.perf_counter() - self._begin) * (psutil.cpu_count() or 1)
         others = whole - (_idle_s() - self._idle) - ranks_s

@@ -1,4 +1,4 @@
-"""A sweep in one rank: does what rank 0 orders; rank 0 also decides, see `conductor`."""
+"""One rank's side of a sweep: it executes rank 0's orders. How rank 0 decides: see `conductor`."""
 
 from __future__ import annotations
 
@@ -21,56 +21,50 @@ from pyddpdiag.bench.engine.conductor import Conductor
 from pyddpdiag.bench.engine.control import Control, Order
 from pyddpdiag.bench.engine.news import Elsewhere, Gathered
 from pyddpdiag.bench.engine.others import Others
-from pyddpdiag.bench.engine.settings import SweepSettings
+from pyddpdiag.bench.engine.plan import SweepPlan
+from pyddpdiag.bench.engine.sittings import Sitting
 from pyddpdiag.bench.engine.worker import Worker, build
-from pyddpdiag.train.events import Told
-from pyddpdiag.train.interfaces import VARIABLE
-from pyddpdiag.train.loop import Session
+from pyddpdiag.ranks.interfaces import VARIABLE
+from pyddpdiag.ranks.session import Session
 
 
-def sweep_rank(session: Session) -> Any:
-    """The job of every rank of a sweep; True at its end. All ranks of the default process group must call it."""
-    settings = session.settings
-    assert isinstance(settings, SweepSettings)
+def sit(plan: SweepPlan, sitting: Sitting, session: Session) -> None:
+    """One rank's part of a sitting; all ranks of the default process group must call it."""
     # More threads than cores would measure the scheduler.
     torch.set_num_threads(1)
     rank = session.place.rank
-    control = Control(rank, settings.timeout_s, session.tell)
+    control = Control(rank, plan.timeout_s, session.send)
     told: list[Any] = [None] * session.place.world_size
-    dist.all_gather_object(told, (socket.gethostname(), settings.names))
-    seat = Seat(settings, rank, control)
+    dist.all_gather_object(told, (socket.gethostname(), plan.names))
+    seat = Seat(plan, sitting.folder, rank, control)
     if rank == 0:
         session.tell(
-            Told(
-                0,
-                Gathered(tuple(t[0] for t in told), tuple(t[1] for t in told), os.environ.get(VARIABLE, "")),
-            )
+            Gathered(tuple(t[0] for t in told), tuple(t[1] for t in told), os.environ.get(VARIABLE, ""))
         )
-    # A collection in the middle of a round would be measured. It stays off: this process ends soon after.
+    # A garbage collection would be part of some round's time. It stays off: this process ends soon.
     gc.collect()
     gc.disable()
     gc.freeze()
-    if settings.launched:
-        # When all is told and flushed. Taking torch's modules apart, name by name, takes a second of each rank.
+    if sitting.launched:
+        # All is sent and flushed; tearing down torch's modules would take each rank a second.
         atexit.register(os._exit, 0)
     others = Others()
     if rank == 0:
-        Conductor(settings, seat, lambda news: session.tell(Told(0, news))).run()
+        Conductor(plan, sitting, seat, session.tell).run()
     else:
         while seat.follow():
             pass
-    if settings.launched:
+    if sitting.launched:
         own = control.total(others.own_s())
         if rank == 0:
-            session.tell(Told(0, Elsewhere(others.share(own))))
-    return True
+            session.tell(Elsewhere(others.share(own)))
 
 
 class Seat:
     """This rank's place in a sweep: its groups and the cases that are set up."""
 
-    def __init__(self, settings: SweepSettings, rank: int, control: Control) -> None:
-        self._settings, self._rank, self._control = settings, rank, control
+    def __init__(self, plan: SweepPlan, folder: str, rank: int, control: Control) -> None:
+        self._plan, self._folder, self._rank, self._control = plan, folder, rank, control
         self._groups: dict[tuple[tuple[int, ...], int], dist.ProcessGroup] = {}
         self._workers: dict[int, Worker] = {}
         self.source = ""
@@ -80,13 +74,13 @@ class Seat:
         return self._workers[case]
 
     def follow(self) -> bool:
-        """Does one order of rank 0's; False if it was the last."""
+        """Executes one order of rank 0; False if it was the last one."""
         order, case, steps = self._control.share(Order.END, 0, 0)
         self._do(order, case, steps)
         return order is not Order.END
 
     def lead(self, order: Order, case: int = 0, steps: int = 0) -> float:
-        """On rank 0: has all ranks do something; returns seconds per step (ROUND), or of the order itself."""
+        """On rank 0: gives all ranks an order; returns seconds per step (ROUND), or the seconds that the order took."""
         self._control.share(order, case, steps)
         return self._do(order, case, steps)
 
@@ -95,15 +89,15 @@ class Seat:
             for open_case in list(self._workers):
                 self._workers.pop(open_case).close()
             return 0.0
-        case = self._settings.cases[index]
+        case = self._plan.cases[index]
         takes_part = self._rank < case.world_size
         begin = time.perf_counter()
         seconds = 0.0
         if order is Order.BUILD:
             group = self._group(case)
             if takes_part:
-                with self._control.limited(self._settings.timeout_s, "setting a case up"):
-                    self._workers[index] = build(case, group, self._folder(index))
+                with self._control.limited(self._plan.timeout_s, "setting a case up"):
+                    self._workers[index] = build(case, group, Path(self._folder, str(index)))
         elif not takes_part:
             pass
         elif order is Order.ROUND:
@@ -111,41 +105,38 @@ class Seat:
                 seconds = self._workers[index].round(steps)
             self._control.took(seconds * (steps + 1))
         elif order is Order.TRACE:
-            with self._control.limited(self._settings.timeout_s, "tracing a case"):
+            with self._control.limited(self._plan.timeout_s, "tracing a case"):
                 self.source = self._workers[index].trace(steps)
         elif order is Order.DROP:
             self._workers.pop(index).close()
             gc.collect()
         if order is Order.ROUND:
             seconds = self._control.slowest(seconds)
-            # Ranks that only wait must have the same patience.
+            # Ranks that only wait must wait as long.
             self._control.took(seconds * (steps + 1))
             return seconds
         if order is not Order.DROP:
-            with self._control.limited(self._settings.timeout_s, "waiting for the others"):
+            with self._control.limited(self._plan.timeout_s, "waiting for the others"):
                 dist.all_reduce(torch.zeros(1))
         return time.perf_counter() - begin
-
-    def _folder(self, index: int) -> Path:
-        return Path(self._settings.trace_folder, str(self._settings.sitting), str(index))
 
     def _group(self, case: Case) -> dist.ProcessGroup:
         key = (case.picks, case.world_size)
         if key not in self._groups:
-            names = ",".join(self._settings.names[place] for place in case.picks)
+            names = ",".join(self._plan.names[place] for place in case.picks)
             with (
-                self._control.limited(self._settings.timeout_s, f"connecting over {names or 'the default'}"),
+                self._control.limited(self._plan.timeout_s, f"connecting over {names or 'the default'}"),
                 _environment(names),
             ):
                 self._groups[key] = dist.new_group(
-                    list(range(case.world_size)), timeout=timedelta(seconds=self._settings.timeout_s)
+                    list(range(case.world_size)), timeout=timedelta(seconds=self._plan.timeout_s)
                 )
         return self._groups[key]
 
 
 @contextmanager
 def _environment(interfaces: str) -> Iterator[None]:
-    """Gloo reads the variable anew for every group."""
+    """Gloo reads the variable again for every group."""
     before = os.environ.get(VARIABLE)
     if interfaces:
         os.environ[VARIABLE] = interfaces

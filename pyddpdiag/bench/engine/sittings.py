@@ -1,52 +1,98 @@
-"""Sittings: all cases in one set of processes after the other, as one set is faster than the next by chance."""
+"""Sittings: each is a new set of processes that measures all cases, as sets differ in speed by chance."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
-from pyddpdiag.bench.engine.settings import SweepSettings
+from pyddpdiag.bench.engine.plan import SweepPlan
 
 _LEAST_ROUNDS: Final = 3
 """Of a sitting: its median must be worth something."""
 _STARTING: Final = 0.25
 """Of a budget: no more than this part of it goes into starting further sittings."""
-# The first one completes the traces as well, and decides which cases the budget has room for.
+# The first one also completes the traces, and decides which cases fit into the budget.
 _FIRST: Final = 2.0
-# What is left to do when the last round is over: leave the group, end the processes, analyse, write.
+# After the last round: leave the group, end the processes, analyse, write.
 _END_S: Final = 1.5
 _END_PER_CASE_S: Final = 0.04
 
 
-def rounds_of_sittings(settings: SweepSettings) -> list[int]:
-    """The rounds of each sitting, which add up to `settings.rounds`; fewer sittings where they would be too short."""
-    count = min(settings.sittings, max(1, settings.rounds // _LEAST_ROUNDS))
-    whole, more = divmod(settings.rounds, count)
+@dataclass(frozen=True)
+class Remaining:
+    """What is left of a plan: all of it, or what a resumed sweep has not measured yet.
+
+    Attributes:
+        cases: their places in the plan.
+        rounds: of each of them; None: as many as fit into the budget.
+        sittings: how many are still to come.
+    """
+
+    cases: tuple[int, ...]
+    rounds: int | None
+    sittings: int
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """One set of processes and what it is to measure.
+
+    Attributes:
+        number: from 0, in this command. The first one completes the traces.
+        following: how many are planned after it.
+        cases: places in the plan.
+        rounds: of each case, at most; None: as many as fit into the budget.
+        began: when its ranks were started, in seconds since 1970.
+        folder: for its traces.
+        launched: the ranks' processes were started for this sitting alone.
+    """
+
+    number: int
+    following: int
+    cases: tuple[int, ...]
+    rounds: int | None
+    began: float
+    folder: str
+    launched: bool
+
+    @property
+    def first(self) -> bool:
+        """Whether it is the first one."""
+        return self.number == 0
+
+
+def rounds_of_sittings(remaining: Remaining) -> list[int | None]:
+    """The rounds of each sitting; they add up to those that remain. Fewer sittings if they would be too short."""
+    if remaining.rounds is None:
+        return [None] * remaining.sittings
+    count = min(remaining.sittings, max(1, remaining.rounds // _LEAST_ROUNDS))
+    whole, more = divmod(remaining.rounds, count)
     return [whole + (place < more) for place in range(count)]
 
 
-def left_s(settings: SweepSettings, now: float) -> float:
-    """Seconds of the budget that are left for starting and measuring; infinite without a budget."""
-    if settings.budget_s is None:
+def left_s(plan: SweepPlan, now: float) -> float:
+    """Seconds of the budget left for starting and measuring; infinite without a budget."""
+    if plan.budget is None:
         return math.inf
-    return settings.started + settings.budget_s - _END_S - _END_PER_CASE_S * len(settings.cases) - now
+    end = plan.budget.started + plan.budget.seconds
+    return end - _END_S - _END_PER_CASE_S * len(plan.cases) - now
 
 
-def has_room(settings: SweepSettings, now: float, start_s: float) -> bool:
-    """Whether another sitting, whose ranks take about `start_s` to start, would still measure something."""
-    return left_s(settings, now) > 1.5 * start_s + _END_S
+def has_room(plan: SweepPlan, now: float, start_s: float) -> bool:
+    """Whether another sitting would still measure something, if its ranks take about `start_s` to start."""
+    return left_s(plan, now) > 1.5 * start_s + _END_S
 
 
-def share(settings: SweepSettings, now: float) -> tuple[float, int]:
-    """Of a sitting whose ranks have just started: until when it may measure, and how many sittings will follow.
+def share(plan: SweepPlan, sitting: Sitting, now: float) -> tuple[float, int]:
+    """Until when a sitting may measure whose ranks have just started, and how many sittings will follow.
 
     Seconds since 1970, infinite without a budget.
     """
-    wanted = settings.sittings - settings.sitting - 1
-    left = left_s(settings, now)
+    left = left_s(plan, now)
     if math.isinf(left):
-        return math.inf, wanted
-    start_s = now - settings.began
-    follow = max(0, min(wanted, int(_STARTING * left / (start_s + _END_S))))
-    mine = _FIRST if settings.sitting == 0 else 1.0
+        return math.inf, sitting.following
+    start_s = now - sitting.began
+    follow = max(0, min(sitting.following, int(_STARTING * left / (start_s + _END_S))))
+    mine = _FIRST if sitting.first else 1.0
     return now + (left - follow * (start_s + _END_S)) * mine / (mine + follow), follow

@@ -13,9 +13,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.bench.cases import Case
-from pyddpdiag.bench.engine import hooks, models
+from pyddpdiag.bench.engine import hooks
+from pyddpdiag.workloads.fixed import fixed_batch
 
-# DDP lays its buckets out anew after the first step, and allocators take another to settle.
+# DDP rebuilds its buckets after the first step; allocators need one more to settle.
 _WARM_UP = 3
 _TRACE_MB = 1.0
 
@@ -30,7 +31,7 @@ class Worker(Protocol):
     """Memory that it takes, roughly."""
 
     def round(self, steps: int) -> float:
-        """Seconds per step over `steps` of them, after one that is not timed."""
+        """Seconds per step, over `steps` steps after an untimed one."""
         ...
 
     def trace(self, steps: int) -> str:
@@ -38,12 +39,12 @@ class Worker(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of everything."""
+        """Releases everything."""
         ...
 
 
 class AllReduces:
-    """All-reduces alone, several of them in flight."""
+    """All-reduces without training, several of them in flight."""
 
     def __init__(self, case: Case, group: dist.ProcessGroup) -> None:
         elements = max(1, case.bytes // 4 // case.chunks)
@@ -81,7 +82,7 @@ class Steps:
         self._recorder: Any = None
         self._build(case.hook, self._hook.records)
         self.parameters = sum(p.numel() for p in self._ddp.parameters())
-        # Parameters, gradients, buckets, and as much again for what forward keeps.
+        # Parameters, gradients, buckets, and the same again for the activations that forward keeps.
         self.bytes = 16 * self.parameters
         self.batch_size, self.dataset = self._workload.batch_size, self._workload.dataset
 
@@ -121,7 +122,7 @@ class Steps:
         self._workload: Any = None
 
     def _build(self, hook: str, records: bool) -> None:
-        self._workload = models.build(self._case.model)
+        self._workload = fixed_batch(self._case.model)
         cap = self._case.bucket_cap_mb
         options: dict[str, Any] = {} if cap is None else {"bucket_cap_mb": cap}
         self._ddp = DistributedDataParallel(

@@ -12,14 +12,17 @@ from pyddpdiag.cli.bench import options
 
 def allreduce(
     size: Annotated[
-        str, typer.Option(help="Bytes; K, M and G are powers of 1024.")
+        str, typer.Option(help="Sizes in bytes; K, M and G are powers of 1024.")
     ] = "1K,4K,16K,64K,256K,1M,4M,16M",
     in_flight: Annotated[
-        int, typer.Option(min=1, max=256, help="Split into so many all-reduces at once.")
+        int,
+        typer.Option(min=1, max=256, help="Split each size into this many all-reduces in flight at once."),
     ] = 1,
-    ranks: Annotated[str, typer.Option(help="World sizes.")] = "2",
+    ranks: Annotated[
+        str, typer.Option("--nproc", "--ranks", help="World sizes, launched on this machine.")
+    ] = "2",
     interface: options.Interface = None,
-    rounds: options.Rounds = 30,
+    rounds: options.Rounds = None,
     sittings: options.Sittings = 5,
     budget: options.Budget = None,
     output: options.Output = None,
@@ -31,24 +34,24 @@ def allreduce(
     """Time Gloo's all-reduce by size, with the bandwidth it reaches (algbw and busbw: docs/metrics.md)."""
     started = time.time()
     from pyddpdiag.bench.cases import allreduce_cases
-    from pyddpdiag.bench.engine.settings import SweepSettings
-    from pyddpdiag.bench.engine.sweep import Keeper
+    from pyddpdiag.bench.engine.keeper import Keeper
+    from pyddpdiag.bench.engine.plan import SweepPlan
     from pyddpdiag.cli.bench import running
 
     names, picks = options.interfaces(interface)
     cases = allreduce_cases(
-        options.sizes(size), options.whole_numbers(ranks, "--ranks"), picks, chunks=in_flight
+        options.sizes(size), options.whole_numbers(ranks, "--nproc"), picks, chunks=in_flight
     )
-    settings = SweepSettings(
+    most, limit = options.limits(rounds, budget, started)
+    plan = SweepPlan(
         cases=tuple(cases),
         names=names,
-        rounds=rounds,
+        rounds=most,
         sittings=sittings,
-        budget_s=options.seconds(budget),
-        started=started,
+        budget=limit,
         timeout_s=timeout,
     )
     keeper = Keeper(options.output_path(output, resume), force, resume)
-    outcome = running.run(settings, keeper)
+    outcome = running.run(plan, keeper)
     running.show(outcome, as_json)
     running.finish(outcome)

@@ -8,27 +8,33 @@ from typing import Annotated
 import typer
 
 from pyddpdiag.cli.bench import options
+from pyddpdiag.workloads.archs import ARCHS
 
 
 def buckets(
     model: Annotated[
         str,
         typer.Option(
-            help="digits, mlp (all communication), mlp_small, resnet50, resnet_small, bert_base, bert_small."
+            "--arch",
+            "--model",
+            help=f"The networks; those of `train`, and some to measure only: {', '.join(ARCHS)}.",
         ),
-    ] = "digits",
+    ] = "digits-cnn",
     hook: Annotated[
         str,
         typer.Option(
-            help="plain, builtin, native, timed, torch_bf16, timed_bf16, native_bf16; the first is measured first."
+            help="Hooks, named as in `train`: plain, builtin, native, timed, bf16, timed_bf16; and torch_bf16. "
+            "The first is measured first."
         ),
     ] = "plain,native",
     bucket_cap_mb: Annotated[
         str, typer.Option(help="Bucket sizes in MiB; 'default' is DDP's own (25, and 1 for the first).")
     ] = "default,0.25,1,5,100",
-    ranks: Annotated[str, typer.Option(help="World sizes.")] = "1,2,4",
+    ranks: Annotated[
+        str, typer.Option("--nproc", "--ranks", help="World sizes, launched on this machine.")
+    ] = "1,2,4",
     interface: options.Interface = None,
-    rounds: options.Rounds = 30,
+    rounds: options.Rounds = None,
     sittings: options.Sittings = 5,
     budget: options.Budget = None,
     output: options.Output = None,
@@ -37,11 +43,11 @@ def buckets(
     timeout: options.Timeout = 60.0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Time DDP's training step over bucket sizes, world sizes, hooks and models, and say where the time goes."""
+    """Time DDP's training step for bucket sizes, world sizes, hooks and models, and show where the time goes."""
     started = time.time()
     from pyddpdiag.bench.cases import step_cases
-    from pyddpdiag.bench.engine.settings import SweepSettings
-    from pyddpdiag.bench.engine.sweep import Keeper
+    from pyddpdiag.bench.engine.keeper import Keeper
+    from pyddpdiag.bench.engine.plan import SweepPlan
     from pyddpdiag.cli.bench import running
 
     names, picks = options.interfaces(interface)
@@ -49,20 +55,19 @@ def buckets(
         options.words(model),
         options.words(hook),
         options.caps(bucket_cap_mb),
-        options.whole_numbers(ranks, "--ranks"),
+        options.whole_numbers(ranks, "--nproc"),
         picks,
     )
-    settings = SweepSettings(
+    most, limit = options.limits(rounds, budget, started)
+    plan = SweepPlan(
         cases=tuple(cases),
         names=names,
-        rounds=rounds,
+        rounds=most,
         sittings=sittings,
-        budget_s=options.seconds(budget),
-        started=started,
+        budget=limit,
         timeout_s=timeout,
-        trace_folder="set when it starts",
     )
     keeper = Keeper(options.output_path(output, resume), force, resume)
-    outcome = running.run(settings, keeper)
+    outcome = running.run(plan, keeper)
     running.show(outcome, as_json)
     running.finish(outcome)

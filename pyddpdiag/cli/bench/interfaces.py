@@ -11,10 +11,13 @@ import typer
 
 from pyddpdiag.cli.bench import options
 from pyddpdiag.errors import PyddpdiagError, UsageError
+from pyddpdiag.output import say
 
 if TYPE_CHECKING:
+    from pyddpdiag.bench.engine.keeper import Keeper
+    from pyddpdiag.bench.engine.plan import SweepPlan
     from pyddpdiag.bench.engine.sweep import Outcome
-    from pyddpdiag.train.rendezvous import Place
+    from pyddpdiag.ranks.rendezvous import Place
 
 
 def interfaces(
@@ -22,44 +25,50 @@ def interfaces(
         str | None,
         typer.Option(
             metavar="NAME[,NAME]",
-            help="This rank's interfaces; ranks pair them by place.  [default: all that have an address]",
+            help="This rank's interfaces; ranks pair them by place. Default: all that have an address.",
         ),
     ] = None,
-    ranks: Annotated[int, typer.Option(min=2, max=64, help="Ranks to launch on this machine.")] = 2,
+    ranks: Annotated[
+        int, typer.Option("--nproc", "--ranks", min=2, max=64, help="Ranks to launch on this machine.")
+    ] = 2,
     dist_url: Annotated[
-        str | None, typer.Option(help="Race between machines: the same command on each, with this.")
+        str | None,
+        typer.Option(help="Race between machines: run the same command, with this URL, on each of them."),
     ] = None,
-    world_size: Annotated[int | None, typer.Option(help="With --dist-url: how many ranks there are.")] = None,
-    rank: Annotated[int | None, typer.Option(help="With --dist-url: which of them this one is.")] = None,
+    world_size: Annotated[int | None, typer.Option(help="With --dist-url: the number of ranks.")] = None,
+    rank: Annotated[int | None, typer.Option(help="With --dist-url: the rank of this process.")] = None,
     repeat: Annotated[
-        int, typer.Option(help="Race each interface named so many times, as eth0,eth0, as well.")
+        int, typer.Option(help="Also race each interface repeated this many times, as in eth0,eth0.")
     ] = 1,
-    size: Annotated[str, typer.Option(help="Bytes per round, in 8 all-reduces at once.")] = "8M",
+    size: Annotated[str, typer.Option(help="Bytes per round, sent as 8 all-reduces at once.")] = "8M",
     rounds: Annotated[
-        int, typer.Option(help="Rounds of each; up to four times as many while there is no verdict.")
-    ] = 30,
+        int,
+        typer.Option(
+            help="Rounds of each interface; the race ends after a quarter or half of them if the winner is clear."
+        ),
+    ] = 120,
     budget: options.Budget = None,
     output: options.Output = None,
     force: options.Force = False,
     timeout: options.Timeout = 60.0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Race network interfaces against each other: each alone, and all at once; end with the lines to export.
+    """Race network interfaces against each other, each alone and all at once, and print the lines to export.
 
-    A name may be repeated, as in eth0,eth0: that makes two devices of it, each with connections of its own.
+    A name may be repeated, as in eth0,eth0: Gloo then opens two devices, each with its own connections.
     """
     started = time.time()
     from pyddpdiag.bench.cases import race_cases
-    from pyddpdiag.bench.engine.settings import SweepSettings
-    from pyddpdiag.bench.engine.sweep import Keeper
-    from pyddpdiag.train import interfaces as known
-    from pyddpdiag.train.rendezvous import join_url
+    from pyddpdiag.bench.engine.keeper import Keeper
+    from pyddpdiag.bench.engine.plan import Budget, SweepPlan
+    from pyddpdiag.ranks import interfaces as known
+    from pyddpdiag.ranks.rendezvous import join_url
 
     place = None
     if dist_url is not None:
         place = join_url(dist_url, world_size, rank)
     elif world_size is not None or rank is not None:
-        raise UsageError("--world-size and --rank need --dist-url.", hint="--ranks N launches N ranks here.")
+        raise UsageError("--world-size and --rank need --dist-url.", hint="--nproc N launches N ranks here.")
     names = known.parse(interface) if interface is not None else _all(local=place is None)
     if not names:
         raise UsageError("no interface of this machine has an address.")
@@ -67,37 +76,35 @@ def interfaces(
     if len(amounts) != 1:
         raise UsageError(f"--size {size}: a race is run with one size.")
     world = ranks if place is None else place.world_size
-    settings = SweepSettings(
+    plan = SweepPlan(
         cases=tuple(race_cases(names, world, amounts[0], repeat=repeat)),
         names=names,
         rounds=rounds,
-        budget_s=options.seconds(budget),
-        started=started,
+        budget=None if budget is None else Budget(options.seconds(budget), started),
         timeout_s=timeout,
-        batch_size=max(64, world),
         race=True,
     )
     keeper = Keeper(options.output_path(output, False), force) if place is None or place.rank == 0 else None
-    _race(settings, keeper, place, as_json)
+    _race(plan, keeper, place, as_json)
 
 
 def _all(local: bool) -> tuple[str, ...]:
-    """All interfaces with an address; the loopback one leads to no other machine."""
-    from pyddpdiag.train import interfaces as known
+    """All interfaces with an address, but for the loopback interface: it reaches no other machine."""
+    from pyddpdiag.ranks import interfaces as known
 
     loopback = known.loopback()
     return tuple(name for name in sorted(known.available()) if local or name != loopback)
 
 
-def _race(settings: object, keeper: object, place: Place | None, as_json: bool) -> None:
+def _race(plan: SweepPlan, keeper: Keeper | None, place: Place | None, as_json: bool) -> None:
     from pyddpdiag.cli.bench import running
 
     try:
-        outcome = running.run(settings, keeper, place)  # type: ignore[arg-type]
+        outcome = running.run(plan, keeper, place)
     except PyddpdiagError as error:
         if place is None:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}", sys.stderr)
         running.leave(2)
         return
     if place is None or place.rank == 0:
@@ -113,18 +120,18 @@ def _tell(outcome: Outcome, as_json: bool, launched: bool) -> None:
 
     race = judge(outcome.entries)
     if as_json:
-        print(json.dumps(race.as_dict(), indent=1, allow_nan=False))
+        say(json.dumps(race.as_dict(), indent=1, allow_nan=False))
         return
     running.show(outcome, False)
-    print()
+    say()
     for line in race.lines:
-        print(line)
-    print("\nOn each rank, before init_process_group:")
+        say(line)
+    say("\nOn each rank, before init_process_group:")
     lines = dict.fromkeys(race.exports)
     if len(lines) == 1:
-        print(f"  {race.exports[0]}")
+        say(f"  {race.exports[0]}")
     else:
         for number, line in enumerate(race.exports):
-            print(f"  rank {number}: {line}")
+            say(f"  rank {number}: {line}")
     if launched:
-        print("All ranks were on one machine: this says little about the way to another one (--dist-url).")
+        say("All ranks were on one machine: this says little about the way to another one (--dist-url).")

@@ -1,4 +1,4 @@
-"""Options that the sub-commands share, and how their texts are read."""
+"""Options that the sub-commands share, and how to parse them."""
 
 from __future__ import annotations
 
@@ -6,36 +6,40 @@ import math
 import re
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyddpdiag.errors import UsageError
 
+if TYPE_CHECKING:
+    from pyddpdiag.bench.engine import plan
+
 Budget = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="Stop after this time, such as 90s or 2m; measures what is worth it most."
+        metavar="TIME", help="Stop after this time, such as 90s or 2m; the most telling cases come first."
     ),
 ]
 Rounds = Annotated[
-    int,
+    int | None,
     typer.Option(
-        help="Rounds of each case, in all sittings together; with --budget as many as fit, and no case below 10."
+        help="Rounds of each case, over all sittings. Default: 30; with --budget as many as fit, at least 10 per "
+        "case."
     ),
 ]
 Sittings = Annotated[
     int,
     typer.Option(
-        help="Start the ranks anew so many times: one set of processes is faster than the next by chance, and "
-        "`compare` needs to know by how much. Fewer if there are few --rounds or a short --budget."
+        help="Process launches. Timings shift from launch to launch, and `compare` needs that spread. Few --rounds "
+        "or a short --budget mean fewer launches."
     ),
 ]
 Output = Annotated[
-    Path | None, typer.Option(metavar="FILE.json", help="Result file.  [default: runs/bench-<time>.json]")
+    Path | None, typer.Option(metavar="FILE.json", help="Result file. Default: runs/bench-<time>.json.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace a result file that is there.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted sweep in --output.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing result file.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted sweep in --output.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result file's content instead of tables.")]
 Timeout = Annotated[
     float, typer.Option(help="Longest wait for other ranks while a case is set up, in seconds.")
@@ -49,37 +53,64 @@ _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
 
 
-def seconds(text: str | None) -> float | None:
-    """The seconds in 90, 90s, 2m or 1h. Raises `UsageError`."""
-    if text is None:
-        return None
+def seconds(text: str) -> float:
+    """The seconds in 90, 90s, 2m or 1h.
+
+    Raises:
+        UsageError: it is not a duration.
+    """
     match = _TIME.fullmatch(text.strip().lower())
     if match is None:
-        raise UsageError(f"--budget {text} is no time.", hint="write 90s, 2m or 1h.")
+        raise UsageError(f"--budget {text} is not a duration.", hint="write 90s, 2m or 1h.")
     return float(match.group(1)) * {"": 1, "s": 1, "m": 60, "h": 3600}[match.group(2)]
 
 
+def limits(rounds: int | None, budget: str | None, started: float) -> tuple[int | None, plan.Budget | None]:
+    """The number of rounds and the budget of a sweep; without a budget there is always a number of rounds.
+
+    Raises:
+        UsageError: the budget is not a duration, or cannot be kept.
+    """
+    from pyddpdiag.bench.engine.plan import USUAL_ROUNDS, Budget
+
+    if budget is None:
+        return (USUAL_ROUNDS if rounds is None else rounds), None
+    return rounds, Budget(seconds(budget), started)
+
+
 def sizes(text: str) -> list[int]:
-    """The bytes in 4K,1M,16MiB: powers of 1024. Raises `UsageError`."""
+    """The bytes in 4K,1M,16MiB: powers of 1024.
+
+    Raises:
+        UsageError: a part is not a size.
+    """
     found = []
     for part in text.split(","):
         match = _SIZE.fullmatch(part.strip())
         if match is None:
-            raise UsageError(f"'{part}' is no size.", hint="write 4096, 64K or 16M; K is 1024.")
+            raise UsageError(f"'{part}' is not a size.", hint="write 4096, 64K or 16M; K is 1024.")
         found.append(int(float(match.group(1)) * 1024 ** " KMG".index(match.group(2).upper() or " ")))
     return found
 
 
 def whole_numbers(text: str, option: str) -> list[int]:
-    """The numbers in 1,2,4. Raises `UsageError`."""
+    """The numbers in 1,2,4.
+
+    Raises:
+        UsageError: it is not a list of whole numbers.
+    """
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise UsageError(f"{option} {text} is no list of whole numbers.", hint="write 1,2,4.") from None
+        raise UsageError(f"{option} {text} is not a list of whole numbers.", hint="write 1,2,4.") from None
 
 
 def caps(text: str) -> list[float | None]:
-    """The bucket sizes in 25,1,default. Raises `UsageError`."""
+    """The bucket sizes in 25,1,default; None stands for the default.
+
+    Raises:
+        UsageError: a part is not a size.
+    """
     found: list[float | None] = []
     for part in text.split(","):
         try:
@@ -88,7 +119,7 @@ def caps(text: str) -> list[float | None]:
             value = math.nan
         if value is not None and not math.isfinite(value):
             raise UsageError(
-                f"--bucket-cap-mb: '{part}' is no size.", hint="write MiB, such as 0.25,1,25, or default."
+                f"--bucket-cap-mb: '{part}' is not a size.", hint="write MiB, such as 0.25,1,25, or default."
             )
         found.append(value)
     return found
@@ -100,8 +131,12 @@ def words(text: str) -> list[str]:
 
 
 def interfaces(given: list[str] | None) -> tuple[tuple[str, ...], list[tuple[int, ...]]]:
-    """The names in all --interface options, and each option as places among them; one empty choice for none."""
-    from pyddpdiag.train.interfaces import parse
+    """The names in all --interface options, and each option as places among them; one empty choice for none.
+
+    Raises:
+        UsageError: a name is empty.
+    """
+    from pyddpdiag.ranks.interfaces import parse
 
     settings = [parse(text) for text in given or []]
     names = tuple(dict.fromkeys(name for setting in settings for name in setting))
@@ -109,7 +144,11 @@ def interfaces(given: list[str] | None) -> tuple[tuple[str, ...], list[tuple[int
 
 
 def output_path(given: Path | None, resume: bool) -> Path:
-    """Where the result file goes. Raises `UsageError` if there is nothing to resume."""
+    """Where the result file goes.
+
+    Raises:
+        UsageError: there is nothing to resume.
+    """
     if given is not None:
         return given
     if resume:

@@ -1,4 +1,4 @@
-"""Runs a sweep for a sub-command: progress, the result file, Ctrl-C and what is said at the end."""
+"""Runs a sweep for a sub-command: progress, the result file, Ctrl-C and the closing words."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from pyddpdiag.bench.engine.keeper import Keeper
 from pyddpdiag.bench.engine.news import Built, LeftOut, Measured, News
-from pyddpdiag.bench.engine.settings import SweepSettings
-from pyddpdiag.bench.engine.sweep import Keeper, Outcome, run_sweep
+from pyddpdiag.bench.engine.plan import SweepPlan
+from pyddpdiag.bench.engine.sweep import Outcome, run_sweep
 from pyddpdiag.bench.results import to_document
 from pyddpdiag.bench.show import print_entries
+from pyddpdiag.output import clean, say
 
 if TYPE_CHECKING:
-    from pyddpdiag.train.rendezvous import Place
+    from pyddpdiag.ranks.rendezvous import Place
 
 
 class Bar:
-    """A bar on standard error where that is a terminal: rounds, or the budget's time."""
+    """A progress bar on standard error, if that is a terminal: over rounds, or over the budget's time."""
 
-    def __init__(self, settings: SweepSettings) -> None:
-        self._settings = settings
+    def __init__(self, plan: SweepPlan) -> None:
+        self._plan = plan
         self._rounds = self._left_out = 0
         console = Console(stderr=True)
         self._progress = Progress(
@@ -52,53 +54,56 @@ class Bar:
         self._progress.stop()
 
     def __call__(self, news: News) -> None:
-        """Shows what rank 0 told."""
+        """Shows what rank 0 reported."""
         if isinstance(news, Measured):
             self._rounds += 1
         elif isinstance(news, LeftOut):
             self._left_out += 1
-        settings = self._settings
-        if settings.budget_s is not None:
-            done = (time.time() - settings.started) / settings.budget_s
-        else:
-            planned = settings.rounds * (len(settings.cases) - self._left_out)
-            done = self._rounds / max(1, planned)
+        plan, done = self._plan, 0.0
+        if plan.rounds is not None:
+            done = self._rounds / max(1, plan.rounds * (len(plan.cases) - self._left_out))
+        if plan.budget is not None:
+            done = max(done, plan.budget.fraction(time.time()))
         what = "measuring"
         if isinstance(news, Built):
-            what = f"set up {settings.cases[news.case].label('')}"
-        self._progress.update(self._task, completed=min(1.0, done), description=what)
+            what = f"set up {plan.cases[news.case].label('')}"
+        self._progress.update(self._task, completed=min(1.0, done), description=clean(what))
 
 
-def run(settings: SweepSettings, keeper: Keeper | None, place: Place | None = None) -> Outcome:
-    """Measures, and says on standard error what a user should know. Raises as `run_sweep` does."""
-    with Bar(settings) as bar:
+def run(plan: SweepPlan, keeper: Keeper | None, place: Place | None = None) -> Outcome:
+    """Runs the sweep, and writes what a user should know to standard error.
+
+    Raises:
+        UsageError: the sweep cannot be run like this; and whatever else `run_sweep` raises.
+    """
+    with Bar(plan) as bar:
         outcome = run_sweep(
-            settings,
+            plan,
             keeper,
             place=place,
             on_news=bar,
-            on_note=lambda text: print(text, file=sys.stderr),
+            on_note=lambda text: say(text, sys.stderr),
         )
     if outcome.error is not None:
         kept = f"; what was measured is in {outcome.path}" if outcome.path else ""
         what = "Interrupted" if isinstance(outcome.error, (KeyboardInterrupt, SystemExit)) else "error"
         told = f": {outcome.error}" if what == "error" else ""
-        print(f"{what}{told}{kept}.", file=sys.stderr)
+        say(f"{what}{told}{kept}.", sys.stderr)
         if outcome.path:
-            print(f"  hint: go on with --resume --output {outcome.path}", file=sys.stderr)
+            say(f"  hint: go on with --resume --output {outcome.path}", sys.stderr)
     return outcome
 
 
 def show(outcome: Outcome, as_json: bool) -> None:
     """Prints the results to standard output."""
     if as_json:
-        print(json.dumps(to_document(outcome.entries), indent=1, allow_nan=False))
+        say(json.dumps(to_document(outcome.entries), indent=1, allow_nan=False))
         return
     collected = outcome.collected
     left_out = {collected.label(case): why for case, why in collected.left_out.items()}
     print_entries(outcome.entries, sys.stdout, left_out)
     if outcome.path is not None and outcome.error is None:
-        print(f"\nResult file: {outcome.path}")
+        say(f"\nResult file: {outcome.path}")
 
 
 def finish(outcome: Outcome) -> None:

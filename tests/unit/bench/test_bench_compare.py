@@ -13,8 +13,9 @@ from sample_entries import file, reduce, step, training
 
 from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.compare.html import page
+from pyddpdiag.bench.compare.tables import tables
 from pyddpdiag.bench.compare.text import print_comparison
-from pyddpdiag.bench.reading import article
+from pyddpdiag.bench.reading import article, read
 from pyddpdiag.bench.results import save
 from pyddpdiag.cli import main
 from pyddpdiag.errors import NotComparableError, ResultError
@@ -92,6 +93,24 @@ def test_the_cause_is_the_part_that_moved() -> None:
     assert same.cause == ""
 
 
+def test_parts_of_steps_and_of_whole_trainings_share_no_column() -> None:
+    parts = {"compute_s": 0.008, "exposed_s": 0.001, "queue_s": 0.001, "wire_s": 0.001}
+    longer = {name: 1000 * seconds for name, seconds in parts.items()}
+    entries = (step(0.009, split=parts), training(2, 90.0, split=longer))
+    more = {name: 2 * seconds for name, seconds in longer.items()}
+    found = compare([file("a", *entries), file("b", step(0.009, split=parts), training(2, 99.0, split=more))])
+    assert [pair.kind for pair in found.pairs] == ["step", "scaling"]
+    first, second = [table for table in tables(found) if "ratio of times" in table.title]
+    assert "(d) in ms of a step" in first.title and first.columns["d wire"] == ["+0"]
+    assert "(d) in s of the whole training" in second.title and second.columns["d wire"] == ["+1"]
+
+
+def test_networks_with_an_older_name_are_the_same_case(tmp_path: Path) -> None:
+    paths = [save(tmp_path / f"{name}.json", [step(model=name)]) for name in ("digits", "digits-cnn")]
+    found = compare([read(path) for path in paths])
+    assert len(found.pairs) == 1 and not found.only
+
+
 def test_the_articles_table() -> None:
     rows = {row.label: row for row in compare([article()]).scaling}
     assert rows["article, Linux"].speedup[4] == pytest.approx(3.29, abs=0.005)
@@ -133,20 +152,29 @@ def test_a_busy_machine_is_warned_of() -> None:
 def test_html_is_escaped() -> None:
     evil = "<script>alert(1)</script>"
     found = compare([file("a", step(), step(hook="x", interface=evil, system=evil)), file("b", step())])
-    html = page(found, "<svg/>")
-    assert "<script>" not in html and "&lt;script&gt;" in html and "<svg/>" in html
+    html = page(found)
+    assert evil not in html and "&lt;script&gt;" in html
 
 
 def test_files_are_written_and_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib", reason="charts need matplotlib")
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    pytest.importorskip("plotly", reason="pages need plotly")
     for name, factor in (("a", 1.0), ("b$_{x}", 2.0)):
         entries = [step(0.01 * factor), *(training(n, 90.0 * factor / n) for n in (1, 2))]
         save(tmp_path / f"{name}.json", entries)
     command = ["compare", str(tmp_path / "a.json"), str(tmp_path / "b$_{x}.json"), "--output-dir"]
     assert main([*command, str(tmp_path / "out")]) == 0
     assert "slower" in capsys.readouterr().out
-    assert (tmp_path / "out" / "compare.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (tmp_path / "out" / "compare.html").read_text(encoding="utf-8")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "compare-loss.png",
+        "compare-ratios.png",
+        "compare-speed-up.png",
+        "compare-trainings.png",
+        "compare.html",
+        "compare.json",
+    ]
+    assert (tmp_path / "out" / "compare-ratios.png").read_bytes().startswith(b"\x89PNG")
+    assert 'data-chart="ratios"' in (tmp_path / "out" / "compare.html").read_text(encoding="utf-8")
     told = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))
     assert {pair["word"] for pair in told["pairs"]} == {"slower", "cannot tell"}
     assert main([*command, str(tmp_path / "out")]) == 2

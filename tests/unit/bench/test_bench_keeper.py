@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pyddpdiag.bench.cases import allreduce_cases
 from pyddpdiag.bench.engine.collect import Collected
+from pyddpdiag.bench.engine.keeper import Keeper
 from pyddpdiag.bench.engine.news import Gathered, Measured
-from pyddpdiag.bench.engine.settings import SweepSettings
-from pyddpdiag.bench.engine.sweep import Keeper
+from pyddpdiag.bench.engine.plan import Budget, SweepPlan
 from pyddpdiag.bench.machine import machine_info
 from pyddpdiag.bench.reading import read
 from pyddpdiag.bench.results import save
 from pyddpdiag.errors import ResultError, ResultWriteError, UsageError
-from pyddpdiag.train.interfaces import choose
+from pyddpdiag.ranks.interfaces import choose
 
-SETTINGS = SweepSettings(cases=tuple(allreduce_cases([2**20, 2**22], [2])), rounds=3)
+PLAN = SweepPlan(cases=tuple(allreduce_cases([2**20, 2**22], [2])), rounds=3)
 
 
 def collected(*rounds: tuple[int, float]) -> Collected:
     """What rank 0 has told so far."""
-    found = Collected(SETTINGS)
+    found = Collected(PLAN)
     found.take(Gathered(("here", "here"), ((), ()), choose((), local=True)[0]))
     for case, seconds in rounds:
         found.take(Measured(case, seconds, 4))
@@ -55,29 +56,36 @@ def test_what_cannot_be_written_is_kept_elsewhere(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_used_is_found_before_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultWriteError, match="cannot write"):
-        Keeper(tmp_path / "file" / "a.json").open(SETTINGS)
+        Keeper(tmp_path / "file" / "a.json").open(PLAN)
 
 
 def test_only_what_is_missing_is_resumed(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     Keeper(path).keep(collected((0, 0.1), (0, 0.1), (0, 0.1), (1, 0.4)), complete=False)
     keeper = Keeper(path, resume=True)
-    left = keeper.open(SETTINGS)
-    assert left.cases == SETTINGS.cases[1:]
-    assert left.rounds == 2
+    left = keeper.open(PLAN)
+    assert (left.cases, left.rounds) == ((1,), 2)
     assert [len(entry.round_s) for entry in keeper.before] == [3, 1]
-    more = Collected(left)
-    more.take(Gathered(("here", "here"), ((), ()), choose((), local=True)[0]))
-    more.take(Measured(0, 0.5, 4))
-    keeper.keep(more, complete=True)
-    assert [entry.round_s for entry in read(path).entries] == [(0.1, 0.1, 0.1), (0.4, 0.5)]
+    keeper.keep(collected((1, 0.5)), complete=True)
+    found = read(path)
+    assert [entry.round_s for entry in found.entries] == [(0.1, 0.1, 0.1), (0.4, 0.5)]
+    # What was asked for, and not what was left of it.
+    assert found.sweep["rounds"] == 3
+
+
+def test_with_a_budget_what_has_fewer_rounds_than_usual_is_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    Keeper(path).keep(collected(*[(0, 0.1)] * 30, (1, 0.4)), complete=False)
+    plan = replace(PLAN, rounds=None, budget=Budget(60.0, 0.0))
+    left = Keeper(path, resume=True).open(plan)
+    assert (left.cases, left.rounds) == ((1,), None)
 
 
 def test_a_complete_sweep_and_another_machines_are_not_resumed(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     Keeper(path).keep(collected(*[(case, 0.1) for case in (0, 1) for _ in range(3)]), complete=True)
     with pytest.raises(UsageError, match="is complete"):
-        Keeper(path, resume=True).open(SETTINGS)
+        Keeper(path, resume=True).open(PLAN)
     save(path, read(path).entries, force=True, machine={**machine_info(), "node": "elsewhere"})
     with pytest.raises(ResultError, match="another machine"):
-        Keeper(path, resume=True).open(SETTINGS)
+        Keeper(path, resume=True).open(PLAN)

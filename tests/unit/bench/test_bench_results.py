@@ -93,11 +93,19 @@ def test_what_cannot_be_json_leaves_the_old_file(tmp_path: Path) -> None:
     assert len(read(path).entries) == 1
 
 
+@pytest.mark.parametrize("name", ["a\0b.json", "a\ud800.json"], ids=["NUL", "half"])
+def test_a_name_that_no_file_has_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ResultError, match="cannot read"):
+        read(tmp_path / name)
+
+
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ("", ResultError, "no complete JSON"),
+        ("", ResultError, "not complete JSON"),
         ('{"benchmarks": [', ResultError, "cut off"),
+        ('{"benchmarks": [' + "9" * 5000 + "]}", ResultError, "not complete JSON|not|none"),
+        ("[" * 200_000, ResultError, "not complete JSON"),
         ("[]", ResultError, "not of pytest-benchmark's form"),
         ('{"benchmarks": []}', ResultError, "no benchmarks"),
         ('{"benchmarks": [{"name": "x", "extra_info": {}}]}', ResultError, "none of its benchmarks is ours"),
@@ -138,7 +146,7 @@ def test_a_wrong_entry_is_named(tmp_path: Path, key: str, value: object, words: 
 
 def test_binary_and_missing_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(ResultError, match="no text"):
+    with pytest.raises(ResultError, match="not text"):
         read(tmp_path / "a.json")
     with pytest.raises(ResultError, match="cannot read"):
         read(tmp_path / "none.json")

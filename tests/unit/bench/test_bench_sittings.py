@@ -10,16 +10,21 @@ import pytest
 
 from pyddpdiag.bench.cases import allreduce_cases
 from pyddpdiag.bench.engine.collect import Collected
+from pyddpdiag.bench.engine.keeper import Keeper, whole
 from pyddpdiag.bench.engine.news import Gathered, LeftOut, Measured
-from pyddpdiag.bench.engine.settings import SweepSettings
-from pyddpdiag.bench.engine.sittings import has_room, left_s, rounds_of_sittings, share
-from pyddpdiag.bench.engine.sweep import Keeper
+from pyddpdiag.bench.engine.plan import Budget, SweepPlan
+from pyddpdiag.bench.engine.sittings import Sitting, has_room, left_s, rounds_of_sittings, share
 from pyddpdiag.bench.results import sittings_of
 from pyddpdiag.errors import UsageError
-from pyddpdiag.train.interfaces import choose
+from pyddpdiag.ranks.interfaces import choose
 
-SETTINGS = SweepSettings(cases=tuple(allreduce_cases([2**20, 2**22], [2])), rounds=30, sittings=5)
-BUDGET = replace(SETTINGS, budget_s=120.0, started=1000.0, began=1000.5)
+PLAN = SweepPlan(cases=tuple(allreduce_cases([2**20, 2**22], [2])), rounds=30, sittings=5)
+BUDGET = Budget(120.0, started=1000.0)
+LIMITED = replace(PLAN, budget=BUDGET)
+
+
+def sitting(number: int, began: float = 1000.5) -> Sitting:
+    return Sitting(number, 4 - number, (0, 1), None, began, "unused", launched=True)
 
 
 @pytest.mark.parametrize(
@@ -27,27 +32,30 @@ BUDGET = replace(SETTINGS, budget_s=120.0, started=1000.0, began=1000.5)
     [(30, 5, [6] * 5), (32, 5, [7, 7, 6, 6, 6]), (10, 5, [4, 3, 3]), (2, 5, [2]), (30, 1, [30])],
 )
 def test_rounds_are_divided(rounds: int, sittings: int, found: list[int]) -> None:
-    assert rounds_of_sittings(replace(SETTINGS, rounds=rounds, sittings=sittings)) == found
+    assert rounds_of_sittings(whole(replace(PLAN, rounds=rounds, sittings=sittings))) == found
     assert sum(found) == rounds
 
 
+def test_where_only_the_budget_limits_rounds_no_sitting_has_a_number() -> None:
+    assert rounds_of_sittings(whole(replace(LIMITED, rounds=None))) == [None] * 5
+
+
 def test_without_a_budget_there_is_time() -> None:
-    assert share(replace(SETTINGS, sitting=1), 5.0) == (math.inf, 3)
-    assert has_room(SETTINGS, 1e9, 1e6)
+    assert share(PLAN, sitting(1), 5.0) == (math.inf, 3)
+    assert has_room(PLAN, 1e9, 1e6)
 
 
 def test_a_budget_is_divided_and_kept_whatever_starting_takes() -> None:
     for start_s in (2.0, 5.0, 12.0, 40.0, 110.0):
-        now, ends = BUDGET.began + start_s, []
-        for sitting in range(5):
-            settings = replace(BUDGET, sitting=sitting, began=now - start_s)
-            end, follow = share(settings, now)
+        now, ends = 1000.5 + start_s, []
+        for number in range(5):
+            end, follow = share(LIMITED, sitting(number, began=now - start_s), now)
             assert end <= BUDGET.started + 120.0
             ends.append((end, follow))
-            if sitting == 0:
+            if number == 0:
                 # Starting the others takes no more than a quarter of what is left.
-                assert follow * start_s <= 0.25 * left_s(settings, now)
-            if not follow or not has_room(settings, end + 1.5, start_s):
+                assert follow * start_s <= 0.25 * left_s(LIMITED, now)
+            if not follow or not has_room(LIMITED, end + 1.5, start_s):
                 break
             now = end + 1.5 + start_s
         assert ends[0][1] == {2.0: 4, 5.0: 4, 12.0: 1, 40.0: 0, 110.0: 0}[start_s]
@@ -55,17 +63,17 @@ def test_a_budget_is_divided_and_kept_whatever_starting_takes() -> None:
 
 
 def test_a_budget_that_is_over_leaves_no_room() -> None:
-    assert not has_room(BUDGET, 1119.0, 0.5)
-    assert has_room(BUDGET, 1110.0, 2.0)
-    end, follow = share(BUDGET, 1125.0)
+    assert not has_room(LIMITED, 1119.0, 0.5)
+    assert has_room(LIMITED, 1110.0, 2.0)
+    end, follow = share(LIMITED, sitting(0), 1125.0)
     assert end < 1125.0 and follow == 0
 
 
 def test_rounds_are_counted_by_sitting_and_what_was_measured_is_not_left_out() -> None:
-    collected = Collected(SETTINGS)
+    collected = Collected(PLAN)
     collected.take(Gathered(("here", "here"), ((), ()), ""))
-    for sitting, cases in enumerate(((0, 1, 0), (0,), (1, 1))):
-        collected.begin_sitting(sitting)
+    for number, cases in enumerate(((0, 1, 0), (0,), (1, 1))):
+        collected.begin_sitting(number)
         for case in cases:
             collected.take(Measured(case, 0.1, 4))
     collected.take(LeftOut(0, "the budget"))
@@ -74,25 +82,25 @@ def test_rounds_are_counted_by_sitting_and_what_was_measured_is_not_left_out() -
 
 
 def test_a_resumed_sweep_has_the_sittings_that_are_left(tmp_path: Path) -> None:
-    def told(settings: SweepSettings, *sittings: int) -> Collected:
-        found = Collected(settings)
+    def told(*sittings: int) -> Collected:
+        found = Collected(PLAN)
         found.take(Gathered(("here", "here"), ((), ()), choose((), local=True)[0]))
-        for sitting, rounds in enumerate(sittings):
-            found.begin_sitting(sitting)
+        for number, rounds in enumerate(sittings):
+            found.begin_sitting(number)
             for _ in range(rounds):
                 for case in (0, 1):
                     found.take(Measured(case, 0.1, 4))
         return found
 
     path = tmp_path / "a.json"
-    Keeper(path).keep(told(SETTINGS, 6, 6, 3), complete=False)
+    Keeper(path).keep(told(6, 6, 3), complete=False)
     keeper = Keeper(path, resume=True)
-    left = keeper.open(SETTINGS)
+    left = keeper.open(PLAN)
     assert (left.rounds, left.sittings) == (15, 2)
-    joined = told(left, *rounds_of_sittings(left)).entries(keeper.before)
+    joined = told(*filter(None, rounds_of_sittings(left))).entries(keeper.before)
     assert [sittings_of(entry) for entry in joined] == [[6, 6, 3, 8, 7]] * 2
 
 
 def test_sittings_are_checked() -> None:
     with pytest.raises(UsageError, match="--sittings is 0"):
-        replace(SETTINGS, sittings=0)
+        replace(PLAN, sittings=0)

@@ -60,7 +60,7 @@ def test_other_files_and_halves_are_refused(content: bytes | None, tmp_path: Pat
     path = tmp_path / "c.pt"
     write(path, checkpoint())
     half = path.read_bytes()[: path.stat().st_size // 2]
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
         _parse(half if content is None else content, path, CPU)
 
 

@@ -17,9 +17,9 @@ from support.nvml import Gpu, Nvml, NVMLError
 from support.trace_writer import write_training
 
 from pyddpdiag.cli.train import _show
-from pyddpdiag.pipeline import load_report
+from pyddpdiag.model import GpuUse
+from pyddpdiag.pipeline import explain_gpus, load_report
 from pyddpdiag.train import TrainResult, gpu
-from pyddpdiag.train.gpu_use import GpuUse, explain
 
 SOON_S = 0.001
 
@@ -177,12 +177,13 @@ def test_low_use_is_explained_by_the_largest_part_of_the_step(
     times: dict[str, float], cause: str, words: str, tmp_path: Path
 ) -> None:
     write_training(tmp_path, **times)  # type: ignore[arg-type]
-    report = load_report(tmp_path)
-    reason = explain(LOW, report)
-    assert reason is not None and reason.cause == cause and words in str(reason)
-    assert explain(dataclasses.replace(LOW, utilisation_percent=80.0), report) is None
-    elsewhere = explain(dataclasses.replace(LOW, rank=7), report)
-    assert elsewhere is not None and elsewhere.cause == "cannot_tell"
+    *_, note = load_report(tmp_path, gpus=(LOW,)).verdict.findings
+    assert (note.kind, note.severity, note.rank) == ("low_gpu_use", "note", 1)
+    assert note.evidence["reason"] == cause and words in note.advice
+    assert explain_gpus((LOW,), tmp_path) == {1: note}
+    assert explain_gpus((dataclasses.replace(LOW, utilisation_percent=80.0),), tmp_path) == {}
+    elsewhere = explain_gpus((dataclasses.replace(LOW, rank=7),), tmp_path)
+    assert elsewhere[7].evidence["reason"] == "cannot_tell"
 
 
 def test_text_and_json_tell_the_use_with_its_reason(

@@ -1,4 +1,4 @@
-"""Settings, interfaces, folders and cores."""
+"""Settings of a training, and the folders of its traces."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyddpdiag.errors import TraceExistsError, TraceFolderError, UsageError
-from pyddpdiag.train import interfaces, traces
-from pyddpdiag.train.cores import threads_per_rank, usable_cores
+from pyddpdiag.train import traces
 from pyddpdiag.train.settings import HookKind, TrainSettings
 
 
@@ -27,11 +26,14 @@ from pyddpdiag.train.settings import HookKind, TrainSettings
         ("bucket_cap_mb", 0.0),
         ("bucket_cap_mb", -1.0),
         ("timeout_s", 0.0),
+        ("watchdog_s", 0.5),
+        ("watchdog_s", float("nan")),
         ("image_size", 4),
         ("workers", -1),
         ("arch", "resnet9000"),
         ("arch", "resnet18"),
         ("arch", "transformer"),
+        ("arch", "mlp"),
         ("data", "folder"),
         ("evaluate", True),
     ],
@@ -96,40 +98,6 @@ def test_settings_travel_and_name_their_options() -> None:
         "--device": "'auto'",
         "--ddp": "True",
     }
-
-
-def test_interface_by_option_variable_or_loopback() -> None:
-    loop = interfaces.loopback()
-    assert loop is not None
-    assert interfaces.choose((loop,), local=False, environ={}) == (loop, "")
-    assert interfaces.choose((loop, loop), local=True, environ={}) == (f"{loop},{loop}", "")
-    assert interfaces.choose((), local=True, environ={"GLOO_SOCKET_IFNAME": loop}) == (loop, "")
-    assert interfaces.choose((), local=False, environ={}) == ("", "")
-    value, note = interfaces.choose((), local=True, environ={})
-    assert value == loop and loop in note
-
-
-@pytest.mark.parametrize("names", [("no-such-card",), ("no-such-card", "neither")])
-def test_unknown_interfaces_are_refused_with_those_that_exist(names: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match="no-such-card") as caught:
-        interfaces.choose(names, local=True, environ={})
-    assert interfaces.loopback() in caught.value.hint
-    with pytest.raises(UsageError, match="from GLOO_SOCKET_IFNAME"):
-        interfaces.choose((), local=True, environ={"GLOO_SOCKET_IFNAME": ",".join(names)})
-
-
-def test_interface_names_are_parsed() -> None:
-    assert interfaces.parse("eth0, eth1") == ("eth0", "eth1")
-    for text in ("", "eth0,", ","):
-        with pytest.raises(UsageError):
-            interfaces.parse(text)
-
-
-def test_threads_are_shared() -> None:
-    assert threads_per_rank(1, {}) == usable_cores()
-    assert threads_per_rank(10_000, {}) == 1
-    assert threads_per_rank(2, {"OMP_NUM_THREADS": "7"}) == 7
-    assert threads_per_rank(10_000, {"OMP_NUM_THREADS": "many"}) == 1
 
 
 def test_old_traces_are_kept_without_force_and_replaced_with_it(tmp_path: Path) -> None:

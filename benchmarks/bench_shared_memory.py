@@ -1,0 +1,94 @@
+"""Averaging in shared memory against Gloo over the loopback interface: sums alone, DDP's step, and without DDP.
+
+Run: python3 dev.py bench benchmarks/bench_shared_memory.py
+What is compared runs interleaved in the same ranks; DDP's steps in several sittings, by the engine of
+`pyddpdiag bench`.
+"""
+
+from __future__ import annotations
+
+import pytest
+from harness import reducers, sums
+from harness.ranks import run
+from harness.row import Row, speedups
+from harness.sweeps import report_case, sweep
+
+from pyddpdiag.bench.cases import Case, step_cases
+
+ROUNDS, SITTINGS = 20, 4
+SIZES = {"4KiB": 2**12, "64KiB": 2**16, "1MiB": 2**20, "25MiB": 25 * 2**20, "100MiB": 100 * 2**20}
+CASES = [
+    *step_cases(["mlp", "digits-cnn"], ["plain", "native", "bf16", "shared"], [None], [2]),
+    *step_cases(["mlp"], ["plain", "shared"], [None], [4]),
+    # Hundreds of tiny buckets.
+    *step_cases(["digits-cnn"], ["plain", "shared"], [0.001], [2]),
+]
+
+
+def label(case: Case) -> str:
+    return case.label("")
+
+
+def base(case: Case) -> list[Case]:
+    """DDP without a hook, with the same ranks and buckets."""
+    plain = Case("step", case.world_size, model=case.model, hook="plain", bucket_cap_mb=case.bucket_cap_mb)
+    return [plain] if case != plain else []
+
+
+@pytest.mark.parametrize("case", CASES, ids=label)
+def test_case(row: Row, case: Case) -> None:
+    rounds = row.rounds(ROUNDS)
+    swept = row.once("case", lambda cases: sweep(cases, rounds, SITTINGS), needs=base)
+    report_case(row, f"step of {case.model}", swept, case, base(case))
+    assert len(swept.entries[case].round_s) == rounds
+
+
+def _gloo(way: str) -> list[str]:
+    return ["Gloo"] if way != "Gloo" else []
+
+
+def _sum(row: Row, name: str, way: str, ranks: int, size: int, count: int) -> None:
+    """Measure and report the sum of `count` buffers of `size` bytes."""
+    rounds = row.rounds(ROUNDS)
+    measured = row.once("way", lambda ways: run(sums.measure, ranks, size, count, ways, rounds), needs=_gloo)
+    row.report(
+        f"sum of {name}, {ranks} ranks",
+        measured[way],
+        speedup_over=speedups(measured, way, _gloo(way)),
+        ranks=ranks,
+        bytes=count * size,
+    )
+
+
+@pytest.mark.parametrize("way", sums.WAYS)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_sum_alone(row: Row, ranks: int, size: str, way: str) -> None:
+    _sum(row, size, way, ranks, SIZES[size], 1)
+
+
+@pytest.mark.parametrize("way", sums.WAYS)
+def test_tiny_buckets(row: Row, way: str) -> None:
+    _sum(row, "40 buffers of 1KiB", way, 2, 2**10, 40)
+
+
+def _by_hand(variant: str) -> list[str]:
+    """What the variants without DDP are compared with."""
+    return [name for name in ("torch by hand f32", "GradientReducer f32") if variant == reducers.SHARED]
+
+
+@pytest.mark.parametrize("variant", ["torch by hand f32", "GradientReducer f32", reducers.SHARED])
+def test_reducer(row: Row, variant: str) -> None:
+    rounds = row.rounds(ROUNDS)
+    measured = row.once(
+        "variant",
+        lambda names: run(reducers.measure, 2, "resnet50", names, rounds),
+        needs=_by_hand,
+    )
+    row.report(
+        "averaging resnet50 in shared memory",
+        measured[variant],
+        speedup_over=speedups(measured, variant, _by_hand(variant)),
+        ranks=2,
+        list="resnet50",
+    )

@@ -1,0 +1,41 @@
+// What a rank says about one bucket before it is summed, written and read in one piece.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/shared_between.hpp"
+#include "core/shared_layout.hpp"
+#include "core/shared_sum.hpp"
+
+namespace ddpdiag {
+
+struct Announced {
+    std::uint64_t sequence = 0;  // of the bucket in its group
+    std::uint64_t bytes = 0;
+    std::uint64_t kind = 0;  // see kind_of
+    std::uint64_t offset = 0;
+    std::uint64_t place = 0;
+    std::uint64_t id = 0;
+    std::uint64_t memory_bytes = 0;
+    std::array<std::uint64_t, 8> name{};
+
+    // Buckets can be added up if they agree in this.
+    [[nodiscard]] Told told() const noexcept { return {sequence, bytes, kind}; }
+    [[nodiscard]] std::string block_name() const;
+};
+
+// A bucket in words.
+[[nodiscard]] std::string described(const Told& bucket);
+
+[[nodiscard]] constexpr std::uint64_t kind_of(const SharedSum& sum) noexcept {
+    return static_cast<std::uint64_t>(sum.element) | (sum.average ? 0x100U : 0U);
+}
+
+void write(Announcement& to, std::uint64_t number, const Announced& from) noexcept;
+// Nothing unless it is that of operation `number`, and was while it was read.
+[[nodiscard]] std::optional<Announced> read(const Announcement& from, std::uint64_t number) noexcept;
+
+}  // namespace ddpdiag

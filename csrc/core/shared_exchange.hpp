@@ -1,0 +1,150 @@
+// Averages buckets over the ranks of one host, in memory that all of them share.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/shared_announcement.hpp"
+#include "core/shared_between.hpp"
+#include "core/shared_block.hpp"
+#include "core/shared_member.hpp"
+#include "core/shared_places.hpp"
+#include "core/shared_sum.hpp"
+
+namespace ddpdiag {
+
+// The text names the ranks that are to blame. No bucket of this exchange is averaged any more.
+class SharedExchangeError : public std::runtime_error {
+public:
+    explicit SharedExchangeError(const std::string& text, std::chrono::milliseconds hearsay = {})
+        : std::runtime_error(text), hearsay_(hearsay) {}
+    // Where there are several hosts: how long to listen for the reason of a rank that may know it better.
+    [[nodiscard]] std::chrono::milliseconds hearsay() const noexcept { return hearsay_; }
+
+private:
+    std::chrono::milliseconds hearsay_;
+};
+
+// One bucket of ours.
+struct SharedBucket {
+    std::shared_ptr<const SharedBlock> block;
+    std::size_t place = 0;       // of the block, from enter()
+    std::uint64_t offset = 0;    // in the block
+    std::uint64_t sequence = 0;  // the same on all ranks, or they are not at the same bucket
+    SharedSum sum;               // the same on all ranks
+};
+
+// All ranks announce their buckets in the same order. When all have announced one, each rank that has time claims
+// units of it one after the other, sums them from all ranks' memory and writes the sums into all of it. So no
+// rank waits for one that the system has put aside, unless that one has claimed a unit.
+//
+// With ranks on several hosts, the ranks of each host sum a bucket into one of them, a part into each; then each rank adds
+// up its part with those of the other hosts, and copies the sum into the buckets of all ranks of its host.
+//
+// Two threads: one enters and announces, the other completes what was announced, in the same order. The first may complete
+// small buckets itself.
+class SharedExchange {
+public:
+    // What a rank sums at a time. It decides how evenly the work is spread, and how long the others may have to wait
+    // for the last unit.
+    static constexpr std::uint64_t unit_bytes = std::uint64_t{64} << 10U;
+
+    // `peers`: by rank, with nothing for our own. `names`: what errors call each rank. `timeout`: how long a bucket
+    // may wait for the other ranks. All ranks have agreed on the members before. `between`: the way to the other hosts,
+    // each with as many ranks; nullptr: there are none.
+    SharedExchange(SharedMember own, std::vector<std::optional<SharedPeer>> peers,
+                   std::vector<std::string> names, std::chrono::milliseconds timeout,
+                   std::shared_ptr<SharedBetween> between = nullptr);
+    // The other ranks see that we have left. Neither thread may be at work.
+    ~SharedExchange();
+    SharedExchange(const SharedExchange&) = delete;
+    SharedExchange& operator=(const SharedExchange&) = delete;
+
+    [[nodiscard]] std::size_t ranks() const noexcept { return peers_.size(); }
+
+    // The block's place. Throws std::runtime_error if too many blocks are alive.
+    [[nodiscard]] std::size_t enter(const std::shared_ptr<const SharedBlock>& block) {
+        return places_.enter(block);
+    }
+    // From now on until it is complete, other ranks may write into the bucket.
+    void announce(SharedBucket bucket);
+    // Waits until the oldest announced bucket holds the average. Throws SharedExchangeError: what is in the bucket
+    // then is nobody's. `goes_on`: asked now and then while it waits; false ends the wait with an error.
+    void complete(const std::function<bool()>& goes_on = {});
+    // For the thread that announces: completes the bucket that it has just announced if it is small, all other ranks are
+    // waiting for it and no earlier one is left. Does not wait. False: it is still to be completed. `begins`: called
+    // before it is summed, and perhaps if it is not.
+    [[nodiscard]] bool complete_at_once(const std::function<void()>& begins = {});
+
+private:
+    using Clock = std::chrono::steady_clock;
+    using Ranks = std::vector<std::size_t>;
+    class Wait;
+
+    void announce_what_fits();
+    // The oldest announced bucket, and its operation. Throws std::logic_error: there is none.
+    [[nodiscard]] SharedBucket oldest(std::uint64_t& number);
+    void let_go_of_oldest();
+    void complete(std::uint64_t number, const SharedBucket& ours, Wait& wait);
+    void complete_over_hosts(std::uint64_t number, const SharedBucket& ours, Wait& wait);
+    // What a rank carries of a bucket: nothing, where there are fewer units than ranks.
+    struct Part {
+        std::uint64_t begin;
+        std::uint64_t bytes;
+    };
+    [[nodiscard]] Part own_part(const SharedBucket& bucket) const noexcept;
+    // Adds up our part with those of the other hosts, whose ranks must have told that they bring the same.
+    void add_up(const Part& part, const SharedBucket& ours, Wait& wait);
+    // Copies our part into the buckets of this host, and waits until its other ranks have done so.
+    void hand_out(std::uint64_t number, const Part& part, const std::vector<std::byte*>& buckets, Wait& wait);
+    void require_same(const Told& ours, const std::string& name, const Told& theirs) const;
+    // Claims units until there are none; `sum`: what to do with one.
+    using SumUnit = std::function<void(std::uint64_t unit, std::uint64_t begin, std::uint64_t end)>;
+    void sum_units(std::uint64_t number, const SharedBucket& ours, const SumUnit& sum);
+    // Into all of `buckets`; empty: nothing is left to do.
+    void sum_units(std::uint64_t number, const SharedBucket& ours, const std::vector<std::byte*>& buckets);
+    [[nodiscard]] static std::uint64_t units_of(const SharedBucket& bucket) noexcept;
+    [[nodiscard]] bool is_done(std::uint64_t number, const SharedBucket& ours) const noexcept;
+    [[nodiscard]] bool has_announced(std::size_t rank, std::uint64_t number) const noexcept;
+    [[nodiscard]] bool all_have_announced(std::uint64_t number) const noexcept;
+    [[nodiscard]] Ranks not_announced_by(std::uint64_t number) const;
+    [[nodiscard]] Ranks not_handed_out_by(std::uint64_t number) const;
+    [[nodiscard]] Ranks busy_with(std::uint64_t number) const;
+    [[nodiscard]] Ranks ended() const;
+    // Empty: the operation is done meanwhile.
+    [[nodiscard]] std::vector<std::byte*> buckets(std::uint64_t number, const SharedBucket& ours);
+    [[nodiscard]] std::byte* bucket_of(std::size_t rank, const Announced& theirs, std::uint64_t number,
+                                       const SharedBucket& ours);
+    [[nodiscard]] SharedControl& control(std::size_t rank) const noexcept;
+    [[nodiscard]] std::string listed(const Ranks& ranks) const;
+    void ring_all() const noexcept;
+
+    SharedMember own_;
+    std::vector<std::optional<SharedPeer>> peers_;
+    std::vector<std::string> names_;
+    std::chrono::milliseconds timeout_;
+    std::shared_ptr<SharedBetween> between_;
+    std::size_t rank_;
+    std::uint64_t process_;
+    OwnPlaces places_;
+
+    std::mutex mutex_;                // of these three
+    std::deque<SharedBucket> queue_;  // from operation completed_ on
+    std::uint64_t announced_ = 0;     // operations
+    std::uint64_t completed_ = 0;     // operations
+
+    std::mutex completing_;  // held while a bucket is completed, with its waits; of all that follows
+    std::vector<std::optional<PeerPlaces>> mapped_;  // by rank
+    std::string broken_;                             // why; empty: it is not
+};
+
+}  // namespace ddpdiag

@@ -1,0 +1,202 @@
+#include "torch/hook/run_bucket.hpp"
+
+#include <exception>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "torch/hook/flights.hpp"
+#include "torch/probe/start_signal.hpp"
+
+namespace ddpdiag {
+namespace {
+
+using c10::ivalue::Future;
+
+// The gradients are examined as they came, or by the path in its own pass if it can.
+void prepare(Path& path, const at::Tensor& buffer, BucketOperation& operation) {
+    const PathFacts& facts = path.facts();
+    const bool watched = operation.watched();
+    if (watched && !facts.takes_statistics) {
+        operation.look(buffer, facts.divided_by);
+    }
+    const Prepared seen = path.prepare(buffer, watched && facts.takes_statistics);
+    if (seen.statistics) {
+        operation.look(buffer, seen.divided_by, seen.statistics);
+    }
+    if (seen.finite == true) {
+        operation.finite();
+    } else if (seen.finite == false && !watched) {
+        operation.look_at_fault(buffer, seen.divided_by);
+    }
+}
+
+Begun begin_recorded(Path& path, const at::Tensor& buffer, const BucketStart& start, const HookThread& hook,
+                     Wants wants) {
+    const auto& operation = start.operation;
+    const StartFrom from = path.facts().start;
+    prepare(path, buffer, *operation);
+    operation->enqueued(buffer);
+    const StartSignal signal(operation, from, hook);
+    Begun begun = path.begin(
+        buffer, {.sequence = start.sequence, .start = from == StartFrom::path ? operation : nullptr});
+    if (wants != Wants::begun) {
+        begun.work.reset();
+    }
+    operation->returned();
+    return begun;
+}
+
+// Unchanged if it is a foreign hook's own error, perhaps a Python one.
+[[noreturn]] void throw_failed(BucketOperation& operation, std::uint32_t flags) {
+    const auto described = operation.failed(std::current_exception());
+    if ((flags & flag_foreign) != 0) {
+        throw;
+    }
+    std::rethrow_exception(described);
+}
+
+// When what was begun has ended well, on the thread that ended it.
+void finish(const BucketFlight& flight) {
+    if (flight.path != nullptr) {
+        flight.path->collect(flight.buffer);
+    }
+    if (flight.operation != nullptr) {
+        flight.operation->ended();
+    }
+    if (flight.path != nullptr) {
+        flight.path->finish(flight.buffer);
+    }
+    if (flight.operation != nullptr) {
+        flight.operation->reduced(flight.buffer);
+    }
+}
+
+// What torch keeps until the result is taken; only the streams of accelerators need it. We pass it here so
+// that torch need not look into the result, whose Python object takes the GIL.
+std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_of(const BucketFlight& flight, Future& done) {
+    if (flight.buffer.is_cpu()) {
+        return {};
+    }
+    if (flight.path == nullptr) {
+        return done.storages();
+    }
+    return {flight.buffer.storage().getWeakStorageImpl()};
+}
+
+void land(BucketFlight& flight, Future& done) {
+    // Until it is empty: only then may it be reused.
+    const std::shared_ptr<BucketFlight> hold = std::move(flight.self);
+    const auto averaged = std::move(flight.averaged);
+    const auto fail = [&](const std::exception_ptr& error) {
+        const auto described = flight.operation != nullptr ? flight.operation->failed(error) : error;
+        if (averaged) {
+            averaged->setError(described);
+        }
+    };
+    if (done.hasError()) {
+        fail(done.exception_ptr());
+    } else {
+        try {
+            finish(flight);
+            if (averaged) {
+                // This also releases the result: the worker, which does not hold the GIL, should not be its
+                // last owner.
+                averaged->markCompleted(std::move(flight.result), storages_of(flight, done));
+            }
+        } catch (...) {
+            fail(std::current_exception());
+        }
+    }
+    flight.operation.reset();
+    flight.buffer.reset();
+    flight.result = {};
+}
+
+void land_when_done(BucketFlight& flight, Future& future) {
+    // Only an address, which std::function has room for. Created before it is handed over: that happens under
+    // a mutex that the worker may want at that moment.
+    std::function<void(Future&)> callback = [to = &flight](Future& done) { land(*to, done); };
+    future.addCallback(std::move(callback));
+}
+
+// The future that DDP waits for. We hold the path's own: if the worker were its last owner, it would destroy
+// it under Gloo's mutex.
+c10::intrusive_ptr<Future> averaged_of(BucketFlight& flight, Begun begun, OperationPool& pool, Wants wants,
+                                       const c10::IValue& object) {
+    const c10::TypePtr type = wants == Wants::tensor ? c10::TypePtr(c10::TensorType::get())
+                                                     : c10::TypePtr(c10::PyObjectType::get());
+    auto averaged = c10::make_intrusive<Future>(type, begun.future->devices());
+    flight.result = wants == Wants::tensor ? c10::IValue(flight.buffer) : object;
+    flight.averaged = averaged;
+    Future& future = *begun.future;
+    pool.hold(std::move(begun.future));
+    land_when_done(flight, future);
+    return averaged;
+}
+
+// Arranges for the end of what a path has begun.
+Begun fly(c10d::GradBucket& bucket, const std::shared_ptr<Path>& path, Begun begun,
+          std::shared_ptr<BucketOperation> operation, const std::shared_ptr<BucketFlight>& idle_flight,
+          OperationPool& futures, Wants wants, const c10::IValue& object) {
+    const PathFacts& facts = path->facts();
+    BucketFlight& flight = *idle_flight;
+    flight.self = idle_flight;
+    flight.operation = std::move(operation);
+    if ((facts.flags & flag_foreign) == 0) {
+        flight.buffer = bucket.getBufferRef();
+    }
+    if (!facts.finishes) {
+        flight.path.reset();
+    } else if (flight.path != path) {
+        flight.path = path;
+    }
+    if (wants == Wants::begun) {
+        land_when_done(flight, *begun.future);
+        return begun;
+    }
+    return {.future = averaged_of(flight, std::move(begun), futures, wants, object), .work = nullptr};
+}
+
+}  // namespace
+
+Begun run_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
+                 const std::shared_ptr<const BucketLayout>& layout, const std::shared_ptr<Path>& path,
+                 const Arrival& arrival, Wants wants, const c10::IValue& object) {
+    HookThread& hook = layout->module->hook;
+    const at::Tensor& buffer = bucket.getBufferRef();
+    const PathFacts& facts = path->facts();
+    auto start = start_bucket(recorder, bucket, layout, path->group(), arrival, facts);
+    Begun begun;
+    if (start.operation == nullptr) {
+        path->prepare(buffer, /*with_statistics=*/false);
+        begun = path->begin(buffer, {.sequence = start.sequence, .start = nullptr});
+        if (!facts.finishes && wants != Wants::object) {
+            return begun;
+        }
+        begun.work.reset();
+    } else {
+        try {
+            begun = begin_recorded(*path, buffer, start, hook, wants);
+        } catch (...) {
+            throw_failed(*start.operation, facts.flags);
+        }
+    }
+    return fly(bucket, path, std::move(begun), std::move(start.operation),
+               flights_of(*layout->module).take(bucket.getIndex()), hook.operations, wants, object);
+}
+
+Begun run_unrecorded(c10d::GradBucket& bucket, const std::shared_ptr<Path>& path, Flights& flights,
+                     OperationPool& futures, Wants wants, const c10::IValue& object) {
+    const at::Tensor& buffer = bucket.getBufferRef();
+    path->prepare(buffer, /*with_statistics=*/false);
+    Begun begun = path->begin(buffer, {});
+    if (!path->facts().finishes && wants != Wants::object) {
+        return begun;
+    }
+    begun.work.reset();
+    return fly(bucket, path, std::move(begun), nullptr, flights.take(bucket.getIndex()), futures, wants,
+               object);
+}
+
+}  // namespace ddpdiag

@@ -1,0 +1,73 @@
+#include "torch/probe/backward_pass.hpp"
+
+#include <exception>
+#include <utility>
+
+namespace ddpdiag {
+namespace {
+
+constexpr std::uint32_t first_passes = 2;
+constexpr std::uint32_t attentive_interval = 16;
+
+}  // namespace
+
+BackwardPass::BackwardPass(std::shared_ptr<Recorder> recorder, std::shared_ptr<ModuleState> module,
+                           const Group& group, std::uint32_t number, const Operation& operation,
+                           bool needs_probe)
+    : recorder_(std::move(recorder)),
+      module_(std::move(module)),
+      group_(&group),
+      operation_(operation),
+      others_of_group_before_(others_of_group()),
+      others_before_(other_collectives()) {
+    if (!needs_probe && !module_->hook.other_collectives && number >= first_passes &&
+        number % attentive_interval != 0) {
+        silence_.emplace();
+    }
+}
+
+BackwardPass::~BackwardPass() {
+    if (!ended_) {
+        operation_.set_flags(flag_abandoned);
+        operation_.complete();
+    }
+}
+
+std::optional<std::uint64_t> BackwardPass::others_of_group() const {
+    const auto handle = group_->handle.lock();
+    if (!handle) {
+        return std::nullopt;
+    }
+    try {
+        return handle->getSequenceNumberForGroup() -
+               group_->bucket_collectives.load(std::memory_order_relaxed);
+    } catch (const std::exception&) {
+        return std::nullopt;  // this version of torch does not count in groups
+    }
+}
+
+void BackwardPass::finalize_begin() const {
+    operation_.stamp(backward_time::finalize_begin, platform::monotonic_ns());
+}
+
+void BackwardPass::finalize_end() {
+    operation_.stamp(backward_time::finalize_end, platform::monotonic_ns());
+    operation_.complete();
+    ended_ = true;
+    if (operation_) {
+        recorder_->record_usage(*module_);
+    }
+    HookThread& hook = module_->hook;
+    hook.operations.end_pass();
+    silence_.reset();
+    if (!others_of_group_before_ || others_of_group() != others_of_group_before_ ||
+        other_collectives() != others_before_) {
+        hook.other_collectives = true;
+    }
+    if (hook.watched.compares) {
+        recorder_->compare(*module_);
+    }
+    recorder_->check_trace();
+}
+
+}  // namespace ddpdiag

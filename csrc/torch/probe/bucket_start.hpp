@@ -1,0 +1,34 @@
+// The common beginning of every bucket, whatever its caller and its path.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+#include <cstdint>
+#include <memory>
+
+#include "torch/probe/bucket_operation.hpp"
+#include "torch/probe/recorder.hpp"
+#include "torch/reduce/facts.hpp"
+
+namespace ddpdiag {
+
+// Where a bucket comes from.
+struct Arrival {
+    std::int64_t ready = 0;    // when its hook was entered
+    std::uint32_t origin = 0;  // flag_native, flag_reducer: we see the result taken; 0: a Python hook
+};
+
+struct BucketStart {
+    std::shared_ptr<BucketOperation> operation;  // nullptr: the recorder is paused
+    std::uint64_t sequence = 0;                  // of this bucket in its group, the same on all ranks
+};
+
+// Throws std::runtime_error if the recorder is closed.
+void require_open(const Recorder& recorder);
+
+// Publishes the bucket as in flight; the first bucket of a pass also opens the pass.
+[[nodiscard]] BucketStart start_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
+                                       const std::shared_ptr<const BucketLayout>& layout, Group& group,
+                                       const Arrival& arrival, const PathFacts& facts);
+
+}  // namespace ddpdiag

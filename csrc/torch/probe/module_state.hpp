@@ -1,0 +1,59 @@
+// One DDP module, or GradientReducer, as the probes see it. The type of each part says which thread may touch
+// it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "torch/probe/gradient_watch.hpp"
+#include "torch/probe/module_identity.hpp"
+#include "torch/probe/operation_pool.hpp"
+
+namespace ddpdiag {
+
+class Flights;
+
+// Marks of the current forward and backward pass; 0 = not seen. For any thread: an accelerator's backward
+// runs on a separate thread.
+struct PassMarks {
+    std::atomic<std::int64_t> forward_begin{0};
+    std::atomic<std::int64_t> forward_end{0};
+    std::atomic<std::int64_t> backward_begin{0};
+    std::atomic<std::int64_t> first_gradient{0};
+    std::atomic<bool> armed{false};          // a forward pass ended and its backward has not begun
+    std::atomic<bool> synchronising{false};  // this pass will reduce gradients (not under no_sync)
+    std::atomic<bool> sampled{false};        // parameter records are written in this pass
+    std::atomic<std::uint32_t> begun{0};     // synchronising backward passes: counted at their first bucket
+    std::atomic<std::uint32_t> number{0};  // number of the pass that the latest forward pass leads to, from 0
+};
+
+// For the one thread that runs the hook and then the finalisation, or the GradientReducer's backward pass and
+// all_reduce(). A pool hands its objects to the workers; they see nothing else here.
+struct HookThread {
+    OperationPool operations;
+    WatchedPass watched;
+    // A look takes time, and from then on all gradients may be as bad: the first ones tell who began.
+    std::uint32_t faults_left = 64;
+    bool signal_by_copy = false;     // how Gloo's workers signal starts in this pass (start_signal.hpp)
+    bool other_collectives = false;  // than buckets run in its passes (backward_pass.hpp)
+    std::int64_t ranks_left = 0;     // in join(), of those that divide the sum; 0: all (hook/uneven.hpp)
+    // What is reduced, and by which path: the hooks' own (hook/flights.hpp), made with the first bucket.
+    std::shared_ptr<Flights> flights;
+};
+
+struct ModuleState {
+    ModuleState(std::uint32_t index, std::shared_ptr<Group> group, const std::vector<at::Tensor>& parameters,
+                std::vector<std::string> names, std::weak_ptr<c10d::Reducer> reducer)
+        : identity(index, std::move(group), parameters, std::move(names), std::move(reducer)) {}
+
+    ModuleIdentity identity;
+    PassMarks marks;
+    HookThread hook;
+    Fingerprints fingerprints;  // for any thread
+};
+
+}  // namespace ddpdiag

@@ -1,0 +1,83 @@
+#include "torch/reduce/average.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+
+#include <atomic>
+#include <bit>
+#include <limits>
+
+#include "torch/change.hpp"
+#include "torch/element.hpp"
+#include "torch/flatten/parallel_copy.hpp"
+
+namespace ddpdiag {
+namespace {
+
+// As torch's own: fewer values are not worth a second thread.
+constexpr std::int64_t grain = 32768;
+
+template <typename Value, typename Bits>
+bool divide_part(Value* values, Value divisor, std::int64_t count) {
+    // An exponent of ones: infinite or NaN. Collected without a branch, so that the loop stays a vector one.
+    constexpr Bits exponent = std::bit_cast<Bits>(std::numeric_limits<Value>::infinity());
+    Bits found = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+        values[i] /= divisor;
+        found |= static_cast<Bits>((std::bit_cast<Bits>(values[i]) & exponent) == exponent);
+    }
+    return found == 0;
+}
+
+template <typename Value, typename Bits>
+bool divide_all(const at::Tensor& buffer, std::int64_t ranks) {
+    auto* const values = static_cast<Value*>(buffer.mutable_data_ptr());
+    const auto divisor = static_cast<Value>(ranks);
+    bool finite = true;
+    if (buffer.numel() <= grain) {
+        finite = divide_part<Value, Bits>(values, divisor, buffer.numel());
+    } else {
+        std::atomic<bool> all{true};
+        at::parallel_for(0, buffer.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+            if (!divide_part<Value, Bits>(values + begin, divisor, end - begin)) {
+                all.store(false, std::memory_order_relaxed);
+            }
+        });
+        finite = all.load(std::memory_order_relaxed);
+    }
+    note_change(buffer);
+    return finite;
+}
+
+bool is_simple(const at::Tensor& buffer) {
+    const auto type = buffer.scalar_type();
+    return buffer.is_cpu() && !buffer.is_sparse() && buffer.is_contiguous() &&
+           (type == c10::ScalarType::Float || type == c10::ScalarType::Double);
+}
+
+}  // namespace
+
+std::optional<bool> divide(const at::Tensor& buffer, std::int64_t ranks) {
+    if (!is_simple(buffer)) {
+        buffer.div_(ranks);
+        return std::nullopt;
+    }
+    return buffer.scalar_type() == c10::ScalarType::Float ? divide_all<float, std::uint32_t>(buffer, ranks)
+                                                          : divide_all<double, std::uint64_t>(buffer, ranks);
+}
+
+bool divides_with_statistics(const at::Tensor& buffer, std::int64_t ranks) {
+    // Only then is a multiplication, which is what the kernels do, the same as a division.
+    return is_simple(buffer) && std::has_single_bit(static_cast<std::uint64_t>(ranks));
+}
+
+GradientStatistics divide_with_statistics(const at::Tensor& buffer, std::int64_t ranks) {
+    const Element element = known_element(buffer.scalar_type());
+    const auto statistics =
+        copy_in_parallel(buffer.const_data_ptr(), element, buffer.mutable_data_ptr(), element,
+                         static_cast<std::size_t>(buffer.numel()), 1.0 / static_cast<double>(ranks));
+    note_change(buffer);
+    return statistics;
+}
+
+}  // namespace ddpdiag

@@ -1,0 +1,34 @@
+// Which path a bucket takes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "torch/reduce/path.hpp"
+
+namespace ddpdiag {
+
+// The numbers are pyddpdiag.compression's.
+enum class Compression : std::uint8_t { none = 0, bf16 = 1, fp16 = 2 };
+
+// What a hook was registered with, the same on all ranks.
+struct PathOptions {
+    Compression compression = Compression::none;
+    // Adds what the last rounding lost to the next step's gradients.
+    bool error_feedback = false;
+    // The gradients are already divided by this; 0: they are not. Only for paths that do not compress.
+    std::int64_t divided_by = 0;
+    // By way of memory that the ranks share, if the group has some. On one host nothing is compressed: nothing
+    // travels. Of several hosts, compressed buckets go over Gloo as a whole.
+    bool shared_memory = false;
+
+    [[nodiscard]] bool operator==(const PathOptions&) const = default;
+};
+
+// The options allow paths; the bucket and its group decide: the same answer on all ranks.
+[[nodiscard]] std::shared_ptr<Path> choose_path(const at::Tensor& buffer, const std::shared_ptr<Group>& group,
+                                                const PathOptions& options);
+
+}  // namespace ddpdiag

@@ -1,0 +1,198 @@
+#include "torch/reduce/gloo_between.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/record_function.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <future>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "torch/reduce/collectives.hpp"
+
+namespace ddpdiag {
+namespace {
+
+using std::chrono::milliseconds;
+
+// What an answer of the store may take, beyond what we wait for on purpose.
+constexpr milliseconds answer{500};
+
+c10::ScalarType type_of(Element element) {
+    switch (element) {
+        case Element::f32:
+            return c10::ScalarType::Float;
+        case Element::f64:
+            return c10::ScalarType::Double;
+        case Element::f16:
+            return c10::ScalarType::Half;
+        case Element::bf16:
+            return c10::ScalarType::BFloat16;
+    }
+    throw std::invalid_argument("an unknown type of values.");
+}
+
+std::optional<std::string> found(c10d::Store& store, const std::string& key, milliseconds within) {
+    const auto until = std::chrono::steady_clock::now() + within;
+    while (!store.check({key})) {
+        if (std::chrono::steady_clock::now() >= until) {
+            return std::nullopt;
+        }
+        std::this_thread::sleep_for(milliseconds{20});
+    }
+    const auto text = store.get(key);
+    return std::string(text.begin(), text.end());
+}
+
+// Of ranks that say a reason at once, one counts. Not every store can compare and set.
+std::string first_reason(c10d::Store& store, const std::string& ours, milliseconds hearsay) {
+    if (auto theirs = found(store, "reason", hearsay)) {
+        return *std::move(theirs);
+    }
+    if (store.add("reasons", 1) == 1) {
+        store.set("reason", std::vector<std::uint8_t>(ours.begin(), ours.end()));
+        return ours;
+    }
+    return found(store, "reason", answer).value_or(ours);
+}
+
+}  // namespace
+
+// Shared with Gloo's thread, which may be late.
+struct GlooBetween::Arrival {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    std::string error;  // empty: none
+
+    // False: not within `limit`. Throws SharedBetweenError: it has failed.
+    bool wait(milliseconds limit) {
+        std::unique_lock lock(mutex);
+        if (!changed.wait_for(lock, limit, [this] { return done; })) {
+            return false;
+        }
+        if (!error.empty()) {
+            throw SharedBetweenError(error);
+        }
+        return true;
+    }
+};
+
+GlooBetween::GlooBetween(const std::shared_ptr<HostLink>& link, const c10::intrusive_ptr<c10d::Store>& store,
+                         std::vector<std::string> names, std::size_t home)
+    : link_(link),
+      // A connection of its own: another thread may wait on that of the training.
+      store_(store->clone()),
+      names_(std::move(names)) {
+    for (std::size_t host = 0; host < names_.size(); ++host) {
+        if (host != home) {
+            others_ += (others_.empty() ? "" : ", ") + names_[host];
+        }
+    }
+}
+
+GlooBetween::~GlooBetween() = default;
+
+std::shared_ptr<GlooBetween::Arrival> GlooBetween::begun(const Begin& begin) const {
+    const auto link = link_.lock();
+    const auto backend = link != nullptr ? link->get() : nullptr;
+    if (backend == nullptr) {
+        throw SharedBetweenError("the process group was destroyed, or an earlier bucket has failed");
+    }
+    const at::RecordFunctionGuard no_spans(/*is_enabled=*/false);
+    auto arrival = std::make_shared<Arrival>();
+    try {
+        begin(*backend)->getFuture()->addCallback([arrival](c10::ivalue::Future& done) {
+            const std::lock_guard lock(arrival->mutex);
+            arrival->done = true;
+            if (done.hasError()) {
+                arrival->error = done.tryRetrieveErrorMessage();
+            }
+            arrival->changed.notify_one();
+        });
+    } catch (const std::exception& error) {
+        throw SharedBetweenError(error.what());
+    }
+    return arrival;
+}
+
+void GlooBetween::tell(const Told& ours) {
+    telling_ = begun([&](c10d::Backend& backend) {
+        const auto words = at::TensorOptions().dtype(c10::ScalarType::Long);
+        const auto count = static_cast<std::int64_t>(ours.size());
+        std::vector<at::Tensor> mine = {at::empty({count}, words)};
+        std::memcpy(mine.front().mutable_data_ptr(), ours.data(), sizeof ours);
+        told_.clear();
+        for (std::size_t host = 0; host < names_.size(); ++host) {
+            told_.push_back(at::empty({count}, words));
+        }
+        std::vector<std::vector<at::Tensor>> theirs = {told_};
+        return backend.allgather(theirs, mine);
+    });
+}
+
+std::vector<Told> GlooBetween::told(milliseconds limit) {
+    if (!telling_->wait(limit)) {
+        return {};
+    }
+    std::vector<Told> result(told_.size());
+    for (std::size_t host = 0; host < result.size(); ++host) {
+        std::memcpy(result[host].data(), told_[host].const_data_ptr(), sizeof(Told));
+    }
+    return result;
+}
+
+void GlooBetween::begin(const std::shared_ptr<const SharedBlock>& block, std::uint64_t offset,
+                        std::uint64_t bytes, Element element) {
+    arrival_ = begun([&](c10d::Backend& backend) {
+        // It holds the block until Gloo has let go of it.
+        std::vector<at::Tensor> part = {at::from_blob(
+            block->data() + offset, {static_cast<std::int64_t>(bytes / size_of(element))},
+            [block](void* /*data*/) {}, at::TensorOptions().dtype(type_of(element)))};
+        return backend.allreduce(part);
+    });
+}
+
+bool GlooBetween::wait(milliseconds limit) {
+    return arrival_->wait(limit);
+}
+
+// On a thread of its own, left alone if it takes too long: the store may be that of a rank which has stopped.
+std::string GlooBetween::agreed(const std::string& reason, milliseconds hearsay) noexcept {
+    try {
+        auto result = std::make_shared<std::promise<std::string>>();
+        auto said = result->get_future();
+        std::thread([store = store_, result, reason, hearsay] {
+            try {
+                result->set_value(first_reason(*store, reason, hearsay));
+            } catch (...) {
+                result->set_value(reason);
+            }
+        }).detach();
+        return said.wait_for(hearsay + 2 * answer) == std::future_status::ready ? said.get() : reason;
+    } catch (...) {
+        return reason;
+    }
+}
+
+// On a thread of its own: Gloo waits for what is on its way, for as long as the group's timeout.
+void GlooBetween::give_up() noexcept {
+    const auto link = link_.lock();
+    auto last = link != nullptr ? link->take() : nullptr;
+    if (last == nullptr) {
+        return;
+    }
+    try {
+        std::thread([backend = std::move(last)]() mutable { backend.reset(); }).detach();
+    } catch (...) {  // no thread: it ends here and now
+        last.reset();
+    }
+}
+
+}  // namespace ddpdiag

@@ -1,0 +1,75 @@
+// From host to host over Gloo, for ranks that share memory with the others of their host.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/shared_between.hpp"
+
+namespace ddpdiag {
+
+// The connections of one rank with those that carry the same part on the other hosts. Whoever uses them holds them
+// weakly: Gloo's threads must end with the training's group, and not with whoever happens to be last. For any thread.
+class HostLink {
+public:
+    explicit HostLink(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
+
+    // nullptr after take().
+    [[nodiscard]] c10::intrusive_ptr<c10d::Backend> get() const {
+        const std::lock_guard lock(mutex_);
+        return backend_;
+    }
+    [[nodiscard]] c10::intrusive_ptr<c10d::Backend> take() {
+        const std::lock_guard lock(mutex_);
+        return std::move(backend_);
+    }
+
+private:
+    mutable std::mutex mutex_;
+    c10::intrusive_ptr<c10d::Backend> backend_;
+};
+
+class GlooBetween final : public SharedBetween {
+public:
+    // `store`: where the ranks of all hosts meet, for the reason of a failure alone. `names`: see SharedBetween. `home`:
+    // our own host.
+    GlooBetween(const std::shared_ptr<HostLink>& link, const c10::intrusive_ptr<c10d::Store>& store,
+                std::vector<std::string> names, std::size_t home);
+    ~GlooBetween() override;
+
+    [[nodiscard]] const std::vector<std::string>& names() const noexcept override { return names_; }
+    [[nodiscard]] const std::string& others() const noexcept override { return others_; }
+    void tell(const Told& ours) override;
+    [[nodiscard]] std::vector<Told> told(std::chrono::milliseconds limit) override;
+    void begin(const std::shared_ptr<const SharedBlock>& block, std::uint64_t offset, std::uint64_t bytes,
+               Element element) override;
+    [[nodiscard]] bool wait(std::chrono::milliseconds limit) override;
+    [[nodiscard]] std::string agreed(const std::string& reason,
+                                     std::chrono::milliseconds hearsay) noexcept override;
+    void give_up() noexcept override;
+
+private:
+    struct Arrival;
+
+    using Begin = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
+    [[nodiscard]] std::shared_ptr<Arrival> begun(const Begin& begin) const;
+
+    std::weak_ptr<HostLink> link_;
+    c10::intrusive_ptr<c10d::Store> store_;
+    std::vector<std::string> names_;
+    std::string others_;
+    std::shared_ptr<Arrival> arrival_;  // of what was begun
+    std::shared_ptr<Arrival> telling_;  // of what was told
+    std::vector<at::Tensor> told_;      // what arrives then, by host
+};
+
+}  // namespace ddpdiag

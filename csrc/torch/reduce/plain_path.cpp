@@ -1,0 +1,39 @@
+#include "torch/reduce/plain_path.hpp"
+
+#include "torch/element.hpp"
+#include "torch/reduce/average.hpp"
+#include "torch/reduce/collectives.hpp"
+
+namespace ddpdiag {
+namespace {
+
+PathFacts plain_facts(const at::Tensor& buffer, const Group& group, std::int64_t divided_by) {
+    return {.name = "plain",
+            .bytes = bytes_of(buffer),
+            .dtype = dtype_of(buffer.scalar_type()),
+            .divided_by = divided_by != 0 ? static_cast<double>(divided_by) : 1.0,
+            .takes_statistics = divided_by == 0 && divides_with_statistics(buffer, group.size)};
+}
+
+}  // namespace
+
+PlainPath::PlainPath(const at::Tensor& buffer, const std::shared_ptr<Group>& group, std::int64_t divided_by)
+    : Path(buffer, group, plain_facts(buffer, *group, divided_by)), divided_(divided_by != 0) {}
+
+Prepared PlainPath::prepare(const at::Tensor& buffer, bool with_statistics) {
+    const auto ranks = static_cast<double>(group().size);
+    if (divided_) {
+        return {.divided_by = ranks};
+    }
+    if (with_statistics) {
+        const auto statistics = divide_with_statistics(buffer, group().size);
+        return {.statistics = statistics, .finite = statistics.non_finite == 0, .divided_by = ranks};
+    }
+    return {.finite = divide(buffer, group().size), .divided_by = ranks};
+}
+
+Begun PlainPath::begin(const at::Tensor& buffer, const Turn& /*turn*/) {
+    return all_reduce(group(), buffer);
+}
+
+}  // namespace ddpdiag

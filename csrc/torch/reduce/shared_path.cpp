@@ -1,0 +1,44 @@
+#include "torch/reduce/shared_path.hpp"
+
+#include <utility>
+
+#include "torch/change.hpp"
+#include "torch/element.hpp"
+
+namespace ddpdiag {
+namespace {
+
+PathFacts shared_facts(const at::Tensor& buffer, std::int64_t divided_by) {
+    return {.name = "shared",
+            .bytes = bytes_of(buffer),
+            .dtype = dtype_of(buffer.scalar_type()),
+            .flags = flag_shared,
+            .collectives = 0,
+            .start = StartFrom::path,
+            .divided_by = divided_by != 0 ? static_cast<double>(divided_by) : 1.0};
+}
+
+}  // namespace
+
+bool SharedPath::possible(const at::Tensor& buffer) {
+    return buffer.is_cpu() && !buffer.is_sparse() && buffer.is_contiguous() && buffer.numel() > 0 &&
+           element_of(buffer.scalar_type()).has_value();
+}
+
+SharedPath::SharedPath(const at::Tensor& buffer, const std::shared_ptr<Group>& group,
+                       std::shared_ptr<SharedRanks> ranks, std::int64_t divided_by)
+    : Path(buffer, group, shared_facts(buffer, divided_by)),
+      ranks_(std::move(ranks)),
+      divided_(divided_by != 0) {}
+
+Prepared SharedPath::prepare(const at::Tensor& buffer, bool /*with_statistics*/) {
+    note_change(buffer);
+    return {.divided_by = facts().divided_by};
+}
+
+Begun SharedPath::begin(const at::Tensor& buffer, const Turn& turn) {
+    const std::uint64_t number = number_.value_or(turn.sequence);
+    return {.future = place_.average(*ranks_, buffer, number, divided_, turn.start), .work = nullptr};
+}
+
+}  // namespace ddpdiag

@@ -1,0 +1,40 @@
+// The bucket in memory that the ranks of one host share: they sum it themselves, without Gloo (docs/shared-memory.md).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "torch/reduce/path.hpp"
+#include "torch/reduce/shared_place.hpp"
+#include "torch/reduce/shared_ranks.hpp"
+
+namespace ddpdiag {
+
+// The same bits as torch's builtin hook for f32 and f64. 16-bit gradients are summed in f32 and rounded once.
+class SharedPath final : public Path {
+public:
+    // The same answer on all ranks.
+    [[nodiscard]] static bool possible(const at::Tensor& buffer);
+
+    // `divided_by`: the gradients are already divided by this; 0: they are not.
+    SharedPath(const at::Tensor& buffer, const std::shared_ptr<Group>& group,
+               std::shared_ptr<SharedRanks> ranks, std::int64_t divided_by);
+
+    // What all ranks call the next bucket, in place of the turn's number: that counts what a recorder has seen, and
+    // some ranks may have closed theirs.
+    void call_next(std::uint64_t number) noexcept { number_ = number; }
+
+    // The sum divides.
+    Prepared prepare(const at::Tensor& buffer, bool with_statistics) override;
+    // Moves the bucket into shared memory if it is not there.
+    [[nodiscard]] Begun begin(const at::Tensor& buffer, const Turn& turn) override;
+
+private:
+    std::shared_ptr<SharedRanks> ranks_;
+    bool divided_;
+    SharedPlace place_;
+    std::optional<std::uint64_t> number_;
+};
+
+}  // namespace ddpdiag

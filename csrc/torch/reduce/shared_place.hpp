@@ -1,0 +1,30 @@
+// Where one bucket lies in the memory that the ranks share.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "torch/reduce/shared_ranks.hpp"
+
+namespace ddpdiag {
+
+// For one thread at a time.
+class SharedPlace {
+public:
+    // Averages the bucket, or adds it up if `divided`; moves it into shared memory if it is not there. `sequence` and
+    // `start` as in SharedBucket and SharedRanks::average. Only for buffers that SharedPath::possible allows.
+    [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> average(SharedRanks& ranks,
+                                                                  const at::Tensor& buffer,
+                                                                  std::uint64_t sequence, bool divided,
+                                                                  std::shared_ptr<StartListener> start);
+
+private:
+    std::uint64_t block_ = 0;  // the id of the bucket's block
+    std::size_t place_ = 0;    // that of the block
+};
+
+}  // namespace ddpdiag

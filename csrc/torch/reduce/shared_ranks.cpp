@@ -1,0 +1,137 @@
+#include "torch/reduce/shared_ranks.hpp"
+
+#include <ATen/core/jit_type.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "platform/platform.hpp"
+
+namespace ddpdiag {
+namespace {
+
+void done(c10::ivalue::Future& future, const at::Tensor& buffer) {
+    future.markCompleted(c10::IValue(buffer), std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>>{});
+}
+
+}  // namespace
+
+// Shared with the thread, which may outlive us for a moment.
+struct SharedRanks::State {
+    // A bucket on its way.
+    struct Job {
+        at::Tensor buffer;
+        c10::intrusive_ptr<c10::ivalue::Future> future;
+        std::shared_ptr<StartListener> start;
+    };
+
+    State(SharedMember own, std::vector<std::optional<SharedPeer>> peers, std::vector<std::string> names,
+          std::chrono::milliseconds timeout, std::shared_ptr<SharedBetween> way)
+        : between(std::move(way)),
+          exchange(std::move(own), std::move(peers), std::move(names), timeout, between) {}
+
+    static void run(const std::shared_ptr<State>& state) {
+        platform::set_thread_name("ddpdiag_shared");
+        while (auto job = state->next()) {
+            state->complete(*job);
+        }
+    }
+
+    std::optional<Job> next() {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, [this] { return !jobs.empty() || stop; });
+        if (jobs.empty()) {
+            return std::nullopt;
+        }
+        Job job = std::move(jobs.front());
+        jobs.pop_front();
+        return job;
+    }
+
+    void complete(Job& job) {
+        if (job.start != nullptr) {
+            static_cast<void>(job.start->started());
+            job.start.reset();
+        }
+        try {
+            exchange.complete([this] {
+                const std::lock_guard lock(mutex);
+                return !stop;
+            });
+        } catch (...) {
+            job.future->setError(std::current_exception());
+            if (between != nullptr) {
+                between->give_up();
+            }
+            return;
+        }
+        done(*job.future, job.buffer);
+    }
+
+    const std::uint64_t process = platform::process_id();
+    const std::shared_ptr<SharedBetween> between;  // nullptr: one host
+    SharedExchange exchange;
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::deque<Job> jobs;
+    bool stop = false;
+};
+
+SharedRanks::SharedRanks(SharedMember own, std::vector<std::optional<SharedPeer>> peers,
+                         std::vector<std::string> names, std::chrono::milliseconds timeout,
+                         std::shared_ptr<SharedBetween> between)
+    : state_(std::make_shared<State>(std::move(own), std::move(peers), std::move(names), timeout,
+                                     std::move(between))) {
+    std::thread(&State::run, state_).detach();
+}
+
+// Not joined: this may be that very thread, the last owner of what owned us; or one that holds the GIL, which the
+// other waits for; or a forked child, which does not have it.
+SharedRanks::~SharedRanks() {
+    if (platform::process_id() != state_->process) {
+        return;  // the mutex may have been held when we were forked
+    }
+    {
+        const std::lock_guard lock(state_->mutex);
+        state_->stop = true;
+    }
+    state_->wake.notify_one();
+}
+
+bool SharedRanks::several_hosts() const noexcept {
+    return state_->between != nullptr;
+}
+
+std::size_t SharedRanks::enter(const std::shared_ptr<const SharedBlock>& block) {
+    const std::lock_guard lock(state_->mutex);
+    return state_->exchange.enter(block);
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> SharedRanks::average(const at::Tensor& buffer, SharedBucket bucket,
+                                                             std::shared_ptr<StartListener> start) {
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+    {
+        const std::lock_guard lock(state_->mutex);
+        state_->exchange.announce(std::move(bucket));
+        // Waking the thread would take longer than a small sum does.
+        const auto begins = [&start] {
+            if (start != nullptr) {
+                static_cast<void>(start->started());
+            }
+        };
+        if (!state_->jobs.empty() || !state_->exchange.complete_at_once(begins)) {
+            state_->jobs.push_back({.buffer = buffer, .future = future, .start = std::move(start)});
+            state_->wake.notify_one();
+            return future;
+        }
+    }
+    done(*future, buffer);
+    return future;
+}
+
+}  // namespace ddpdiag

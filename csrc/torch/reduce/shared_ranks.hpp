@@ -1,0 +1,45 @@
+// The ranks of a group that share memory, and the thread that averages their buckets.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/shared_exchange.hpp"
+#include "torch/reduce/facts.hpp"
+
+namespace ddpdiag {
+
+// For any thread.
+class SharedRanks {
+public:
+    // As SharedExchange. The thread starts at once, and sleeps where there is nothing to do.
+    SharedRanks(SharedMember own, std::vector<std::optional<SharedPeer>> peers,
+                std::vector<std::string> names, std::chrono::milliseconds timeout,
+                std::shared_ptr<SharedBetween> between);
+    // Waits for nobody: the thread ends by itself. Buckets that still wait for other ranks get an error.
+    ~SharedRanks();
+    SharedRanks(const SharedRanks&) = delete;
+    SharedRanks& operator=(const SharedRanks&) = delete;
+
+    [[nodiscard]] bool several_hosts() const noexcept;
+    // See SharedExchange::enter.
+    [[nodiscard]] std::size_t enter(const std::shared_ptr<const SharedBlock>& block);
+    // Averages `buffer`, which lies in shared memory as `bucket` says, in the order of the calls. `start`: notified
+    // when the thread starts on it; may be nullptr. The future holds the buffer.
+    [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> average(const at::Tensor& buffer,
+                                                                  SharedBucket bucket,
+                                                                  std::shared_ptr<StartListener> start);
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace ddpdiag

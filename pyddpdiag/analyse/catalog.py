@@ -1,0 +1,104 @@
+"""All checks, in the order in which the report lists findings of equal weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.checks import (
+    bucket_layout,
+    collector_pauses,
+    core_contention,
+    data_wait,
+    episodic_rank,
+    exposed_communication,
+    fewer_all_reduces,
+    gradients,
+    high_latency,
+    interface_order,
+    late_rank,
+    loopback,
+    low_gpu_use,
+    mismatched_all_reduce,
+    operation_failed,
+    operations_in_flight,
+    other_collectives,
+    oversubscribed_threads,
+    packet_loss,
+    pause,
+    rank_lost,
+    rank_stopped,
+    settings_differ,
+    slow_link,
+    stuck,
+    uneven_ranks,
+    world_size_differs,
+    wrong_interface,
+)
+from pyddpdiag.analyse.group_view import members
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding, words
+
+CHECKS: Final[tuple[Check, ...]] = (
+    # The rank that others wait for comes before what the others report.
+    rank_lost.CHECK,
+    rank_stopped.CHECK,
+    stuck.CHECK,
+    operation_failed.CHECK,
+    mismatched_all_reduce.CHECK,
+    world_size_differs.CHECK,
+    gradients.CHECK,
+    fewer_all_reduces.CHECK,
+    late_rank.CHECK,
+    episodic_rank.CHECK,
+    oversubscribed_threads.CHECK,
+    core_contention.CHECK,
+    data_wait.CHECK,
+    pause.CHECK,
+    collector_pauses.CHECK,
+    interface_order.CHECK,
+    packet_loss.CHECK,
+    high_latency.CHECK,
+    slow_link.CHECK,
+    wrong_interface.CHECK,
+    bucket_layout.CHECK,
+    loopback.CHECK,
+    exposed_communication.CHECK,
+    other_collectives.CHECK,
+    operations_in_flight.CHECK,
+    uneven_ranks.CHECK,
+    settings_differ.CHECK,
+    low_gpu_use.CHECK,
+)
+
+
+def find(view: RunView, parts: Sequence[RunView]) -> list[Finding]:
+    """The findings of all checks in a run, in the catalog's order.
+
+    Args:
+        view: of the run.
+        parts: its sets of ranks that meet, from `group_view.parts`; checks that compare ranks' times look at each.
+    """
+    found = [(place, one) for place, one in _look(view, per_group=False)]
+    for part in parts:
+        found += [(place, _among(one, members(part))) for place, one in _look(part, per_group=True)]
+    return [one for _, one in sorted(found, key=lambda each: each[0])]
+
+
+def _look(view: RunView, *, per_group: bool) -> Iterator[tuple[int, Finding]]:
+    """What the checks of one sort find, each with the check's place."""
+    kinds: set[str] = set()
+    for place, check in enumerate(CHECKS):
+        if check.per_group == per_group and not kinds & set(check.unless):
+            some = list(check.look(view))
+            kinds |= {one.kind for one in some if one.severity != "note"}
+            yield from ((place, one) for one in some)
+
+
+def _among(finding: Finding, ranks: tuple[int, ...]) -> Finding:
+    """The finding, with the ranks that it is about."""
+    if not ranks:
+        return finding
+    return replace(finding, among=ranks, message=f"among {words.ranks(ranks)}, {finding.message}")

@@ -1,0 +1,221 @@
+"""Communication is exposed, and the way in which gradients are put into buckets explains most of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.bars import HEALTHY_SHARE
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.link_faults import LEAST_SHARE
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.wire_fit import fit_wire, lasting_buckets
+from pyddpdiag.model import BucketStats, Finding
+from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.words import count, milliseconds, percent, size
+
+EXPLAINED: Final = 0.5
+"""It must explain this part of what is exposed."""
+
+HIDDEN: Final = 0.2
+"""More buckets must hide this part of what is exposed: otherwise it is the transfer that takes too long."""
+
+LOOPBACK_MS_PER_BYTE: Final = 2e-6
+"""Over the loopback interface: 25 MiB take two ranks 42 to 54 ms, nearly all of it for their bytes."""
+
+PIECES: Final = 4
+"""So many buckets are enough to hide most of one behind backward."""
+
+BACKWARD_SHARE: Final = 2 / 3
+"""Of the compute: a layer's backward computes two products (for its inputs and its weights), its forward one."""
+
+LEAST_WIRE_MS: Final = 2.0
+"""A single bucket that takes less may be all latency: splitting it would not help."""
+
+LATENCY_PART: Final = 0.2
+"""In the buckets that are advised, latency is this part of the wire time."""
+
+HALVED: Final = 0.4
+"""What 16 bits save of a wire time: somewhat less than half, as measured."""
+
+LARGER: Final = 2.0
+"""A large last bucket is so many times the next one."""
+
+_ASSUMED: Final = " if the link carries 1 Gbit/s"
+
+MIB: Final = 2**20
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    if not view.exposure.is_found or not view.judged.can_judge:
+        return
+    buckets = lasting_buckets(view.buckets)
+    if len(buckets) == 1:
+        yield from _single(view, buckets[0])
+    elif buckets and len({bucket.group for bucket in buckets}) == 1:
+        small = list(_small(view, buckets))
+        yield from small or _large_last(view, buckets)
+
+
+def _single(view: RunView, bucket: BucketStats) -> Iterator[Finding]:
+    exposed = view.exposure.cost_ms
+    # Only backward can hide communication, and only that of the last step of several that accumulate.
+    compute = [
+        rank.compute_ms.median / rank.micro_steps for rank in view.ranks if rank.compute_ms.median is not None
+    ]
+    saved = min((1 - 1 / PIECES) * exposed, BACKWARD_SHARE * min(compute, default=0.0))
+    if (bucket.times.wire_ms.median or 0.0) < LEAST_WIRE_MS:
+        return
+    if saved < max(HEALTHY_SHARE * view.exposure.step_ms, HIDDEN * exposed):
+        return
+    cap = _cap(bucket.bytes / PIECES)
+    yield Finding(
+        kind="single_bucket",
+        severity="warning",
+        message=f"all gradients are in one bucket of {size(bucket.bytes)}: nothing is sent before backward ends, "
+        f"and {milliseconds(exposed)} of {milliseconds(view.exposure.step_ms)} per step are exposed; {PIECES} buckets "
+        f"would save up to {milliseconds(saved)}.",
+        confidence=_confidence(view),
+        bucket=bucket.bucket,
+        since_step=bucket.first_step,
+        cost_ms=saved,
+        evidence={"bytes": bucket.bytes, "exposed_ms": exposed, "saved_ms": saved, "bucket_cap_mb": cap},
+        change_mind="One parameter is most of the model: DDP does not split a parameter.",
+        advice=_advice(cap),
+    )
+
+
+def _small(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
+    fit = fit_wire(buckets, _most_ms_per_byte(view))
+    amount, number = sum(bucket.bytes for bucket in buckets), len(buckets)
+    if fit is None or fit.latency_ms <= 0:
+        return
+    wanted = amount / 2
+    if fit.ms_per_byte > 0:
+        wanted = min(wanted, (1 / LATENCY_PART - 1) * fit.latency_ms / fit.ms_per_byte)
+    better = ceil(amount / wanted)
+    saved_part = 1 - fit.wire_ms(amount, better) / fit.wire_ms(amount, number)
+    if better >= number or saved_part < EXPLAINED:
+        return
+    exposed, cap = view.exposure.cost_ms, _cap(wanted)
+    latency_part = number * fit.latency_ms / fit.wire_ms(amount, number)
+    provided = _ASSUMED if fit.assumed else ""
+    yield Finding(
+        kind="small_buckets",
+        severity="warning",
+        message=f"the buckets are small: {percent(latency_part)} of the transfer time of {count(number, 'bucket')} "
+        f"({size(amount // number)} on average) is latency, {milliseconds(fit.latency_ms)} each{provided}, "
+        f"and {milliseconds(exposed)} of {milliseconds(view.exposure.step_ms)} per step are exposed.",
+        confidence="low" if fit.assumed else _confidence(view),
+        since_step=min(bucket.first_step for bucket in buckets),
+        # What is exposed is the end of a queue: it shrinks as the whole queue does.
+        cost_ms=saved_part * exposed,
+        evidence={
+            "buckets": number,
+            "bytes": amount,
+            "latency_ms": fit.latency_ms,
+            "bandwidth_assumed": "yes" if fit.assumed else "no",
+            "bandwidth_gbps": 1e-6 / fit.ms_per_byte if fit.ms_per_byte > 0 else None,
+            "latency_part": latency_part,
+            "exposed_ms": exposed,
+            "better_buckets": better,
+            "bucket_cap_mb": cap,
+        },
+        change_mind="The link is slower than that: then fewer buckets would not help."
+        if fit.assumed
+        else "Small buckets only come late, or wait for another program: then their time is not latency.",
+        advice=_advice(cap),
+    )
+
+
+def _most_ms_per_byte(view: RunView) -> float | None:
+    """What a bucket's byte takes on the links at most: in the time that they are busy is their latency, too."""
+    largest = max((link.bytes or 0 for link in view.links), default=0)
+    busy = [
+        link.busy_ms_per_mb
+        for link in view.links
+        if link.busy_ms_per_mb is not None and (link.bytes or 0) >= LEAST_SHARE * largest > 0
+    ]
+    ranks = len({link.rank for link in view.links})
+    if not busy or ranks < 2:
+        return None
+    # In a ring each rank sends 2 (n - 1) / n of a bucket's bytes.
+    most = max(busy) / 1e6 * 2 * (ranks - 1) / ranks
+    return min(most, LOOPBACK_MS_PER_BYTE) if all(link.loopback for link in view.links) else most
+
+
+def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
+    last = _last_bucket(view)
+    found = next((bucket for bucket in buckets if bucket.bucket == last), None)
+    amount, exposed = sum(bucket.bytes for bucket in buckets), view.exposure.cost_ms
+    if found is None or found.bytes < amount / 2:
+        return
+    if any(found.bytes < LARGER * other.bytes for other in buckets if other is not found):
+        return
+    wire = found.times.wire_ms.median or 0.0
+    if wire < EXPLAINED * exposed:
+        return
+    alone = len(found.parameters) == 1
+    cap = _cap(max(found.bytes / PIECES, amount / 16))
+    saved = min(exposed, wire * (HALVED if alone else 1 - 1 / PIECES))
+    what = f"parameter '{found.parameters[0]}' alone" if alone else count(len(found.parameters), "parameter")
+    yield Finding(
+        kind="large_last_bucket",
+        severity="warning",
+        message=f"the last bucket is the largest: {size(found.bytes)} of {size(amount)} ({what}) can only be sent when "
+        f"backward ends, and take {milliseconds(wire)} of the {milliseconds(exposed)} that are exposed per step.",
+        confidence=_confidence(view),
+        bucket=found.bucket,
+        parameter=found.parameters[0] if found.parameters else None,
+        since_step=found.first_step,
+        cost_ms=saved,
+        evidence={
+            "bytes": found.bytes,
+            "all_bytes": amount,
+            "wire_ms": wire,
+            "exposed_ms": exposed,
+            "saved_ms": saved,
+            "bucket_cap_mb": None if alone else cap,
+        },
+        change_mind="The order in which gradients become ready changes from step to step.",
+        advice="DDP does not split a parameter: send it in 16 bits (compress='bf16'), or use it later in forward."
+        if alone
+        else _advice(cap),
+    )
+
+
+def _last_bucket(view: RunView) -> str | None:
+    """The bucket that is usually the last of a step; None if there is none."""
+    all_reduces = view.occurrences
+    step = all_reduces.step
+    # By group, and in each by sequence: the last of a step is followed by another step, or another group.
+    last = np.ones(len(step), np.bool_)
+    last[:-1] = (step[1:] != step[:-1]) | (all_reduces.group[1:] != all_reduces.group[:-1])
+    references, counts = np.unique(
+        all_reduces.reference[last & np.isin(step, view.judged.step)], return_counts=True
+    )
+    return view.names.bucket(int(references[counts.argmax()])) if len(references) else None
+
+
+def _confidence(view: RunView) -> Confidence:
+    # That another layout helps is a calculation and was not seen.
+    return "low" if view.exposure.confidence == "low" else "medium"
+
+
+def _cap(amount: float) -> float:
+    """A cap in DDP's megabytes, of two digits."""
+    return float(f"{max(amount / MIB, 0.01):.2g}")
+
+
+def _advice(cap: float) -> str:
+    return f"DistributedDataParallel(model, bucket_cap_mb={cap:g})"
+
+
+CHECK = Check(
+    {"single_bucket": ("warning",), "small_buckets": ("warning",), "large_last_bucket": ("warning",)},
+    _look,
+    per_group=True,
+)

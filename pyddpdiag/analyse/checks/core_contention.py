@@ -1,0 +1,51 @@
+"""Ranks wait for a processor core, because other programs or each other hold them.
+
+A rank that is late for this reason is told as `late_rank` with the cause `core`, and not here: it is one cause with
+one culprit. Here are the ranks that wait without being later than the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.core_waits import core_waits
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import milliseconds, percent, ranks, verb
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    steps = view.judged
+    found = core_waits(steps, view.usage, steps.ranks, [late.rank for late in view.late_ranks])
+    waiting, cost = found.by_rank, found.cost_ms
+    if not waiting:
+        return
+    worst = max(waiting.values())
+    who = "all ranks wait" if len(waiting) == len(steps.ranks) else _some(waiting)
+    yield Finding(
+        kind="core_contention",
+        severity="warning",
+        message=f"{who} for a processor core: up to {milliseconds(worst)} of a step of "
+        f"{milliseconds(steps.wall_ms)}, and {percent(cost / steps.wall_ms)} of a typical step goes by that way.",
+        # A measured fact, and yet of the machine: whether it belongs to the job is not known.
+        confidence="low",
+        rank=next(iter(waiting)) if len(waiting) == 1 else None,
+        cost_ms=cost,
+        evidence={
+            "core_wait_ms": worst,
+            "ranks": len(waiting),
+            "step_ms": steps.wall_ms,
+            "steps": steps.steps,
+        },
+        change_mind="The step takes as long on a machine without other load.",
+        advice="Other programs, or more busy threads than cores, take the cores: look at the machine's load (top), "
+        "start fewer ranks on it, or set OMP_NUM_THREADS to the cores per rank.",
+    )
+
+
+def _some(waiting: Mapping[int, float]) -> str:
+    return f"{ranks(tuple(waiting))} {verb(tuple(waiting), 'waits', 'wait')}"
+
+
+CHECK = Check({"core_contention": ("warning",)}, _look, unless=("oversubscribed_threads",), per_group=True)

@@ -1,0 +1,77 @@
+"""One rank is late now and then, always the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.episodes import Episodes, episodes
+from pyddpdiag.analyse.step_matrix import median
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.words import milliseconds, percent
+
+COLLECTOR_SHARE: Final = 0.5
+"""Of the lateness: the garbage collector explains it."""
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    found = episodes(view.judged, view.usage)
+    # A rank that is surely late in most steps is later in some of them.
+    if found is None or any(late.rank == found.rank and late.confidence != "low" for late in view.late_ranks):
+        return
+    typical = median(found.lead_ms)
+    collector = found.collector_share is not None and found.collector_share >= COLLECTOR_SHARE
+    why = (
+        f" ({percent(found.collector_share or 0.0)} of it in Python's garbage collector)" if collector else ""
+    )
+    advice = "Look for what this rank alone does now and then: logging, checkpoints, evaluation, its loader."
+    if collector:
+        advice = (
+            "Call gc.freeze() before the loop, or gc.disable() and gc.collect() at a time when all ranks do."
+        )
+    change_mind = "Its inputs are longer then."
+    if not found.core_waits_known:
+        change_mind = (
+            "Another program takes its processor core at those moments, or its inputs are longer then."
+        )
+    yield Finding(
+        kind="episodic_rank",
+        severity="warning",
+        message=f"rank {found.rank} is late now and then: in {len(found.at)} of {found.steps} steps it needed "
+        f"{milliseconds(typical)} more than usual{why}, and the others waited; {percent(found.share)} of the time went "
+        "that way.",
+        confidence=_confidence(found, view),
+        rank=found.rank,
+        since_step=int(found.at[0]),
+        cost_ms=float(found.lead_ms.sum()) / found.steps,
+        evidence={
+            "extra_ms": typical,
+            "times": len(found.at),
+            "steps": found.steps,
+            "share": found.share,
+            "step_ms": view.judged.wall_ms,
+            "collector_share": found.collector_share,
+        },
+        change_mind=change_mind,
+        advice=advice,
+    )
+
+
+def _confidence(found: Episodes, view: RunView) -> Confidence:
+    # Other load on the machine looks the same where nobody recorded which rank waited for a core.
+    if not found.core_waits_known:
+        return "low"
+    if not found.by_chance:
+        return "high"
+    # Known is how long the thread that runs backward waits for a core, and not how long it waits for its helpers, which
+    # wait for one.
+    if any(found.rank in crowd.ranks for crowd in view.crowding):
+        return "low"
+    # Few steps, but each as late as no healthy rank is.
+    return "medium" if median(found.lead_ms) >= view.judged.wall_ms else "low"
+
+
+CHECK = Check({"episodic_rank": ("warning",)}, _look, per_group=True)

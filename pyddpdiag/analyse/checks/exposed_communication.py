@@ -1,0 +1,115 @@
+"""Backward has ended and the buckets are still in flight, on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.bars import LEAST_MS
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.exposure import EXPOSED_SHARE, Exposure
+from pyddpdiag.analyse.parts import largest
+from pyddpdiag.analyse.step_matrix import median
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.windows import Span, sustained
+from pyddpdiag.analyse.wire_fit import lasting_buckets
+from pyddpdiag.model import BucketStats, Finding
+from pyddpdiag.model.words import milliseconds, percent
+
+_ADVICE: Final = {
+    "arrival": "Most of the buckets' time is waiting for the slowest rank: even out the ranks first.",
+    "queue": "Buckets come faster than they are reduced and queue for Gloo's worker threads: less data (bfloat16, "
+    "accumulation) or a faster link.",
+    "wire": "The transfer itself takes longest: less data (bfloat16, accumulation) or a faster link.",
+}
+
+_ONE_BUCKET: Final = (
+    "All gradients are in one bucket, so nothing is sent before backward ends: lower bucket_cap_mb."
+)
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    told, steps = view.exposure, view.judged
+    if not steps.can_judge:
+        return
+    full = told.is_found and told.confidence != "low"
+    span = None if full else _part_of_the_run(told)
+    if not (told.is_found or span):
+        return
+    buckets = view.buckets
+    lasting = lasting_buckets(buckets)
+    blamed = max(lasting, key=_exposed_cost, default=None)
+    parts = {
+        name: sum((getattr(b.times, f"{name}_ms").median or 0.0) * b.judged for b in buckets)
+        for name in _ADVICE
+    }
+    part = largest(parts)
+    rows = span.rows if span else slice(None)
+    least, wall = told.least[rows], told.wall[rows]
+    share = median(least / np.where(wall > 0, wall, np.nan)) if span else told.typical.value
+    typical, step_ms = median(least), median(wall) if span else told.median_step_ms
+    since, until = span.between(steps.step) if span else (int(steps.step[0]), None)
+    if span or told.is_typical:
+        message = (
+            f"Communication is {percent(share)} exposed{' ' + span.words(steps.step) if span else ''}: "
+            f"{milliseconds(typical)} of {milliseconds(step_ms)} per step are spent waiting for buckets after "
+            "backward ended."
+        )
+    else:
+        message = (
+            f"Communication is {percent(told.sums.value)} exposed over all steps: a typical one waits "
+            f"{milliseconds(typical)} for buckets after backward ended, the average is {milliseconds(told.mean_ms)}."
+        )
+    yield Finding(
+        kind="exposed_communication",
+        severity="warning",
+        message=message,
+        confidence="medium" if span else told.confidence,
+        bucket=blamed.bucket if blamed else None,
+        parameter=blamed.parameters[0] if blamed and blamed.parameters else None,
+        since_step=since,
+        cost_ms=float(np.nansum(least)) / told.typical.steps if span else told.cost_ms,
+        evidence={
+            "exposed_ms": typical,
+            "step_ms": step_ms,
+            "share": share,
+            "share_at_least": told.typical.at_least,
+            "share_at_most": told.typical.at_most,
+            "share_of_time": told.sums.value,
+            "until_step": until,
+            "largest_part": part,
+            **{f"{name}_total_ms": value for name, value in parts.items()},
+        },
+        change_mind="The processor is shared with other work, so that all-reduces get less of it than in earnest.",
+        advice=_ONE_BUCKET if len(lasting) == 1 else _ADVICE[part],
+    )
+
+
+def _part_of_the_run(told: Exposure) -> Span | None:
+    return sustained(told.least - np.maximum(LEAST_MS, EXPOSED_SHARE * told.wall))
+
+
+def _exposed_cost(bucket: BucketStats) -> float:
+    hidden = bucket.times.hidden_fraction.median
+    return bucket.cost_ms * (1.0 - (hidden if hidden is not None else 0.0))
+
+
+CHECK = Check(
+    {"exposed_communication": ("warning",)},
+    _look,
+    # These say why.
+    unless=(
+        "packet_loss",
+        "high_latency",
+        "slow_link",
+        "wrong_interface",
+        "interface_order",
+        "loopback",
+        "single_bucket",
+        "small_buckets",
+        "large_last_bucket",
+    ),
+    per_group=True,
+)

@@ -1,0 +1,90 @@
+"""A rank made fewer all-reduces than the others, or in other steps, though no record was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.skipped import Skipped
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding, Gap
+from pyddpdiag.model.words import count, listed
+
+_ADVICE = "Give every rank the same number of batches, and the same branches that skip backward."
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    skipped = {one.rank: one for one in view.skipped.ranks}
+    whole = {
+        rank.rank
+        for rank in view.ranks
+        if (rank.closed or rank.rank in skipped) and not (rank.dropped or rank.torn or rank.malformed)
+    }
+    behind = [gap for gap in view.gaps if gap.after and gap.rank in whole]
+    if view.standstill is not None:
+        # Who is behind now has been said; what is not known yet is where it went astray.
+        behind = [gap for gap in behind if gap.rank in skipped]
+    if behind:
+        yield _fewer(behind, skipped)
+    elif skipped and view.skipped.aligned and not any(gap.after for gap in view.gaps):
+        yield _crossed(view.skipped.ranks)
+
+
+def _fewer(behind: list[Gap], skipped: Mapping[int, Skipped]) -> Finding:
+    # The one that went astray first; where that is not known, the one that is furthest behind.
+    never = 2**63
+    worst = min(
+        behind,
+        key=lambda gap: (skipped[gap.rank].step if gap.rank in skipped else never, -gap.after, gap.rank),
+    )
+    known = skipped.get(worst.rank)
+    where = f": {_said(known)}. Since then it is out of step with them, and" if known else "."
+    return Finding(
+        kind="fewer_all_reduces",
+        severity="error",
+        message=f"rank {worst.rank} made {count(worst.after, 'bucket all-reduce')} fewer in group {worst.group} than "
+        f"the others, though no record of it was lost{where} {'r' if known else 'R'}esults may be silently wrong.",
+        confidence="high",
+        rank=worst.rank,
+        since_step=known.step if known else None,
+        evidence={
+            "fewer": worst.after,
+            "ranks_behind": len({gap.rank for gap in behind}),
+            "step": known.step if known else None,
+            "steps_with_fewer": known.times if known else None,
+        },
+        change_mind="The ranks have different numbers of batches and train under DDP's Join.",
+        advice=_ADVICE,
+    )
+
+
+def _crossed(skipped: tuple[Skipped, ...]) -> Finding:
+    first = skipped[0]
+    ranks = [one.rank for one in skipped]
+    others = f"; rank {listed(ranks[1:])} did so later" if len(ranks) > 1 else ""
+    return Finding(
+        kind="fewer_all_reduces",
+        severity="error",
+        message=f"rank {first.rank} skipped all-reduces that the others made: {_said(first)}{others}. From there on "
+        "gradients of different steps were added up.",
+        confidence="medium",
+        rank=first.rank,
+        since_step=first.step,
+        evidence={
+            "fewer": first.usual - first.buckets,
+            "ranks_behind": len(skipped),
+            "step": first.step,
+            "steps_with_fewer": first.times,
+        },
+        change_mind="The ranks mark their steps differently (recorder.steps around other loops).",
+        advice=_ADVICE,
+    )
+
+
+def _said(one: Skipped) -> str:
+    has = f"{count(one.buckets, 'bucket')} and not {one.usual}" if one.buckets else "no bucket"
+    more = f", the first of {one.times} such steps" if one.times > 1 else ""
+    return f"in step {one.step} it has {has}{more}"
+
+
+CHECK = Check({"fewer_all_reduces": ("error",)}, _look)

@@ -1,0 +1,105 @@
+"""The same rank always needs longer than the others for its own part of a step, and they wait for it.
+
+Decided by its own time (from leaving one all-reduce to enqueueing the next) and not by arrival times: that
+needs no common clock and does not blame a rank that only waited for others. The cause is what the rank does in
+the extra time: it waits for data, computes, waits for a processor core, or sleeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.late_ranks import LateRank
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Cause
+from pyddpdiag.model.words import count, milliseconds, percent
+
+NAMED: Final = 3
+"""At most this many late ranks are named: if more are late, the others are early."""
+
+ADVICE: Final[dict[Cause | None, str]] = {
+    "compute": "Its processor works longer: look for larger inputs, a slower processor, or work that only this rank "
+    "does.",
+    "data": "Look at its data loading: more loader workers, a faster disk.",
+    "core": "Look for another load on its cores: move that away, or give the rank cores of its own (taskset, a "
+    "container's CPU set).",
+    "blocked": "It sleeps in its own code: look for a lock, a sleep, or access to a disk or the network. py-spy dump "
+    "shows where.",
+    None: "Look for another load on its machine, a slower processor, fewer threads, or larger inputs.",
+}
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    # A rank that waits for cores because of its own threads is told once, with those threads.
+    crowded = {crowding.culprit for crowding in view.crowding}
+    late_ranks = [late for late in view.late_ranks if late.cause != "core" or late.rank not in crowded]
+    for late in late_ranks[:NAMED]:
+        yield _tell(view, late)
+
+
+def _tell(view: RunView, late: LateRank) -> Finding:
+    threads = late.threads if late.cause == "compute" else None
+    return Finding(
+        kind="late_rank",
+        severity="warning",
+        message=_what(view, late),
+        confidence=late.confidence,
+        rank=late.rank,
+        cause=late.cause,
+        since_step=late.since_step,
+        cost_ms=late.cost_ms,
+        evidence={
+            "extra_ms": late.extra_ms,
+            "extra_at_least_ms": late.sure_ms,
+            "share_of_steps": late.often,
+            "steps": late.steps,
+            "step_ms": late.step_ms,
+            "data_wait_extra_ms": late.data_ms,
+            "cpu_share": late.cpu_share,
+            "core_wait_share": late.core_share,
+            "computes_more_ms": late.computes_more_ms or None,
+            "load_per_core": late.load,
+            "until_step": late.until_step,
+            "torch_threads": threads[0] if threads else None,
+            "torch_threads_of_others": threads[1] if threads else None,
+        },
+        change_mind="The other load goes away and the rank stays late."
+        if late.cause == "core"
+        else "If lateness follows the data to another rank, the inputs cause it; if it goes when other programs "
+        "end, these slowed its core.",
+        advice="Give every rank the same OMP_NUM_THREADS and torch.set_num_threads()."
+        if threads
+        else ADVICE[late.cause],
+    )
+
+
+def _what(view: RunView, late: LateRank) -> str:
+    if late.computes_more_ms:
+        return (
+            f"rank {late.rank} computes {milliseconds(late.computes_more_ms)} more than the others in a step, and is "
+            f"the last one in {percent(late.often)} of {count(late.steps, 'step')}; the others wait for cores or for "
+            "it."
+        )
+    when = f" {late.span.words(view.lateness.step)}" if late.span else ""
+    return (
+        f"rank {late.rank} is late{when}: it needs {milliseconds(late.extra_ms)} more than the others for its own part "
+        f"of a step{_why(late)}, in {percent(late.often)} of {count(late.steps, 'step')}; the others wait for it."
+    )
+
+
+def _why(late: LateRank) -> str:
+    if late.cause == "data":
+        return f", {milliseconds(late.data_ms)} of it waiting for data"
+    if late.cause == "core":
+        return ", because it waits for a processor core"
+    if late.cause == "compute" and late.threads:
+        return f"; its torch uses {count(late.threads[0], 'thread')}, the others' {late.threads[1]}"
+    if late.cause == "compute":
+        return ", and computes all that time"
+    return ", and neither computes nor waits for a core" if late.cause == "blocked" else ""
+
+
+CHECK = Check({"late_rank": ("warning",)}, _look, per_group=True)

@@ -1,0 +1,66 @@
+"""All ranks are on one machine, and their processors copy the gradients through its loopback interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.shared_gain import shared_gain_ms
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.wire_fit import lasting_buckets
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import milliseconds, percent
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    exposed, links = view.exposure, view.links
+    if not exposed.is_found:
+        return
+    if not links or not all(link.loopback for link in links) or len({link.rank for link in links}) < 2:
+        return
+    lasting = lasting_buckets(view.buckets)
+    if lasting and all(bucket.shared_memory for bucket in lasting):
+        return  # what the links carried was no gradients
+    ranks = len({link.rank for link in links})
+    saved = shared_gain_ms(exposed.cost_ms, view.buckets)
+    yield Finding(
+        kind="loopback",
+        severity="warning",
+        message=f"all ranks are on one machine and exchange gradients through its loopback interface, "
+        f"which takes processor time from training: {milliseconds(exposed.cost_ms)} of "
+        f"{milliseconds(exposed.step_ms)} per step ({percent(exposed.share)}) are spent waiting for buckets after "
+        "backward ended.",
+        confidence=exposed.confidence,
+        cost_ms=exposed.cost_ms,
+        evidence={
+            "exposed_ms": exposed.cost_ms,
+            "step_ms": exposed.step_ms,
+            "share": exposed.share,
+            "ranks": ranks,
+            "bytes": sum(link.bytes or 0 for link in links),
+            "shared_memory_saves_ms": saved,
+        },
+        change_mind="The processor is shared with other work, so that copies take longer than in earnest.",
+        advice=_shared_memory(saved, exposed.cost_ms)
+        + "Use fewer processes with more threads each (OMP_NUM_THREADS), or send half as much: "
+        'recorder.attach(ddp, compress="bf16").',
+    )
+
+
+def _shared_memory(saved_ms: float | None, exposed_ms: float) -> str:
+    """What to do first, if it helps."""
+    if not saved_ms:
+        return ""
+    return (
+        'Average in shared memory: recorder.attach(ddp, shared_memory="auto") would save about '
+        f"{milliseconds(saved_ms)} of these {milliseconds(exposed_ms)} per step, by a model of this run "
+        "(docs/shared-memory.md). Or: "
+    )
+
+
+CHECK = Check(
+    {"loopback": ("warning",)},
+    _look,
+    unless=("small_buckets", "single_bucket", "large_last_bucket"),
+    per_group=True,
+)

@@ -1,0 +1,80 @@
+"""A rank's GPU is used little; says what its step mostly does instead.
+
+A trace does not hold GPU use: whoever sampled it beside the run passes it to the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.parts import largest
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding, GpuUse, RankStats
+
+Reason = Literal["data_wait", "exposed_communication", "small_batch", "cannot_tell"]
+
+_ADVICE: Final[dict[Reason, str]] = {
+    "data_wait": "the largest part of its step is waiting for data ({share:.0%}): give more --workers, or keep the "
+    "data on a faster disk.",
+    "exposed_communication": "the largest part of its step is waiting for gradients after backward ({share:.0%}); over "
+    "Gloo they go through the CPU. The report tells whether a rank is late or the transfer slow; a larger --batch-size "
+    "makes both rarer.",
+    "small_batch": "neither data nor gradients hold it up (compute is {share:.0%} of its step), so the work of a step "
+    "is too small to fill it: give a larger --batch-size.",
+    "cannot_tell": "why cannot be told: no trace tells this rank's steps apart (--hook native records one).",
+}
+
+
+def judge(gpus: Iterable[GpuUse], ranks: Sequence[RankStats]) -> Iterator[Finding]:
+    """One finding for each GPU of low use: the largest part of its rank's median step.
+
+    Args:
+        gpus: the samples of the GPUs.
+        ranks: the ranks' statistics from the traces; empty if there are none.
+    """
+    for use in gpus:
+        if not use.low:
+            continue
+        reason, share = _reason(next((rank for rank in ranks if rank.rank == use.rank), None))
+        yield Finding(
+            kind="low_gpu_use",
+            severity="note",
+            message=str(use),
+            confidence="low" if share is None else "medium",
+            rank=use.rank,
+            evidence={
+                "utilisation_percent": use.utilisation_percent,
+                "samples": use.samples,
+                "reason": reason,
+                "share": share,
+            },
+            change_mind="Another program used the GPU at the same time, or the samples fell into pauses.",
+            advice="Low use: " + _ADVICE[reason].format(share=share),
+        )
+
+
+def _reason(stats: RankStats | None) -> tuple[Reason, float | None]:
+    """What most of the rank's step is spent on, and its share; None if that is not known."""
+    parts: dict[Reason, float | None] = {}
+    if stats is not None:
+        parts = {
+            "data_wait": stats.data_wait_ms.median,
+            "exposed_communication": stats.exposed_ms.median,
+            "small_batch": stats.compute_ms.median,
+        }
+    known = {reason: part for reason, part in parts.items() if part is not None}
+    # An unknown part may be the largest.
+    if len(known) < 3 or sum(known.values()) <= 0:
+        return "cannot_tell", None
+    reason = largest(known)
+    return reason, known[reason] / sum(known.values())
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    if view.gpus:
+        yield from judge(view.gpus, view.ranks)
+
+
+CHECK = Check({"low_gpu_use": ("note",)}, _look)

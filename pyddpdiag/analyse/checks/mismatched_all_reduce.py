@@ -1,0 +1,73 @@
+"""The ranks put different things into one all-reduce, or into another collective."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.majority import odd_ones
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding, Mismatch
+from pyddpdiag.model.words import count, listed
+from pyddpdiag.output import clean
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    for mismatch in view.mismatches:
+        yield _of_buckets(mismatch)
+    for mismatch in view.different_calls:
+        yield _of_calls(mismatch)
+
+
+def _of_buckets(mismatch: Mismatch) -> Finding:
+    odd = odd_ones(mismatch.values)
+    return Finding(
+        kind="mismatched_all_reduce",
+        severity="error",
+        message=f"the ranks reduced different things: {mismatch.field} differs in "
+        f"{count(mismatch.count, 'all-reduce')}, first in step {mismatch.step} ({_values(mismatch)}). The sums are "
+        "wrong.",
+        confidence="medium" if mismatch.field == "bucket" else "certain",
+        rank=odd[0] if len(odd) == 1 else None,
+        since_step=mismatch.step,
+        evidence={
+            "all_reduces": mismatch.count,
+            "step": mismatch.step,
+            "sequence": mismatch.sequence,
+        },
+        change_mind="The traces are of different runs."
+        if mismatch.field != "bucket"
+        else "The modules were attached in another order on one rank, or its trace lost records.",
+        advice="Build the same model, in the same order, with the same dtype and bucket_cap_mb on every rank.",
+    )
+
+
+def _of_calls(mismatch: Mismatch) -> Finding:
+    odd = odd_ones(mismatch.values)
+    what = clean(mismatch.operation)
+    return Finding(
+        kind="mismatched_all_reduce",
+        severity="error",
+        message=f"the ranks called {what} with different things: {mismatch.field} differs in "
+        f"{count(mismatch.count, 'call')}, first in call {mismatch.sequence} in step {mismatch.step} "
+        f"({_values(mismatch)}). The results are wrong.",
+        confidence="medium",
+        rank=odd[0] if len(odd) == 1 else None,
+        since_step=mismatch.step,
+        evidence={
+            "operation": what,
+            "calls": mismatch.count,
+            "step": mismatch.step,
+            "sequence": mismatch.sequence,
+        },
+        change_mind="The recorder missed a call on one rank, or the calls were in different process groups.",
+        advice="Make the ranks call the same collectives in the same order with tensors of the same size and dtype: "
+        "look for branches that differ between ranks.",
+    )
+
+
+def _values(mismatch: Mismatch) -> str:
+    return listed((f"rank {rank}: {value}" for rank, value in mismatch.values.items()), 4)
+
+
+CHECK = Check({"mismatched_all_reduce": ("error",)}, _look)

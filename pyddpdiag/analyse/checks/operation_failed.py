@@ -1,0 +1,91 @@
+"""An operation failed, and the records say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.checks.rank_lost import lost_ranks
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.messages.explain import explain
+from pyddpdiag.messages.message import Role
+from pyddpdiag.messages.shells import Shell
+from pyddpdiag.model import Finding, OperationError
+from pyddpdiag.model.words import count, listed, ranks, verb
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    errors = view.errors.first
+    if not errors:
+        return
+    first = errors[0]
+    text = f": {first.text}" if first.text else ""
+    lost = [rank.rank for rank in lost_ranks(view)]
+    absent = [] if lost else _never_began(view, first)
+    # The rank that reports an error is rarely the one that caused it.
+    if absent:
+        cause = (
+            f" because {ranks(absent)} never began {'it' if view.errors.total == 1 else 'the first of them'}"
+        )
+    elif not lost:
+        cause = "; which rank caused it is unknown"
+    elif len(lost) == 1:
+        cause = f" after rank {lost[0]} was lost"
+    else:
+        cause = f" after ranks {listed(lost)} were lost"
+    yield Finding(
+        kind="operation_failed",
+        severity="error",
+        message=f"{count(view.errors.total, 'operation')} failed{cause}; the earliest on rank {first.rank} in step "
+        f"{first.step} ({first.kind} {first.what}){text}",
+        confidence="high" if lost or absent else "certain",
+        rank=(lost or absent)[0] if len(lost or absent) == 1 else None,
+        bucket=first.what if first.kind == "bucket" else None,
+        since_step=first.step,
+        evidence={
+            "failed": view.errors.total,
+            "reached": first.rank,
+            "step": first.step,
+            "text": first.text,
+        },
+        change_mind="That it failed is in the records. A rank that reports an error often only lost its neighbour.",
+        advice="" if lost else f"{_meaning(first.text)}{_where_to_look(view)}",
+    )
+
+
+def _never_began(view: RunView, first: OperationError) -> list[int]:
+    """Ranks that have no record of the failed all-reduce, nor an error of their own, though they lost no record."""
+    if first.kind != "bucket" or len({gap.group for gap in view.gaps}) != 1:
+        return []
+    failed = {error.rank for error in view.errors.first}
+    whole = {
+        rank.rank
+        for rank in view.ranks
+        if rank.rank not in failed and not (rank.skipped or rank.dropped or rank.torn or rank.malformed)
+    }
+    return [
+        gap.rank
+        for gap in view.gaps
+        if gap.rank in whole
+        and gap.after
+        and (gap.last_sequence is None or gap.last_sequence < first.sequence)
+    ]
+
+
+def _meaning(text: str) -> str:
+    """What the catalog knows of an error that says why; most say only that another rank is gone or late."""
+    found = explain(text, lines_for=Shell.POSIX)
+    return f"{found.cause} {found.fix} " if found.known and found.role is Role.CAUSE else ""
+
+
+def _where_to_look(view: RunView) -> str:
+    """No rank is known to be lost, but one without an error may have exited by itself."""
+    blamed = {error.rank for error in view.errors.first}
+    quiet = [rank.rank for rank in view.ranks if rank.rank not in blamed]
+    if not quiet:
+        return "Every rank here reports an error: look at the output of each for the earliest, or one of its own."
+    told = f"{ranks(quiet)}, which {verb(quiet, 'reports', 'report')} no error"
+    return f"Look first at {told}, and at {verb(quiet, 'its', 'their')} own output."
+
+
+CHECK = Check({"operation_failed": ("error",)}, _look)

@@ -1,0 +1,56 @@
+"""Collectives that are no buckets take a part of every step: a program's own, or those of layers that synchronise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyddpdiag.analyse.bars import HEALTHY_SHARE, LEAST_MS, confidence
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.exposure import EXPOSED_SHARE
+from pyddpdiag.analyse.grouped import sure_median
+from pyddpdiag.analyse.shares import share_of_median
+from pyddpdiag.analyse.step_matrix import median, other_ms
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import milliseconds, percent, size
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    if not len(view.occurrences):
+        return  # without buckets all communication is of this kind, and may be hidden behind computation
+    steps = view.judged
+    least = other_ms(steps)
+    share = share_of_median(least, steps.wall_ms)
+    if not steps.can_judge or sure_median(least) < LEAST_MS or not share.at_least >= HEALTHY_SHARE:
+        return
+    calls = view.calls
+    if calls is None:
+        return
+    cost = median(least)
+    amount = f" of {size(calls.bytes)}" if calls.bytes else ""
+    often = f"{calls.per_step:g} {'call' if calls.per_step == 1 else 'calls'}{amount} a step"
+    yield Finding(
+        kind="other_collectives",
+        severity="warning",
+        message=f"other collectives than buckets hold up the steps: {milliseconds(cost)} of "
+        f"{milliseconds(steps.wall_ms)} ({percent(share.value)}) go by in them, most of it in {calls.name}, {often}.",
+        confidence=confidence(share.steps) if share.at_least >= EXPOSED_SHARE else "low",
+        since_step=int(steps.step[int((least > 0).argmax())]),
+        cost_ms=cost,
+        evidence={
+            "name": calls.name,
+            "calls_per_step": calls.per_step,
+            "bytes": calls.bytes,
+            "other_ms": cost,
+            "step_ms": steps.wall_ms,
+            "share": share.value,
+            "share_at_least": share.at_least,
+        },
+        change_mind="They run beside the computation (async_op=True), and nobody waits for them.",
+        advice="Call them less often, put several values into one call, or begin them with async_op=True and wait "
+        "where the result is needed.",
+    )
+
+
+CHECK = Check({"other_collectives": ("warning",)}, _look, per_group=True)
+"""A rank that waits there for a late one is not held up by the collective: the least of the ranks counts."""

@@ -1,0 +1,58 @@
+"""What is sent is lost on the way and sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyddpdiag.analyse.bars import confidence
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.link_faults import named
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import milliseconds
+
+EVERYWHERE: Final = 0.02
+"""Links that have no host in common and lose less than this may only be full."""
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    faults, exposed = view.link_faults, view.exposure
+    if not exposed.is_found or not faults.lossy:
+        return
+    worst = faults.lossy[0]
+    # A receiver that cannot keep up drops what has come; a sender waits.
+    culprit = faults.culprit(faults.lossy, receiver=True)
+    loss = worst.loss_fraction or 0.0
+    cost = min(exposed.cost_ms, faults.held_up_share(faults.lossy) * exposed.step_ms)
+    yield Finding(
+        kind="packet_loss",
+        # A sound link loses nothing: what it costs is only estimated, and never known to be little. But where all
+        # links lose a little, the network is full rather than faulty.
+        severity="note" if culprit.rank is None and loss < EVERYWHERE else "warning",
+        message=f"{named(culprit, faults.lossy)} {culprit.verb('loses', 'lose')} up to "
+        f"{loss:.1%} of what is sent, and waiting for "
+        f"communication holds up {milliseconds(exposed.cost_ms)} of each step.",
+        confidence=confidence(exposed.typical.steps),
+        rank=culprit.rank,
+        peer=culprit.peer,
+        cost_ms=cost,
+        evidence={
+            "loss_fraction": loss,
+            "segments": worst.segments,
+            "retransmitted": worst.retransmitted,
+            "dsack_dups": worst.dsack_dups,
+            "lossy_links": len(faults.lossy),
+            "links": len(faults.carrying),
+            "exposed_ms": exposed.cost_ms,
+            "step_ms": exposed.step_ms,
+        },
+        change_mind="The losses came in a short time and not all along."
+        if culprit.is_host or culprit.rank is None
+        else "Which end drops it cannot be told from one link: rank is the receiver, peer the sender.",
+        advice="Look at dropped packets and errors of the interfaces at both ends and of the switch between them "
+        "(Linux: ip -s link, ethtool -S), at cable and duplex mode, and at limits on traffic.",
+    )
+
+
+CHECK = Check({"packet_loss": ("warning", "note")}, _look, per_group=True)

@@ -1,0 +1,158 @@
+"""Training pauses: for a phase that the program names, or on all ranks at once and at regular intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.rhythm import chance, chance_of_equal, period
+from pyddpdiag.analyse.step_matrix import column_medians, median
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import milliseconds, percent
+from pyddpdiag.output import clean
+
+LEAST_MS: Final = 5.0
+LEAST_SHARE: Final = 0.5
+"""A pause takes longer than usual by this share of a step."""
+
+LEAST_TIMES: Final = 3
+LEAST_COST: Final = 0.15
+LIKE: Final = 0.5
+"""Pauses for one reason take at least this part of the time of the longest ones."""
+
+EQUAL: Final = 0.8
+"""Pauses are equally long if the shortest takes this part of the longest."""
+
+CHANCE: Final = 0.1
+CHANCE_OF_A_PART: Final = 0.01
+"""The probability that pauses at random look so regular; of a part of the run there are many to choose from."""
+
+ALONE: Final = 0.1
+"""A rank is alone in a phase if every other one spends less than this part of its time there."""
+
+ADVICE: Final = (
+    "make them rarer, or do them beside training (persistent_workers=True, asynchronous checkpoints)."
+)
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    rows = np.flatnonzero(~np.isnan(view.judged.own).any(axis=1))
+    if not view.judged.can_judge or not len(rows):
+        return
+    # A pause may fall between two steps, outside every step's wall time.
+    took = view.step_spans[rows].mean(axis=1)
+    for name, spent in view.phase_times.items():
+        yield from _phase(view, name, spent[rows], rows, float(took.sum()))
+    yield from _unnamed(view, rows, took)
+
+
+def _bar(view: RunView) -> float:
+    return max(LEAST_MS, LEAST_SHARE * view.judged.wall_ms)
+
+
+def _phase(
+    view: RunView, name: str, spent: Float64, rows: npt.NDArray[np.int64], total: float
+) -> Iterator[Finding]:
+    """The phase of this name, of which each rank has `spent` so much before each step's all-reduces."""
+    # The others wait for the rank that is in it longest.
+    longest = spent.max(axis=1)
+    hit = longest > _bar(view)
+    times, lost = int(np.count_nonzero(hit)), float(longest[hit].sum())
+    if times < LEAST_TIMES or lost < LEAST_COST * total:
+        return
+    by_rank = spent[hit].sum(axis=0)
+    place = int(by_rank.argmax())
+    others = np.delete(by_rank, place)
+    alone = bool(len(others) and (others < ALONE * by_rank[place]).all())
+    rank = view.judged.ranks[place] if alone else None
+    typical, told = median(longest[hit]), clean(name)
+    who = f"rank {rank} pauses and the others wait for it" if alone else "the ranks pause"
+    yield Finding(
+        kind="pause",
+        severity="warning",
+        message=f"{who}: {milliseconds(typical)} in phase '{told}', {times} times; {percent(lost / total)} of the time "
+        "goes by that way.",
+        confidence="high",
+        rank=rank,
+        since_step=int(view.judged.step[rows[hit]][0]),
+        cost_ms=lost / len(rows),
+        evidence={"phase": told, "pause_ms": typical, "times": times, "share": lost / total},
+        change_mind="The phase does something that training needs at that moment.",
+        advice=f"Look at what phase '{told}' does: {ADVICE}",
+    )
+
+
+def _regular(step: npt.NDArray[np.int64], paused: Float64, hit: npt.NDArray[np.bool_], most: float) -> bool:
+    """Whether the pauses that are `hit` have a rhythm that chance makes with a probability of `most` at most.
+
+    Args:
+        step: the number of each step.
+        paused: how long it paused.
+        hit: whether that is a pause.
+        most: that probability.
+    """
+    at, long = step[hit], paused[hit]
+    if period(at) is None:
+        return False
+    # A few are a rhythm if they are exactly as far apart and equally long. Steps that reduce, not step numbers:
+    # accumulation makes those of chance equally far apart, too. Twice: it is one more chance to look regular.
+    equal = bool(long.min() >= EQUAL * long.max())
+    return chance(at) <= most or (equal and 2 * chance_of_equal(np.flatnonzero(hit)) <= most)
+
+
+def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Iterator[Finding]:
+    """Pauses that no phase explains: every rank takes longer than usual, at regular intervals."""
+    own = view.judged.own[rows]
+    paused = (own - column_medians(own)).min(axis=1)
+    hit = paused > _bar(view)
+    if np.count_nonzero(hit) < LEAST_TIMES:
+        return
+    # A slow step for another reason hides the rhythm of much longer ones: those are looked at by themselves.
+    alike = hit & (paused >= LIKE * np.sort(paused)[-LEAST_TIMES])
+    if not _regular(view.judged.step[rows], paused, alike, CHANCE if (alike == hit).all() else CHANCE / 2):
+        return
+    hit = alike
+    times = int(np.count_nonzero(hit))
+    at = view.judged.step[rows[hit]]
+    every = period(at)
+    if every is None:
+        return
+    lost, total = float(paused[hit].sum()), float(took.sum())
+    when, until = "", None
+    if lost < LEAST_COST * total:
+        # Only in a part of the run: from the first to the last, and as long again as between two.
+        first, last = np.flatnonzero(hit)[[0, -1]]
+        total = float(took[first : last + round(every)].sum())
+        if lost < LEAST_COST * total or chance(at) > CHANCE_OF_A_PART:
+            return
+        until = None if last + 2 * every >= len(rows) else int(at[-1])
+        when = f" from step {at[0]} on" if until is None else f" in steps {at[0]} to {until}"
+    typical = median(paused[hit])
+    yield Finding(
+        kind="pause",
+        severity="warning",
+        message=f"all ranks pause together{when}: {milliseconds(typical)} about every {every:.0f} steps, {times} "
+        f"times; {percent(lost / total)} of the time{' there' if when else ''} goes by that way.",
+        confidence="medium",
+        since_step=int(at[0]),
+        cost_ms=lost / len(rows),
+        evidence={
+            "pause_ms": typical,
+            "every_steps": every,
+            "times": times,
+            "share": lost / total,
+            "until_step": until,
+        },
+        change_mind="These steps do more work on purpose, for instance with longer inputs.",
+        advice=f"Checkpoints, evaluation and new loader workers do this: {ADVICE} recorder.phase(...) tells which it "
+        "is.",
+    )
+
+
+CHECK = Check({"pause": ("warning",)}, _look, per_group=True)

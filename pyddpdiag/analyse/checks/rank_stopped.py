@@ -1,0 +1,71 @@
+"""A rank's process exists but is kept from running, or gives no sign of life any more while others do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding, RankStats
+
+BEHIND_MS: Final = 60_000.0
+"""A heartbeat that is older than the freshest one by this much has stopped, however late files arrive."""
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    pids = {header.rank: header.pid for header in view.headers}
+    for rank in view.ranks:
+        if rank.process != "stopped" or rank.closed:
+            continue
+        silent = "" if rank.silent_ms is None else f" for {rank.silent_ms / 1e3:.0f} s"
+        yield Finding(
+            kind="rank_stopped",
+            severity="error",
+            message=f"rank {rank.rank} is stopped: its process exists and is kept from running, and it has recorded "
+            f"nothing{silent}.",
+            confidence="certain",
+            rank=rank.rank,
+            since_step=rank.last_step,
+            evidence={
+                "silent_ms": rank.silent_ms,
+                "last_step": rank.last_step,
+                "beat_age_ms": rank.beat_age_ms,
+            },
+            change_mind="Somebody stopped it on purpose: a debugger, a job scheduler that suspends jobs.",
+            advice=f"Let it go on (Linux: kill -CONT {pids[rank.rank]}), and find out who stopped it.",
+        )
+    yield from _without_heartbeat(view.ranks)
+
+
+def _without_heartbeat(ranks: tuple[RankStats, ...]) -> Iterator[Finding]:
+    """Ranks out of sight whose heartbeat stopped while that of others goes on."""
+    fresh = [rank for rank in ranks if rank.process == "running" and rank.beat_age_ms is not None]
+    if not fresh:
+        return
+    freshest = min(rank.beat_age_ms or 0.0 for rank in fresh)
+    for rank in ranks:
+        age = rank.beat_age_ms
+        if rank.process != "unknown" or rank.closed or age is None or age < freshest + BEHIND_MS:
+            continue
+        yield Finding(
+            kind="rank_stopped",
+            severity="error",
+            message=f"rank {rank.rank} is stopped or dead: its last heartbeat is {age / 1e3:.0f} s old, and that of "
+            f"other ranks {freshest / 1e3:.0f} s.",
+            confidence="high",
+            rank=rank.rank,
+            since_step=rank.last_step,
+            evidence={
+                "silent_ms": rank.silent_ms,
+                "last_step": rank.last_step,
+                "beat_age_ms": age,
+                "freshest_beat_age_ms": freshest,
+            },
+            change_mind="Its machine's wall clock is wrong, or the shared folder passes its file on late.",
+            advice=f"Look at its process on its own machine{f' ({rank.host})' if rank.host else ''}: does it exist, "
+            "and is it stopped?",
+        )
+
+
+CHECK = Check({"rank_stopped": ("error",)}, _look)

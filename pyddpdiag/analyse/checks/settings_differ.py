@@ -1,0 +1,44 @@
+"""The ranks run with different settings that change how fast or how they train."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.majority import odd_ones
+from pyddpdiag.analyse.settings import Difference, differences
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import listed
+
+LONGEST: Final = 60
+"""Characters of a value: an environment may hold anything."""
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    found = differences(view.sidecars)
+    if not found:
+        return
+    odd = {rank for difference in found for rank in odd_ones(difference.values)}
+    yield Finding(
+        kind="settings_differ",
+        severity="note",
+        message="the ranks have different settings: " + "; ".join(map(_said, found)) + ".",
+        confidence="certain",
+        rank=odd.pop() if len(odd) == 1 else None,
+        evidence={difference.name: _said(difference) for difference in found},
+        change_mind="It is meant so: the machines differ, and each rank is set to fit its own.",
+        advice="Start every rank with the same torch and the same environment, for instance through one launcher.",
+    )
+
+
+def _said(difference: Difference) -> str:
+    ranks: dict[str, list[int]] = {}
+    for rank, value in sorted(difference.values.items()):
+        ranks.setdefault(value, []).append(rank)
+    told = (f"{value[:LONGEST]} on rank {listed(some, 4)}" for value, some in ranks.items())
+    return f"{difference.name} is {listed(told, 4)}"
+
+
+CHECK = Check({"settings_differ": ("note",)}, _look)

@@ -1,0 +1,129 @@
+"""The run stands still: which rank is missing from the operation in which the others wait, if any.
+
+The waiting ranks say nothing about the cause, whatever their errors will say later; the rank that never began
+their operation does. If none is missing, the operation itself does not end: the transport is to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.progress import Awaited
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.words import ranks, verb
+from pyddpdiag.output import clean
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    still = view.standstill
+    if still is None or still.awaited is None:
+        return
+    awaited = still.awaited
+    evidence: dict[str, float | int | str | None] = {
+        "silent_ms": still.silent_ms,
+        "waiting": len(awaited.waiting),
+        "missing": len(awaited.missing),
+        "operation": awaited.what,
+    }
+    for_s = f"{still.silent_ms / 1e3:.0f} s"
+    if awaited.missing:
+        yield from _missing(view, awaited, for_s, evidence)
+    elif not awaited.unsure:
+        yield Finding(
+            kind="transport_stalled",
+            severity="error",
+            message=f"the transfer stands still: every rank began {_named(awaited)}, and for {for_s} nothing has "
+            "happened on any.",
+            confidence="high",
+            bucket=_bucket(awaited),
+            since_step=awaited.step,
+            evidence=evidence,
+            change_mind="A process hangs inside Gloo, or the machines are so busy that they hardly run.",
+            advice="Look at the network between the hosts: is every peer reachable on the interface that Gloo uses "
+            "(GLOO_SOCKET_IFNAME), and do large packets pass (MTU)?",
+        )
+
+
+def _missing(
+    view: RunView, awaited: Awaited, for_s: str, evidence: dict[str, float | int | str | None]
+) -> Iterator[Finding]:
+    stats = {rank.rank: rank for rank in view.ranks}
+    pids = {header.rank: header.pid for header in view.headers}
+    # In its own code: it runs, and does not wait in any operation. A rank that waits elsewhere skipped this
+    # operation.
+    elsewhere = {rank for rank in awaited.missing if stats[rank].in_flight or stats[rank].closed}
+    stuck = tuple(
+        rank for rank in awaited.missing if rank not in elsewhere and stats[rank].process == "running"
+    )
+    if stuck:
+        yield Finding(
+            kind="rank_stuck",
+            severity="error",
+            message=f"{ranks(stuck)} {verb(stuck, 'is', 'are')} stuck in {_own_code(view, stuck)}: "
+            f"{_waiting(awaited, stuck)}, and for {for_s} nothing has been recorded on any rank.",
+            confidence=_confidence(awaited),
+            rank=stuck[0] if len(stuck) == 1 else None,
+            bucket=_bucket(awaited),
+            since_step=awaited.step,
+            evidence=evidence,
+            change_mind="It does something long on purpose (a checkpoint, an evaluation) while the others go on.",
+            advice=f"Look at what it does: py-spy dump --pid {pids[stuck[0]]}",
+        )
+    behind = tuple(
+        rank
+        for rank in awaited.missing
+        if rank not in stuck and stats[rank].process not in ("dead", "stopped")
+    )
+    if behind:
+        yield Finding(
+            kind="rank_behind",
+            severity="error",
+            message=f"{ranks(behind)} {verb(behind, 'is', 'are')} behind: {_waiting(awaited, behind)}, "
+            f"and for {for_s} nothing has been recorded on any rank.",
+            confidence=_confidence(awaited),
+            rank=behind[0] if len(behind) == 1 else None,
+            bucket=_bucket(awaited),
+            since_step=awaited.step,
+            evidence=evidence,
+            change_mind="Its trace lost records.",
+            advice="It left out an operation, or calls another one: look for branches that differ between ranks, and "
+            "for different numbers of batches. Sums since then may be of different gradients.",
+        )
+
+
+def _own_code(view: RunView, stuck: tuple[int, ...]) -> str:
+    """What these ranks are in: a phase that has not ended, if there is one."""
+    phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in stuck}
+    return f"phase '{clean(min(phases))}'" if phases else f"{verb(stuck, 'its', 'their')} own code"
+
+
+def _confidence(awaited: Awaited) -> Confidence:
+    # Two ranks that wait in different operations wait for each other: either may be the one that went astray.
+    alone = len(awaited.waiting) > len(awaited.missing) or awaited.kind == "bucket"
+    return "high" if alone else "medium"
+
+
+def _named(awaited: Awaited) -> str:
+    where = f" of step {awaited.step}" if awaited.step is not None else ""
+    return f"{awaited.kind} {awaited.what}{where}"
+
+
+def _waiting(awaited: Awaited, missing: Sequence[int]) -> str:
+    return (
+        f"{ranks(awaited.waiting)} {verb(awaited.waiting, 'waits', 'wait')} in {_named(awaited)}, "
+        f"which {verb(missing, 'it', 'they')} never began"
+    )
+
+
+def _bucket(awaited: Awaited) -> str | None:
+    return awaited.what if awaited.kind == "bucket" else None
+
+
+CHECK = Check(
+    {"rank_stuck": ("error",), "rank_behind": ("error",), "transport_stalled": ("error",)},
+    _look,
+    unless=("rank_lost", "rank_stopped"),
+)

@@ -1,0 +1,92 @@
+"""Some rank is always late, but not always the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.bars import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.grouped import Float64, sure_median
+from pyddpdiag.analyse.step_matrix import beyond_mean, beyond_usual, column_medians, extra_ms, median
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import milliseconds
+
+WORK_SHARE: Final = 0.15
+SURE_WORK_SHARE: Final = 0.2
+"""How much the ranks' processor times of a step differ: their standard deviation over their mean. Healthy ranks stay
+below 0.13, also on a busy machine, and inputs of different length reach 0.17 to 0.35; who waits for a core makes no
+difference."""
+
+FEW_STEPS_SHARE: Final = 0.25
+"""With few steps, noise alone makes some rank late by more than the usual share."""
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    steps = view.judged
+    rows = ~np.isnan(steps.own).any(axis=1)
+    if len(steps.ranks) < 2 or np.count_nonzero(rows) < LEAST_STEPS or not steps.can_judge:
+        return
+    spread = _spread_of_work(view)
+    own = steps.own[rows]
+    lateness = {"the others": extra_ms(_without_waits(own, view.usage.run_delay[rows])).max(axis=1)}
+    if spread >= WORK_SHARE:
+        # Spread evenly, the same work would be done in the mean time.
+        lateness["the ranks do on average"] = beyond_mean(own - column_medians(own))
+    found = [(than, worst) for than, worst in lateness.items() if _matters(worst, steps.wall_ms)]
+    if not found:
+        return
+    than, worst = found[0]
+    typical = median(worst)
+    # A rank that is always late explains that some rank is.
+    if any(late.confidence != "low" or 2 * late.extra_ms >= typical for late in view.late_ranks):
+        return
+    yield Finding(
+        kind="uneven_ranks",
+        severity="warning",
+        message=f"in a typical step the slowest rank needs {milliseconds(typical)} more than {than}, but it is "
+        "not always the same one.",
+        # Other load on the machine looks the same, except that it takes no processor time of the ranks'.
+        confidence="medium" if spread >= SURE_WORK_SHARE else "low",
+        cost_ms=typical,
+        evidence={
+            "extra_ms": typical,
+            "spread_of_work": spread or None,
+            "steps": len(worst),
+            "step_ms": steps.wall_ms,
+        },
+        change_mind="One rank turns out slower over a longer run.",
+        advice="Inputs of very different length, or more busy threads than cores, do this.",
+    )
+
+
+def _without_waits(own: Float64, delay: Float64) -> Float64:
+    """Own times without what other load on the machine takes from a rank now and then; where that is not known, all."""
+    known = ~np.isnan(delay).any(axis=1)
+    if np.count_nonzero(known) < LEAST_STEPS:
+        return own
+    return np.asarray(own[known] - beyond_usual(delay[known]))
+
+
+def _matters(worst: Float64, step_ms: float) -> bool:
+    share = HEALTHY_SHARE if len(worst) >= MANY_STEPS else FEW_STEPS_SHARE
+    return sure_median(worst) > max(LEAST_MS, share * step_ms)
+
+
+def _spread_of_work(view: RunView) -> float:
+    """The standard deviation of the ranks' processor times in a typical step, as a part of their mean; 0: not known.
+
+    Without what is usual for each rank.
+    """
+    cpu = view.usage.cpu
+    cpu = cpu[~np.isnan(cpu).any(axis=1)]
+    usual = median(cpu.ravel())
+    if len(cpu) < MANY_STEPS or not usual > 0.0:
+        return 0.0
+    return sure_median((cpu - column_medians(cpu)).std(axis=1, ddof=1)) / usual
+
+
+CHECK = Check({"uneven_ranks": ("warning",)}, _look, unless=("oversubscribed_threads",), per_group=True)

@@ -1,0 +1,74 @@
+"""Which ranks wait for a processor core in a typical step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.bars import LEAST_MS, LEAST_STEPS
+from pyddpdiag.analyse.grouped import Float64, sure_median
+from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median
+from pyddpdiag.analyse.usage import UsageMatrix
+
+WAIT_SHARE: Final = 0.10
+
+
+@dataclass(frozen=True)
+class CoreWaits:
+    """The ranks whose run-queue delay per step exceeds 1 ms and 10% of the step, with its median in milliseconds.
+
+    `cost_ms` is how much shorter a typical step would be without it; a rank that nobody waits for costs nothing.
+    """
+
+    by_rank: Mapping[int, float]
+    cost_ms: float
+
+    def __bool__(self) -> bool:
+        """Whether a rank waits, and the step with it."""
+        return bool(self.by_rank)
+
+
+NOBODY: Final = CoreWaits({}, 0.0)
+
+
+def core_waits(
+    steps: StepMatrix, usage: UsageMatrix, ranks: Collection[int], late: Collection[int] = ()
+) -> CoreWaits:
+    """Which of these ranks wait for a core.
+
+    Args:
+        steps: the judged steps.
+        usage: the use of the processor in them.
+        ranks: the ranks to look at.
+        late: ranks that are late: of theirs counts only what the others wait as well; the rest is their lateness.
+    """
+    rows = np.flatnonzero(~(np.isnan(steps.own) | np.isnan(usage.run_delay)).any(axis=1))
+    if not steps.can_judge or len(rows) < LEAST_STEPS or not steps.wall_ms > 0.0:
+        return NOBODY
+    bar = max(LEAST_MS, WAIT_SHARE * steps.wall_ms)
+    delay = usage.run_delay[rows].copy()
+    shared = lower_median(delay)
+    found: dict[int, float] = {}
+    for place, rank in enumerate(steps.ranks):
+        if rank in late:
+            delay[:, place] = np.minimum(delay[:, place], shared)
+        if rank not in ranks:
+            delay[:, place] = 0.0
+    # Where it is another rank that waits in each step, none does so in a typical one, and yet all are held up.
+    together = sure_median(saved_ms(steps.own[rows], delay)) > bar
+    for place, rank in enumerate(steps.ranks):
+        typical = median(delay[:, place])
+        if rank in ranks and typical > bar and (together or sure_median(delay[:, place]) > bar):
+            found[rank] = typical
+        else:
+            delay[:, place] = 0.0
+    cost = median(saved_ms(steps.own[rows], delay))
+    return CoreWaits(found, cost) if found and cost > bar else NOBODY
+
+
+def saved_ms(own: Float64, delay: Float64) -> Float64:
+    """How much earlier each step's last rank would be ready without these delays; NaN where one is not known."""
+    return np.asarray(own.max(axis=1) - (own - delay).max(axis=1)) if own.size else np.empty(0)

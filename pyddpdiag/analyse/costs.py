@@ -1,0 +1,93 @@
+"""Costs that do not add up to more than there is: two findings may explain the same milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.step_matrix import median
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+
+EXPOSED: Final = frozenset(
+    {
+        "exposed_communication",
+        "single_bucket",
+        "small_buckets",
+        "large_last_bucket",
+        "slow_link",
+        "high_latency",
+        "packet_loss",
+        "wrong_interface",
+        "interface_order",
+        "loopback",
+    }
+)
+"""Kinds that explain the time in which all ranks wait for buckets after backward."""
+
+LATE: Final = frozenset(
+    {
+        "late_rank",
+        "episodic_rank",
+        "uneven_ranks",
+        "core_contention",
+        "oversubscribed_threads",
+        "collector_pauses",
+    }
+)
+"""Kinds that, where they name a rank or are about uneven ranks, explain the time in which the others wait for it."""
+
+
+def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:
+    """Limit what each finding costs to what the findings before it have left.
+
+    All findings together cannot cost more than a step takes, those about communication not more than is
+    exposed, and those about late ranks not more than the others wait for the last one.
+
+    Args:
+        view: of the run.
+        findings: in their order; an error costs the run, not time.
+    """
+    left = _budgets(view)
+    found = []
+    for finding in findings:
+        cost = finding.cost_ms
+        if cost is not None and finding.severity != "error":
+            parts = _parts(finding)
+            # A rank that takes the others' cores is late itself, and makes them slow as well.
+            bounds = () if finding.kind == "oversubscribed_threads" else parts
+            cost = max(0.0, min(cost, left["step"], *(left[part] for part in bounds)))
+            for part in ("step", *parts):
+                left[part] = max(0.0, left[part] - cost)
+            finding = replace(finding, cost_ms=cost)
+        found.append(finding)
+    return found
+
+
+def _parts(finding: Finding) -> Sequence[str]:
+    if finding.kind in EXPOSED:
+        return ("exposed",)
+    about_ranks = finding.kind in LATE and (finding.rank is not None or finding.kind == "uneven_ranks")
+    return ("late",) if about_ranks else ()
+
+
+def _budgets(view: RunView) -> dict[str, float]:
+    late = view.lateness.extra
+    steps = view.judged
+    return {
+        # A pause may fall between two steps, outside every step's wall time.
+        "step": _total(view.step_spans.max(axis=1) if steps.wall.size else np.empty(0)),
+        "exposed": _total(view.exposure.least),
+        # A rank that is alone is not late, whatever holds it up.
+        "late": _total(late.max(axis=1) if late.size and len(steps.ranks) > 1 else np.empty(0)),
+    }
+
+
+def _total(values: Float64) -> float:
+    """What there is per step, on average or typically; endless if it is not known."""
+    known = values[~np.isnan(values)]
+    return max(float(known.mean()), median(known)) if len(known) else float("inf")

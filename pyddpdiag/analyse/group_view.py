@@ -1,0 +1,97 @@
+"""A part of a run whose ranks never meet the others': hybrid and pipeline jobs have several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from pyddpdiag.analyse.meeting import meeting
+from pyddpdiag.analyse.names import Names
+from pyddpdiag.analyse.occurrences import Occurrences
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import BucketStats, LinkStats, Now, RankStats, StepTable
+from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.trace.clock import ClockOffset
+
+
+class GroupView(RunView):
+    """What a check about time may ask of a run, of some of its ranks only.
+
+    Attributes:
+        members: the ranks.
+    """
+
+    def __init__(self, whole: RunView, members: Sequence[int]) -> None:
+        """Look at some ranks of a run."""
+        super().__init__(whole.run, whole.intake, gpus=whole.gpus, now=whole.now)
+        self._whole = whole
+        self.members = tuple(members)
+
+    @cached_property
+    def names(self) -> Names:
+        """Names of buckets, parameters and groups."""
+        return self._whole.names
+
+    @cached_property
+    def now(self) -> Now:
+        """How the ranks' processes were when the traces were read."""
+        return self._whole.now
+
+    @cached_property
+    def clocks(self) -> tuple[ClockOffset, ...]:
+        """The offset of each rank's clock to the lowest rank's."""
+        return self._whole.clocks
+
+    @cached_property
+    def sidecars(self) -> dict[int, Sidecar]:
+        """The sidecar of each trace, by rank."""
+        return {rank: told for rank, told in self._whole.sidecars.items() if rank in self.members}
+
+    @cached_property
+    def occurrences(self) -> Occurrences:
+        """Every bucket's all-reduces over these ranks."""
+        told = self._whole.occurrences
+        mine = np.isin(told.group, np.array(self._groups, np.uint64))
+        return Occurrences(**{name: getattr(told, name)[mine] for name in Occurrences.__dataclass_fields__})
+
+    @cached_property
+    def steps(self) -> StepTable:
+        """Where each step's time went on each of these ranks."""
+        told = self._whole.steps
+        return told.take(np.isin(told.rank, np.array(self.members, np.int64)))
+
+    @cached_property
+    def buckets(self) -> tuple[BucketStats, ...]:
+        """Buckets of these ranks, the one that cost most first."""
+        mine = {self.names.group(key) for key in self._groups}
+        return tuple(bucket for bucket in self._whole.buckets if bucket.group in mine)
+
+    @cached_property
+    def ranks(self) -> tuple[RankStats, ...]:
+        """These ranks, their steps and what their traces hold."""
+        return tuple(rank for rank in self._whole.ranks if rank.rank in self.members)
+
+    @cached_property
+    def links(self) -> tuple[LinkStats, ...]:
+        """What these ranks' connections carried from one to another."""
+        return tuple(
+            link for link in self._whole.links if link.rank in self.members and link.peer in self.members
+        )
+
+    @cached_property
+    def _groups(self) -> tuple[int, ...]:
+        """The process groups of these ranks."""
+        return tuple(key for key, ranks in self._whole.groups.items() if set(ranks) <= set(self.members))
+
+
+def parts(view: RunView) -> tuple[RunView, ...]:
+    """The run itself; or, where not all ranks meet in the all-reduces of buckets, those that do."""
+    found = meeting(view.groups.values())
+    return (view,) if len(found) < 2 else tuple(GroupView(view, ranks) for ranks in found)
+
+
+def members(view: RunView) -> tuple[int, ...]:
+    """The ranks that a part of a run is about; none: it is the whole run."""
+    return view.members if isinstance(view, GroupView) else ()

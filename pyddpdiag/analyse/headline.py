@@ -1,0 +1,42 @@
+"""The sentence on top of a report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import milliseconds, ranks, sentence
+
+MOST: Final = 3
+"""Findings in the sentence."""
+
+LEAST_PART: Final = 0.1
+"""A further finding is in it if it costs this part of the first one."""
+
+_END: Final = re.compile(r": |; |\. | \(|, (?:first|and|though|in) |\.?$")
+"""Where the first statement of a message ends."""
+
+
+def headline(findings: Sequence[Finding]) -> str:
+    """One finding in full, or the first statements of up to three that weigh the same, with what they cost."""
+    first = findings[0]
+    named = [first]
+    for finding in findings[1:]:
+        if finding.severity != first.severity or len(named) == MOST:
+            break
+        if finding.severity == "error" or (finding.cost_ms or 0.0) >= LEAST_PART * (first.cost_ms or 0.0) > 0:
+            named.append(finding)
+    if len(named) == 1:
+        return sentence(first.message)
+    return sentence("; ".join(_brief(finding) for finding in named)) + "."
+
+
+def _brief(finding: Finding) -> str:
+    # "among ranks 0, 1, in a typical step ..." begins with whom it is about.
+    whom = len(f"among {ranks(finding.among)}, ") if finding.among else 0
+    end = _END.search(finding.message, whom)
+    text = finding.message[: end.start()] if end else finding.message
+    text = text[:1].lower() + text[1:] if text[1:2].islower() else text
+    return text if finding.cost_ms is None else f"{text} ({milliseconds(finding.cost_ms)} per step)"

@@ -1,0 +1,96 @@
+"""What analysis keeps from each rank's records, so that only one rank's need be in memory at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyddpdiag.analyse.collectives import RankCollectives, rank_collectives
+from pyddpdiag.analyse.connections import Connection, rank_connections
+from pyddpdiag.analyse.operations import RankOperations, rank_operations
+from pyddpdiag.analyse.passes import Passes
+from pyddpdiag.analyse.phases import RankPhases, rank_phases
+from pyddpdiag.analyse.steps import RankSteps, StepCounter
+from pyddpdiag.analyse.usage import RankUsage, rank_usage
+from pyddpdiag.analyse.watched import WatchedBuckets, rank_watched
+from pyddpdiag.trace.layout import Kind
+from pyddpdiag.trace.ledger import Places
+from pyddpdiag.trace.merge import Merged
+from pyddpdiag.trace.reader import RankTrace
+from pyddpdiag.trace.rows import CHUNK, arrange
+
+
+@dataclass(frozen=True, eq=False)
+class RankDigest:
+    """One rank's share of every table."""
+
+    steps: RankSteps
+    operations: RankOperations
+    collectives: RankCollectives
+    watched: WatchedBuckets
+    usage: RankUsage
+    phases: RankPhases
+    connections: tuple[Connection, ...] = ()
+
+
+class Intake:
+    """Takes in the ranks of a run, in its order; their records are not needed after that.
+
+    `merged` holds the all-reduces of the ranks so far, `ranks` what else was kept from each.
+    """
+
+    def __init__(self, rows: int = CHUNK) -> None:
+        """Begin with nothing. `rows` buckets are worked on at a time."""
+        self.merged = Merged()
+        self.ranks: list[RankDigest] = []
+        self._rows = rows
+
+    def take(self, trace: RankTrace) -> None:
+        """Take in the next rank."""
+        passes = Passes(trace.of_kind(Kind.BACKWARD))
+        collectives = trace.of_kind(Kind.COLLECTIVE)
+        phases = rank_phases(trace.of_kind(Kind.PHASE))
+        self.ranks.append(
+            RankDigest(
+                self._take_buckets(trace, passes).finish(collectives, phases),
+                rank_operations(trace),
+                rank_collectives(collectives),
+                rank_watched(trace),
+                rank_usage(trace.of_kind(Kind.USAGE)),
+                phases,
+                rank_connections(trace),
+            )
+        )
+
+    def _take_buckets(self, trace: RankTrace, passes: Passes) -> StepCounter:
+        """Add the rank's buckets to the all-reduces, to its passes and to its steps."""
+        who, clock = self.merged.rank(trace.header)
+        arranged = arrange(trace.of_kind(Kind.BUCKET))
+        self.merged.repeated += arranged.repeated
+        steps = StepCounter(trace, arranged.step, passes)
+        number = -1
+        at: Places = slice(0)
+        for begin, rows in arranged.chunks(self._rows):
+            found = passes.match(rows)
+            steps.add(rows, found)
+            hidden = passes.hidden(rows, found)
+            # The groups of this piece: the rest of the last one's, and those that begin in it.
+            done = 0
+            while done < len(rows):
+                if number < 0 or begin + done == arranged.bounds[number + 1]:
+                    number += 1
+                    ledger = self.merged.ledger(arranged.groups[number])
+                    at = ledger.enter(who, clock, arranged.sequence_of(number))
+                first, end = arranged.bounds[number : number + 2]
+                part = slice(done, min(end - begin, len(rows)))
+                offset = begin - first
+                places = _part(at, offset + part.start, offset + part.stop)
+                ledger.add(who, clock, places, rows.part(part), hidden[part])
+                done = part.stop
+        return steps
+
+
+def _part(places: Places, begin: int, end: int) -> Places:
+    """Some of the places, counted from the first."""
+    if isinstance(places, slice):
+        return slice(places.start + begin, places.start + end)
+    return places[begin:end]

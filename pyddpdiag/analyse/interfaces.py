@@ -1,0 +1,150 @@
+"""Which interfaces the ranks were to use, and which they do use."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pyddpdiag.model import LinkStats
+from pyddpdiag.model.sidecar import Sidecar
+
+VARIABLE: Final = "GLOO_SOCKET_IFNAME"
+
+FAR_BELOW: Final = 0.1
+"""An interface that is busy and carries less than this part of its nominal speed is held up by something."""
+
+FASTER: Final = 1.5
+"""A nominal speed that is higher by less than this makes no difference worth naming."""
+
+UNUSED: Final = 0.02
+"""An interface that carries less than this part of the traffic is not used."""
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True)
+class Detour:
+    """Rank `rank` sends over `used`, and `better` were better; the speeds are nominal, None where not known.
+
+    `advised` is what to ask Gloo for.
+    """
+
+    rank: int
+    used: str
+    better: str
+    why: Literal["not asked for", "unused", "slower", "idle"]
+    advised: str
+    used_mbit: int | None = None
+    better_mbit: int | None = None
+
+
+def asked_for(sidecars: Mapping[int, Sidecar]) -> dict[int, tuple[str, ...]]:
+    """The interfaces that each rank was told to use, in this order; ranks without such an order are left out."""
+    found = {}
+    for rank, sidecar in sidecars.items():
+        names = tuple(
+            name.strip() for name in sidecar.environment.get(VARIABLE, "").split(",") if name.strip()
+        )
+        if names:
+            found[rank] = names
+    return found
+
+
+def detours(carrying: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> tuple[Detour, ...]:
+    """Where traffic takes another interface than it should, by rank.
+
+    Args:
+        carrying: the links that carry the gradients.
+        sidecars: of all ranks.
+    """
+    asked = asked_for(sidecars)
+    found = []
+    for rank in sorted({link.rank for link in carrying}):
+        mine = [link for link in carrying if link.rank == rank]
+        bytes_by_name: dict[str, int] = {}
+        for link in mine:
+            bytes_by_name[link.interface] = bytes_by_name.get(link.interface, 0) + (link.bytes or 0)
+        # Traffic on an interface whose name is not known could be anywhere.
+        if "" in bytes_by_name:
+            continue
+        used = max(bytes_by_name, key=lambda name: bytes_by_name[name])
+        names = asked.get(rank, ())
+        whole = sum(bytes_by_name.values())
+        if names and used not in names:
+            found.append(Detour(rank, used, ",".join(names), "not asked for", ",".join(names)))
+        elif idle := [name for name in names if bytes_by_name.get(name, 0) < UNUSED * whole]:
+            found.append(Detour(rank, used, ",".join(idle), "unused", ",".join(names)))
+        elif not names and (faster := _faster(used, mine, sidecars)):
+            speeds = sidecars[rank].interfaces
+            found.append(
+                Detour(
+                    rank, used, faster, "slower", faster, speeds[used].speed_mbit, speeds[faster].speed_mbit
+                )
+            )
+        elif (rate := _rate_mbit(mine)) is not None and (other := _idle(used, rate, mine, sidecars)):
+            found.append(Detour(rank, used, other, "idle", other, round(rate)))
+    return tuple(found)
+
+
+def _rate_mbit(mine: Sequence[LinkStats]) -> float | None:
+    """What a rank's busiest link carries while it has something to send; None: not known."""
+    busiest = max(mine, key=lambda link: link.bytes or 0)
+    return 8000.0 / busiest.busy_ms_per_mb if busiest.busy_ms_per_mb else None
+
+
+def _idle(used: str, rate_mbit: float, mine: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> str:
+    """An interface that could carry more than the one in use does, which is far below its own speed; "" if none."""
+    interfaces = sidecars[mine[0].rank].interfaces
+    nominal = interfaces[used].speed_mbit if used in interfaces else None
+    if not nominal or rate_mbit >= FAR_BELOW * nominal:
+        return ""
+    least = rate_mbit / FAR_BELOW
+    for name, other in sorted(interfaces.items()):
+        if name == used or not other.up or (other.speed_mbit or 0) < least:
+            continue
+        if all(_reaches(other.addresses, sidecars[link.peer], least) for link in mine):
+            return name
+    return ""
+
+
+def _faster(used: str, mine: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> str:
+    """An interface of clearly higher nominal speed over which the same peers are in reach; "" if there is none."""
+    interfaces = sidecars[mine[0].rank].interfaces
+    speed = interfaces[used].speed_mbit if used in interfaces else None
+    if speed is None:
+        return ""
+    for name, other in sorted(interfaces.items(), key=lambda each: -(each[1].speed_mbit or 0)):
+        if name == used or not other.up or (other.speed_mbit or 0) < FASTER * speed:
+            continue
+        if all(_reaches(other.addresses, sidecars[link.peer], FASTER * speed) for link in mine):
+            return name
+    return ""
+
+
+def _reaches(own: Sequence[str], peer: Sidecar, least_mbit: float) -> bool:
+    """Whether the peer has a fast interface in one of the networks of these addresses.
+
+    Not by the same address: bridges for containers have one on every host, and join none.
+    """
+    networks = _networks(own)
+    return any(
+        other.up
+        and (other.speed_mbit or 0) >= least_mbit
+        and networks & _networks([address for address in other.addresses if address not in own])
+        for other in peer.interfaces.values()
+    )
+
+
+def _networks(addresses: Sequence[str]) -> set[Network]:
+    """The networks of addresses, without those that every machine has."""
+    found: set[Network] = set()
+    for address in addresses:
+        try:
+            told = ipaddress.ip_interface(address)
+        except ValueError:
+            continue
+        if "/" in address and not told.ip.is_loopback and not told.ip.is_link_local:
+            found.add(told.network)
+    return found

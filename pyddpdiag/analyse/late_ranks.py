@@ -1,0 +1,220 @@
+"""Which ranks are late, in a typical step or in a part of the run, and what they do in the extra time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.bars import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
+from pyddpdiag.analyse.grouped import Float64, sure_median
+from pyddpdiag.analyse.lateness import Lateness
+from pyddpdiag.analyse.settings import fewer_threads, host_cores
+from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, median
+from pyddpdiag.analyse.usage import UsageMatrix
+from pyddpdiag.analyse.windows import Span, by_window, sustained
+from pyddpdiag.model.findings import Cause, Confidence
+from pyddpdiag.model.sidecar import Sidecar
+
+DATA_SHARE: Final = 0.5
+CORE_SHARE: Final = 0.7
+"""Of the extra time, waiting for a core. Busy code on a loaded machine reaches 0.4, other load on the core 0.93."""
+
+CPU_SHARE: Final = 0.5
+"""Of the extra time, on a core. Busy code has at least 0.68, a rank that sleeps at most 0.06."""
+
+BUSY_LOAD: Final = 1.5
+"""Above this load average per core a machine has more to do than it can, and slows its ranks unevenly."""
+
+LOADED_SHARE: Final = 0.25
+"""On such a machine, healthy ranks are late by up to 0.19 of a step, for seconds."""
+
+QUIET_SHARE: Final = 0.12
+"""Elsewhere they are late by up to 0.10: cores share caches, and not only with programs of this machine."""
+
+
+@dataclass(frozen=True)
+class LateRank:
+    """One rank that is late; milliseconds per step.
+
+    `span`: only in this part of the run; None: in a typical step. All but `cost_ms` is about that part.
+
+    `extra_ms` is the median of what it needs more than the ranks' lower median, `sure_ms` what that median
+    exceeds with 99% confidence, `often` the share of `steps` in which it is late, `step_ms` a typical step. `data_ms`
+    is its extra waiting for data. `cpu_share` and `core_share` are the parts of the extra time on a core and waiting
+    for one; None = not known. `threads`: torch has so many there and at least so many elsewhere; None: not fewer.
+    `load` is the load average of its machine for each core that its ranks may use; None = not known.
+    `cost_ms` is an average over the whole run: costs are compared with each other. `computes_more_ms`: it is named for
+    the processor time that it uses more than the others in a typical step, though by its own time nobody is surely
+    late, because the others wait for cores; it is the last one in the share `often` of the steps then. 0: for its
+    lateness.
+    """
+
+    rank: int
+    span: Span | None
+    extra_ms: float
+    sure_ms: float
+    often: float
+    steps: int
+    step_ms: float
+    since_step: int
+    until_step: int | None
+    data_ms: float
+    cpu_share: float | None
+    core_share: float | None
+    threads: tuple[int, int] | None
+    load: float | None
+    cost_ms: float
+    computes_more_ms: float = 0.0
+
+    @property
+    def confidence(self) -> Confidence:
+        """`low` where a healthy rank may be as late: because of what else its machine does."""
+        # That it is the last one is sure, and that it is late by so much is not.
+        if not self.span and self.sure_ms <= _bar(self.step_ms):
+            return "low"
+        # A rank that sleeps or waits for data has nothing to do with the machine's load.
+        if self.cause in ("compute", "core", None) and not self.threads:
+            busy = self.load is not None and self.load > BUSY_LOAD
+            # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
+            if self.cause == "core" and (busy or self.span):
+                return "low"
+            if self.sure_ms < (LOADED_SHARE if busy else QUIET_SHARE) * self.step_ms:
+                return "low"
+        return "medium" if self.span else confidence(self.steps)
+
+    @property
+    def cause(self) -> Cause | None:
+        """What it does in the extra time; None: the trace does not tell."""
+        if self.computes_more_ms:
+            return "compute"
+        if self.data_ms > DATA_SHARE * self.extra_ms:
+            return "data"
+        if self.core_share is not None and self.core_share >= CORE_SHARE:
+            return "core"
+        if self.cpu_share is not None and self.cpu_share >= CPU_SHARE:
+            return "compute"
+        if self.cpu_share is None:
+            return "compute" if self.threads else None
+        # Without the run-queue delay a waiting thread and a sleeping one look the same.
+        if self.core_share is not None and self.cpu_share + self.core_share < CPU_SHARE:
+            return "blocked"
+        return None
+
+
+def late_ranks(
+    steps: StepMatrix, told: Lateness, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]
+) -> tuple[LateRank, ...]:
+    """The ranks that are late, the costliest first.
+
+    Args:
+        steps: the judged steps.
+        told: how late every rank is in them.
+        usage: their use of the processor.
+        sidecars: the ranks' settings.
+    """
+    if len(steps.ranks) < 2 or len(told) < LEAST_STEPS or not steps.can_judge:
+        return ()
+    found = [_describe(steps, told, usage, sidecars, *each) for each in _places(steps, told)]
+    if not found:
+        found = [
+            replace(
+                _describe(steps, told, usage, sidecars, place, None),
+                computes_more_ms=more_ms,
+                often=float(np.mean(told.extra.argmax(axis=1) == place)),
+                cost_ms=float(np.maximum(told.extra[:, place], 0.0).mean()),
+            )
+            for place, more_ms in _computing_more(steps, told, usage)
+        ]
+    return tuple(sorted(found, key=lambda late: -late.cost_ms))
+
+
+def _bar(step_ms: float) -> float:
+    return max(LEAST_MS, HEALTHY_SHARE * step_ms)
+
+
+def _places(steps: StepMatrix, told: Lateness) -> Iterator[tuple[int, Span | None]]:
+    """The columns of late ranks, each with its part of the run."""
+    windows = by_window(told.wall)
+    usual = np.where(np.isnan(windows), steps.wall_ms, windows)
+    bar = _bar(steps.wall_ms)
+    some_rank_is = sure_median(told.extra.max(axis=1)) > bar
+    for place in range(len(told.ranks)):
+        extra = told.extra[:, place]
+        may_be = some_rank_is and median(extra) > bar
+        if sure_median(extra) > bar or (may_be and _is_mostly_last(told, place)):
+            yield place, None
+            continue
+        span = sustained(extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual), len(told.ranks))
+        if span:
+            yield place, span
+
+
+def _is_mostly_last(told: Lateness, place: int) -> bool:
+    """Whether a rank is the last one in more than half of the steps, with 99% confidence."""
+    return sure_median((told.extra.argmax(axis=1) == place).astype(np.float64)) > 0
+
+
+def _computing_more(steps: StepMatrix, told: Lateness, usage: UsageMatrix) -> Iterator[tuple[int, float]]:
+    """The column of a rank that computes more than the others and mostly is the last one, and how much more in ms.
+
+    Where the others wait for cores, it is not later than they are by as much.
+    """
+    cpu = usage.cpu[told.rows]
+    cpu = cpu[~np.isnan(cpu).any(axis=1)]
+    if len(cpu) < LEAST_STEPS:
+        return
+    for place, more in enumerate(extra_ms(cpu).T):
+        if sure_median(more) > _bar(steps.wall_ms) and _is_mostly_last(told, place):
+            yield place, median(more)
+
+
+def _describe(
+    steps: StepMatrix,
+    told: Lateness,
+    usage: UsageMatrix,
+    sidecars: Mapping[int, Sidecar],
+    place: int,
+    span: Span | None,
+) -> LateRank:
+    rows = span.rows if span else slice(None)
+    extra = told.extra[rows, place]
+    is_late = extra > _bar(steps.wall_ms)
+    late, mine = told.rows[rows][is_late], extra[is_late]
+    since, until = span.between(told.step) if span else (int(told.step[int(is_late.argmax())]), None)
+    return LateRank(
+        rank=told.ranks[place],
+        span=span,
+        extra_ms=median(extra),
+        sure_ms=sure_median(extra),
+        often=float(np.mean(is_late)),
+        steps=len(extra),
+        step_ms=median(told.wall[rows]) if span else steps.wall_ms,
+        since_step=since,
+        until_step=until,
+        data_ms=median(told.waits[rows, place]),
+        cpu_share=_share(usage.cpu[late], mine, place),
+        core_share=_share(usage.run_delay[late], mine, place),
+        threads=fewer_threads(sidecars, told.ranks[place]),
+        load=_load(usage, sidecars, told, place),
+        cost_ms=float(np.maximum(extra, 0.0).sum()) / len(told) if span else median(extra),
+    )
+
+
+def _load(usage: UsageMatrix, sidecars: Mapping[int, Sidecar], told: Lateness, place: int) -> float | None:
+    """The median load average of a rank's machine, for each core that the ranks there may use."""
+    host = sidecars[told.ranks[place]].host if told.ranks[place] in sidecars else ""
+    there = [rank for rank in told.ranks if rank in sidecars and sidecars[rank].host == host]
+    cores = host_cores(sidecars, there)
+    load = median(usage.load[told.rows, place])
+    return load / cores if cores and not np.isnan(load) else None
+
+
+def _share(values: Float64, extra: Float64, place: int) -> float | None:
+    """How much of a rank's extra time these values explain by what it has more of them; None: too few are known."""
+    known = ~np.isnan(values).any(axis=1)
+    if np.count_nonzero(known) < LEAST_STEPS:
+        return None
+    return float(extra_ms(values[known])[:, place].sum() / extra[known].sum())

@@ -1,0 +1,90 @@
+"""How far each rank has come, and which rank the others wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyddpdiag.analyse.names import Names
+from pyddpdiag.trace.merge import Membership, Merged
+from pyddpdiag.trace.run import Run
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One rank's counts.
+
+    `buckets` is the highest sequence number that it began in each process group (by id). `complete`: each operation
+    that it began lately has a record (none was paused or lost); older ones may have been overwritten.
+    """
+
+    rank: int
+    buckets: Mapping[int, int]
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """An operation in which ranks wait, and the ranks of its group that never began it.
+
+    `kind` is `bucket` or `collective`, `what` the bucket's id or the collective's name, `step` None where it is not
+    known. `unsure`: ranks that may or may not have begun it.
+    """
+
+    kind: str
+    what: str
+    step: int | None
+    waiting: tuple[int, ...]
+    missing: tuple[int, ...]
+    unsure: tuple[int, ...] = ()
+
+
+def progress(run: Run, merged: Merged) -> tuple[Progress, ...]:
+    """The counts of every rank of the run."""
+    highest: list[dict[int, int]] = [{} for _ in run.ranks]
+    for key, ledger in merged.groups():
+        for who, share in ledger.shares.items():
+            highest[who][key] = int(share.high[-1])
+    found = []
+    for trace, buckets in zip(run.ranks, highest, strict=True):
+        header = trace.header
+        lost = header.skipped or header.dropped or trace.torn or trace.malformed
+        found.append(Progress(trace.rank, buckets, not lost))
+    return tuple(found)
+
+
+def awaited_buckets(
+    run: Run,
+    merged: Merged,
+    groups: Mapping[int, Membership],
+    names: Names,
+    reached: Sequence[Progress],
+) -> tuple[Awaited, ...]:
+    """In each process group the first bucket that some rank began and did not end."""
+    found = []
+    for key, ledger in merged.groups():
+        waiting = {who: share.waiting for who, share in ledger.shares.items() if share.waiting is not None}
+        if not waiting:
+            continue
+        first = min(waiting.values(), key=lambda one: one.sequence)
+        missing: list[int] = []
+        unsure: list[int] = []
+        for who in groups[key].members:
+            if reached[who].buckets.get(key, -1) >= first.sequence:
+                continue
+            # A paused rank, or one that lost records, may have begun what it has no record of.
+            header = run.ranks[who].header
+            (unsure if header.skipped or header.dropped or run.ranks[who].torn else missing).append(
+                run.ranks[who].rank
+            )
+        found.append(
+            Awaited(
+                "bucket",
+                names.bucket(first.reference),
+                first.step,
+                tuple(run.ranks[who].rank for who, one in waiting.items() if one.sequence == first.sequence),
+                tuple(missing),
+                tuple(unsure),
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,52 @@
+"""Settings that should be the same on all ranks, from their sidecars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyddpdiag.model.sidecar import Sidecar
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting whose value is not the same on all ranks; `values` by rank."""
+
+    name: str
+    values: Mapping[int, str]
+
+
+def differences(sidecars: Mapping[int, Sidecar]) -> tuple[Difference, ...]:
+    """Settings in which ranks differ, among those that all or some of them tell.
+
+    The order of GLOO_SOCKET_IFNAME matters, too, but is another matter than which interfaces there are.
+    """
+    told = {rank: sidecar for rank, sidecar in sidecars.items() if sidecar.torch}
+    columns: list[tuple[str, dict[int, str]]] = [
+        ("torch", {rank: one.torch for rank, one in told.items()}),
+        (
+            "torch_threads",
+            {rank: str(one.torch_threads) for rank, one in told.items() if one.torch_threads},
+        ),
+    ]
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        columns.append((name, {rank: one.environment.get(name, "not set") for rank, one in told.items()}))
+    columns.append(("GLOO_SOCKET_IFNAME", {rank: _interfaces(one) for rank, one in told.items()}))
+    return tuple(Difference(name, values) for name, values in columns if len(set(values.values())) > 1)
+
+
+def host_cores(sidecars: Mapping[int, Sidecar], ranks: Iterable[int]) -> int:
+    """How many cores these ranks of one host may use together."""
+    return len({core for rank in ranks if rank in sidecars for core in sidecars[rank].cores})
+
+
+def _interfaces(sidecar: Sidecar) -> str:
+    told = sidecar.environment.get("GLOO_SOCKET_IFNAME", "")
+    return ",".join(sorted({name.strip() for name in told.split(",") if name.strip()})) or "not set"
+
+
+def fewer_threads(sidecars: Mapping[int, Sidecar], rank: int) -> tuple[int, int] | None:
+    """How many threads torch has on a rank, and the least on any other, if that rank has fewer; None if not."""
+    mine = sidecars[rank].torch_threads if rank in sidecars else 0
+    others = [one.torch_threads for other, one in sidecars.items() if other != rank and one.torch_threads]
+    return (mine, min(others)) if mine and others and mine < min(others) else None

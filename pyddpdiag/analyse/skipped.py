@@ -1,0 +1,94 @@
+"""Steps in which a rank has fewer buckets than the others: it skipped a backward pass, or a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyddpdiag.model import StepTable
+from pyddpdiag.trace.merge import Membership
+from pyddpdiag.trace.run import Run
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A rank with fewer buckets than most ranks in some steps.
+
+    `step` is the first of them, with `buckets` of the `usual` number, and `times` how many there are.
+    """
+
+    rank: int
+    step: int
+    buckets: int
+    usual: int
+    times: int
+
+
+@dataclass(frozen=True)
+class SkippedSteps:
+    """All of a run, the earliest first. `aligned`: the ranks' step numbers mean the same steps up to the end."""
+
+    ranks: tuple[Skipped, ...] = ()
+    aligned: bool = False
+
+
+def skipped_steps(steps: StepTable, run: Run, groups: Mapping[int, Membership], before: int) -> SkippedSteps:
+    """What the step records tell.
+
+    Nothing is told of ranks that paused or lost records, nor where ranks belong to different process groups:
+    they may well have different numbers of buckets.
+
+    Args:
+        steps: the steps of all ranks.
+        run: the ranks.
+        groups: the process groups that were seen.
+        before: only steps before this one: in a failed or stuck step ranks come unevenly far.
+    """
+    everyone = all(group.expected == len(run.ranks) for group in groups.values())
+    if steps.source != "step records" or len(run.ranks) < 2 or not everyone or not len(steps):
+        return SkippedSteps()
+    ranks = [trace.rank for trace in run.ranks]
+    last = [int(steps.step[steps.rank == rank].max(initial=-1)) for rank in ranks]
+    first_whole = max(
+        (
+            int(steps.step[steps.rank == trace.rank].min(initial=0)) + 1
+            for trace in run.ranks
+            if trace.header.overwritten
+        ),
+        default=0,
+    )
+    # In its last step a rank may have been on its way; after it, it has no row.
+    end = min([*last, before])
+    kept = steps.take((steps.step >= first_whole) & (steps.step < end))
+    numbers, begin, size = np.unique(kept.step, return_index=True, return_counts=True)
+    whole = begin[size == len(ranks)]
+    if not len(whole):
+        return SkippedSteps()
+    counts = kept.buckets[whole[:, None] + np.arange(len(ranks))]
+    usual = np.sort(counts, axis=1)[:, len(ranks) // 2]
+    found = []
+    for place, trace in enumerate(run.ranks):
+        header = trace.header
+        if header.skipped or header.dropped or trace.torn or trace.malformed:
+            continue
+        # Fewer than the others, and than it has itself elsewhere: else the others have more than they should.
+        mine = counts[:, place]
+        fewer = np.flatnonzero((mine < usual) & (mine < mine.max()))
+        if len(fewer):
+            at = int(fewer[0])
+            found.append(
+                Skipped(
+                    trace.rank,
+                    int(numbers[size == len(ranks)][at]),
+                    int(counts[at, place]),
+                    int(usual[at]),
+                    len(fewer),
+                )
+            )
+    return SkippedSteps(tuple(sorted(found, key=lambda one: (one.step, one.rank))), _aligned(last))
+
+
+def _aligned(last: Sequence[int]) -> bool:
+    return max(last) == min(last)

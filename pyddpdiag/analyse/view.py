@@ -1,0 +1,346 @@
+"""Everything that checks and tables ask of a run: each computed once, when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from pyddpdiag.analyse.awaited_calls import Unmatched, awaited_collectives, unmatched_collectives
+from pyddpdiag.analyse.buckets import bucket_stats
+from pyddpdiag.analyse.calls import Party, parties, typical_waits
+from pyddpdiag.analyse.collectives import Calls, RankCollectives, collective_stats, heaviest
+from pyddpdiag.analyse.connections import Connection
+from pyddpdiag.analyse.crowding import Crowding, crowding
+from pyddpdiag.analyse.different_calls import different_calls
+from pyddpdiag.analyse.exposure import Exposure, exposure
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.intake import Intake, RankDigest
+from pyddpdiag.analyse.late_ranks import LateRank, late_ranks
+from pyddpdiag.analyse.lateness import Lateness, lateness
+from pyddpdiag.analyse.link_faults import LinkFaults
+from pyddpdiag.analyse.links import links
+from pyddpdiag.analyse.names import Names
+from pyddpdiag.analyse.occurrences import Occurrences, measure
+from pyddpdiag.analyse.operations import Listed, RankOperations, open_operations, operation_errors
+from pyddpdiag.analyse.pairing import gaps, mismatches
+from pyddpdiag.analyse.phases import phase_matrices, phase_stats
+from pyddpdiag.analyse.progress import Awaited, Progress, awaited_buckets, progress
+from pyddpdiag.analyse.ranks import rank_stats
+from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
+from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
+from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
+from pyddpdiag.analyse.steps import step_table
+from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix
+from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
+from pyddpdiag.model import (
+    BucketStats,
+    CollectiveStats,
+    Gap,
+    GpuUse,
+    LinkStats,
+    Mismatch,
+    Now,
+    OpenOperation,
+    OperationError,
+    PhaseStats,
+    RankStats,
+    StepTable,
+)
+from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.trace.clock import ClockOffset, align
+from pyddpdiag.trace.header import Header
+from pyddpdiag.trace.merge import Membership, Merged, memberships
+from pyddpdiag.trace.now import observe
+from pyddpdiag.trace.run import Run
+
+
+class RunView:
+    """One run as tables derived from its records.
+
+    What is kept from the records is private: to use more of it, add a table here. Only the intake sees the
+    records themselves, one rank after the other.
+
+    Attributes:
+        run: the ranks that have a trace.
+        gpus: samples of the ranks' GPUs, taken beside the trace.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        intake: Intake | None = None,
+        *,
+        gpus: Sequence[GpuUse] = (),
+        now: Now | None = None,
+        patience_ms: float = LEAST_MS,
+    ) -> None:
+        """Look at a run. `now` replaces what is observed of the ranks' processes; it never stands still for less
+        than `patience_ms`.
+
+        `intake` has already taken in the ranks; None: the run still has its records.
+        """
+        self.run = run
+        self._told_intake = intake
+        self.gpus = tuple(gpus)
+        self._told_now = now
+        self._patience_ms = patience_ms
+
+    @cached_property
+    def names(self) -> Names:
+        """Names of buckets, parameters and groups."""
+        return Names(self.run)
+
+    @cached_property
+    def headers(self) -> tuple[Header, ...]:
+        """What the first page of each trace says."""
+        return tuple(trace.header for trace in self.run.ranks)
+
+    @cached_property
+    def sidecars(self) -> dict[int, Sidecar]:
+        """The sidecar of each trace, by rank."""
+        return {trace.rank: trace.sidecar for trace in self.run.ranks}
+
+    @cached_property
+    def now(self) -> Now:
+        """How the ranks' processes were when the traces were read."""
+        return self._told_now if self._told_now is not None else observe(self.run)
+
+    @cached_property
+    def clocks(self) -> tuple[ClockOffset, ...]:
+        """The offset of each rank's clock to the lowest rank's."""
+        return align(self.run, self._merged)
+
+    @cached_property
+    def occurrences(self) -> Occurrences:
+        """Every bucket's all-reduces over the ranks, split into their parts."""
+        return measure(self._merged, self._memberships, self.clocks)
+
+    @cached_property
+    def pairs(self) -> int:
+        """The number of buckets' all-reduces that ended on every rank."""
+        return int(np.count_nonzero(self.occurrences.complete))
+
+    @cached_property
+    def repeated(self) -> int:
+        """The number of bucket records left out because the rank already had a record of that all-reduce."""
+        return self._merged.repeated
+
+    @cached_property
+    def steps(self) -> StepTable:
+        """Where each step's time went on each rank."""
+        return step_table(self.run, [rank.steps for rank in self._digests])
+
+    @cached_property
+    def judged(self) -> StepMatrix:
+        """The steps that can be judged, with all ranks side by side."""
+        return matrix(self.steps)
+
+    @cached_property
+    def exposure(self) -> Exposure:
+        """The exposed communication of the judged steps."""
+        return exposure(self.judged)
+
+    @cached_property
+    def usage(self) -> UsageMatrix:
+        """What the judged steps cost the processor, with all ranks side by side."""
+        return usage_matrix(
+            [trace.rank for trace in self.run.ranks], [rank.usage for rank in self._digests], self.judged
+        )
+
+    @cached_property
+    def lateness(self) -> Lateness:
+        """How much longer each rank needs than the others, in the judged steps."""
+        return lateness(self.judged)
+
+    @cached_property
+    def late_ranks(self) -> tuple[LateRank, ...]:
+        """The ranks that are late, in a typical step or in a part of the run; the costliest first."""
+        return late_ranks(self.judged, self.lateness, self.usage, self.sidecars)
+
+    @cached_property
+    def crowding(self) -> tuple[Crowding, ...]:
+        """The hosts whose ranks have more threads than cores and wait for them."""
+        return crowding(self.sidecars, self.judged, self.usage)
+
+    @cached_property
+    def buckets(self) -> tuple[BucketStats, ...]:
+        """Buckets over all their occurrences, the one that cost most first."""
+        return bucket_stats(self.run, self.occurrences, self.names, self.steps.left_out)
+
+    @cached_property
+    def ranks(self) -> tuple[RankStats, ...]:
+        """What each rank's trace holds and where its time went."""
+        return self._rank_stats(None)
+
+    @cached_property
+    def collectives(self) -> tuple[CollectiveStats, ...]:
+        """Other Gloo operations by name and rank."""
+        waits = typical_waits(self._parties, self.progress, self.clocks)
+        return collective_stats(self.run, self._collectives, self.names, waits)
+
+    @cached_property
+    def _collectives(self) -> list[RankCollectives]:
+        return [rank.collectives for rank in self._digests]
+
+    @cached_property
+    def _parties(self) -> tuple[Party, ...]:
+        return tuple(parties(self.run, self._collectives, self._memberships))
+
+    @cached_property
+    def calls(self) -> Calls | None:
+        """The collective other than buckets that took most time in the judged steps; None: there is none."""
+        of_rank = dict(zip((trace.rank for trace in self.run.ranks), self._digests, strict=True))
+        return heaviest([of_rank[rank].collectives for rank in self.judged.ranks], self.judged.step)
+
+    @cached_property
+    def phases(self) -> tuple[PhaseStats, ...]:
+        """Named parts of the program, by name and rank."""
+        return phase_stats(self.run, [rank.phases for rank in self._digests])
+
+    @cached_property
+    def phase_times(self) -> dict[str, Float64]:
+        """By phase, its time before each judged step's all-reduces: [steps, ranks] float64 in ms."""
+        parts = [(rank.steps.step.astype(np.int64), rank.steps.phases) for rank in self._digests]
+        return phase_matrices([trace.rank for trace in self.run.ranks], parts, self.judged)
+
+    @cached_property
+    def step_spans(self) -> Float64:
+        """Each judged step with the phases before it, whichever is known of its parts: [steps, ranks] in ms."""
+        phases = sum(self.phase_times.values(), np.zeros(self.judged.own.shape))
+        return np.asarray(np.fmax(self.judged.wall, self.judged.own + phases))
+
+    @cached_property
+    def progress(self) -> tuple[Progress, ...]:
+        """How far each rank has come, in the run's order."""
+        return progress(self.run, self._merged)
+
+    @cached_property
+    def awaited(self) -> tuple[Awaited, ...]:
+        """Operations in which ranks wait, and the ranks that never began them."""
+        return awaited_buckets(
+            self.run, self._merged, self._memberships, self.names, self.progress
+        ) + awaited_collectives(self._parties, self._collectives, self.progress)
+
+    @cached_property
+    def unmatched(self) -> tuple[Unmatched, ...]:
+        """Collectives that ended on some ranks though others never began them."""
+        return unmatched_collectives(self._parties, self._collectives, self.progress)
+
+    @cached_property
+    def standstill(self) -> Standstill | None:
+        """The standstill of the run, if there is one and it can be seen."""
+        return standstill(self.ranks, self.now, self.awaited, self.judged.wall_ms, self._patience_ms)
+
+    @cached_property
+    def skipped(self) -> SkippedSteps:
+        """Steps in which a rank has fewer buckets than the others."""
+        failed = min((error.step for error in self.errors.first), default=2**63)
+        return skipped_steps(self.steps, self.run, self._memberships, failed)
+
+    @cached_property
+    def in_flight(self) -> Listed[OpenOperation]:
+        """Operations that had begun and not ended."""
+        return open_operations(self.run, self._operations, self.names, self.now)
+
+    @cached_property
+    def errors(self) -> Listed[OperationError]:
+        """Operations that failed, the earliest first."""
+        return operation_errors(self.run, self._operations, self.names, self.clocks)
+
+    @cached_property
+    def gaps(self) -> tuple[Gap, ...]:
+        """Where a rank has no record of an all-reduce that others have."""
+        return gaps(self.run, self._merged, self._memberships, self.names)
+
+    @cached_property
+    def mismatches(self) -> tuple[Mismatch, ...]:
+        """All-reduces in which the ranks did different things."""
+        return mismatches(self.run, self._merged, self.names)
+
+    @cached_property
+    def different_calls(self) -> tuple[Mismatch, ...]:
+        """Other collectives into which the ranks put different things."""
+        return tuple(
+            found
+            for party in self._parties
+            for found in different_calls(
+                party.parts,
+                [self.progress[who] for who in party.members],
+                self.names.group(party.group) if party.group else "",
+            )
+        )
+
+    @cached_property
+    def watched(self) -> WatchedBuckets:
+        """The gradients of watched passes."""
+        return watched_buckets([rank.watched for rank in self._digests])
+
+    @cached_property
+    def connections(self) -> tuple[Connection, ...]:
+        """The TCP connections of all ranks' processes, by rank."""
+        return tuple(each for rank in self._digests for each in rank.connections)
+
+    @cached_property
+    def links(self) -> tuple[LinkStats, ...]:
+        """What each rank sent to each other one, as far as their connections were read."""
+        return links(self.connections, self.sidecars)
+
+    @cached_property
+    def link_faults(self) -> LinkFaults:
+        """Which links lose, delay or hold up what they carry."""
+        return LinkFaults(self.links, self.buckets, self.sidecars)
+
+    def buckets_of(self, step: int) -> tuple[BucketStats, ...]:
+        """`buckets` of one step."""
+        return bucket_stats(self.run, self.occurrences, self.names, (), self.occurrences.step == step)
+
+    def ranks_of(self, step: int) -> tuple[RankStats, ...]:
+        """`ranks` in one step."""
+        return self._rank_stats(step)
+
+    def collectives_of(self, step: int) -> tuple[CollectiveStats, ...]:
+        """`collectives` of one step."""
+        return collective_stats(self.run, self._collectives, self.names, {}, step)
+
+    def _rank_stats(self, step: int | None) -> tuple[RankStats, ...]:
+        return rank_stats(
+            self.run, self.steps, self.occurrences, self._operations, self.clocks, self.now, step
+        )
+
+    @cached_property
+    def groups(self) -> dict[int, tuple[int, ...]]:
+        """The ranks of each process group that reduced buckets, by its id."""
+        return {
+            key: tuple(self.run.ranks[who].rank for who in member.members)
+            for key, member in self._memberships.items()
+        }
+
+    @cached_property
+    def intake(self) -> Intake:
+        """What was kept of every rank's records."""
+        if self._told_intake is not None:
+            return self._told_intake
+        intake = Intake()
+        for trace in self.run.ranks:
+            intake.take(trace)
+        return intake
+
+    @property
+    def _digests(self) -> Sequence[RankDigest]:
+        return self.intake.ranks
+
+    @cached_property
+    def _operations(self) -> list[RankOperations]:
+        return [rank.operations for rank in self._digests]
+
+    @property
+    def _merged(self) -> Merged:
+        """The all-reduces of all ranks, paired, on each rank's own clock."""
+        return self.intake.merged
+
+    @cached_property
+    def _memberships(self) -> dict[int, Membership]:
+        """Who belongs to each process group."""
+        return memberships(self.run, self._merged)

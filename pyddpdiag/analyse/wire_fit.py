@@ -1,0 +1,73 @@
+"""Wire time as latency plus bytes over bandwidth, fitted to a run's own buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.bars import LEAST_STEPS
+from pyddpdiag.model import BucketStats
+
+SPREAD: Final = 3.0
+"""The largest bucket must be so many times the smallest: buckets of one size cannot tell latency from bandwidth."""
+
+SMALL_BYTES: Final = 2**18
+SMALL_COUNT: Final = 8
+"""So many buckets, none larger than that, are judged even if they are of one size."""
+
+ASSUMED_MS_PER_BYTE: Final = 1e-5
+"""What their bytes are assumed to take: 100 MB/s, about 1 Gbit/s."""
+
+
+@dataclass(frozen=True)
+class WireFit:
+    """What one all-reduce costs: `latency_ms`, and `ms_per_byte` for each byte.
+
+    `assumed`: the time per byte was assumed, because the buckets are small and of one size.
+    """
+
+    latency_ms: float
+    ms_per_byte: float
+    assumed: bool = False
+
+    def wire_ms(self, amount: float, buckets: int = 1) -> float:
+        """What so many bytes take in so many buckets, one after the other."""
+        return buckets * self.latency_ms + amount * self.ms_per_byte
+
+
+def lasting_buckets(buckets: Sequence[BucketStats]) -> list[BucketStats]:
+    """The buckets of the layout that stays: DDP makes it after the first step."""
+    return [bucket for bucket in buckets if not bucket.first_steps_only]
+
+
+def fit_wire(buckets: Sequence[BucketStats], most_ms_per_byte: float | None = None) -> WireFit | None:
+    """The fit, by least squares of relative errors; None if the buckets cannot tell.
+
+    Args:
+        buckets: of one layout.
+        most_ms_per_byte: what a bucket's byte takes at most, for buckets of one size; None: not known.
+    """
+    known = [
+        (float(bucket.bytes), bucket.times.wire_ms.median)
+        for bucket in buckets
+        if bucket.judged >= LEAST_STEPS and bucket.bytes > 0 and bucket.times.wire_ms.median
+    ]
+    if len(known) < 2:
+        return None
+    size, wire = np.array(known, np.float64).T
+    if size.max() < SPREAD * size.min():
+        if len(known) < SMALL_COUNT or size.max() > SMALL_BYTES:
+            return None
+        slope = ASSUMED_MS_PER_BYTE if most_ms_per_byte is None else most_ms_per_byte
+        latency = float(np.median(wire - slope * size))
+        return WireFit(latency, slope, assumed=most_ms_per_byte is None) if latency > 0 else None
+    columns = np.stack([1.0 / wire, size / wire], axis=1)
+    (latency, slope), *_ = np.linalg.lstsq(columns, np.ones(len(wire)), rcond=None)
+    if slope < 0:
+        return WireFit(float(columns[:, 0].sum() / (columns[:, 0] ** 2).sum()), 0.0)
+    if latency < 0:
+        return WireFit(0.0, float(columns[:, 1].sum() / (columns[:, 1] ** 2).sum()))
+    return WireFit(float(latency), float(slope))

@@ -1,0 +1,211 @@
+"""A comparison as charts: ratios with their intervals, speed-up by number of ranks, loss over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyddpdiag.bench.compare.comparison import Change, Comparison, Pair, PartChange
+from pyddpdiag.bench.compare.tables import changes_table, curves_table, pairs_table, scaling_table
+from pyddpdiag.bench.intervals import Word
+from pyddpdiag.report.charts.chart import Axis, Chart, Line, Mark, Panel, Whiskers, plain
+
+MOST_PAIRS: Final = 40
+_ROW: Final = 26
+"""Pixels of a case."""
+
+_LOOK: Final[dict[Word, tuple[str, Mark]]] = {
+    "faster": ("good", "circle"),
+    "slower": ("bad", "circle"),
+    "no difference": ("same", "diamond"),
+    "cannot tell": ("unsure", "cross"),
+}
+_CHANGED: Final[dict[Change, tuple[str, Mark]]] = {
+    "less": ("good", "circle"),
+    "more": ("bad", "circle"),
+    "no difference": ("same", "diamond"),
+    "cannot tell": ("unsure", "cross"),
+}
+_TICKS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_FINE: Final = (0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row of a chart: what it is called, and its value with its interval."""
+
+    word: str
+    median: float
+    low: float
+    high: float
+    tip: str
+
+
+def charts(comparison: Comparison) -> list[Chart]:
+    """The charts that have something to show."""
+    found = [_changes(comparison.changes)] if comparison.changes else []
+    for name, kinds in (("ratios", ("step", "allreduce", "run")), ("trainings", ("scaling",))):
+        pairs = [pair for pair in comparison.pairs if pair.kind in kinds]
+        if pairs:
+            found.append(_ratios(name, pairs))
+    if any(row.speedup for row in comparison.scaling):
+        found.append(_speedups(comparison))
+    if comparison.curves:
+        found.append(_losses(comparison))
+    return found
+
+
+def _ratios(name: str, every: Sequence[Pair]) -> Chart:
+    pairs = every[:MOST_PAIRS]
+    common, labels = short_names(pairs)
+    series = _by_word(
+        _LOOK,
+        [
+            _Row(
+                pair.word,
+                pair.ratio.median,
+                *interval(pair),
+                f"{pair.other}, {pair.case}; {pair.word}{': ' + pair.why if pair.why else ''}; "
+                f"{pair.ratio.median:.3g} [{pair.ratio.low:.3g} to {pair.ratio.high:.3g}]",
+            )
+            for pair in pairs
+        ],
+    )
+    others = list(dict.fromkeys(pair.other for pair in pairs))
+    left = "" if len(pairs) == len(every) else f" The first {len(pairs)} of {len(every)} are shown."
+    all_are = f" All are {common}." if common else ""
+    low, high = min(interval(pair)[0] for pair in pairs), max(interval(pair)[1] for pair in pairs)
+    what = "training times" if name == "trainings" else "times"
+    return Chart(
+        name,
+        f"{' and '.join(others)} against {pairs[0].base}: ratios of {what}",
+        f"Below 1 is faster than {pairs[0].base}. Bars are 95% intervals.{all_are}{left}",
+        [Panel(series, Axis("", labels=labels), height=_ROW * len(pairs) + 24)],
+        Axis(f"time / time of {pairs[0].base}", logarithmic=True, ticks=ratio_ticks(low, high), line_at=1.0),
+        pairs_table(list(every)),
+    )
+
+
+def _by_word(look: Mapping[Any, tuple[str, Mark]], rows: Sequence[_Row]) -> list[Whiskers]:
+    """One series for each word that rows are called by, in the order of `look`."""
+    series = []
+    for word, (colour, mark) in look.items():
+        chosen = [(place, row) for place, row in enumerate(rows) if row.word == word]
+        if chosen:
+            series.append(
+                Whiskers(
+                    word,
+                    [place for place, _ in chosen],
+                    [row.median for _, row in chosen],
+                    [row.low for _, row in chosen],
+                    [row.high for _, row in chosen],
+                    colour,
+                    mark,
+                    [row.tip for _, row in chosen],
+                )
+            )
+    return series
+
+
+def interval(pair: Pair) -> tuple[float, float]:
+    """The interval to draw: none where there are too few rounds for one, as in the table."""
+    if pair.why == "too few rounds":
+        return pair.ratio.median, pair.ratio.median
+    return pair.ratio.low, pair.ratio.high
+
+
+def _changes(changes: Sequence[PartChange]) -> Chart:
+    series = _by_word(
+        _CHANGED,
+        [
+            _Row(
+                change.word,
+                change.difference_ms.median,
+                change.difference_ms.low,
+                change.difference_ms.high,
+                f"{change.part}; {change.base_ms:.4g} ms before, {change.other_ms:.4g} ms after; {change.word}",
+            )
+            for change in changes
+        ],
+    )
+    others = list(dict.fromkeys(change.other for change in changes))
+    several = len(others) > 1
+    labels = [f"{change.other}: {change.part}" if several else change.part for change in changes]
+    return Chart(
+        "changes",
+        f"{' and '.join(others)} against {changes[0].base}: where a step's time changed",
+        "Change of the median step's parts in milliseconds; right of 0 it takes longer. Bars are 95% intervals.",
+        [Panel(series, Axis("", labels=labels), height=_ROW * len(changes) + 24)],
+        Axis("ms per step", line_at=0.0),
+        changes_table(changes),
+    )
+
+
+def short_names(pairs: Sequence[Pair]) -> tuple[str, list[str]]:
+    """What all cases have in common, and what is left of each; the other's name if there are several."""
+    words = [pair.case.split() for pair in pairs]
+    shortest = min(map(len, words))
+    front = next((at for at in range(shortest) if len({each[at] for each in words}) > 1), shortest)
+    back = next(
+        (at for at in range(shortest - front) if len({each[-1 - at] for each in words}) > 1), shortest - front
+    )
+    several = len({pair.other for pair in pairs}) > 1
+    labels = []
+    for pair, each in zip(pairs, words, strict=True):
+        rest = " ".join(each[front : len(each) - back]) or pair.case
+        labels.append(
+            f"{pair.other}: {rest}" if several and rest != pair.case else pair.other if several else rest
+        )
+    if front + back == shortest and len(set(pair.case for pair in pairs)) == 1:
+        return (pairs[0].case if several else ""), labels
+    common = " ".join(words[0][:front] + words[0][len(words[0]) - back :])
+    return common, labels
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """Round ratios that an axis from `low` to `high` shows; 1 is always among them."""
+    low, high = min(low, 1.0) / 1.05, max(high, 1.0) * 1.05
+    if high / low < 1.35:
+        return [tick / 100 for tick in range(50, 200, 5) if low <= tick / 100 <= high]
+    return [tick for tick in (_FINE if high / low < 5 else _TICKS) if low <= tick <= high]
+
+
+def _speedups(comparison: Comparison) -> Chart:
+    rows = [row for row in comparison.scaling if row.speedup]
+    worlds = sorted({n for row in rows for n in row.speedup})
+    series = [
+        Line(
+            row.label if row.reference else f"{row.label}: {row.what}",
+            list(row.speedup),
+            plain(row.speedup.values()),
+            str(place),
+            "dash" if row.reference else "solid",
+            marks=True,
+        )
+        for place, row in enumerate(rows)
+    ]
+    series.append(Line("ideal", worlds, worlds, "ideal", "dot"))
+    return Chart(
+        "speed-up",
+        "Speed-up by number of ranks",
+        "Against 1 rank; the dotted line is the ideal. Broken lines are published figures, not measured here.",
+        [Panel(series, Axis("speed-up", from_zero=True), height=300)],
+        Axis("ranks", ticks=worlds),
+        scaling_table(comparison),
+    )
+
+
+def _losses(comparison: Comparison) -> Chart:
+    series = [
+        Line(curve.label, plain(curve.elapsed_s), plain(curve.loss), str(place), marks=True)
+        for place, curve in enumerate(comparison.curves)
+    ]
+    return Chart(
+        "loss",
+        "Loss over time",
+        "Training loss after each epoch.",
+        [Panel(series, Axis("loss"), height=280)],
+        Axis("seconds"),
+        curves_table(comparison),
+    )

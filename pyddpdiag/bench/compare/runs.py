@@ -1,0 +1,191 @@
+"""Compares recorded runs: what changed from the first one, by part of a step and by bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.anatomy import step_parts
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.bench.compare.comparison import Change, Comparison, Pair, PartChange, Series
+from pyddpdiag.bench.intervals import Estimate, difference_of_rounds, ratio_of_rounds, verdict
+from pyddpdiag.export.run import ExportedRun
+from pyddpdiag.exports import read_run
+from pyddpdiag.model.words import count, listed, number, size
+
+MARGIN: Final = 0.1
+"""What two runs must differ by: the cost below which a report calls nothing a finding, either."""
+
+_PART_MARGIN: Final = 0.02
+"""Of the first run's step: a part that changed by less explains nothing."""
+
+_LEAST: Final = 5
+MOST_BUCKETS: Final = 60
+_VALUES: Final = 1000
+"""Of a long run: stretches of it, so that an interval takes no longer than that."""
+
+_PARTS: Final = {
+    "data_wait": "waits for data",
+    "compute": "computes",
+    "late": "waits for the last rank",
+    "communication": "waits for communication",
+}
+
+
+@dataclass(frozen=True)
+class _Run:
+    label: str
+    run: ExportedRun
+    wall: Float64
+    parts: dict[str, Float64]
+    buckets: dict[str, Float64]
+
+
+def compare_runs(folders: Sequence[Path]) -> Comparison:
+    """Compare runs with the first of them.
+
+    Raises:
+        TraceError: a folder has no traces, or none can be read.
+    """
+    runs = [_read(folder, label) for folder, label in zip(folders, _labels(folders), strict=True)]
+    base = runs[0]
+    pairs: list[Pair] = []
+    changes: list[PartChange] = []
+    only: dict[str, tuple[str, ...]] = {}
+    notes: list[str] = []
+    for other in runs[1:]:
+        changes += _changes(base, other)
+        if len(base.wall) and len(other.wall):
+            pairs.append(_pair("step of the slowest rank", base, other, base.wall, other.wall))
+        names = {bucket.bucket: bucket for bucket in base.run.report.buckets}
+        common = [name for name in names if name in base.buckets and name in other.buckets]
+        for name in common[:MOST_BUCKETS]:
+            case = f"bucket {name[:8]} {size(names[name].bytes)} on the wire"
+            pairs.append(_pair(case, base, other, base.buckets[name], other.buckets[name]))
+        for side, against in ((base, other), (other, base)):
+            alone = tuple(f"bucket {name[:8]}" for name in side.buckets if name not in against.buckets)
+            if alone:
+                only[f"{side.label}, not {against.label}"] = alone
+        notes += _notes(base, other, len(common))
+    return Comparison(
+        tuple(Series(run.label, (), _about(run)) for run in runs),
+        tuple(pairs),
+        (),
+        (),
+        only,
+        notes=tuple(notes),
+        changes=tuple(changes),
+    )
+
+
+def _read(folder: Path, label: str) -> _Run:
+    run = read_run(folder, timelines=False)
+    steps = run.report.steps
+    parts = step_parts(steps)
+    judged = steps.judged
+    numbers, begin = np.unique(steps.step[judged], return_index=True)
+    columns = {name: _means(getattr(parts, name)[judged], begin) for name in _PARTS}
+    wall = np.fmax.reduceat(steps.wall_ms[judged], begin) if len(numbers) else np.empty(0)
+    found = run.occurrences
+    warm = np.isin(found.step, np.array(steps.left_out, np.int64))
+    known = found.complete & ~warm & np.isfinite(found.wire_ms)
+    buckets = {
+        f"{reference:016x}": _thin(found.wire_ms[known & (found.reference == reference)])
+        for reference in np.unique(found.reference[known]).tolist()
+    }
+    return _Run(label, run, _thin(wall), {name: _thin(column) for name, column in columns.items()}, buckets)
+
+
+def _changes(base: _Run, other: _Run) -> list[PartChange]:
+    found = []
+    step = float(np.median(base.wall)) if len(base.wall) else float("nan")
+    told = {"wall": "the whole step", **_PARTS}
+    for name, part in told.items():
+        before, after = (run.wall if name == "wall" else run.parts[name] for run in (base, other))
+        if not len(before) or not len(after):
+            continue
+        difference = difference_of_rounds(after.tolist(), before.tolist())
+        least = (MARGIN if name == "wall" else _PART_MARGIN) * step
+        word: Change = "no difference"
+        if min(len(before), len(after)) < _LEAST:
+            word = "cannot tell"
+        elif difference.low > 0 and difference.median >= least:
+            word = "more"
+        elif difference.high < 0 and difference.median <= -least:
+            word = "less"
+        medians = float(np.median(before)), float(np.median(after))
+        found.append(PartChange(base.label, other.label, part, *medians, difference, word))
+    return found
+
+
+def _pair(case: str, base: _Run, other: _Run, before: Float64, after: Float64) -> Pair:
+    rounds = min(len(before), len(after))
+    if not (before > 0).all() or not (after > 0).all():
+        ratio, rounds = Estimate(1.0, 1.0, 1.0), 0
+    else:
+        ratio = ratio_of_rounds(after.tolist(), before.tolist())
+    word = verdict(ratio, rounds, MARGIN)
+    why = "too few rounds" if word == "cannot tell" else ""
+    medians = float(np.median(before)) / 1e3, float(np.median(after)) / 1e3
+    return Pair("run", case, base.label, other.label, *medians, ratio, word, why=why)
+
+
+def _notes(base: _Run, other: _Run, common: int) -> list[str]:
+    ours, theirs = base.run.report, other.run.report
+    told = []
+    if ours.world_size != theirs.world_size:
+        told.append(
+            f"{base.label} has {count(ours.world_size, 'rank')}, {other.label} {theirs.world_size}: their steps are "
+            "not the same work."
+        )
+    if ours.buckets and theirs.buckets and not common:
+        told.append(
+            f"{base.label} and {other.label} have no bucket in common: another model, or another layout."
+        )
+    hosts = [sorted({rank.host for rank in report.ranks if rank.host}) for report in (ours, theirs)]
+    if all(hosts) and hosts[0] != hosts[1]:
+        told.append(f"{base.label} ran on {listed(hosts[0], 4)}, {other.label} on {listed(hosts[1], 4)}.")
+    told.append(
+        f"{base.label} and {other.label} are one run each. One set of processes is faster than the next by chance, and "
+        f"other programs slow one down: steps and buckets that differ by less than {MARGIN:.0%} are not called "
+        "different, and intervals know only of the scatter within a run."
+    )
+    return told
+
+
+def _about(run: _Run) -> str:
+    report = run.run.report
+    step = f"median step {number(float(np.median(run.wall)))} ms" if len(run.wall) else "no step"
+    return (
+        f"{count(report.world_size, 'rank')}, {count(len(run.wall), 'step')}, {step}. {report.verdict.line}"
+    )
+
+
+def _labels(folders: Sequence[Path]) -> list[str]:
+    """The last parts of the paths in which all differ; with a number where there are none."""
+    parts = [folder.resolve().parts[::-1] for folder in folders]
+    for names in zip(*parts, strict=False):
+        if len(set(names)) == len(names):
+            return list(names)
+    return [f"{folder.name} ({place + 1})" for place, folder in enumerate(folders)]
+
+
+def _means(values: Float64, begin: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Float64:
+    """The mean over the ranks of each step; steps in which one is not known are left out."""
+    if not len(begin):
+        return np.empty(0)
+    sizes = np.diff(np.append(begin, len(values)))
+    means = np.add.reduceat(values, begin) / sizes
+    return np.asarray(means[np.isfinite(means)])
+
+
+def _thin(values: Float64) -> Float64:
+    """At most so many values: medians of stretches."""
+    known = values[np.isfinite(values)]
+    if len(known) <= _VALUES:
+        return np.asarray(known)
+    return np.array([np.median(part) for part in np.array_split(known, _VALUES)])

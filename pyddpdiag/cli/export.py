@@ -1,0 +1,69 @@
+"""`pyddpdiag export DIR`: a run for the tools that you have."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyddpdiag.errors import UsageError
+from pyddpdiag.output import say
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the traces of all ranks.")],
+    chrome: Annotated[
+        bool,
+        typer.Option(
+            "--chrome", help="Time lines for Perfetto, chrome://tracing and Holistic Trace Analysis."
+        ),
+    ] = False,
+    merge: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PROFILE.json",
+            help="A trace of torch.profiler, to get our events on its time line; repeat it for more ranks.",
+        ),
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Steps, buckets and more as CSV.")] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="The same as Parquet.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Scalars for TensorBoard.")] = False,
+    openmetrics: Annotated[
+        bool,
+        typer.Option(
+            "--openmetrics", help="Gauges for Prometheus: a text file for the node exporter's folder."
+        ),
+    ] = False,
+    steps: Annotated[
+        str | None, typer.Option(metavar="FROM-TO", help="Only these steps in --chrome and --merge.")
+    ] = None,
+    output_dir: Annotated[Path | None, typer.Option(help="Where to write. Default: DIR/export.")] = None,
+    attempt: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of a job that was restarted: which attempt, instead of the newest."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+) -> None:
+    """Write a run in the formats of other tools (docs/exports.md)."""
+    from pyddpdiag.exports import Wanted, write_exports
+
+    chosen = parse_steps(steps) if steps is not None else None
+    wanted = Wanted(chrome, tuple(merge or ()), csv, parquet, tensorboard, openmetrics, chosen)
+    target = output_dir if output_dir is not None else folder / "export"
+    for path in write_exports(folder, target, wanted, attempt=attempt, force=force):
+        say(f"Written: {path}")
+
+
+def parse_steps(text: str) -> range:
+    """The steps in 10-20 or 10, both ends included.
+
+    Raises:
+        UsageError: it is no such thing.
+    """
+    found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", text.strip())
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    if last < first or last - first > 10_000_000:
+        raise UsageError(f"--steps {text} is not a range of steps.", hint="write 10-20.")
+    return range(first, last + 1)

@@ -1,0 +1,54 @@
+"""`pyddpdiag watch DIR`: how a run goes, while it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def watch(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the traces; may not exist yet.")],
+    interval: Annotated[
+        float, typer.Option(min=0.1, max=3600, help="Seconds between two looks; more if a look takes long.")
+    ] = 2.0,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per look (docs/hang.md), each in a line.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Look once; exit code as of report.")] = False,
+    openmetrics: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.prom",
+            help="Also keep the figures of the newest look here, for Prometheus's node exporter.",
+        ),
+    ] = None,
+) -> None:
+    """Show step time, exposed communication, late ranks, what is in flight and the verdict, live. Ctrl-C ends it.
+
+    Starts and stops at any time; follows a run that begins anew. Takes at most 3% of one core.
+    """
+    import os
+    import sys
+
+    from pyddpdiag.errors import UsageError
+    from pyddpdiag.live.watch import display_for
+    from pyddpdiag.live.watch import watch as look_on
+
+    if folder.is_file():
+        raise UsageError(f"'{folder}' is a file.", hint="give the folder of all ranks.")
+    display = display_for(sys.stdout, as_json=json)
+    if openmetrics is not None:
+        from pyddpdiag.live.metrics import MetricsFile
+
+        display = MetricsFile(display, openmetrics)
+    try:
+        code = look_on(folder, display, interval_s=interval, once=once)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        # Whoever read has enough. Python would complain once more when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    raise typer.Exit(code)

@@ -1,0 +1,90 @@
+"""Runs the checks of this machine, all at once and within a limit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from pyddpdiag.doctor.check import Check, Outcome, Situation, failed
+from pyddpdiag.doctor.checks import (
+    addresses,
+    batch,
+    firewall,
+    installed,
+    launcher,
+    meeting,
+    threads,
+    variables,
+)
+from pyddpdiag.doctor.loading import Loading
+from pyddpdiag.doctor.torch_facts import find
+from pyddpdiag.output import clean
+
+#: In the order of the table.
+CHECKS: Final[tuple[tuple[str, Check], ...]] = (
+    ("installation", installed.check),
+    ("launcher", launcher.check),
+    ("variables", variables.check),
+    ("addresses", addresses.check),
+    ("firewall", firewall.check),
+    ("rendezvous", meeting.check),
+    ("threads", threads.check),
+    ("batch", batch.check),
+)
+#: All local checks together take no longer.
+LIMIT_S: Final = 2.2
+# Torch may take that much of it: a slow load is no finding, and starting Python comes on top.
+_TORCH: Final = 0.85
+
+
+def run(situation: Situation, *, load_torch: bool = True, limit_s: float = LIMIT_S) -> list[Outcome]:
+    """What all checks find. One that does not answer within the limit is reported as such.
+
+    Args:
+        situation: see there.
+        load_torch: also try whether torch loads, in a process beside the checks.
+        limit_s: for all of it.
+    """
+    begin = time.monotonic()
+    until = begin + limit_s
+    loading = Loading() if load_torch and find() is not None else None
+    results: list[list[Outcome]] = [[] for _ in CHECKS]
+    workers = [
+        threading.Thread(
+            target=_run_one, args=(check, name, situation, results[place]), name=f"doctor-{name}", daemon=True
+        )
+        for place, (name, check) in enumerate(CHECKS)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(max(0.0, until - time.monotonic()))
+    late = [name for (name, _), worker in zip(CHECKS, workers, strict=True) if worker.is_alive()]
+    outcomes = [outcome for found in results for outcome in list(found)]
+    if loading is not None:
+        outcomes.append(loading.outcome(begin + _TORCH * limit_s, situation.shell))
+    outcomes += [
+        failed(
+            name,
+            f"this check got no answer from the system within {limit_s:g} s.",
+            "A file system or name server hangs.",
+        )
+        for name in late
+    ]
+    return outcomes
+
+
+def _run_one(check: Check, name: str, situation: Situation, results: list[Outcome]) -> None:
+    try:
+        results.extend(check(situation))
+    except Exception as error:
+        # A machine that surprises one check must not cost the others.
+        text = clean(f"{type(error).__name__}: {error}", 200)
+        results.append(failed(name, f"this check failed itself: {text}", "Please report it."))
+
+
+def worst(outcomes: Sequence[Outcome]) -> int:
+    """The exit code: 0 all passed, 1 something to mend."""
+    return 1 if any(outcome.status for outcome in outcomes) else 0

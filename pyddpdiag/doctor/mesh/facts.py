@@ -1,0 +1,155 @@
+"""What a rank tells the others about itself and its machine."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyddpdiag
+from pyddpdiag import system
+from pyddpdiag.doctor.torch_facts import find
+from pyddpdiag.errors import DoctorError
+from pyddpdiag.output import clean
+from pyddpdiag.ranks import addresses, identity
+
+#: Variables on which all ranks must agree.
+SHARED: Final = ("TORCH_GLOO_LAZY_INIT", "GLOO_DEVICE_TRANSPORT")
+_SHOWN: Final = (*SHARED, "GLOO_SOCKET_IFNAME", "USE_LIBUV", "OMP_NUM_THREADS", "TORCH_DISTRIBUTED_DEBUG")
+_MOST_ADDRESSES = 16
+
+
+@dataclass(frozen=True)
+class Spot:
+    """An address where a rank listens.
+
+    Attributes:
+        interface: its name there.
+        address: IPv4, or IPv6 that is not link-local.
+        port: of the doctor's listener.
+        mtu: of the interface; 0 if unknown.
+        loopback: only ranks of the same machine can reach it.
+    """
+
+    interface: str
+    address: str
+    port: int
+    mtu: int = 0
+    loopback: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One rank.
+
+    Attributes:
+        rank: its number.
+        world_size: as it was started.
+        machine: the same for all ranks that share a loopback interface.
+        system: Linux or Windows.
+        versions: of pyddpdiag, torch and Python.
+        variables: those that matter, where set.
+        spots: where it listens.
+        choice: the address that Gloo will take.
+        choice_interface: its interface.
+        token: what a caller must present.
+    """
+
+    rank: int
+    world_size: int
+    machine: str
+    system: str
+    versions: dict[str, str]
+    variables: dict[str, str]
+    spots: tuple[Spot, ...]
+    choice: str
+    choice_interface: str
+    token: str = field(repr=False, default="")
+
+    def to_fields(self) -> dict[str, Any]:
+        """For a message."""
+        return asdict(self)
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Facts:
+        """The inverse of `to_fields`.
+
+        Raises:
+            DoctorError: it is something else.
+        """
+        try:
+            spots = tuple(
+                Spot(
+                    _text(s["interface"]),
+                    _text(s["address"]),
+                    int(s["port"]),
+                    int(s["mtu"]),
+                    bool(s["loopback"]),
+                )
+                for s in fields["spots"][:_MOST_ADDRESSES]
+            )
+            return cls(
+                int(fields["rank"]),
+                int(fields["world_size"]),
+                _text(fields["machine"]),
+                _text(fields["system"]),
+                {_text(k): _text(v) for k, v in fields["versions"].items()},
+                {_text(k): _text(v) for k, v in fields["variables"].items()},
+                spots,
+                _text(fields["choice"]),
+                _text(fields["choice_interface"]),
+                _text(fields["token"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DoctorError("a rank introduced itself in a way that cannot be understood.") from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text was expected")
+    return clean(value, 300)
+
+
+def _machine() -> str:
+    """A name for what shares a loopback interface: containers of one machine do not."""
+    try:
+        return f"{identity.machine()} {Path('/proc/self/ns/net').readlink()}"
+    except OSError:
+        return identity.machine()
+
+
+def gather(
+    rank: int,
+    world_size: int,
+    environ: Mapping[str, str],
+    ports: Mapping[str, int],
+    token: str,
+    wait_s: float,
+) -> Facts:
+    """This rank's facts; `ports`: where it listens, by address."""
+    torch = find()
+    choice = addresses.gloo_choice(wait_s, environ)
+    spots = [
+        Spot(one.name, address, ports[address], one.mtu, one.kind == "loopback")
+        for one in addresses.found()
+        for address in one.routable
+        if address in ports
+    ]
+    return Facts(
+        rank,
+        world_size,
+        _machine(),
+        system.NAME,
+        {
+            "pyddpdiag": pyddpdiag.__version__,
+            "torch": torch.version if torch is not None else "none",
+            "Python": platform.python_version(),
+        },
+        {name: environ[name] for name in _SHOWN if name in environ},
+        tuple(spots[:_MOST_ADDRESSES]),
+        choice.address,
+        choice.names[0] if choice.names else "",
+        token,
+    )

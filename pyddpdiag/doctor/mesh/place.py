@@ -1,0 +1,153 @@
+"""Where the ranks of a mesh check find rank 0: at the job's own address, in its file, or in the launcher's store."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import socket
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from pyddpdiag.doctor.mesh.wire import Line
+from pyddpdiag.errors import DoctorError
+from pyddpdiag.ranks import addresses
+from pyddpdiag.ranks.ports import Reach, resolve, try_connect
+from pyddpdiag.ranks.rendezvous import FileTarget, Target, TcpTarget
+
+_KEY = "pyddpdiag/doctor"
+_POLL_S = 0.1
+_LOOK_S = 2.0
+
+
+def port_for(target: Target) -> int:
+    """The port that rank 0 listens on: the job's own, or any where the ranks learn it otherwise."""
+    return target.port if isinstance(target, TcpTarget) and not target.agent else 0
+
+
+def publish(target: Target, port: int, until: float) -> None:
+    """Leaves rank 0's addresses where the others look, if they cannot know them.
+
+    Raises:
+        DoctorError: the launcher's store does not answer in time.
+        OSError: the file cannot be written.
+    """
+    if isinstance(target, TcpTarget) and not target.agent:
+        return
+    spots = [address for one in addresses.found() if one.up for address in one.routable]
+    text = json.dumps({"addresses": spots, "port": port})
+    if isinstance(target, FileTarget):
+        path = _file(target)
+        draft = path.with_name(path.name + ".new")
+        draft.write_text(text, encoding="ascii")
+        draft.replace(path)
+    else:
+        _in_agents_store(target, text, until)
+
+
+def withdraw(target: Target) -> None:
+    """Takes the file away again."""
+    if isinstance(target, FileTarget):
+        try:
+            _file(target).unlink(missing_ok=True)
+        except OSError:
+            return
+
+
+def connect(target: Target, until: float) -> tuple[Line, str]:
+    """A connection to rank 0, and the address that it was reached at.
+
+    Raises:
+        DoctorError: it was not reached until then (monotonic s), and why.
+    """
+    why = "it never answered"
+    while time.monotonic() < until:
+        try:
+            spots, port = _where(target, until)
+        except (DoctorError, OSError) as error:
+            why = str(error)
+            time.sleep(_POLL_S)
+            continue
+        for address in spots:
+            left = max(0.2, min(_LOOK_S, until - time.monotonic()))
+            # The faults that are looked for must not break the doctor's own lines.
+            reach, connection = try_connect(address, port, left, small=True)
+            if connection is not None:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return Line(connection), address
+            why = _WORDS.get(reach, "it cannot be reached")
+        time.sleep(_POLL_S)
+    raise DoctorError(
+        f"rank 0 was not reached at {target}: {why}.", hint="start 'pyddpdiag doctor --mesh' there as well."
+    )
+
+
+_WORDS = {
+    Reach.REFUSED: "its machine refuses; rank 0 does not run there, or a firewall rejects",
+    Reach.FILTERED: "no answer; a firewall drops the packets, or no machine has this address",
+    Reach.UNROUTABLE: "no route leads there",
+}
+
+
+def _file(target: FileTarget) -> Path:
+    return Path(f"{target.path}.doctor")
+
+
+def _where(target: Target, until: float) -> tuple[list[str], int]:
+    if isinstance(target, TcpTarget) and not target.agent:
+        found = resolve(target.host, _LOOK_S)
+        if not found:
+            raise DoctorError(f"'{target.host}' does not resolve to an address")
+        return [address for address in found if ":" not in address] or found, target.port
+    if isinstance(target, FileTarget):
+        text = _file(target).read_text(encoding="ascii", errors="replace")
+    else:
+        text = _in_agents_store(target, None, until)
+    try:
+        told = json.loads(text)
+        # Its own addresses are those of rank 0, wherever that is: the loopback's last.
+        spots = sorted(map(str, told["addresses"]), key=addresses.is_loopback)
+        return spots, int(told["port"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DoctorError("what rank 0 left cannot be read") from error
+
+
+def _in_agents_store(target: TcpTarget, text: str | None, until: float) -> str:
+    """Sets the value in torchrun's store, or waits for it. In a thread: torch's own waits cannot be interrupted."""
+    answers: list[str | BaseException] = []
+    seconds = max(1.0, until - time.monotonic())
+
+    def talk() -> None:
+        try:
+            dist = importlib.import_module("torch.distributed")
+            timeout = timedelta(seconds=seconds)
+            store = dist.TCPStore(target.host, target.port, None, False, timeout, wait_for_workers=False)
+            if text is not None:
+                store.set(_KEY, text)
+            answers.append(text if text is not None else store.get(_KEY).decode())
+        except Exception as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=talk, name="doctor-store", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not answers or isinstance(answers[0], BaseException):
+        raise DoctorError(
+            f"torchrun's store at {target} does not answer: {answers[0] if answers else 'time is up'}"
+        )
+    return answers[0]
+
+
+def connect_here(port: int) -> Line:
+    """A connection of rank 0 to itself.
+
+    Raises:
+        DoctorError: the loopback interface does not work.
+    """
+    reach, connection = try_connect("127.0.0.1", port, _LOOK_S)
+    if connection is None:
+        raise DoctorError(
+            f"this machine cannot connect to itself at 127.0.0.1 ({reach.value}).", hint="ip link set lo up"
+        )
+    return Line(connection)

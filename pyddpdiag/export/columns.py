@@ -1,0 +1,141 @@
+"""A run as columns, for tables of other tools: steps, buckets, every occurrence of a bucket, ranks, links, findings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from pyddpdiag.analyse.anatomy import step_parts
+from pyddpdiag.analyse.occurrences import Occurrences
+from pyddpdiag.model import METRICS, RunReport, Stat
+
+Columns = Mapping[str, Sequence[Any]]
+
+
+def tables(report: RunReport, occurrences: Occurrences) -> dict[str, Columns]:
+    """All tables by name."""
+    return {
+        "steps": steps(report),
+        "buckets": buckets(report),
+        "occurrences": occurrence_columns(report, occurrences),
+        "ranks": ranks(report),
+        "links": links(report),
+        "findings": findings(report),
+    }
+
+
+def steps(report: RunReport) -> Columns:
+    """One row per step and rank."""
+    table = report.steps
+    parts = step_parts(table)
+    return {
+        "step": table.step.tolist(),
+        "rank": table.rank.tolist(),
+        "wall_ms": _known(table.wall_ms),
+        "compute_ms": _known(table.compute_ms),
+        "data_wait_ms": _known(table.data_wait_ms),
+        "exposed_ms": _known(table.exposed_ms),
+        "other_ms": _known(table.other_ms),
+        "late_ms": _known(parts.late),
+        "communication_ms": _known(parts.communication),
+        "own_ms": _known(table.own_ms),
+        "buckets": table.buckets.tolist(),
+        "bytes": table.bytes.tolist(),
+        "judged": table.judged.tolist(),
+    }
+
+
+def buckets(report: RunReport) -> Columns:
+    """One row per bucket; of times the median and the 95th percentile."""
+    rows = report.buckets
+    columns: dict[str, Sequence[Any]] = {
+        name: [getattr(row, name) for row in rows]
+        for name in (
+            "bucket",
+            "module",
+            "bytes",
+            "dtype",
+            "gradient_dtype",
+            "group",
+            "group_size",
+            "count",
+            "judged",
+        )
+    }
+    columns |= {
+        name: [getattr(row, name) for row in rows]
+        for name in ("incomplete", "first_step", "last_step", "first_steps_only", "cost_ms")
+    }
+    for name in METRICS:
+        columns |= _stats(name, [getattr(row.times, name) for row in rows])
+    columns["parameters"] = [" ".join(row.parameters) for row in rows]
+    return columns
+
+
+def occurrence_columns(report: RunReport, found: Occurrences) -> Columns:
+    """One row per all-reduce of a bucket, over all ranks."""
+    order = [rank.rank for rank in report.ranks]
+    return {
+        "step": found.step.tolist(),
+        "bucket": [f"{reference:016x}" for reference in found.reference.tolist()],
+        "bytes": found.bytes.tolist(),
+        "group_size": found.group_size.tolist(),
+        "complete": found.complete.tolist(),
+        **{name: _known(getattr(found, name)) for name in METRICS},
+        "last_rank": [order[who] if who >= 0 else None for who in found.last_arriver.tolist()],
+    }
+
+
+def ranks(report: RunReport) -> Columns:
+    """One row per rank; of times the median and the 95th percentile."""
+    columns: dict[str, Sequence[Any]] = {}
+    for each in fields(report.ranks[0]) if report.ranks else ():
+        values = [getattr(rank, each.name) for rank in report.ranks]
+        if each.name == "clock":
+            columns["clock_offset_ms"] = [clock.offset_ms for clock in values]
+            columns["clock_uncertainty_ms"] = [clock.uncertainty_ms for clock in values]
+        elif isinstance(values[0], Stat):
+            columns |= _stats(each.name, values)
+        else:
+            columns[each.name] = values
+    return columns
+
+
+def links(report: RunReport) -> Columns:
+    """One row per link between two ranks."""
+    names = [each.name for each in fields(report.links[0])] if report.links else []
+    return {name: [getattr(link, name) for link in report.links] for name in names}
+
+
+def findings(report: RunReport) -> Columns:
+    """One row per finding, without its evidence."""
+    names = (
+        "kind",
+        "severity",
+        "confidence",
+        "rank",
+        "peer",
+        "bucket",
+        "parameter",
+        "since_step",
+        "cost_ms",
+        "cause",
+    )
+    found = report.verdict.findings
+    columns: dict[str, Sequence[Any]] = {name: [getattr(each, name) for each in found] for name in names}
+    return {**columns, "message": [each.message for each in found], "advice": [each.advice for each in found]}
+
+
+def _stats(name: str, values: Sequence[Stat]) -> dict[str, Sequence[Any]]:
+    return {
+        f"{name}_median": [value.median for value in values],
+        f"{name}_p95": [value.p95 for value in values],
+    }
+
+
+def _known(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values.tolist()]

@@ -1,0 +1,48 @@
+"""What exports are made of: the report, every occurrence of a bucket, and what each rank did in the chosen steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyddpdiag.analyse.occurrences import Occurrences
+from pyddpdiag.model import RunReport
+from pyddpdiag.model.details import GradientNorms, RankTimeline
+from pyddpdiag.trace.layout import BucketTime
+
+
+@dataclass(frozen=True)
+class ClockBase:
+    """One moment on both clocks of a rank, its trace's and the wall clock; `offset_ns` leads to the common clock."""
+
+    monotonic_ns: int
+    wall_ns: int
+    offset_ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class ExportedRun:
+    """A run as it was read for exports. Timelines are on the common clock; `bases` are by rank."""
+
+    report: RunReport
+    occurrences: Occurrences
+    norms: GradientNorms
+    timelines: Sequence[RankTimeline]
+    bases: Mapping[int, ClockBase]
+
+    @cached_property
+    def last_arrivals(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """By group and sequence of each bucket's all-reduce: when the last rank brought it, and which one."""
+        last: dict[tuple[int, int], tuple[int, int]] = {}
+        for line in self.timelines:
+            buckets = line.buckets
+            for group, sequence, at in zip(
+                buckets.group.tolist(),
+                buckets.sequence.tolist(),
+                buckets.times[:, BucketTime.ENQUEUED].tolist(),
+                strict=True,
+            ):
+                if at > last.get((group, sequence), (0, 0))[0]:
+                    last[group, sequence] = (at, line.rank)
+        return last

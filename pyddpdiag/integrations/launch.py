@@ -1,0 +1,101 @@
+"""Runs a command so that every rank below it is recorded, and shows the verdict in the end."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pyddpdiag.errors import PyddpdiagError, TraceExistsError, UsageError
+from pyddpdiag.integrations.unchanged import FOLDER
+from pyddpdiag.output import say
+
+_STARTUP = Path(__file__).resolve().parent / "startup"
+
+
+def new_folder() -> Path:
+    """A folder for a run that was given none."""
+    return Path(time.strftime("ddptrace-%Y%m%d-%H%M%S-") + secrets.token_hex(2))
+
+
+def environment(folder: Path | None) -> dict[str, str]:
+    """What a process needs in its environment so that the ranks below it record into `folder`."""
+    path = os.environ.get("PYTHONPATH")
+    entries = [entry for entry in (path or "").split(os.pathsep) if entry and Path(entry) != _STARTUP]
+    return {
+        FOLDER: "" if folder is None else str(folder.absolute()),
+        "PYTHONPATH": os.pathsep.join([str(_STARTUP), *entries]),
+    }
+
+
+def run(command: Sequence[str], folder: Path) -> int:
+    """Runs a command to its end and shows the verdict on standard error; the command's exit code.
+
+    Args:
+        command: a program and its arguments, such as torchrun and a script.
+        folder: of the run.
+
+    Raises:
+        TraceExistsError: the folder holds traces of an earlier run.
+        UsageError: there is no such program.
+    """
+    if any(folder.glob("rank_*.ddptrace")):
+        raise TraceExistsError(
+            f"there are traces already in '{folder}'.", hint="give each run a folder of its own: --trace DIR."
+        )
+    program = shutil.which(command[0])
+    if program is None:
+        hint = "give the whole command, as you type it without pyddpdiag."
+        if command[0].endswith(".py"):
+            hint = f"pyddpdiag run -- python {command[0]}"
+        raise UsageError(f"there is no program '{command[0]}'.", hint=hint)
+    code = _to_its_end([program, *command[1:]], {**os.environ, **environment(folder)})
+    show(folder)
+    return code
+
+
+def show(folder: Path) -> None:
+    """The verdict over what was recorded, on standard error: standard output is the script's."""
+    from pyddpdiag.pipeline import print_report
+
+    say(f"\npyddpdiag: {folder}", sys.stderr)
+    if not any(folder.glob("**/rank_*.ddptrace")):
+        say(
+            "nothing was recorded: no DistributedDataParallel module trained over Gloo in a Python that has pyddpdiag "
+            "installed and heeds PYTHONPATH (python -I and -E do not).",
+            sys.stderr,
+        )
+        return
+    try:
+        print_report(folder, file=sys.stderr)
+    except PyddpdiagError as error:
+        say(f"no verdict: {error}", sys.stderr)
+
+
+def _to_its_end(command: list[str], environ: dict[str, str]) -> int:
+    """The exit code of a command; as a shell says it where a signal ended it."""
+    with subprocess.Popen(command, env=environ) as process:
+
+        def terminate(*_: object) -> None:
+            with suppress(OSError):
+                process.terminate()
+
+        before = signal.signal(signal.SIGTERM, terminate)
+        try:
+            while True:
+                # Ctrl-C reaches the command as well, and it ends in its own time.
+                with suppress(KeyboardInterrupt):
+                    code = process.wait()
+                    return code if code >= 0 else 128 - code
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+__all__ = ["environment", "new_folder", "run", "show"]

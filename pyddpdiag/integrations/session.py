@@ -1,0 +1,85 @@
+"""A recorder in a training that others wrote: its steps and phases by what they call, the verdict in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.record.recorder import Recorder
+from pyddpdiag.record.steps import LoopMarks
+
+WAIT: Final = timedelta(seconds=30)
+"""For the other ranks to close their traces, before the first rank reads them."""
+
+
+class Session:
+    """A recorder, opened here.
+
+    Args:
+        folder: of the run; None: a new one.
+        options: of the Recorder.
+    """
+
+    def __init__(self, folder: str | Path | None, options: Mapping[str, Any]) -> None:
+        self.recorder = Recorder(folder, **options)
+        self.steps = LoopMarks(self.recorder.core, self.recorder.modules)
+        self._phase = ExitStack()
+
+    def step_begins(self) -> None:
+        """The batch of a step is there."""
+        self.steps.batch()
+        self.steps.begin()
+
+    def step_ends(self) -> None:
+        """From here on the loop waits for the next batch, or does something else that `phase` names."""
+        self.steps.waits()
+
+    def phase(self, name: str) -> None:
+        """Something that is no training begins; the phase before it ends. Its time is nobody's wait for data."""
+        self.steps.end()
+        self._phase.close()
+        self._phase.enter_context(self.recorder.phase(name))
+
+    def phase_ends(self) -> None:
+        """Of the phase that has begun; from here on the loop waits for the next batch."""
+        self._phase.close()
+        self.steps.forget()
+        self.steps.waits()
+
+    def close(self) -> None:
+        """Ends the recording, in the process that records."""
+        if self.recorder.is_ours() and not self.recorder.closed:
+            self._phase.close()
+            self.steps.close()
+            self.recorder.close()
+
+    def verdict(self) -> str | None:
+        """Ends the recording. What the log of the first rank says about the run; None on all others."""
+        self.close()
+        # Through the store, and not by a collective in the middle of somebody's program.
+        store = distributed_c10d._get_default_store()
+        run = f"pyddpdiag/closed/{self.recorder.folder}"
+        store.set(f"{run}/{self.recorder.rank}", "closed")
+        if self.recorder.rank != 0:
+            return None
+        try:
+            store.wait([f"{run}/{rank}" for rank in range(self.recorder.world_size)], WAIT)
+        except (RuntimeError, dist.DistError):
+            pass  # a rank is late or gone: the verdict says it
+        folder = self.recorder.folder
+        try:
+            line = load_report(folder).verdict.line
+        except PyddpdiagError as error:
+            return f"pyddpdiag: no verdict over {folder}: {error}"
+        return f"pyddpdiag: {line} More: pyddpdiag report {folder}"
+
+
+__all__ = ["Session"]

@@ -1,0 +1,196 @@
+"""A recorder for a script that was not changed: every DistributedDataParallel that trains is attached to it.
+
+`watch_imports` runs before the script, in every Python process of the job. Nothing here may end the script or load
+torch before the script does; what cannot be recorded is said in one line.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.output import say
+
+if TYPE_CHECKING:
+    from pyddpdiag.integrations.watched import Watched
+
+FOLDER: Final = "PYDDPDIAG_RUN_FOLDER"
+"""The environment variable that names the run's folder; empty: the ranks agree on a new one."""
+
+
+def watch_imports() -> None:
+    """Watches DDP from its import on, if the environment asks for it."""
+    if FOLDER not in os.environ or any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    for name, patch in _PATCHES.items():
+        _patch_once(patch, sys.modules.get(name))
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules to patch where the other finders do, and patches them once they have run."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        patch = _PATCHES.get(name)
+        if patch is None:
+            return None
+        for finder in sys.meta_path:
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader, patch)
+                    return spec
+        return None
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, loader: Any, patch: Callable[[Any], None]) -> None:
+        self._loader = loader
+        self._patch = patch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        created: ModuleType | None = self._loader.create_module(spec)
+        return created
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        _patch_once(self._patch, module)
+
+
+def watch(watched: Watched) -> None:
+    """Watches DDP and DataLoader in this process, whose torch is loaded, for this one from now on."""
+    _state.watched = watched
+    for name, patch in _PATCHES.items():
+        _patch_once(patch, sys.modules.get(name))
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+@dataclass
+class _State:
+    watched: Watched | None = None
+    failed: bool = False
+    announced: int = 0  # the id of the module whose call was seen, but not its forward pass
+    begun: bool = False  # a DDP module has run; batches before belong to nobody
+
+
+_state = _State()
+
+
+def _watched() -> Watched | None:
+    """What watches this process; made at the first pass, since torch is complete by then."""
+    if _state.watched is None and not _state.failed:
+        try:
+            from pyddpdiag.integrations.watched import Watched
+
+            _state.watched = Watched(os.environ.get(FOLDER) or None, {})
+        except (PyddpdiagError, ImportError) as error:
+            _state.failed = True
+            say(f"pyddpdiag run: nothing is recorded in process {os.getpid()}: {error}", sys.stderr)
+    return _state.watched
+
+
+def _patch_once(patch: Callable[[Any], None], module: ModuleType | None) -> None:
+    if module is None or hasattr(module, "_watched_by_pyddpdiag"):
+        return
+    try:
+        patch(module)
+    except AttributeError as error:
+        say(f"pyddpdiag: it does not know this torch, and cannot watch all of it: {error}", sys.stderr)
+    module._watched_by_pyddpdiag = True  # type: ignore[attr-defined]
+
+
+def _compiling() -> bool:
+    import torch
+
+    return torch.compiler.is_compiling()
+
+
+def _patch_ddp(module: Any) -> None:
+    ddp = module.DistributedDataParallel
+    before, register = ddp._pre_forward, ddp.register_comm_hook
+
+    # A copy of the compiler's own would be traced; the calls below are made before it begins.
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        if not _compiling():
+            _forward(self)
+            _state.announced = id(self)
+        return super(ddp, self).__call__(*arguments, **options)
+
+    @functools.wraps(before)
+    def pre_forward(self: Any, *arguments: Any, **options: Any) -> Any:
+        # Of replicate(), which does not call the module itself.
+        if not _compiling():
+            if _state.announced != id(self):
+                _forward(self)
+            _state.announced = 0
+        return before(self, *arguments, **options)
+
+    @functools.wraps(register)
+    def register_comm_hook(self: Any, state: object, hook: Callable[..., Any]) -> None:
+        watched = _watched()
+        register(self, state, hook if watched is None else watched.timed(hook))
+
+    ddp.__call__ = call
+    ddp._pre_forward = pre_forward
+    ddp.register_comm_hook = register_comm_hook
+
+
+def _patch_compiled(module: Any) -> None:
+    compiled = module.OptimizedModule
+    call = compiled.__call__
+
+    @functools.wraps(call)
+    def compiled_call(self: Any, *arguments: Any, **options: Any) -> Any:
+        ddp = sys.modules.get("torch.nn.parallel.distributed")
+        inner = self._orig_mod
+        if ddp is not None and isinstance(inner, ddp.DistributedDataParallel) and not _compiling():
+            _forward(inner, self)
+        return call(self, *arguments, **options)
+
+    compiled.__call__ = compiled_call
+
+
+def _patch_loader(module: Any) -> None:
+    iterator = module._BaseDataLoaderIter
+    following = iterator.__next__
+
+    @functools.wraps(following)
+    def next_batch(self: Any) -> Any:
+        watched = _watched() if _state.begun else None
+        if watched is None:
+            return following(self)
+        with watched.waiting(self):
+            return following(self)
+
+    iterator.__next__ = next_batch
+
+
+_PATCHES: Final[dict[str, Callable[[Any], None]]] = {
+    "torch.nn.parallel.distributed": _patch_ddp,
+    "torch._dynamo.eval_frame": _patch_compiled,
+    "torch.utils.data.dataloader": _patch_loader,
+}
+
+
+def _forward(ddp: Any, given: Any = None) -> None:
+    watched = _watched()
+    if watched is not None:
+        _state.begun = True
+        watched.forward(ddp, ddp if given is None else given)
+
+
+__all__ = ["FOLDER", "watch", "watch_imports"]

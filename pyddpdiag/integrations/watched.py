@@ -1,0 +1,150 @@
+"""What `pyddpdiag run` watches in a rank: its DDP modules, and the steps of its loop."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import util
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+import pyddpdiag
+from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.integrations.session import Session
+from pyddpdiag.output import say
+from pyddpdiag.record.attachments import is_attached
+from pyddpdiag.record.bucket_hook import RecorderHook
+from pyddpdiag.record.hooks import TimedHook
+from pyddpdiag.record.latest import latest_open
+from pyddpdiag.record.recorder import Recorder
+from pyddpdiag.record.steps import LoopMarks
+
+_OURS = (pyddpdiag.timed_allreduce, pyddpdiag.timed_bf16_allreduce, pyddpdiag.timed_fp16_allreduce)
+
+# Of the recorder, its file, and the store by which ranks agree: none of them may end the script.
+_FAILURES = (PyddpdiagError, RuntimeError, OSError)
+
+
+class Watched:
+    """One process's DDP modules and its training loop. Its recorder is opened by the first module that trains.
+
+    A script with a recorder of its own keeps it: modules are attached to that, and steps are the script's business.
+
+    Args:
+        folder: of the run; None: the ranks agree on a new one.
+        options: of the Recorder.
+    """
+
+    def __init__(self, folder: str | Path | None, options: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._options = options
+        self.session: Session | None = None
+        """The recorder that this opened; None: not yet, or the script has its own."""
+        self._seen: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
+        self._loader: weakref.ref[Any] | None = None
+        self._thread = threading.get_ident()
+        self._by_batches = False  # the open step began with a batch
+        self._optimizer_seen = False
+        self._begun_by: DistributedDataParallel | None = None
+        self._failed = False
+
+    def forward(self, ddp: DistributedDataParallel, given: Any) -> None:
+        """A forward pass of a DDP module begins; `given` is torch.compile's module of it, or the same."""
+        trains = torch.is_grad_enabled() and ddp.training
+        if trains and ddp not in self._seen:
+            self._seen.add(ddp)
+            self._attach(ddp, given)
+        marks = self._loop()
+        if marks is None:
+            return
+        if not trains:
+            marks.forget()
+        elif not marks.open:
+            self._begin(marks, ddp)
+        elif not (self._by_batches or self._optimizer_seen) and self._begun_by is ddp:
+            # Neither a loader nor an optimizer of torch's: each pass is a step.
+            marks.end()
+            self._begin(marks, ddp)
+
+    def _begin(self, marks: LoopMarks, ddp: DistributedDataParallel) -> None:
+        self._by_batches = marks.has_batch
+        # Only until there is something better to tell steps by.
+        self._begun_by = None if self._by_batches or self._optimizer_seen else ddp
+        marks.begin()
+
+    def timed(self, hook: Callable[..., Any]) -> Callable[..., Any]:
+        """A hook that the script registers, with the probes around it; our own ones as they are."""
+        if hook in _OURS or isinstance(hook, (TimedHook, RecorderHook)):
+            return hook
+        try:
+            return pyddpdiag.timed(hook, self._open())
+        except _FAILURES as error:
+            self._cannot(error)
+            return hook
+
+    @contextmanager
+    def waiting(self, loader: object) -> Iterator[None]:
+        """The loop takes a batch from an iterator of a DataLoader."""
+        marks = self._loop()
+        if marks is None:
+            yield
+            return
+        same = self._loader is not None and self._loader() is loader
+        self._loader = weakref.ref(loader)
+        marks.waits(again=same)
+        try:
+            yield
+        except BaseException:
+            marks.forget()
+            raise
+        marks.batch()
+
+    def _attach(self, ddp: DistributedDataParallel, given: Any) -> None:
+        if ddp._comm_hooks or is_attached(ddp):
+            return  # timed, or recorded by the script
+        try:
+            self._open().attach(given)
+        except _FAILURES as error:
+            self._cannot(error)
+
+    def _open(self) -> Recorder:
+        recorder = latest_open()
+        if recorder is None:
+            self.session = Session(self._folder, self._options)
+            recorder = self.session.recorder
+            register_optimizer_step_post_hook(self._optimizer_stepped)
+            # After the note how the process ended, which has priority 0. Processes of multiprocessing run this, too.
+            util.Finalize(None, self.session.close, exitpriority=-1)
+        return recorder
+
+    def _optimizer_stepped(self, optimizer: Optimizer, *_: Any) -> None:
+        marks = self._loop()
+        if marks is not None:
+            self._optimizer_seen = True
+            self._begun_by = None
+            if not self._by_batches:
+                marks.end()
+
+    def _loop(self) -> LoopMarks | None:
+        """The marks of the loop, on its thread and in the process that records."""
+        session = self.session
+        if session is None or threading.get_ident() != self._thread:
+            return None
+        return session.steps if session.recorder.is_ours() and not session.recorder.closed else None
+
+    def _cannot(self, error: Exception) -> None:
+        if not self._failed:
+            self._failed = True
+            rank = dist.get_rank() if dist.is_initialized() else "?"
+            say(f"pyddpdiag run: rank {rank}: a DDP module is left alone: {error}", sys.stderr)
+
+
+__all__ = ["Watched"]

@@ -1,0 +1,222 @@
+"""From a look at a run to the answer: who holds it up. A pure function; the looking is done before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyddpdiag.analyse.catalog import find
+from pyddpdiag.analyse.group_view import parts
+from pyddpdiag.analyse.progress import Awaited
+from pyddpdiag.analyse.standstill import LEAST_MS, bar_ms, silence_ms
+from pyddpdiag.live.look import Look
+from pyddpdiag.live.ranks import rank_states
+from pyddpdiag.live.state import Hang, RankState, Status
+from pyddpdiag.model import Finding, words
+
+ENDS: Final = ("rank_lost", "rank_stopped", "rank_absent")
+"""Nobody goes on after these, even if some rank still does for a moment."""
+
+STUCK: Final = ("rank_stuck", "rank_behind", "transport_stalled")
+OTHERS: Final = ("operation_failed", "mismatched_all_reduce", "world_size_differs")
+
+GONE_S: Final = 30.0
+"""A file on a shared folder may be seen so much later than it was written."""
+
+GONE_HERE_S: Final = 5.0
+
+
+def judge(seen: Look, moving: frozenset[int], looked_s: float) -> Hang:
+    """The answer.
+
+    Args:
+        seen: the last look.
+        moving: the ranks that recorded something since the first look.
+        looked_s: how long the run was looked at.
+    """
+    if seen.view.standstill is not None:
+        moving = frozenset()  # the last records came at the beginning of the look
+    ranks = rank_states(seen, moving)
+    findings = _findings(seen, ranks) or list(_gone(ranks))
+    status, line = _answer(seen, ranks, findings, moving, looked_s)
+    return Hang(
+        folder=str(seen.run.folder),
+        run_id=seen.run.run_id,
+        world_size=seen.run.world_size,
+        status=status,
+        line=line[:1].upper() + line[1:],
+        findings=tuple(findings) if status != "moving" else (),
+        ranks=ranks,
+        suspects=_suspects(seen, ranks, findings) if status in ("found", "cannot_tell") else (),
+        looked_s=looked_s,
+        warnings=seen.run.warnings,
+    )
+
+
+def is_settled(seen: Look) -> bool:
+    """Whether a second look could add nothing: every recorder is closed, no process is left, or one is known to have
+    ended or to be stopped."""
+    ranks = seen.view.ranks
+    if all(rank.closed or rank.process == "dead" for rank in ranks):
+        return True
+    return seen.view.standstill is not None or any(f.kind in ENDS for f in _findings(seen, rank_states(seen)))
+
+
+def _findings(seen: Look, ranks: Sequence[RankState]) -> list[Finding]:
+    """What the checks of a report say of a run that does not go on, and what only a live look can tell."""
+    found = [one for one in find(seen.view, parts(seen.view)) if one.kind in (*ENDS, *STUCK, *OTHERS)]
+    if any(rank.state == "absent" for rank in ranks) and seen.view.awaited:
+        # An operation that "every rank began" was begun by every rank that is here.
+        found = [_absent(seen), *(one for one in found if one.kind != "transport_stalled")]
+    found = [*_without_heartbeat(seen, found), *found]
+    still = seen.view.standstill
+    if still is not None and still.silent_ms < LEAST_MS:
+        found = [
+            replace(one, confidence="medium") if one.kind in STUCK and one.confidence != "low" else one
+            for one in found
+        ]
+    return found
+
+
+def _gone(ranks: Sequence[RankState]) -> Iterator[Finding]:
+    """Ranks whose processes are gone while others live, who may not have noticed yet."""
+    dead = [rank for rank in ranks if rank.state == "dead"]
+    living = [rank.rank for rank in ranks if rank.state in ("moving", "waiting", "busy")]
+    if not dead or not living:
+        return
+    last = max((rank.last_step for rank in dead if rank.last_step is not None), default=None)
+    yield Finding(
+        kind="rank_lost",
+        severity="error",
+        message=f"the process of {words.ranks([rank.rank for rank in dead])} is gone and did not close its trace, "
+        f"while {words.ranks(living)} still {words.verb(living, 'lives', 'live')}.",
+        confidence="medium",
+        rank=dead[0].rank if len(dead) == 1 else None,
+        since_step=last,
+        evidence={"dead": len(dead), "living": len(living), "last_step": last},
+        change_mind="Its script was over, and ends without recorder.close(): then the others soon end, too.",
+        advice="Look at this rank's own output, its memory use and the system's log of killed processes.",
+    )
+
+
+def _absent(seen: Look) -> Finding:
+    run = seen.run
+    waiting = sorted({rank for awaited in seen.view.awaited for rank in awaited.waiting})
+    return Finding(
+        kind="rank_absent",
+        severity="error",
+        message=f"{words.ranks(run.missing)} of {run.world_size} {words.verb(run.missing, 'has', 'have')} no trace, "
+        f"and {words.ranks(waiting)} {words.verb(waiting, 'waits', 'wait')}: whoever has no trace never came as far as "
+        "its recorder, or records elsewhere.",
+        confidence="medium",
+        rank=run.missing[0] if run.missing_count == 1 else None,
+        evidence={"absent": run.missing_count, "waiting": len(waiting)},
+        change_mind="Its recorder writes into another folder, or this folder is not shared between the hosts.",
+        advice="Look at that rank's own output: did it start, and did it get past init_process_group?",
+    )
+
+
+def _without_heartbeat(seen: Look, found: Sequence[Finding]) -> Iterator[Finding]:
+    """Ranks out of sight whose heartbeat has stopped."""
+    named = {one.rank for one in found if one.kind in ENDS}
+    for rank, trace in zip(seen.view.ranks, seen.run.ranks, strict=True):
+        age = seen.beat_s.get(rank.rank)
+        shares_clock = trace.glance is not None
+        if rank.closed or rank.process != "unknown" or rank.rank in named or age is None:
+            continue
+        if age > (GONE_HERE_S if shares_clock else GONE_S):
+            yield Finding(
+                kind="rank_lost",
+                severity="error",
+                message=f"rank {rank.rank} on {rank.host or 'another host'} gives no sign of life: its last heartbeat "
+                f"is {age:.0f} s old, and it did not close its trace.",
+                confidence="high" if shares_clock else "medium",
+                rank=rank.rank,
+                since_step=rank.last_step,
+                evidence={"heartbeat_s": age, "last_step": rank.last_step},
+                change_mind="Its process is stopped, its host cannot write into this folder, or the clocks differ.",
+                advice=f"Look for process {trace.header.pid} on that host, and run this command there.",
+            )
+
+
+def _answer(
+    seen: Look,
+    ranks: Sequence[RankState],
+    findings: Sequence[Finding],
+    moving: frozenset[int],
+    looked_s: float,
+) -> tuple[Status, str]:
+    ended = next((one for one in findings if one.kind in ENDS), None)
+    if ended is not None:
+        return "found", ended.message
+    if moving:
+        return "moving", _moving(seen, moving, looked_s)
+    if findings:
+        return "found", findings[0].message
+    if all(rank.state in ("closed", "absent") for rank in ranks):
+        missing = seen.run.missing_count
+        if missing:
+            return (
+                "cannot_tell",
+                f"cannot tell: every recorder here is closed, and {missing} of them are missing.",
+            )
+        return "ended", "the run is over: every rank closed its recorder in good order."
+    return "cannot_tell", f"cannot tell: {_unsure(seen, ranks)}"
+
+
+def _moving(seen: Look, moving: frozenset[int], looked_s: float) -> str:
+    steps = [rank.last_step for rank in seen.view.ranks if rank.last_step is not None]
+    where = f", now in step {max(steps)}" if steps else ""
+    return f"the run is moving: in {looked_s:.1f} s {words.ranks(sorted(moving))} recorded something{where}."
+
+
+def _unsure(seen: Look, ranks: Sequence[RankState]) -> str:
+    """Why nobody can be named."""
+    view = seen.view
+    if all(rank.state in ("dead", "closed", "absent") for rank in ranks):
+        return (
+            "every process is gone, not all closed their recorders, and nothing was in flight. A script may end so, or "
+            "all were killed at once."
+        )
+    waits = _waits(view.awaited)
+    silent = silence_ms(view.ranks, view.now)
+    if all(rank.state in ("unseen", "closed", "absent") for rank in ranks):
+        hosts = sorted({rank.host for rank in ranks if rank.host})
+        there = words.listed(hosts) or "its host"
+        return f"no rank's process can be seen from here{waits}. Run this command on {there}."
+    if silent is None:
+        return f"some ranks have recorded nothing yet{waits}."
+    step_ms = view.judged.wall_ms
+    bar = bar_ms(step_ms, LEAST_MS)
+    if silent >= bar:
+        return (
+            f"for {silent / 1e3:.0f} s no rank has recorded anything, and none waits for another. They may evaluate, "
+            "or write a checkpoint; their stacks say more."
+        )
+    known = f"a step takes {step_ms / 1e3:.2g} s" if step_ms == step_ms else "no step has been finished yet"
+    return (
+        f"nothing was recorded for {silent / 1e3:.1f} s, and {known}, so that is no standstill before {bar / 1e3:.0f} s"
+        f"{waits}. Look again then."
+    )
+
+
+def _waits(awaited: Sequence[Awaited]) -> str:
+    if not awaited:
+        return ""
+    most = max(awaited, key=lambda one: len(one.waiting))
+    told = f"; {words.ranks(most.waiting)} {words.verb(most.waiting, 'waits', 'wait')} in {most.kind} {most.what}"
+    return told + (f", which {words.ranks(most.missing)} never began" if most.missing else "")
+
+
+def _suspects(seen: Look, ranks: Sequence[RankState], findings: Sequence[Finding]) -> tuple[int, ...]:
+    """The ranks whose stacks say more, the most wanted first: those that can still be asked."""
+    asked = [rank.rank for rank in ranks if rank.state in ("busy", "waiting", "stopped", "moving")]
+    named = [one.rank for one in findings if one.rank is not None]
+    missing = [rank for one in seen.view.awaited for rank in one.missing]
+    waiting = [rank for one in seen.view.awaited for rank in one.waiting]
+    # Where the culprit can be asked, the others only wait for it.
+    first = [rank for rank in dict.fromkeys([*named, *missing]) if rank in asked]
+    return (
+        tuple(first) if first else tuple(rank for rank in dict.fromkeys([*waiting, *asked]) if rank in asked)
+    )

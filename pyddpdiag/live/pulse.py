@@ -1,0 +1,199 @@
+"""How a run goes right now: the figures of `pyddpdiag watch`, taken from its newest records at every look."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+
+from pyddpdiag.analyse.intake import Intake
+from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, extra_ms, matrix, median
+from pyddpdiag.analyse.summary import analyse
+from pyddpdiag.errors import TraceError
+from pyddpdiag.model import OpenOperation, RankStats, RunReport, Verdict
+from pyddpdiag.trace.follow import RunFollower
+from pyddpdiag.trace.run import Run
+
+KEEP: Final = 2**10
+"""Records of each rank that the figures rest on: some 20 to 100 steps."""
+
+PulseStatus = Literal["waiting", "running", "over"]
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """The operation that a rank has had in flight for longest."""
+
+    kind: str
+    what: str
+    parameters: tuple[str, ...]
+    step: int
+    open_ms: float
+
+
+@dataclass(frozen=True)
+class RankPulse:
+    """One rank. Times are medians over the steps in view; `late_ms` is its own time over the ranks' lower median."""
+
+    rank: int
+    host: str
+    process: str
+    closed: bool
+    last_step: int | None
+    step_ms: float | None
+    compute_ms: float | None
+    data_wait_ms: float | None
+    exposed_ms: float | None
+    late_ms: float | None
+    in_flight: int
+    oldest: InFlight | None
+    silent_ms: float | None
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """One look. `waiting`: there is no run yet, `line` says why; all else is then empty.
+
+    `at_s` is the time of the look (seconds since 1970). `step` is the newest step on any rank, `steps_per_s` its rate
+    since the look before. `steps` are in view: the newest that every rank has. `exposed_ms` is communication that no
+    late rank explains. `busbw_gbps` is the load on a link while buckets are on the wire, `reduced_gbps` gradients per
+    time of step. `runs` counts the runs that were seen in this folder.
+    """
+
+    at_s: float
+    folder: str
+    status: PulseStatus
+    line: str
+    run_id: str = ""
+    runs: int = 0
+    world_size: int = 0
+    step: int | None = None
+    steps_per_s: float | None = None
+    steps: int = 0
+    step_ms: float | None = None
+    exposed_ms: float | None = None
+    exposed_fraction: float | None = None
+    busbw_gbps: float | None = None
+    reduced_gbps: float | None = None
+    verdict: Verdict | None = None
+    ranks: tuple[RankPulse, ...] = ()
+
+
+class Watcher:
+    """Looks at one folder again and again.
+
+    Args:
+        folder: where the recorders write, or will write.
+        keep: the figures rest on so many of each rank's newest records.
+    """
+
+    def __init__(self, folder: Path, keep: int = KEEP) -> None:
+        self._folder = folder
+        self._follower = RunFollower(folder, keep)
+        self._runs: list[str] = []
+        self._before: tuple[str, float, int] | None = None
+
+    def look(self) -> Pulse:
+        """The run as it is now. Never fails because of what is in the folder."""
+        intake = Intake()
+        try:
+            run = self._follower.look(intake.take)
+        except TraceError as error:
+            return Pulse(time.time(), str(self._folder), "waiting", error.message, runs=len(self._runs))
+        if run.run_id not in self._runs:
+            self._runs.append(run.run_id)
+        return self._pulse(run, analyse(run, intake))
+
+    def _pulse(self, run: Run, report: RunReport) -> Pulse:
+        steps = matrix(report.steps)
+        wall = _known(steps.wall_ms)
+        exposed = _known(median(exposed_ms(steps)))
+        newest = max((rank.last_step for rank in report.ranks if rank.last_step is not None), default=None)
+        over = all(rank.closed or rank.process == "dead" for rank in report.ranks)
+        amount = _bytes_per_step(report)
+        return Pulse(
+            at_s=time.time(),
+            folder=str(self._folder),
+            status="over" if over else "running",
+            line=report.verdict.line,
+            run_id=run.run_id,
+            runs=len(self._runs),
+            world_size=run.world_size,
+            step=newest,
+            steps_per_s=self._rate(run.run_id, newest),
+            steps=steps.steps,
+            step_ms=wall,
+            exposed_ms=exposed,
+            exposed_fraction=exposed / wall if exposed is not None and wall else None,
+            busbw_gbps=_bus_gbps(report),
+            reduced_gbps=amount / wall / 1e6 if amount and wall else None,
+            verdict=report.verdict,
+            ranks=_ranks(run, report, steps),
+        )
+
+    def _rate(self, run_id: str, step: int | None) -> float | None:
+        now, before = time.monotonic(), self._before
+        self._before = None if step is None else (run_id, now, step)
+        if before is None or step is None or before[0] != run_id or step < before[2] or now <= before[1]:
+            return None
+        return (step - before[2]) / (now - before[1])
+
+
+def _ranks(run: Run, report: RunReport, steps: StepMatrix) -> tuple[RankPulse, ...]:
+    known = ~np.isnan(steps.own).any(axis=1) if steps.own.size else np.zeros(0, np.bool_)
+    late: dict[int, float] = {}
+    if known.any() and len(steps.ranks) > 1:
+        extra = np.maximum(0.0, np.median(extra_ms(steps.own[known]), axis=0))
+        late = dict(zip(steps.ranks, extra.tolist(), strict=True))
+    oldest: dict[int, OpenOperation] = {}
+    for one in report.in_flight_operations:
+        if not one.abandoned and (one.rank not in oldest or one.open_ms > oldest[one.rank].open_ms):
+            oldest[one.rank] = one
+    names = {bucket.bucket: bucket.parameters for bucket in report.buckets}
+    return tuple(_rank(stats, late.get(stats.rank), oldest.get(stats.rank), names) for stats in report.ranks)
+
+
+def _rank(
+    stats: RankStats, late_ms: float | None, oldest: OpenOperation | None, names: dict[str, tuple[str, ...]]
+) -> RankPulse:
+    return RankPulse(
+        rank=stats.rank,
+        host=stats.host,
+        process=stats.process,
+        closed=stats.closed,
+        last_step=stats.last_step,
+        step_ms=stats.wall_ms.median,
+        compute_ms=stats.compute_ms.median,
+        data_wait_ms=stats.data_wait_ms.median,
+        exposed_ms=stats.exposed_ms.median,
+        late_ms=late_ms,
+        in_flight=stats.in_flight,
+        oldest=None
+        if oldest is None
+        else InFlight(oldest.kind, oldest.what, names.get(oldest.what, ()), oldest.step, oldest.open_ms),
+        silent_ms=stats.silent_ms,
+    )
+
+
+def _known(value: float) -> float | None:
+    return value if value == value else None
+
+
+def _bytes_per_step(report: RunReport) -> float:
+    """Gradient bytes that one rank hands over in a step: the median."""
+    amounts = report.steps.bytes[report.steps.judged & (report.steps.bytes > 0)]
+    return float(np.median(amounts)) if len(amounts) else 0.0
+
+
+def _bus_gbps(report: RunReport) -> float | None:
+    """The load on a link while buckets travel, over all of them: bytes through time."""
+    moved = took_ms = 0.0
+    for bucket in report.buckets:
+        wire = bucket.times.wire_ms.median
+        if wire is not None and bucket.group_size > 1:
+            moved += bucket.count * bucket.bytes * 2 * (bucket.group_size - 1) / bucket.group_size
+            took_ms += bucket.count * wire
+    return moved / took_ms / 1e6 if took_ms > 0 else None

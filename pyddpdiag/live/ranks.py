@@ -1,0 +1,90 @@
+"""Every rank of a run as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyddpdiag.analyse.progress import Awaited
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.live.look import Look
+from pyddpdiag.live.state import Operation, RankState, State
+from pyddpdiag.model import OpenOperation, RankStats
+
+
+def rank_states(seen: Look, moving: frozenset[int] = frozenset()) -> tuple[RankState, ...]:
+    """All ranks of the run, sorted; at most a thousand of those that have no trace.
+
+    Args:
+        seen: the look.
+        moving: the ranks that recorded something since an earlier look.
+    """
+    return tuple(sorted(_states(seen, moving), key=lambda rank: rank.rank))
+
+
+def _states(seen: Look, moving: frozenset[int]) -> Iterator[RankState]:
+    view = seen.view
+    oldest: dict[int, OpenOperation] = {}
+    for operation in view.in_flight.first:
+        other = oldest.get(operation.rank)
+        if not operation.abandoned and (other is None or operation.open_ms > other.open_ms):
+            oldest[operation.rank] = operation
+    missing: dict[int, Awaited] = {}
+    for awaited in view.awaited:
+        for rank in awaited.missing:
+            missing.setdefault(rank, awaited)
+    errors = {error.rank: error for error in reversed(view.errors.first)}
+    for stats, trace in zip(view.ranks, seen.run.ranks, strict=True):
+        rank = stats.rank
+        open_one, error = oldest.get(rank), errors.get(rank)
+        yield RankState(
+            rank=rank,
+            state=_state(stats, rank in moving, open_one is not None),
+            host=stats.host,
+            pid=trace.header.pid,
+            last_step=stats.last_step,
+            silent_s=None if stats.silent_ms is None else stats.silent_ms / 1e3,
+            beat_s=seen.beat_s.get(rank),
+            waits_in=None if open_one is None or stats.closed else _open(view, open_one),
+            missing_from=_missed(view, missing[rank]) if rank in missing else None,
+            error=None if error is None else error.text,
+            error_at_ms=None if error is None else error.at_ms,
+        )
+    for rank in seen.run.missing:
+        yield RankState(rank, "absent")
+
+
+def _state(stats: RankStats, moves: bool, waits: bool) -> State:
+    if stats.closed:
+        return "closed"
+    if stats.process == "dead":
+        return "dead"
+    if stats.process == "stopped":
+        return "stopped"
+    if moves:
+        return "moving"
+    if stats.process == "unknown":
+        return "unseen"
+    return "waiting" if waits else "busy"
+
+
+def _open(view: RunView, operation: OpenOperation) -> Operation:
+    return Operation(
+        operation.kind,
+        operation.what,
+        _parameters(view, operation.kind, operation.what),
+        operation.bytes or None,
+        # Records of other collectives need not know their step.
+        operation.step if operation.kind == "bucket" else None,
+        operation.open_ms / 1e3,
+    )
+
+
+def _missed(view: RunView, awaited: Awaited) -> Operation:
+    same = (one for one in view.in_flight.first if one.rank in awaited.waiting and one.what == awaited.what)
+    size = next((one.bytes for one in same), 0)
+    names = _parameters(view, awaited.kind, awaited.what)
+    return Operation(awaited.kind, awaited.what, names, size or None, awaited.step)
+
+
+def _parameters(view: RunView, kind: str, what: str) -> tuple[str, ...]:
+    return view.names.parameters(int(what, 16)) if kind == "bucket" else ()

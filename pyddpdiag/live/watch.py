@@ -1,0 +1,222 @@
+"""Shows a run while it goes, look by look, and never takes more than its share of a core."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, TextIO
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table as Grid
+from rich.text import Text
+
+from pyddpdiag.live.pulse import Pulse, RankPulse, Watcher
+from pyddpdiag.model.findings import EXIT_CODES
+from pyddpdiag.model.words import count, milliseconds, number, percent
+from pyddpdiag.output import clean, say
+from pyddpdiag.report.screen import Screen, screen_for
+from pyddpdiag.report.text import STATUS_STYLE
+
+SCHEMA_VERSION: Final = 1
+SHARE: Final = 0.03
+"""Of one core: a look that took longer is followed by a longer pause."""
+
+MOST_RANKS: Final = 24
+LEAST_LATE_MS: Final = 1.0
+
+
+class Display(Protocol):
+    """Where looks are shown. A context manager."""
+
+    def __enter__(self) -> Display: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, pulse: Pulse) -> None:
+        """Show a look."""
+        ...
+
+
+def watch(
+    folder: Path,
+    display: Display,
+    *,
+    interval_s: float,
+    once: bool = False,
+    pause: Callable[[float], None] = time.sleep,
+) -> int:
+    """Look at a folder every `interval_s` seconds until interrupted, or `once`. Returns the verdict's exit code.
+
+    Takes at most `SHARE` of one core: if looks take longer, they come less often.
+    """
+    watcher = Watcher(folder)
+    with display:
+        while True:
+            begin, spent = time.monotonic(), time.process_time()
+            pulse = watcher.look()
+            display.show(pulse)
+            if once:
+                return 2 if pulse.verdict is None else EXIT_CODES[pulse.verdict.status]
+            spent = time.process_time() - spent
+            pause(max(0.0, max(interval_s, spent / SHARE) - (time.monotonic() - begin)))
+
+
+def display_for(file: TextIO, *, as_json: bool) -> Display:
+    """A live view on a terminal; a line for each look elsewhere, or as JSON."""
+    if as_json:
+        return _Lines(file, pulse_to_json)
+    screen = screen_for(file)
+    if screen.console.is_terminal and not screen.console.is_dumb_terminal:
+        return LiveView(screen)
+    return _Lines(file, pulse_line)
+
+
+def pulse_to_json(pulse: Pulse) -> str:
+    """A look as one JSON object in one line (docs/hang.md). ASCII only; never NaN or Infinity."""
+    return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(pulse)}, allow_nan=False)
+
+
+def pulse_line(pulse: Pulse) -> str:
+    """A look in one line for people."""
+    at = time.strftime("%H:%M:%S", time.localtime(pulse.at_s))
+    if pulse.status == "waiting":
+        return clean(f"{at} waiting: {pulse.line}")
+    parts = [f"step {pulse.step}" if pulse.step is not None else "no step yet", *_figures(pulse)]
+    late = max(pulse.ranks, key=lambda rank: rank.late_ms or 0.0, default=None)
+    if late is not None and (late.late_ms or 0.0) >= LEAST_LATE_MS:
+        parts.append(f"rank {late.rank} late by {milliseconds(late.late_ms or 0)}")
+    return clean(f"{at} " + ", ".join(parts) + f". {pulse.line}")
+
+
+def _figures(pulse: Pulse) -> list[str]:
+    """Rate, step time, exposed communication and bandwidth, as far as they are known."""
+    found = []
+    if pulse.steps_per_s is not None:
+        found.append(f"{number(pulse.steps_per_s)} steps/s")
+    if pulse.step_ms is not None:
+        found.append(f"{milliseconds(pulse.step_ms)} per step")
+    if pulse.exposed_ms is not None and pulse.exposed_fraction is not None:
+        found.append(f"exposed {milliseconds(pulse.exposed_ms)} ({percent(pulse.exposed_fraction)})")
+    if pulse.busbw_gbps is not None:
+        found.append(f"{number(pulse.busbw_gbps)} GB/s on the wire")
+    return found
+
+
+class _Lines:
+    """A line for each look."""
+
+    def __init__(self, file: TextIO, line: Callable[[Pulse], str]) -> None:
+        self._file = file
+        self._line = line
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def show(self, pulse: Pulse) -> None:
+        say(self._line(pulse), self._file)
+        # Whoever reads it through a pipe wants it now.
+        self._file.flush()
+
+
+class LiveView:
+    """Replaces the last look on a terminal by the new one."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        # No thread that repaints: nothing changes between looks.
+        self._live = Live(console=screen.console, auto_refresh=False, vertical_overflow="crop")
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, pulse: Pulse) -> None:
+        """Show a look."""
+        self._live.update(picture(pulse, self._screen), refresh=True)
+
+
+def picture(pulse: Pulse, screen: Screen) -> RenderableType:
+    """A look as a whole screen."""
+    at = time.strftime("%H:%M:%S", time.localtime(pulse.at_s))
+    dot = screen.sign(" · ", " | ")
+    head = [clean(pulse.folder), at]
+    if pulse.status == "waiting":
+        return Group(
+            Text(screen.text(dot.join(head)), "dim"),
+            Text(screen.text(f"Waiting for a run: {clean(pulse.line)}")),
+        )
+    head += [
+        f"run {pulse.run_id[:8]}" + (f", the {_nth(pulse.runs)} here" if pulse.runs > 1 else ""),
+        count(pulse.world_size, "rank"),
+        "over" if pulse.status == "over" else f"step {'-' if pulse.step is None else pulse.step}",
+    ]
+    style = "" if pulse.verdict is None else STATUS_STYLE[pulse.verdict.status]
+    parts: list[RenderableType] = [
+        Text(screen.text(dot.join(head)), "dim"),
+        Text(screen.text(dot.join(_figures(pulse)) or "No step is complete yet.")),
+        Text(screen.text(clean(pulse.line)), style),
+        _grid(pulse, screen),
+    ]
+    if len(pulse.ranks) > MOST_RANKS:
+        parts.append(Text(f"{count(len(pulse.ranks) - MOST_RANKS, 'other rank')} not shown", "dim"))
+    return Group(*parts)
+
+
+def _nth(number_: int) -> str:
+    return {2: "second", 3: "third"}.get(number_, f"{number_}th")
+
+
+def _grid(pulse: Pulse, screen: Screen) -> Grid:
+    grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for name in ("rank", "host", "step", "ms", "compute", "data", "exposed", "late"):
+        grid.add_column(name, justify="left" if name in ("rank", "host") else "right", no_wrap=True)
+    grid.add_column("in flight", no_wrap=True, overflow="crop")
+    ranks = pulse.ranks
+    if len(ranks) > MOST_RANKS:
+        # Those that are late, or have waited for long.
+        first = sorted(ranks, key=lambda one: (-(one.late_ms or 0), -(one.silent_ms or 0)))[:MOST_RANKS]
+        ranks = tuple(sorted(first, key=lambda one: one.rank))
+    for rank in ranks:
+        cells = [
+            str(rank.rank),
+            screen.cut(clean(rank.host) or "?", 16),
+            "-" if rank.last_step is None else str(rank.last_step),
+            *(
+                "-" if value is None else number(value)
+                for value in (rank.step_ms, rank.compute_ms, rank.data_wait_ms, rank.exposed_ms, rank.late_ms)
+            ),
+        ]
+        grid.add_row(*(Text(screen.text(cell)) for cell in cells), _doing(rank, screen))
+    return grid
+
+
+def _doing(rank: RankPulse, screen: Screen) -> Text:
+    if rank.closed:
+        return Text("closed", "green")
+    if rank.process in ("dead", "stopped"):
+        return Text(rank.process, "bold red")
+    oldest = rank.oldest
+    if oldest is None:
+        return Text("")
+    what = oldest.what[:8] if oldest.kind == "bucket" else clean(oldest.what, 24)
+    names = f" {clean(oldest.parameters[-1], 24)}" if oldest.parameters else ""
+    more = f", +{rank.in_flight - 1}" if rank.in_flight > 1 else ""
+    slow = "yellow" if oldest.open_ms > 1000 else ""
+    return Text(screen.text(f"{what}{names} for {milliseconds(oldest.open_ms)}{more}"), slow)

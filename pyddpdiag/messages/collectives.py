@@ -1,0 +1,96 @@
+"""Messages of collectives: ranks that died, waited in vain, or did not do the same."""
+
+from __future__ import annotations
+
+from pyddpdiag.messages.message import Message, Role, text_pattern
+from pyddpdiag.messages.shells import Run, SetVariable
+
+MESSAGES: tuple[Message, ...] = (
+    Message(
+        "collectives_differ",
+        text_pattern(
+            r"Detected mismatch between collectives on ranks?\. Rank (?P<rank>\d+) is running "
+            r"(?:collective|inconsistent "
+            r"collective)[^\n]*?but Rank (?P<other>\d+) is",
+            r"Detected mismatch between collectives",
+        ),
+        "The ranks are in different collectives at the same point: a branch that only some of them take, "
+        "or another order.",
+        "Compare the two operations in the message, and look for what depends on the rank or its data. "
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL shows the first operation that differs.",
+        lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),),
+    ),
+    Message(
+        "sizes_differ",
+        text_pattern(r"op\.preamble\.length <= op\.nbytes(?:\. (?P<received>\d+) vs (?P<expected>\d+))?"),
+        "Another rank sent more bytes than this one expects: shapes or types differ between the ranks, or their "
+        "collectives are in another order. This rank may be innocent.",
+        "Compare the shapes that the ranks put into this collective. TORCH_DISTRIBUTED_DEBUG=DETAIL names them.",
+        lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),),
+    ),
+    Message(
+        "barrier_missed",
+        text_pattern(
+            r"Ranks? (?P<missing>[\d, ]+) failed to pass monitoredBarrier in (?P<timeout_ms>\d+) ms",
+            r"monitoredBarrier[^\n]*(?:timed out|timeout)",
+        ),
+        "The ranks that the message names did not come to the barrier in time.",
+        "See what those ranks were doing: their logs, or 'pyddpdiag hang' on the trace.",
+        role=Role.WAITED,
+    ),
+    Message(
+        "device_ids",
+        text_pattern(
+            r"device_ids not supported for the selected backend",
+            r"device_ids and output_device arguments only work with",
+        ),
+        "device_ids is for GPUs: barrier(device_ids=...) for NCCL only, DDP(device_ids=...) for modules "
+        "on a GPU only.",
+        "Leave device_ids out.",
+    ),
+    Message(
+        "inputs_exhausted",
+        text_pattern(r"Detected at least one rank that exhausted inputs"),
+        "A rank ran out of batches before the others, and join() was asked to stop all of them.",
+        "Give all ranks the same number of batches (drop_last=True, DistributedSampler), or let join() go on.",
+    ),
+    Message(
+        "wrong_device",
+        text_pattern(r"No backend type associated with device type (?P<device>\w+)"),
+        "The tensor is on a device for which this process group has no backend: NCCL reduces GPU tensors only.",
+        'Use init_process_group("gloo") for CPU tensors, or "cpu:gloo,cuda:nccl" for both.',
+    ),
+    Message(
+        "receive_timeout",
+        text_pattern(
+            r"Timed out waiting (?P<timeout_ms>\d+) ?ms for (?P<what>\w+)",
+            r"Application timeout caused pair closure",
+            r"timed out after \d+ ?ms",
+        ),
+        "Another rank did not take part within the timeout: it was stopped, is stuck or slow in its own "
+        "code, ran out of "
+        "memory, left its loop earlier (uneven batches), skipped this collective, or the network between "
+        "them is down. "
+        "This rank only waited.",
+        "Find the rank whose log shows no such error: it is the one. 'pyddpdiag hang DIR' names it from the trace.",
+        role=Role.WAITED,
+        lines=(Run("pyddpdiag hang DIR"),),
+    ),
+    Message(
+        "peer_gone",
+        text_pattern(
+            r"Connection closed by peer(?: \[?(?P<address>[^\s\[\]]+?)\]?:(?P<port>\d+))?",
+            r"(?:Read|Write) error \[?(?P<address__2>[^\s\[\]]+?)\]?:(?P<port__2>\d+): (?:Connection "
+            r"reset|Broken pipe)",
+            r"Connection (?:was )?(?:reset|aborted)|Broken pipe|Socket closed|forcibly closed by the remote host"
+            r"|ECONNRESET|software caused connection abort|\[(?:Errno|WinError) (?:104|10053|10054)\]"
+            r"|failed to (?:send|recv)|recvValue|sendBytes|recvBytes|store[^\n]*(?:unreachable|connection)"
+            r"|Connection (?:was )?(?:refused|timed out)|failed to connect",
+        ),
+        "A rank that this one talked to is gone: it failed or was killed first. This rank is a victim.",
+        "Read the log of the rank that ended first; this one says nothing about the cause. With the logs "
+        "of all ranks, "
+        "'pyddpdiag doctor --log rank_*.log' names it.",
+        role=Role.VICTIM,
+    ),
+)

@@ -1,0 +1,135 @@
+"""Messages of Gloo while it connects the ranks: interfaces, host names, transports, firewalls, stale files."""
+
+from __future__ import annotations
+
+from pyddpdiag.messages.message import Message, Role, text_pattern
+from pyddpdiag.messages.shells import ByShell, Run, SetVariable, UnsetVariable
+
+_FILE = text_pattern(r"file://|FileStore")
+_REMOTE = r"remote=\[?(?P<address{0}>{1})\]?:(?P<port{0}>\d+)"
+_ANY = r"[^\s\[\]]+"
+_LOOPBACK = r"(?:127\.\d+\.\d+\.\d+|::1)"
+
+MESSAGES: tuple[Message, ...] = (
+    Message(
+        "interface_unknown",
+        text_pattern(
+            r"Unable to find address for: (?P<interface>\S*)",
+            r"Unable to find interface for: (?P<interface__2>\S+)",
+        ),
+        "Gloo finds no interface of this name with an address. GLOO_SOCKET_IFNAME takes exact names, by commas: no "
+        "patterns (^docker, eth, =eth0 are NCCL's), no addresses, no blanks.",
+        "Set GLOO_SOCKET_IFNAME to the exact name of one interface ('pyddpdiag doctor' lists them), or unset it.",
+        lines=(UnsetVariable("GLOO_SOCKET_IFNAME"),),
+    ),
+    Message(
+        "transport_missing",
+        text_pattern(
+            r"unsupported gloo (?:device|transport)",
+            r"makeDeviceFor\w+\(\): unsupported",
+            r"unknown transport[^\n]*gloo|gloo[^\n]*transport[^\n]*not (?:built|supported|available)",
+        ),
+        "This torch cannot make the Gloo transport: GLOO_DEVICE_TRANSPORT asks for one that its wheel "
+        "does not have, or "
+        "it is one of torch 2.8 to 2.10 on Windows, whose Gloo is broken.",
+        "Unset GLOO_DEVICE_TRANSPORT.",
+        lines=(UnsetVariable("GLOO_DEVICE_TRANSPORT"),),
+        windows_fix="Unset GLOO_DEVICE_TRANSPORT, and use torch 2.11 or newer.",
+        windows_lines=(UnsetVariable("GLOO_DEVICE_TRANSPORT"), Run('pip install "torch>=2.11"')),
+    ),
+    Message(
+        "stale_file",
+        text_pattern(
+            rf"connectFullMesh failed[^\n]*(?:refused|reset)[^\n]*{_REMOTE.format('', _ANY)}",
+            r"connectFullMesh failed[^\n]*refused",
+        ),
+        "The ranks met by a file, and at an address in it nobody listens: the file is most likely left over from an "
+        "earlier run and holds dead addresses. It looks like a firewall, but a firewall seldom refuses at once.",
+        "End all ranks, delete the file of init_method, and use a new file name for every run.",
+        role=Role.NETWORK,
+        needs=_FILE,
+    ),
+    Message(
+        "hostname_loopback",
+        text_pattern(
+            rf"connectFullMesh failed[^\n]*{_REMOTE.format('', _LOOPBACK)}",
+            rf"(?:Connection refused|timed out)[^\n]*{_REMOTE.format('__2', _LOOPBACK)}",
+            r"Unable to resolve hostname",
+            r"Using the loopback address as fallback",
+        ),
+        "A rank gave the others a loopback address: its host name resolves to 127.x (as in Debian's "
+        "/etc/hosts) or to "
+        "nothing. Ranks on other machines then connect to themselves.",
+        "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the other machines, or mend "
+        "the hosts file. "
+        "If all ranks are on one machine and meet by a file, the file is left over from an earlier run: delete it.",
+        role=Role.NETWORK,
+        lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"),),
+    ),
+    Message(
+        "connection_refused",
+        text_pattern(rf"connectFullMesh failed[^\n]*refused[^\n]*{_REMOTE.format('', _ANY)}"),
+        "A rank's machine answers, but nobody listens at the address that the rank gave: it has ended, "
+        "or the addresses "
+        "are those of an earlier run (a rendezvous file that was not deleted), or a firewall rejects.",
+        "See whether the rank at that address failed first. If the ranks meet by a file, delete it and "
+        "use a new name for "
+        "every run. Else let the ranks' ports through the firewall, both ways.",
+        role=Role.NETWORK,
+        lines=(ByShell("sudo {iptables} -I INPUT -p tcp -s {address} -j ACCEPT"),),
+    ),
+    Message(
+        "connection_filtered",
+        text_pattern(
+            rf"connectFullMesh failed[^\n]*(?:timed out|timeout)[^\n]*{_REMOTE.format('', _ANY)}",
+            rf"(?:timed out|timeout)[^\n]*{_REMOTE.format('__2', _ANY)}",
+            r"connectFullMesh failed[^\n]*(?:timed out|timeout)",
+        ),
+        "No answer from another rank's address: a firewall drops Gloo's connections, which use random ports in both "
+        "directions; or the address belongs to an interface that the others cannot reach.",
+        "Let the ephemeral ports through between the ranks' machines, both ways, or pin the right interface by "
+        "GLOO_SOCKET_IFNAME. 'pyddpdiag doctor --mesh' on every rank shows which pairs cannot connect.",
+        role=Role.NETWORK,
+        lines=(
+            ByShell(
+                "sudo {iptables} -I INPUT -p tcp -s {address} -j ACCEPT",
+                'New-NetFirewallRule -DisplayName "python (Gloo)" -Direction Inbound -Program '
+                "(Get-Command python).Source "
+                "-Action Allow",
+            ),
+        ),
+    ),
+    Message(
+        "unroutable",
+        text_pattern(
+            r"(?:connectFullMesh failed[^\n]*)?(?:No route to host|(?:Network|Host) is unreachable)"
+            rf"[^\n]*{_REMOTE.format('', _ANY)}",
+            r"connectFullMesh failed[^\n]*(?:No route to host|unreachable)",
+            r"gloo/transport/tcp/[^\n]*connect: (?:No route to host|(?:Network|Host) is unreachable)",
+        ),
+        "This machine has no way to the address that another rank gave: it belongs to another network "
+        "(docker, VPN, a "
+        "second card).",
+        "Set GLOO_SOCKET_IFNAME on every rank to the interface that they all share.",
+        role=Role.NETWORK,
+        lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"),),
+    ),
+    Message(
+        "full_mesh_failed",
+        text_pattern(r"connectFullMesh failed", r"Gloo failed to connect"),
+        "Gloo could not connect all ranks with each other and does not say why: a wrong interface, the limit of open "
+        "files (each pair takes descriptors), or a rank that failed meanwhile.",
+        "Pin one interface by GLOO_SOCKET_IFNAME on every rank, raise the limit of open files, and read "
+        "the other ranks' "
+        "logs. 'pyddpdiag doctor --mesh' on every rank shows which pairs cannot connect.",
+        role=Role.NETWORK,
+        lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"), ByShell("ulimit -n 65536")),
+    ),
+    Message(
+        "too_many_files",
+        text_pattern(r"Too many open files|EMFILE"),
+        "This process may open no more files or sockets.",
+        "Raise the limit before the start.",
+        lines=(ByShell("ulimit -n 65536"),),
+    ),
+)

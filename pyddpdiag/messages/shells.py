@@ -1,0 +1,127 @@
+"""Lines to paste into a shell: PowerShell, cmd or a POSIX shell."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from enum import Enum
+
+import psutil
+
+from pyddpdiag import system
+
+
+class Shell(Enum):
+    """The shells that lines are written for."""
+
+    POSIX = "posix"
+    POWERSHELL = "powershell"
+    CMD = "cmd"
+
+    @property
+    def windows(self) -> bool:
+        """Whether it belongs to Windows."""
+        return self is not Shell.POSIX
+
+
+@dataclass(frozen=True)
+class SetVariable:
+    """Sets an environment variable."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class UnsetVariable:
+    """Removes an environment variable."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class RemoveFile:
+    """Deletes a file."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class EndProcess:
+    """Ends a process."""
+
+    pid: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """A command that is the same in every shell."""
+
+    command: str
+
+
+@dataclass(frozen=True)
+class ByShell:
+    """A command that has nothing to do with its counterpart on the other system; "" where there is none."""
+
+    posix: str = ""
+    windows: str = ""
+
+
+Line = SetVariable | UnsetVariable | RemoveFile | EndProcess | Run | ByShell
+
+
+def write(line: Line, shell: Shell) -> str:
+    """The line in the words of a shell; "" if it has none for it."""
+    if isinstance(line, SetVariable):
+        return {
+            Shell.POSIX: f"export {line.name}={shlex.quote(line.value)}",
+            Shell.POWERSHELL: f"$env:{line.name} = {_powershell(line.value)}",
+            Shell.CMD: f'set "{line.name}={line.value}"',
+        }[shell]
+    if isinstance(line, UnsetVariable):
+        return {
+            Shell.POSIX: f"unset {line.name}",
+            Shell.POWERSHELL: f"Remove-Item Env:{line.name}",
+            Shell.CMD: f'set "{line.name}="',
+        }[shell]
+    if isinstance(line, RemoveFile):
+        return {
+            Shell.POSIX: f"rm -- {shlex.quote(line.path)}",
+            Shell.POWERSHELL: f"Remove-Item -LiteralPath {_powershell(line.path)}",
+            Shell.CMD: f'del "{line.path}"',
+        }[shell]
+    if isinstance(line, EndProcess):
+        return {
+            Shell.POSIX: f"kill {line.pid}",
+            Shell.POWERSHELL: f"Stop-Process -Id {line.pid}",
+            Shell.CMD: f"taskkill /PID {line.pid} /F",
+        }[shell]
+    if isinstance(line, Run):
+        return line.command
+    return line.windows if shell.windows else line.posix
+
+
+def iptables(address: str) -> str:
+    """The tool for rules about this address."""
+    return "ip6tables" if ":" in address else "iptables"
+
+
+def this_shell() -> Shell:
+    """The shell that started this process, as far as the names of its parents reveal it."""
+    if not system.WINDOWS:
+        return Shell.POSIX
+    try:
+        names = [parent.name().lower() for parent in psutil.Process().parents()]
+    except (OSError, psutil.Error):
+        names = []
+    for name in names:
+        if name in ("cmd.exe", "powershell.exe", "pwsh.exe"):
+            return Shell.CMD if name == "cmd.exe" else Shell.POWERSHELL
+        if name in ("bash.exe", "sh.exe", "zsh.exe"):
+            return Shell.POSIX
+    return Shell.POWERSHELL
+
+
+def _powershell(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,151 @@
+"""Messages of stores and rendezvous: what goes wrong before the ranks have met."""
+
+from __future__ import annotations
+
+from pyddpdiag.messages.message import Message, Role, text_pattern
+from pyddpdiag.messages.shells import ByShell, Run, SetVariable
+
+MESSAGES: tuple[Message, ...] = (
+    Message(
+        "store_without_libuv",
+        text_pattern(r"use_libuv was requested but PyTorch was (?:built|build) without libuv"),
+        "torch's TCP store asks for libuv, which the Windows wheels of torch do not have in it.",
+        "Set USE_LIBUV=0 before the start (also for torchrun), pass use_libuv=False, or use "
+        "pyddpdiag.init_process_group, which does so by itself.",
+        lines=(SetVariable("USE_LIBUV", "0"),),
+    ),
+    Message(
+        "port_in_use",
+        text_pattern(
+            r"failed to bind to \[?(?:[^\s\]]+)\]?:(?P<port>\d+)[^\n]*address already in use",
+            r"\bport: (?P<port__2>\d+), useIpv6[^\n]*EADDRINUSE",
+            r"EADDRINUSE|\berrno: 98\b|\[Errno 98\]|address already in use|\[(?:Errno|WinError) 10048\]"
+            r"|only one usage of each socket address",
+        ),
+        "Another process holds the port of the rendezvous: what is left of an earlier run, or another program.",
+        "Start with another port (MASTER_PORT, or torchrun --master-port), or end the process that holds it.",
+        lines=(ByShell("ss -ltnp", "netstat -ano -p tcp"), SetVariable("MASTER_PORT", "29501")),
+    ),
+    Message(
+        "clients_missing",
+        text_pattern(
+            r"Timed out after (?P<seconds>\d+) seconds waiting for clients\. "
+            r"(?P<came>\d+)/(?P<world_size>\d+) clients "
+            r"joined",
+            r"(?P<came__2>\d+)/(?P<world_size__2>\d+) clients joined",
+        ),
+        "Not all ranks came to the store within its timeout: a rank was never started, failed before, cannot reach "
+        "the store, or the world size is wrong.",
+        "Compare WORLD_SIZE with the number of processes that were started, and read the logs of those that are "
+        "missing. 'pyddpdiag doctor --mesh' on every rank names them.",
+    ),
+    Message(
+        "address_not_bindable",
+        text_pattern(
+            r"failed to (?:connect|bind) to \[?(?P<address>[^\s\]]+)\]?:(?P<port>\d+)[^\n]*\b10049\b",
+            r"system error: 10049|WSAEADDRNOTAVAIL|\[WinError 10049\]",
+        ),
+        "The name resolves to an address that no interface here has (kubernetes.docker.internal stands in the hosts "
+        "file of Docker Desktop). Often only a warning: torch goes on with the next address.",
+        "If the start fails, give a real address of rank 0's machine as MASTER_ADDR (127.0.0.1 if all "
+        "ranks are here).",
+        role=Role.WARNING,
+        lines=(SetVariable("MASTER_ADDR", "127.0.0.1"),),
+    ),
+    Message(
+        "address_link_local",
+        text_pattern(
+            r"(?P<address>fe80:[0-9a-f:]*(?:%\w+)?)[^\n]*(?:errno: 22|errno 22|Invalid argument|\b10022\b)",
+            r"(?:errno: 22|errno 22)[^\n]*(?P<address__2>fe80:[0-9a-f:]*)",
+        ),
+        "A link-local IPv6 address (fe80::...) is useless without the interface that it belongs to, and torch drops "
+        "that part.",
+        "Give a routable IPv4 address of rank 0's machine as MASTER_ADDR, or a name that resolves to one.",
+        role=Role.NETWORK,
+        lines=(SetVariable("MASTER_ADDR", "ADDRESS-OF-RANK-0"),),
+    ),
+    Message(
+        "name_unresolved",
+        text_pattern(
+            r"IPv[46] network addresses of \((?P<name>[^,)]*), (?P<port>\d+)\) cannot be retrieved",
+            r"gai error|getaddrinfo failed|Name or service not known|nodename nor servname provided"
+            r"|No such host is known|Temporary failure in name resolution|network addresses cannot be retrieved",
+        ),
+        "A host name cannot be resolved to an address: misspelt, unknown to this machine's name server "
+        "and hosts file, "
+        "or with a blank before or after it. torch tries IPv6 first and reports that, too.",
+        "Give a routable IPv4 address of rank 0's machine as MASTER_ADDR, without blanks.",
+        role=Role.NETWORK,
+        lines=(SetVariable("MASTER_ADDR", "ADDRESS-OF-RANK-0"),),
+    ),
+    Message(
+        "store_refused",
+        text_pattern(
+            r"(?:client socket|TCPClient|TCPStore)[^\n]*\[?(?P<address>[^\s\[\]]+)\]?[:,] ?(?P<port>\d+)[^\n]*"
+            r"(?:Connection refused|\b111\b|\b10061\b)",
+            r"failed to connect to TCPStore[^\n]*refused",
+        ),
+        "Nothing listens at the address of the store: rank 0 does not run yet, has ended, or is elsewhere.",
+        "Start rank 0 (or torchrun) on the machine of MASTER_ADDR, and give all ranks the same MASTER_ADDR and "
+        "MASTER_PORT.",
+        role=Role.NETWORK,
+    ),
+    Message(
+        "store_unreachable",
+        text_pattern(
+            r"client socket has timed out after (?P<timeout_ms>\d+)ms while trying to connect to "
+            r"\((?P<address>[^,]+), (?P<port>\d+)\)",
+            r"client socket[^\n]*\[?(?P<address__2>[^\s\[\]]+)\]?[:,] ?(?P<port__2>\d+)[^\n]*"
+            r"(?:timed out|No route to host|unreachable|\b10060\b|\b10065\b)",
+        ),
+        "The store at rank 0 does not answer in time: rank 0 is not there, another address or port is meant, or a "
+        "firewall drops the packets in between.",
+        "Check that rank 0 runs there, and let its port in through the firewall of its machine.",
+        role=Role.NETWORK,
+        lines=(
+            ByShell(
+                "sudo iptables -I INPUT -p tcp --dport {port} -j ACCEPT",
+                'New-NetFirewallRule -DisplayName "torch store" -Direction Inbound -Protocol TCP -LocalPort {port} '
+                "-Action Allow",
+            ),
+        ),
+    ),
+    Message(
+        "store_timeout",
+        text_pattern(
+            r"\bwait timeout\b(?: after (?P<timeout_ms>\d+)ms)?",
+            r"Timeout waiting for key: (?P<key>\S+) after (?P<timeout_ms__2>\d+) ms",
+            r"\bSocket Timeout\b",
+            r"DistStoreError|StoreTimeoutError",
+        ),
+        "A rank waited in vain for what another one should have left in the store: that rank never came, failed, or "
+        "meets the others elsewhere (another file, port or world size). Under Windows, and from WSL2 to another "
+        "machine, address translation and port proxies are suspected.",
+        "See the log of the rank that is missing; 'pyddpdiag doctor --mesh' on every rank names it. "
+        "WSL2: switch it to "
+        "mirrored networking (networkingMode=mirrored in .wslconfig), or run natively.",
+        role=Role.WAITED,
+        lines=(Run("pyddpdiag doctor --mesh"),),
+    ),
+    Message(
+        "environment_incomplete",
+        text_pattern(
+            r"environment variable (?P<name>RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"
+        ),
+        "init_process_group was called as a rank of torchrun, but the variables that torchrun sets are missing.",
+        "Start the script by torchrun, or give init_method, rank and world_size.",
+        lines=(Run("torchrun --nproc-per-node 2 SCRIPT.py"),),
+    ),
+    Message(
+        "initialised_twice",
+        text_pattern(r"trying to initialize the default process group twice"),
+        "The process group exists already: the framework, or an earlier part of the script, made it.",
+        "Call init_process_group once, or only if not torch.distributed.is_initialized().",
+    ),
+    Message(
+        "not_initialised",
+        text_pattern(r"Default process group has not been initialized"),
+        "A collective or DDP was used before init_process_group, or after destroy_process_group.",
+        "Call init_process_group first, on every rank.",
+    ),
+)

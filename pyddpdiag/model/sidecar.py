@@ -1,0 +1,378 @@
+"""The sidecar of one rank: one schema, for the recorder that writes it and the reader that trusts nothing in it.
+
+docs/trace-format.md shows an example, which a test holds against this. A field that is added is optional: sidecars of
+every release are read.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeVar
+
+from pyddpdiag.output import clean
+
+FORMAT: Final = "ddptrace"
+SCHEMA_VERSION: Final = 1
+
+ENTRIES_LIMIT: Final = 2**16
+"""Entries of each list: groups, modules, layouts, and the parameters and ranks in them."""
+
+NAME_LIMIT: Final = 512
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group: its name, backend and global ranks.
+
+    `shared_memory`: "used" if its ranks average in shared memory; else why they do not; empty if nobody asked.
+    """
+
+    name: str
+    backend: str
+    ranks: tuple[int, ...]
+    shared_memory: str = ""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A DDP module: its class name, its process group and its parameters' names, in DDP's order.
+
+    `shapes` and `dtypes` are of the parameters. Columns, and no object for each: a run may have millions.
+    `reduced_by` names what reduces in place of the hook, as "python_reducer"; empty: nothing does.
+    """
+
+    name: str
+    group: int
+    bucket_cap_mb: float | None
+    parameters: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    reduced_by: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which parameters lie in a bucket, as indices into the module's list, in the buffer's order.
+
+    `index` is DDP's at that time, `bytes` the size of the flat buffer.
+    """
+
+    module: int
+    parameters: tuple[int, ...]
+    dtype: str
+    index: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface of the rank's machine.
+
+    `addresses` are "IP/PREFIX"; `speed_mbit` is the rate that the system reports, None if it reports none.
+    """
+
+    addresses: tuple[str, ...]
+    speed_mbit: int | None = None
+    up: bool = True
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """What a sidecar tells; empty, zero or None is what the file does not tell.
+
+    Attributes:
+        pyddpdiag: version of the tool that recorded.
+        pid: of the recording process.
+        process_started_s: when that process started, seconds since 1970; with `pid` and `process_namespace` it tells
+            one process from another.
+        process_namespace: differs between containers that cannot see each other's processes; "" where there are none.
+        torch_threads: threads of torch's pool when the recorder was opened.
+        cores: the processor cores that the process may run on, by the system's numbers.
+        build_config: what the native module was built with.
+        environment: variables that change how DDP or Gloo behave, as far as they were set.
+        clock: name and identity of the records' clock.
+        interfaces: network interfaces that have an address, by name, when the recorder was opened.
+        groups, modules, layouts: by id, by index, by id.
+        closed: the recorder was closed in good order.
+    """
+
+    run_id: str = ""
+    rank: int = 0
+    world_size: int = 0
+    host: str = ""
+    pid: int = 0
+    process_started_s: float | None = None
+    process_namespace: str | None = None
+    platform: str = ""
+    python: str = ""
+    torch: str = ""
+    pyddpdiag: str = ""
+    torch_threads: int = 0
+    cores: tuple[int, ...] = ()
+    build_config: Mapping[str, str | int] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    clock: Mapping[str, str | int] = field(default_factory=dict)
+    interfaces: Mapping[str, Interface] = field(default_factory=dict)
+    groups: Mapping[int, Group] = field(default_factory=dict)
+    modules: Mapping[int, Module] = field(default_factory=dict)
+    layouts: Mapping[int, Layout] = field(default_factory=dict)
+    closed: bool = False
+
+
+_HEAD: Final = tuple(
+    each.name
+    for each in fields(Sidecar)
+    if each.name
+    not in {
+        "cores",
+        "build_config",
+        "environment",
+        "clock",
+        "interfaces",
+        "groups",
+        "modules",
+        "layouts",
+        "closed",
+    }
+)
+
+
+def to_json(sidecar: Sidecar) -> dict[str, Any]:
+    """The content of the file, to be dumped as JSON."""
+    return {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        **{name: getattr(sidecar, name) for name in _HEAD if getattr(sidecar, name) is not None},
+        "cores": list(sidecar.cores),
+        "build_config": dict(sidecar.build_config),
+        "environment": dict(sidecar.environment),
+        "clock": dict(sidecar.clock),
+        "interfaces": [
+            {"name": name, "addresses": list(each.addresses), "speed_mbit": each.speed_mbit, "up": each.up}
+            for name, each in sidecar.interfaces.items()
+        ],
+        "groups": [
+            {
+                "id": hex_id(key),
+                "name": group.name,
+                "backend": group.backend,
+                "ranks": list(group.ranks),
+                **({"shared_memory": group.shared_memory} if group.shared_memory else {}),
+            }
+            for key, group in sidecar.groups.items()
+        ],
+        "modules": [
+            {
+                "index": index,
+                "name": module.name,
+                "group": hex_id(module.group),
+                "bucket_cap_mb": module.bucket_cap_mb,
+                "parameters": [
+                    {"name": name, "shape": list(shape), "dtype": dtype}
+                    for name, shape, dtype in zip(
+                        module.parameters, module.shapes, module.dtypes, strict=True
+                    )
+                ],
+                **({"reduced_by": module.reduced_by} if module.reduced_by else {}),
+            }
+            for index, module in sidecar.modules.items()
+        ],
+        "buckets": [
+            {
+                "id": hex_id(key),
+                "module": layout.module,
+                "index": layout.index,
+                "parameters": list(layout.parameters),
+                "bytes": layout.bytes,
+                "dtype": layout.dtype,
+            }
+            for key, layout in sidecar.layouts.items()
+        ],
+        "closed": sidecar.closed,
+    }
+
+
+def from_json(
+    raw: Mapping[str, Any], keep: Callable[[Any], Any] = lambda value: value
+) -> tuple[Sidecar, tuple[str, ...]]:
+    """What can be understood of a file's content. Never raises for what stands in it.
+
+    Args:
+        raw: the parsed JSON object.
+        keep: called with every group, module and layout; may return an equal one that is there already.
+
+    Returns:
+        the sidecar, and what is wrong with it.
+    """
+    warnings = []
+    version = raw.get("schema_version")
+    if version != SCHEMA_VERSION:
+        warnings.append(
+            f"schema_version is {clean(repr(version)[:40])}, this version reads {SCHEMA_VERSION}."
+        )
+    groups, skipped_groups = _collect(raw.get("groups"), _group, keep)
+    modules, skipped_modules = _collect(raw.get("modules"), _module, keep)
+    layouts, skipped_layouts = _collect(raw.get("buckets"), _layout, keep)
+    interfaces, skipped_interfaces = _collect(raw.get("interfaces"), _interface, keep)
+    skipped = skipped_groups + skipped_modules + skipped_layouts + skipped_interfaces
+    if skipped:
+        warnings.append(f"{skipped} entries could not be understood and were left out.")
+    sidecar = Sidecar(
+        run_id=_text(raw, "run_id"),
+        rank=_whole(raw.get("rank")),
+        world_size=_whole(raw.get("world_size")),
+        host=_text(raw, "host"),
+        pid=_whole(raw.get("pid")),
+        platform=_text(raw, "platform"),
+        python=_text(raw, "python"),
+        torch=_text(raw, "torch"),
+        pyddpdiag=_text(raw, "pyddpdiag"),
+        torch_threads=_whole(raw.get("torch_threads")),
+        cores=_cores(raw.get("cores")),
+        build_config=_table(raw.get("build_config")),
+        environment={name: str(value) for name, value in _table(raw.get("environment")).items()},
+        clock=_table(raw.get("clock")),
+        interfaces=interfaces,
+        process_started_s=_number(raw.get("process_started_s")),
+        process_namespace=_text(raw, "process_namespace") if "process_namespace" in raw else None,
+        groups=groups,
+        modules=modules,
+        layouts=layouts,
+        closed=raw.get("closed") is True,
+    )
+    return sidecar, tuple(warnings)
+
+
+def hex_id(number: int) -> str:
+    """A 64-bit id as it stands in the file."""
+    return f"{number:016x}"
+
+
+def _collect(
+    entries: Any, convert: Callable[[dict[str, Any]], tuple[K, T]], keep: Callable[[T], T]
+) -> tuple[dict[K, T], int]:
+    """Convert a list of entries into a dictionary by id, counting those that don't fit."""
+    if entries is None:
+        return {}, 0
+    if not isinstance(entries, list):
+        return {}, 1
+    converted: dict[K, T] = {}
+    skipped = max(0, len(entries) - ENTRIES_LIMIT)
+    for entry in entries[:ENTRIES_LIMIT]:
+        try:
+            key, value = convert(entry)
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+            skipped += 1
+        else:
+            converted[key] = keep(value)
+    return converted, skipped
+
+
+def _group(entry: dict[str, Any]) -> tuple[int, Group]:
+    return _id(entry["id"]), Group(
+        _text(entry, "name"),
+        _text(entry, "backend"),
+        _integers(entry["ranks"]),
+        _text(entry, "shared_memory"),
+    )
+
+
+def _module(entry: dict[str, Any]) -> tuple[int, Module]:
+    parameters = _few(entry.get("parameters", []))
+    group = entry.get("group")
+    return _integer(entry["index"]), Module(
+        _text(entry, "name"),
+        _id(group) if group else 0,
+        _number(entry.get("bucket_cap_mb")),
+        tuple(_text(each, "name") for each in parameters),
+        tuple(_shape(each.get("shape")) for each in parameters),
+        tuple(_text(each, "dtype") for each in parameters),
+        _text(entry, "reduced_by"),
+    )
+
+
+def _layout(entry: dict[str, Any]) -> tuple[int, Layout]:
+    return _id(entry["id"]), Layout(
+        _integer(entry.get("module", 0)),
+        _integers(entry.get("parameters", [])),
+        _text(entry, "dtype"),
+        _whole(entry.get("index")),
+        _whole(entry.get("bytes")),
+    )
+
+
+def _interface(entry: dict[str, Any]) -> tuple[str, Interface]:
+    addresses = _few(entry.get("addresses", []))
+    return _text(entry, "name"), Interface(
+        tuple(clean(each, NAME_LIMIT) for each in addresses if isinstance(each, str)),
+        _whole(entry.get("speed_mbit")) or None,
+        entry.get("up") is not False,
+    )
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    value = entry.get(key, "")
+    return clean(value, NAME_LIMIT) if isinstance(value, str) else ""
+
+
+def _table(entries: Any) -> dict[str, str | int]:
+    """Short texts and whole numbers by name; others are left out."""
+    if not isinstance(entries, dict):
+        return {}
+    known: dict[str, str | int] = {}
+    for name, value in list(entries.items())[:64]:
+        if isinstance(value, str):
+            known[clean(name, NAME_LIMIT)] = clean(value, NAME_LIMIT)
+        elif isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
+            known[clean(name, NAME_LIMIT)] = value
+    return known
+
+
+def _number(value: Any) -> float | None:
+    # A bool is an int to Python, and a NaN would not survive the way to JSON.
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
+    return float(value) if known else None
+
+
+def _whole(value: Any) -> int:
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    return value if known else 0
+
+
+def _id(value: Any) -> int:
+    """A 64-bit number written as hex digits."""
+    if not isinstance(value, str) or not 1 <= len(value) <= 16 or not set(value) <= set(string.hexdigits):
+        raise ValueError("not an id")
+    return int(value, 16)
+
+
+def _integer(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32:
+        raise ValueError("not an index")
+    return value
+
+
+def _integers(values: Any) -> tuple[int, ...]:
+    return tuple(_integer(value) for value in _few(values))
+
+
+def _cores(values: Any) -> tuple[int, ...]:
+    try:
+        return _integers(values) if values is not None else ()
+    except (TypeError, ValueError):
+        return ()
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    return tuple(_whole(value) for value in values[:16]) if isinstance(values, list) else ()
+
+
+def _few(values: Any) -> list[Any]:
+    if not isinstance(values, list) or len(values) > ENTRIES_LIMIT:
+        raise TypeError("not a list, or a huge one")
+    return values

@@ -1,0 +1,47 @@
+"""Writes the page of a run and its pictures."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+from pyddpdiag.files import refuse_existing, write_whole
+from pyddpdiag.pipeline import load_details
+from pyddpdiag.report.charts.picture import as_png
+from pyddpdiag.report.run.page import charts, run_page
+
+
+def write_pages(
+    source: str | PathLike[str],
+    html: Path | None,
+    png: Path | None,
+    *,
+    step: int | None = None,
+    attempt: int | None = None,
+    force: bool = False,
+) -> list[Path]:
+    """Write the page of a run into the file `html`, and its charts into the folder `png`, whichever are given.
+
+    Returns:
+        what was written.
+
+    Raises:
+        TraceError: there are no traces, or none can be read.
+        ReportFileError: the file is not a saved report.
+        UsageError: plotly or matplotlib is not installed, or there is no such step or attempt.
+        ResultExistsError: a file exists, and `force` is not given.
+        ResultWriteError: a file cannot be written.
+    """
+    refuse_existing([html] if html is not None else [], force, "--html")
+    report, details = load_details(source, step=step, attempt=attempt)
+    written: list[Path] = []
+    if html is not None:
+        write_whole(html, run_page(report, details), force=force, option="--html")
+        written.append(html)
+    if png is not None:
+        pictures = {png / f"{chart.name}.png": chart for chart in charts(report, details)}
+        refuse_existing(pictures, force, "--png")
+        for path, chart in pictures.items():
+            write_whole(path, as_png(chart), force=force, option="--png")
+            written.append(path)
+    return written

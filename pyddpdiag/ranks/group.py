@@ -1,0 +1,223 @@
+"""Makes this process's default process group, from the rendezvous to the first handshake."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
+
+from pyddpdiag import processes
+from pyddpdiag.errors import RendezvousError
+from pyddpdiag.messages.explain import explain
+from pyddpdiag.model import words
+from pyddpdiag.ranks.failure import short
+from pyddpdiag.ranks.hello import Hello
+from pyddpdiag.ranks.meeting import meet
+from pyddpdiag.ranks.rendezvous import Place
+from pyddpdiag.ranks.stores import open_store
+from pyddpdiag.trace.text import decode
+
+_FAILED = "pyddpdiag/failed"
+_CONNECTED = "pyddpdiag/connected/"
+# Gloo's own error, which says more, comes at the limit.
+_CONNECT_SLACK_S = 2.0
+# Whoever can reach the store can write there.
+_MAX_REASON = 1000
+_MOST_NAMED = 8
+
+
+class Group:
+    """The default process group over Gloo, and the store beside it."""
+
+    def __init__(self, place: Place, store: Store, hellos: list[Hello]) -> None:
+        self.place = place
+        self.hellos = hellos
+        self._store = store
+
+    def tell_failure(self, sentence: str) -> None:
+        """Leaves this rank's reason in the store, for ranks that fail because of it. The first reason
+        stays."""
+        with suppress(RuntimeError):
+            self._store.compare_set(_FAILED, "", sentence)
+
+    def told_failure(self) -> str:
+        """The reason that the first failing rank left, "" if none did or the store is gone."""
+        try:
+            told = self._store.get(_FAILED) if self._store.check([_FAILED]) else b""
+        except RuntimeError:
+            return ""
+        return decode(told, _MAX_REASON)
+
+    def gone(self) -> list[Hello]:
+        """The other ranks of this machine whose processes have ended."""
+        mine = self.hellos[self.place.rank]
+        return [
+            hello
+            for hello in self.hellos
+            if hello.rank != mine.rank
+            and hello.machine == mine.machine
+            and not processes.is_alive(hello.pid, hello.started)
+        ]
+
+    def wait_for_reason(self, patience_s: float = 2.0) -> str:
+        """Why other ranks failed: the reason that the first of them left, or which are gone; "" if unknown.
+
+        This gives the failing rank a moment to leave its reason, and the system one to end its process.
+        """
+        end = time.monotonic() + patience_s
+        while True:
+            # In this order: a rank leaves its reason before it exits.
+            gone = self.gone()
+            reason = self.told_failure() or _gone(gone)
+            if reason or time.monotonic() >= end:
+                return reason
+            time.sleep(0.05)
+
+
+def _gone(hellos: list[Hello]) -> str:
+    names = ", ".join(hello.who() for hello in hellos[:_MOST_NAMED])
+    if len(hellos) > _MOST_NAMED:
+        names += f" and {len(hellos) - _MOST_NAMED} more"
+    if len(hellos) <= 1:
+        return f"{names} is gone: its process has ended and left no reason." if hellos else ""
+    return f"{names} are gone: which of them failed first is unknown."
+
+
+def connect(
+    place: Place,
+    mine: Hello,
+    timeout_s: float,
+    *,
+    store: Store | None = None,
+    fresh_file: bool = False,
+    phase: Callable[[str], None] = lambda _: None,
+    group_timeout_s: float | None = None,
+    backend: str | None = "gloo",
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> Group:
+    """Meets the other ranks and makes the default process group with them.
+
+    Args:
+        place: this rank's place in its world.
+        mine: its introduction to the others.
+        timeout_s: for all of it.
+        store: where to meet; opened at `place` by default.
+        fresh_file: see `open_store`.
+        phase: called with what the rank is about to wait for.
+        group_timeout_s: of the group's collectives later on; `timeout_s` by default.
+        backend: see `torch.distributed.init_process_group`, like `options`.
+        options: passed on to it.
+
+    Raises:
+        RendezvousError: the ranks do not find together within `timeout_s`; the message names those that are missing.
+    """
+    begin = time.monotonic()
+    if store is None:
+        phase(f"opening the store at {place.target}")
+        store = open_store(place, timeout_s, fresh_file=fresh_file)
+    phase(f"waiting for the other ranks at {place.target}")
+    try:
+        hellos = meet(store, mine, max(1.0, timeout_s - (time.monotonic() - begin)), str(place.target))
+    except RuntimeError as error:
+        if isinstance(error, RendezvousError):
+            raise
+        raise RendezvousError(
+            f"rank {place.rank} lost the store at {place.target} while waiting for the others.",
+            hint="see the output of rank 0, which serves the store.",
+        ) from error
+    phase("connecting Gloo to the other ranks")
+    seconds = timeout_s if group_timeout_s is None else group_timeout_s
+
+    def make() -> None:
+        dist.init_process_group(
+            backend,
+            store=PrefixStore("pyddpdiag/group", store),
+            rank=place.rank,
+            world_size=place.world_size,
+            timeout=timedelta(seconds=seconds),
+            **options,
+        )
+
+    _within(make, max(1.0, timeout_s - (time.monotonic() - begin)), place, store)
+    return Group(place, store, hellos)
+
+
+def _within(make: Callable[[], None], limit_s: float, place: Place, store: Store) -> None:
+    """Makes the group in a thread: some of Gloo's waits take five times the group's timeout, and some never end."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            make()
+        except BaseException as error:
+            errors.append(error)
+
+    worker = threading.Thread(target=run, name="pyddpdiag-group", daemon=True)
+    worker.start()
+    worker.join(limit_s + _CONNECT_SLACK_S)
+    if worker.is_alive():
+        missing = [
+            rank for rank in range(place.world_size) if rank != place.rank and not _has_connected(store, rank)
+        ]
+        raise RendezvousError(
+            f"rank {place.rank} met all ranks at {place.target}, but Gloo did not connect them within {limit_s:.0f} s; "
+            + (f"{words.ranks(missing)} did not connect either." if missing else "the others did."),
+            hint="a firewall may block Gloo's random ports, or an interface is wrong: run 'pyddpdiag doctor --mesh' on "
+            "every rank, which shows the pairs that cannot connect.",
+        )
+    if errors:
+        error = errors[0]
+        found = explain(error) if isinstance(error, RuntimeError) else None
+        if found is not None and found.known:
+            raise RendezvousError(
+                f"rank {place.rank} could not connect Gloo to the others: {short(str(error))}. {found.cause}",
+                hint=" ".join([found.fix, *found.lines]),
+            ) from error
+        raise error
+    store.set(f"{_CONNECTED}{place.rank}", "1")
+
+
+def _has_connected(store: Store, rank: int) -> bool:
+    try:
+        return bool(store.check([f"{_CONNECTED}{rank}"]))
+    except RuntimeError:
+        return False
+
+
+@contextmanager
+def process_group(
+    place: Place,
+    mine: Hello,
+    timeout_s: float,
+    *,
+    fresh_file: bool = False,
+    phase: Callable[[str], None] = lambda _: None,
+) -> Iterator[Group]:
+    """Creates the process group with the other ranks; on a clean exit waits for them and destroys it again.
+
+    After an error in the block, the group is left as it is: destroying it could wait for ranks that are gone.
+
+    Args:
+        place: this rank's place in its world.
+        mine: its introduction to the others.
+        timeout_s: for the start as a whole, and for each collective later on.
+        fresh_file: see `open_store`.
+        phase: called with what the rank is about to wait for.
+
+    Raises:
+        RendezvousError: the ranks do not find together within `timeout_s`.
+    """
+    yield connect(place, mine, timeout_s, fresh_file=fresh_file, phase=phase)
+    with warnings.catch_warnings():
+        # On some versions, barrier() without devices warns about accelerators that this group doesn't use.
+        warnings.simplefilter("ignore")
+        dist.barrier()
+    dist.destroy_process_group()

@@ -1,0 +1,176 @@
+"""Files of earlier runs at a file:// URL.
+
+torch's FileStore appends to what it finds, so an old file makes one rank fail at once and the others hang.
+The introductions in the file (see `meeting`) show its owners, and dead processes of this machine prove that
+it is stale.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from enum import Enum, auto
+from pathlib import Path
+
+from pyddpdiag import processes
+from pyddpdiag.errors import RendezvousError
+from pyddpdiag.ranks import identity
+from pyddpdiag.ranks.hello import MARK, MAX_BYTES, Hello
+from pyddpdiag.ranks.rendezvous import Place
+from pyddpdiag.trace.files import RegularFile
+
+_MARK = MARK.encode()
+# The ranks introduce themselves before anything else is written, so the beginning of a file shows its owners.
+_MAX_READ = 16 * 1024 * 1024
+# More than any run leaves behind: beyond this, somebody wants to keep us busy.
+_MAX_HELLOS = 4096
+_MAX_DAMAGED = 64
+_POLL_S = 0.1
+# Between opening the store and writing its introduction, a live rank needs a moment.
+_PATIENCE_S = 2.0
+# Clocks of two machines may differ by this much.
+_CLOCK_SKEW_S = 60.0
+
+
+class FileState(Enum):
+    """What a rendezvous file is to a rank that wants to use it."""
+
+    USABLE = auto()
+    STALE = auto()
+    FOREIGN = auto()
+    BUSY = auto()
+    UNKNOWN = auto()
+
+
+def read_hellos(content: bytes) -> list[Hello]:
+    """The introductions in the raw bytes of a store's file; damaged ones are left out.
+
+    Also empty if there are more of them, or more damaged ones, than any run leaves behind.
+    """
+    decoder = json.JSONDecoder()
+    hellos: list[Hello] = []
+    damaged = 0
+    position = content.find(_MARK)
+    while position >= 0:
+        # The introductions are ASCII; what lies around them is binary.
+        text = content[position : position + MAX_BYTES].decode("latin-1")
+        end = 1
+        try:
+            _, length = decoder.raw_decode(text)
+            hellos.append(Hello.from_json(text[:length]))
+            end = length
+        except (ValueError, RecursionError):
+            damaged += 1
+        if damaged > _MAX_DAMAGED or len(hellos) > _MAX_HELLOS:
+            return []
+        position = content.find(_MARK, position + end)
+    return hellos
+
+
+def judge(content: bytes, place: Place, timeout_s: float, now: float) -> tuple[FileState, Hello | None]:
+    """Judges a file by its content; the introduction that decided comes with the state."""
+    if not content:
+        return FileState.USABLE, None
+    hellos = read_hellos(content)
+    if not hellos:
+        return FileState.FOREIGN, None
+    here = identity.machine()
+    alive: Hello | None = None
+    dead: Hello | None = None
+    for hello in hellos:
+        local = hello.machine == here
+        if local and not processes.is_alive(hello.pid, hello.started):
+            dead = dead or hello
+            continue
+        alive = alive or hello
+        # A rank gives up after its timeout, so one that arrived earlier than that belongs to a run in
+        # progress.
+        if hello.rank == place.rank or now - hello.at > timeout_s + _CLOCK_SKEW_S:
+            return (FileState.BUSY if local else FileState.UNKNOWN), hello
+    if alive is None:
+        return FileState.STALE, dead
+    return (FileState.BUSY, dead) if dead else (FileState.USABLE, alive)
+
+
+def await_usable(path: Path, place: Place, timeout_s: float) -> None:
+    """Returns when the file is missing, empty or of this run. Rank 0 removes it if it is provably stale.
+
+    Raises:
+        RendezvousError: something other than a regular file is at this path (a link, a pipe); the file belongs,
+            or may belong, to something else; its folder is missing; or, on ranks other than 0, the file is stale
+            and rank 0 has not removed it within `timeout_s`.
+    """
+    if not path.parent.is_dir():
+        raise RendezvousError(
+            f"The folder {path.parent} of the rendezvous file does not exist.", hint="make it first."
+        )
+    begin = time.monotonic()
+    while True:
+        waited = time.monotonic() - begin
+        try:
+            with RegularFile(path, links=False) as file:
+                content = file.read(0, _MAX_READ)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            # On Windows we cannot open a file while another rank holds a lock on it.
+            if isinstance(error, PermissionError) and waited < _PATIENCE_S:
+                time.sleep(_POLL_S)
+                continue
+            raise RendezvousError(
+                f"The rendezvous file {path} cannot be read: {error.strerror or error}.",
+                hint="use another file, in a folder that only the ranks write to.",
+            ) from error
+        state, hello = judge(content, place, timeout_s, time.time())
+        if state is FileState.USABLE:
+            return
+        if state is FileState.STALE:
+            if place.rank == 0:
+                _remove(path)
+                return
+            if waited >= timeout_s:
+                raise RendezvousError(
+                    f"The rendezvous file {path} is left over from an earlier run; rank 0 did not come in "
+                    f"{timeout_s:g} s to remove it.",
+                    hint="start rank 0, or use another file.",
+                )
+        elif waited >= _PATIENCE_S:
+            raise _refusal(path, state, hello)
+        time.sleep(_POLL_S)
+
+
+def tidy(path: Path, patience_s: float = 1.0) -> None:
+    """Removes the file after a successful run, if torch's last store has not done so.
+
+    The store doesn't while anything in any rank still holds the process group. A failure here is harmless:
+    the next run at this place finds only dead ranks in the file.
+    """
+    end = time.monotonic() + patience_s
+    while path.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    with suppress(OSError):  # on Windows, a rank that still has it open
+        path.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RendezvousError(
+            f"The rendezvous file {path} of an earlier run cannot be removed: {error.strerror or error}.",
+            hint="remove it yourself, or use another file.",
+        ) from error
+
+
+def _refusal(path: Path, state: FileState, hello: Hello | None) -> RendezvousError:
+    who = hello.who() if hello else "nobody known"
+    reasons = {
+        FileState.FOREIGN: "was not written by pyddpdiag, or by another version of it",
+        FileState.BUSY: f"belongs to another run or to an earlier start of this one: {who} was there",
+        FileState.UNKNOWN: f"holds {who}, unseen from here: another run, or what is left of one",
+    }
+    return RendezvousError(
+        f"The rendezvous file {path} exists, is not empty and {reasons[state]}.",
+        hint="end what is using it and delete the file, or use another file.",
+    )

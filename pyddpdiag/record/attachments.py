@@ -1,0 +1,157 @@
+"""Which recorder the hook of each DDP module serves. DDP keeps the hook for good; the recorder may change."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from pyddpdiag import _native
+from pyddpdiag.errors import AlreadyAttachedError, UsageError
+from pyddpdiag.record import ddp_modules, exchange_setup, registered, shared_setup
+from pyddpdiag.record.compression import PathOptions
+from pyddpdiag.record.modules import require_gloo
+
+if TYPE_CHECKING:
+    from pyddpdiag.record.recorder import Recorder
+
+
+@dataclass
+class _Attached:
+    """What DDP has of ours."""
+
+    native: _native.Attachment
+    recorder: Recorder | None  # None: the module was detached
+    marks: ddp_modules.ForwardMarks | None = None
+    group: dist.ProcessGroup | None = None  # that a script's own registration named
+
+
+# A module keeps its recorder alive, so that its buckets get their names even if the caller drops the
+# recorder.
+_attached: weakref.WeakKeyDictionary[DistributedDataParallel, _Attached] = weakref.WeakKeyDictionary()
+
+
+def attach(recorder: Recorder, given: torch.nn.Module, options: PathOptions) -> None:
+    """As `Recorder.attach`.
+
+    Raises:
+        AlreadyAttachedError: the module has a communication hook, or an open recorder.
+    """
+    description = ddp_modules.describe(given)
+    ddp = ddp_modules.unwrapped(given)
+    require_gloo(ddp, recorder.rank)
+    known = _attached.get(ddp)
+    if known is not None and known.recorder is not None and not known.recorder.closed:
+        raise AlreadyAttachedError(
+            f"rank {recorder.rank}: this DDP module ({description.name}) is attached to the recorder of "
+            f"'{known.recorder.path}'.",
+            hint="attach it once; for another recorder, recorder.detach(ddp) or close that one first.",
+        )
+    if known is None:
+        known = _taken_over(recorder.rank, ddp, description)
+    if known is not None and known.group is not None:
+        description = replace(description, group=known.group)
+    if description.reduced_by:
+        warnings.warn(
+            f"rank {recorder.rank}: torch._dynamo.config.optimize_ddp is '{description.reduced_by}': "
+            f"{description.name} reduces in the compiled graph and calls no hook, so no bucket is recorded. "
+            "For buckets, make the DDP module with optimize_ddp=True.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    shares = shared_setup.prepare(recorder.core, description.group, options.shared_memory, options.compresses)
+    if options.compresses and not shares:
+        exchange_setup.prepare(recorder.core, description.group)
+    module = recorder.modules.add(description)
+    how = (module, description.parameters, options.compression, options.error_feedback, shares)
+    if known is None:
+        try:
+            native = _native.Attachment(ddp.reducer, recorder.core, *how)
+        except RuntimeError as error:
+            raise AlreadyAttachedError(
+                f"rank {recorder.rank}: DDP refused the hook of {description.name}: {error}",
+                hint="attach before the first backward pass, and register no other hook.",
+            ) from error
+    else:
+        native = known.native
+        native.serve(recorder.core, *how)
+        if known.marks is not None:
+            known.marks.remove()
+    marks = ddp_modules.ForwardMarks(given, recorder.core, module)
+    _attached[ddp] = _Attached(native, recorder, marks, known.group if known is not None else None)
+    if ddp.logger is not None:
+        ddp.logger._set_comm_hook_name("pyddpdiag.Recorder.attach")
+    recorder.modules.write_sidecar()
+
+
+def detach(recorder: Recorder, given: object) -> None:
+    """As `Recorder.detach`.
+
+    Raises:
+        UsageError: no recorder is attached to the module.
+    """
+    description = ddp_modules.describe(given)
+    ddp = ddp_modules.unwrapped(given)
+    known = _attached.get(ddp)
+    ours = registered.find(ddp) if known is None else None
+    if ours is not None:
+        _adopt(ddp, description, ours)
+        return
+    if known is None or known.recorder is None:
+        hint = "attach(ddp) first."
+        if known is None and registered.has_hook(ddp):
+            hint = "its communication hook is not ours; recorder.pause() ends the recording of one inside timed()."
+        raise UsageError(
+            f"rank {recorder.rank}: this DDP module ({description.name}) is attached to no recorder.",
+            hint=hint,
+        )
+    known.native.release()
+    if known.marks is not None:
+        known.marks.remove()
+    known.recorder = None
+
+
+def is_attached(ddp: DistributedDataParallel) -> bool:
+    """Whether a recorder that is still open is attached to it."""
+    known = _attached.get(ddp)
+    return known is not None and known.recorder is not None and not known.recorder.closed
+
+
+def _taken_over(
+    rank: int, ddp: DistributedDataParallel, description: ddp_modules.Description
+) -> _Attached | None:
+    """What serves a module that `attach` does not know; None: it has no hook yet."""
+    if not registered.has_hook(ddp):
+        return None
+    ours = registered.find(ddp)
+    if ours is None:
+        raise AlreadyAttachedError(
+            f"rank {rank}: this DDP module ({description.name}) has a communication hook already.",
+            hint="attach a recorder once, and do not register another hook; DDP takes one per module.",
+        )
+    if ours.recorder is None or not ours.recorder.closed:
+        whom = f"'{ours.recorder.path}'" if ours.recorder is not None else "the one that was opened last"
+        raise AlreadyAttachedError(
+            f"rank {rank}: this DDP module ({description.name}) has a communication hook already: it records into "
+            f"{whom}.",
+            hint="for another recorder, recorder.detach(ddp) first.",
+        )
+    return _adopt(ddp, description, ours)
+
+
+def _adopt(
+    ddp: DistributedDataParallel, description: ddp_modules.Description, ours: registered.Registered
+) -> _Attached:
+    """Detaches a module from the recorder that a script's own registration named."""
+    group = ours.group if ours.group is not None else description.group
+    adopted = _Attached(_native.Attachment(group, description.parameters), None, group=ours.group)
+    _attached[ddp] = adopted
+    return adopted
+
+
+__all__ = ["attach", "detach", "is_attached"]

@@ -1,0 +1,158 @@
+"""What we read from a DDP module: its parameters in order, its process group, its forward pass."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from pyddpdiag import _native
+from pyddpdiag.errors import UsageError
+from pyddpdiag.model import sidecar as schema
+
+
+@dataclass(frozen=True)
+class Description:
+    """A DDP module's parameters that take part in reduction, in the order of named_parameters()."""
+
+    name: str
+    group: dist.ProcessGroup
+    bucket_cap_mb: float
+    names: list[str]
+    parameters: list[torch.Tensor]
+    reducer: object = None  # DDP's own; None: a GradientReducer has none
+    reduced_by: str = ""  # what reduces in place of a hook
+
+
+def unwrapped(given: object) -> DistributedDataParallel:
+    """The DDP module itself, of which `given` may be torch.compile's.
+
+    Raises:
+        UsageError: it is not a DistributedDataParallel module.
+    """
+    found = getattr(given, "_orig_mod", given)
+    if not isinstance(found, DistributedDataParallel):
+        raise UsageError(
+            f"expected a DistributedDataParallel module, not {type(given).__name__}.",
+            hint="wrap the model first: ddp = DistributedDataParallel(model); recorder.attach(ddp).",
+        )
+    return found
+
+
+def describe(given: object) -> Description:
+    """Reads a DDP module.
+
+    Raises:
+        UsageError: it is not a DistributedDataParallel module.
+    """
+    ddp = unwrapped(given)
+    reduced = [
+        (n, p) for n, p in ddp.module.named_parameters() if p.requires_grad and not hasattr(p, "_ddp_ignored")
+    ]
+    return Description(
+        name=type(ddp.module).__name__,
+        group=ddp.process_group,
+        bucket_cap_mb=ddp.bucket_bytes_cap / 2**20,
+        names=[name for name, _ in reduced],
+        parameters=[parameter for _, parameter in reduced],
+        reducer=ddp.reducer,
+        reduced_by="python_reducer" if getattr(ddp, "_use_python_reducer", False) else "",
+    )
+
+
+def in_sidecar(description: Description, group: int) -> schema.Module:
+    """What the sidecar holds of a module in the process group with this identity; no tensor among it."""
+    return schema.Module(
+        description.name,
+        group,
+        description.bucket_cap_mb,
+        tuple(description.names),
+        tuple(tuple(parameter.shape) for parameter in description.parameters),
+        tuple(str(parameter.dtype).removeprefix("torch.") for parameter in description.parameters),
+        description.reduced_by,
+    )
+
+
+def find(parameters: list[torch.Tensor]) -> DistributedDataParallel | None:
+    """The DDP module that owns a bucket's parameters.
+
+    torch gives a Python hook the bucket but not the module, and the module has the names. This searches all
+    live objects, which takes some 10 ms; it is called once per module.
+    """
+    wanted = {id(parameter) for parameter in parameters}
+    for candidate in gc.get_objects():
+        # Not isinstance: it runs code of objects that pretend to be of a class, such as lazy proxies.
+        if issubclass(type(candidate), DistributedDataParallel) and any(
+            id(parameter) in wanted for parameter in candidate.module.parameters()
+        ):
+            return candidate  # type: ignore[no-any-return]
+    return None
+
+
+class ForwardMarks:
+    """Marks the forward pass of an attached module and, from its outputs on, the backward pass; until removed.
+
+    Args:
+        given: the module as the script has it: torch.compile's, whose hooks are not compiled, or DDP's own.
+        core: the recorder's.
+        module: what the recorder knows it as.
+    """
+
+    def __init__(self, given: torch.nn.Module, core: _native.Recorder, module: _native.Module) -> None:
+        marks = _Marks(core, module)
+        self._handles = [
+            given.register_forward_pre_hook(marks.before),
+            given.register_forward_hook(marks.after),
+        ]
+
+    def remove(self) -> None:
+        """No more marks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+
+class _Marks:
+    """Forward hooks of an attached module. They run in every step, so keep the Python here to a minimum.
+
+    While the compiler traces them they do nothing: a call into the native module would break the graph. Those of
+    torch.compile's own module are not traced and mark its passes.
+    """
+
+    __slots__ = ("core", "module")
+
+    def __init__(self, core: _native.Recorder | None, module: _native.Module | None) -> None:
+        self.core = core
+        self.module = module
+
+    def before(self, ddp: Any, _: Any) -> None:
+        if self.module is not None and not torch.compiler.is_compiling():
+            _native.forward_begin(self.module, ddp.require_backward_grad_sync)
+
+    def after(self, _: Any, __: Any, output: Any) -> None:
+        if self.core is not None and self.module is not None and not torch.compiler.is_compiling():
+            outputs = [output] if type(output) is torch.Tensor else list(_tensors(output))
+            _native.forward_end(self.core, self.module, outputs)
+
+    def __reduce__(self) -> tuple[type[_Marks], tuple[None, None]]:
+        # A copy of the module, by pickle or deepcopy, does not have our hook and marks nothing.
+        return (_Marks, (None, None))
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, dict):
+        for value in output.values():
+            yield from _tensors(value)
+    elif isinstance(output, (list, tuple)):
+        for value in output:
+            yield from _tensors(value)
+    elif hasattr(output, "__dataclass_fields__"):
+        for field in output.__dataclass_fields__:
+            yield from _tensors(getattr(output, field))

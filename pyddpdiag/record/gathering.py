@@ -1,0 +1,144 @@
+"""How the ranks of a group meet through its store to set something up together, and may retry a failure.
+
+A failed meeting leaves keys in the store: of ranks that took part, and addresses of what was never complete. So
+each call of each rank has a token, and a meeting's keys include the tokens of all ranks. The meeting begins when
+all ranks have seen the same tokens; until then a token may belong to a call that has failed since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store  # torch.distributed does not export them to mypy
+
+# Takes the place of the token of a call that has failed.
+_FAILED = "failed"
+# Why no attempt can succeed any more.
+_LOST = "lost"
+_LOOK_EVERY_S = 0.1
+
+
+class Meeting:
+    """All ranks of a group, in one attempt.
+
+    Attributes:
+        values: what each rank brought.
+        store: for keys of this attempt alone.
+    """
+
+    def __init__(
+        self, values: list[str], store: Store, group: dist.ProcessGroup, patience: _Patience
+    ) -> None:
+        self.values = values
+        self.store = store
+        self._group = group
+        self._patience = patience
+
+    def swap(self, what: str, value: str) -> list[str]:
+        """Waits until all ranks have brought a value under this name.
+
+        Returns:
+            The value of each rank.
+
+        Raises:
+            RuntimeError: a rank did not bring one within the time, or has ended.
+        """
+        self.store.set(f"{what}/{self._group.rank()}", value)
+        keys = _keys(what, self._group)
+        self._patience.wait_for(self.store, keys)
+        return [self.store.get(key).decode() for key in keys]
+
+
+@contextlib.contextmanager
+def meet(
+    store: Store,
+    value: str,
+    group: dist.ProcessGroup,
+    until: float,
+    lost: Callable[[list[str]], str] | None = None,
+) -> Iterator[Meeting]:
+    """Meets the other ranks. If the block fails, they see that this attempt has failed here.
+
+    Args:
+        store: for this purpose alone.
+        value: for the others; without a line break.
+        group: all of its ranks call this.
+        until: when to give up, on `time.monotonic`.
+        lost: given what each rank brought, asked now and then while waiting: why there is no hope; empty: there is.
+            One rank that sees it is enough for all.
+
+    Raises:
+        RuntimeError: not all ranks came within the time, or there is no hope.
+    """
+    ours = f"call/{group.rank()}"
+    try:
+        store.set(ours, f"{uuid.uuid4().hex} {value}")
+        patience = _Patience(store, until, lost)
+        calls, shared = _agree(store, group, patience)
+        yield Meeting(_values(calls), shared, group, patience)
+    except BaseException:
+        with contextlib.suppress(RuntimeError):
+            store.set(ours, _FAILED)
+        raise
+
+
+class _Patience:
+    """How long to wait for the other ranks."""
+
+    def __init__(self, store: Store, until: float, lost: Callable[[list[str]], str] | None) -> None:
+        self.values: list[str] = []  # what each rank brought, once it is known
+        self._store = store
+        self._until = until
+        self._lost = lost
+        self._look_at = 0.0
+
+    def wait_for(self, store: Store, keys: list[str]) -> None:
+        while not store.check(keys):
+            self.pause("not all ranks have come")
+
+    def pause(self, why: str) -> None:
+        now = time.monotonic()
+        if now > self._until:
+            raise RuntimeError(f"{why} within the process group's timeout")
+        if self._lost is not None and now >= self._look_at:
+            self._look_at = now + _LOOK_EVERY_S
+            self._look(self._lost)
+        time.sleep(0.01)
+
+    def _look(self, lost: Callable[[list[str]], str]) -> None:
+        if self.values and (why := lost(self.values)):
+            self._store.set(_LOST, why)
+        if self._store.check([_LOST]):
+            raise RuntimeError(self._store.get(_LOST).decode())
+
+
+def _agree(store: Store, group: dist.ProcessGroup, patience: _Patience) -> tuple[list[str], Store]:
+    """The token of each rank's call, and the store of the meeting."""
+    patience.wait_for(store, _keys("call", group))
+    seen: list[str] = []
+    while True:
+        calls = [store.get(key).decode() for key in _keys("call", group)]
+        shared = PrefixStore(hashlib.sha256("\n".join(calls).encode()).hexdigest(), store)
+        if _FAILED not in calls and calls != seen:
+            shared.set(f"here/{group.rank()}", "here")
+            seen = calls
+            patience.values = _values(calls)
+        if calls == seen and shared.check(_keys("here", group)):
+            return calls, shared
+        patience.pause("a rank has not come back after it failed")
+
+
+def _values(calls: list[str]) -> list[str]:
+    return [call.partition(" ")[2] for call in calls]
+
+
+def _keys(what: str, group: dist.ProcessGroup) -> list[str]:
+    return [f"{what}/{rank}" for rank in range(group.size())]
+
+
+__all__ = ["Meeting", "meet"]

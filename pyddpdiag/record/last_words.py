@@ -1,0 +1,42 @@
+"""Explains the error that ends a script which records: after its traceback, what the catalog of messages knows."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+
+from pyddpdiag.messages.explain import explain
+from pyddpdiag.output import say
+
+_arranged: set[int] = set()  # processes: a forked child has its parent's
+
+
+def arrange(rank: int) -> None:
+    """Adds the explanation to what the interpreter prints of an uncaught exception. Once per process."""
+    if os.getpid() in _arranged:
+        return
+    _arranged.add(os.getpid())
+    before = sys.excepthook
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        before(kind, error, trace)
+        text = words(error, rank)
+        if text:
+            say(text, sys.stderr)
+
+    sys.excepthook = show
+
+
+def words(error: BaseException, rank: int) -> str:
+    """What to add to the error of a rank; "" if nothing is known, or it says all by itself."""
+    # Gloo's and torch's errors are RuntimeErrors; those of other classes are the script's own business.
+    if not isinstance(error, (RuntimeError, ConnectionError)):
+        return ""
+    found = explain(error)
+    if not found.known or found.kind == "pyddpdiag":
+        return ""
+    return f"pyddpdiag: rank {rank}: {found}"
+
+
+__all__ = ["arrange", "words"]

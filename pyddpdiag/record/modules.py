@@ -1,0 +1,111 @@
+"""The modules that one recorder knows: the core counts them, the sentinel watches them, the sidecar names them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from pyddpdiag import _native
+from pyddpdiag.model import sidecar as schema
+from pyddpdiag.record import ddp_modules, gloo
+from pyddpdiag.record.sentinel import Sentinel
+from pyddpdiag.record.sidecar import Sidecar
+
+
+class Modules:
+    """The DDP modules and reducers of one recorder, in the order in which they became known.
+
+    Args:
+        core: the native recorder.
+        rank: of this process.
+        trace: path of the trace.
+        run_id: of the run.
+        world_size: of the run.
+        sentinel: watches every module; None: there is none.
+
+    Raises:
+        OSError: the sidecar cannot be written.
+    """
+
+    def __init__(
+        self,
+        core: _native.Recorder,
+        rank: int,
+        trace: Path,
+        run_id: bytes,
+        world_size: int,
+        sentinel: Sentinel | None,
+    ) -> None:
+        self._core = core
+        self._rank = rank
+        self._path = trace.with_suffix(".json")
+        self._process = os.getpid()
+        self._sentinel = sentinel
+        # Not the modules themselves: the recorder must keep no module's memory alive.
+        self._known: dict[int, schema.Module] = {}
+        self._sidecar = Sidecar(self._path, core, run_id, rank, world_size)
+        self._sidecar.write(self._known, closed=False)
+
+    def add(self, description: ddp_modules.Description) -> _native.Module:
+        """Makes a module known; `write_sidecar` then names it."""
+        module = self._core.add_module(
+            description.group, description.parameters, description.names, description.reducer
+        )
+        self._known[module.index] = ddp_modules.in_sidecar(description, module.group_id)
+        if self._sentinel is not None:
+            self._sentinel.watch(module.index, description)
+        return module
+
+    def add_owner_of(self, parameters: list[torch.Tensor]) -> None:
+        """Finds the DDP module whose bucket holds `parameters` and makes it known, if there is one.
+
+        Raises:
+            NotGlooError: it does not reduce over Gloo.
+        """
+        ddp = ddp_modules.find(parameters)
+        if ddp is not None:
+            require_gloo(ddp, self._rank)
+            self.add(ddp_modules.describe(ddp))
+
+    def layout_found(self) -> None:
+        """Called when a new bucket layout appears."""
+        if self._sidecar.is_due():
+            self.write_sidecar()
+
+    def catch_up(self) -> None:
+        """Writes the sidecar if something is missing in it; called at the end of a step."""
+        if self._sidecar.behind:
+            self.write_sidecar()
+
+    def close(self) -> None:
+        """Releases the sentinel, whose process groups have threads, and writes the last sidecar."""
+        self._sentinel = None
+        self.write_sidecar()
+
+    def write_sidecar(self) -> None:
+        """Replaces the sidecar. If that fails it only warns: training must not end because of it."""
+        if os.getpid() != self._process:
+            return  # a forked child: the file is its parent's
+        try:
+            self._sidecar.write(self._known, closed=self._core.closed)
+        except OSError as error:
+            warnings.warn(
+                f"rank {self._rank}: cannot write '{self._path}' ({error.strerror}); a report of this run will not "
+                "know all names.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+
+def require_gloo(ddp: DistributedDataParallel, rank: int) -> None:
+    """Refuses a DDP module whose gradients are not reduced over Gloo.
+
+    Raises:
+        NotGlooError: that is the case.
+    """
+    device = next(p for p in ddp.module.parameters() if p.requires_grad).device
+    gloo.require(ddp.process_group, device, rank)

@@ -1,0 +1,168 @@
+"""The JSON file beside a trace: what the fixed records cannot hold (docs/trace-format.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import pyddpdiag
+from pyddpdiag import _native, processes
+from pyddpdiag.model import sidecar as schema
+from pyddpdiag.record import interfaces, shared_setup
+
+# Only what changes how DDP or Gloo behave: an environment may hold secrets.
+_ENVIRONMENT = (
+    "CUDA_VISIBLE_DEVICES",
+    "GLOO_DEVICE_TRANSPORT",
+    "GLOO_SOCKET_IFNAME",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "MKL_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "RANK",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCH_DISTRIBUTED_DEBUG",
+    "TORCH_GLOO_LAZY_INIT",
+    "USE_LIBUV",
+    "WORLD_SIZE",
+)
+_DTYPES = {1: "float32", 2: "float64", 3: "float16", 4: "bfloat16", 5: "complex64", 6: "complex128"}
+
+
+class Sidecar:
+    """Writes `rank_<N>.json` as a whole and by rename, so that a reader never sees half of it.
+
+    Any thread may write: that of the training loop, that of a backward pass with a new bucket, or one that
+    closes the recorder.
+    """
+
+    def __init__(self, path: Path, core: _native.Recorder, run_id: bytes, rank: int, world_size: int) -> None:
+        self._path = path
+        self._core = core
+        self._layouts_found = 0
+        self._layouts_missing = False
+        self._groups_told = 0
+        self._modules: Mapping[int, schema.Module] = {}
+        self._closed = False
+        self._wanted = False
+        # Re-entrant: a signal handler that closes the recorder may run anywhere, on the thread that holds the
+        # lock.
+        self._lock = threading.RLock()
+        self._writing: int | None = None  # the thread that is about to replace the file
+        self._known_groups: dict[int, schema.Group] = {}
+        self._fixed = schema.Sidecar(
+            run_id=run_id.hex(),
+            rank=rank,
+            world_size=world_size,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            process_started_s=processes.started_at(),
+            process_namespace=processes.namespace(),
+            platform=platform.platform(),
+            python=platform.python_version(),
+            torch=str(torch.__version__),
+            pyddpdiag=pyddpdiag.__version__,
+            torch_threads=torch.get_num_threads(),
+            cores=_cores(),
+            build_config=_native.build_config(),
+            environment={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+            clock=core.clock(),
+            interfaces=interfaces.found(),
+        )
+
+    @property
+    def behind(self) -> bool:
+        """Whether it lacks a bucket layout or a process group."""
+        return self._layouts_missing or len(self._core.groups()) != self._groups_told
+
+    def is_due(self) -> bool:
+        """Whether to write now that a new bucket layout appeared: the run may hang or die with this bucket.
+
+        After the first 64, only when their number has doubled, because each write grows with it; the rest is
+        `behind` and is written at the end of the step.
+        """
+        self._layouts_found += 1
+        self._layouts_missing = True
+        return self._layouts_found <= 64 or self._layouts_found & (self._layouts_found - 1) == 0
+
+    def write(self, modules: Mapping[int, schema.Module], *, closed: bool) -> None:
+        """Replaces the file by one with everything known now.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._modules = modules
+        self._closed = self._closed or closed
+        self._wanted = True
+        if self._writing == threading.get_ident():
+            return  # we interrupt our own writing, which will be repeated
+        with self._lock:
+            while self._wanted:
+                self._writing = threading.get_ident()
+                try:
+                    self._wanted = False
+                    self._replace(self._content())
+                finally:
+                    self._writing = None
+
+    def _content(self) -> schema.Sidecar:
+        self._layouts_missing = False
+        return replace(
+            self._fixed,
+            groups=self._groups(),
+            modules=dict(self._modules),
+            layouts={
+                identity: schema.Layout(module, tuple(parameters), _DTYPES.get(dtype, "other"), index, size)
+                for identity, module, index, parameters, size, dtype in self._core.layouts()
+            },
+            closed=self._closed,
+        )
+
+    def _replace(self, content: schema.Sidecar) -> None:
+        temporary = self._path.with_suffix(".json.tmp")
+        # Left by a process that was killed while writing: no other process writes this rank's file.
+        temporary.unlink(missing_ok=True)
+        # For its owner only, like the trace: it shows hosts, paths and the model's structure.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(schema.to_json(content), file, indent=1)
+        temporary.replace(self._path)
+
+    def _groups(self) -> dict[int, schema.Group]:
+        found = self._core.groups()
+        self._groups_told = len(found)
+        for identity, name, handle in found:
+            # Asked once: at the close the group may have been destroyed.
+            if identity not in self._known_groups and handle is not None:
+                self._known_groups[identity] = schema.Group(name, handle.name(), tuple(_ranks(handle)))
+        return {
+            identity: replace(group, shared_memory=shared_setup.outcome(self._core, group.name))
+            for identity, group in self._known_groups.items()
+        }
+
+
+def _cores() -> tuple[int, ...]:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 0))
+
+
+def _ranks(handle: dist.ProcessGroup) -> list[int]:
+    try:
+        return dist.get_process_group_ranks(handle)
+    except (KeyError, ValueError):
+        # Destroyed meanwhile, or created without torch.distributed.
+        return list(range(handle.size()))

@@ -1,0 +1,163 @@
+"""Marks the steps of a training loop: as it takes batches from its loader, or where the script says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+from pyddpdiag import _native
+from pyddpdiag.record.modules import Modules
+from pyddpdiag.trace.reader_clock import monotonic_ns
+
+Batch = TypeVar("Batch")
+
+
+class Loop:
+    """Which loop's step is open: a loop must not end the step of a later loop."""
+
+    def __init__(self) -> None:
+        self.latest: object = None
+
+
+class Steps(Generic[Batch]):
+    """A loader whose batches are steps; made by `Recorder.steps`."""
+
+    def __init__(self, core: _native.Recorder, modules: Modules, loop: Loop, loader: Iterable[Batch]) -> None:
+        self._core = core
+        self._modules = modules
+        self._loop = loop
+        self._loader = loader
+
+    def __len__(self) -> int:
+        """The loader's length; TypeError if it has none."""
+        return len(self._loader)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The loader's batches, each a step from here to the next."""
+        core = self._core
+        batches = iter(self._loader)
+        mine = object()
+        while True:
+            self._loop.latest = mine
+            core.wait_begin()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                core.wait_abandoned()
+                return
+            except BaseException:
+                core.wait_abandoned()
+                raise
+            core.step_begin()
+            try:
+                yield batch
+            finally:
+                if self._loop.latest is mine:
+                    core.step_end()
+                self._modules.catch_up()
+
+
+class MarkedSteps:
+    """Steps whose ends the script marks itself, for `Recorder.step` and `Recorder.mark_step`."""
+
+    def __init__(self, core: _native.Recorder, modules: Modules, loop: Loop) -> None:
+        self._core = core
+        self._modules = modules
+        self._loop = loop
+        self._mine: object = None  # the open step that `mark` began
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """A step from here to the end of the block."""
+        mine = self._begin()
+        try:
+            yield
+        finally:
+            self._end(mine)
+
+    def mark(self) -> None:
+        """The end of one step and the begin of the next."""
+        self._end(self._mine)
+        self._mine = self._begin()
+
+    def close(self) -> None:
+        """Ends the step that the last mark began as one that did not take place."""
+        if self._mine is not None and self._loop.latest is self._mine:
+            self._core.wait_abandoned()
+        self._mine = None
+
+    def _begin(self) -> object:
+        self._loop.latest = mine = object()
+        self._core.wait_begin()
+        self._core.step_begin()
+        return mine
+
+    def _end(self, mine: object) -> None:
+        if mine is None:
+            return
+        if self._loop.latest is mine:
+            self._core.step_end()
+            self._loop.latest = None
+        self._modules.catch_up()
+
+
+class LoopMarks:
+    """Steps of a loop that somebody else owns, by what can be seen of it: batches, passes, optimizer steps.
+
+    A step begins with the batch that a training pass uses, which shows only with that pass: evaluations take
+    batches, too.
+    """
+
+    def __init__(self, core: _native.Recorder, modules: Modules) -> None:
+        self._core = core
+        self._modules = modules
+        self._open = False
+        self._waits_since = 0  # 0: nobody has waited for a batch since the last step
+        self._batch_came = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether a step has begun and not ended."""
+        return self._open
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether there is a batch that no step has used."""
+        return self._batch_came != 0
+
+    def waits(self, *, again: bool = False) -> None:
+        """The loop asks for a batch; `again`: for one more of the same step. The step before has ended."""
+        self.end()
+        if not (again and self._waits_since):
+            self._waits_since = monotonic_ns()
+
+    def batch(self) -> None:
+        """It came."""
+        self._batch_came = monotonic_ns()
+
+    def forget(self) -> None:
+        """No step will use it: there is none, or it is for an evaluation."""
+        self._waits_since = self._batch_came = 0
+
+    def begin(self) -> None:
+        """A step, since its batch came. If one is open, it goes on."""
+        if not self._open:
+            now = monotonic_ns()
+            begun = self._batch_came or now
+            self._core.step_begun(self._waits_since or begun, begun)
+            self._open = True
+        self.forget()
+
+    def end(self) -> None:
+        """Of the step that is open, if one is."""
+        if self._open:
+            self._open = False
+            self._core.step_end()
+            self._modules.catch_up()
+
+    def close(self) -> None:
+        """What is still open did not end as a step."""
+        if self._open:
+            self._open = False
+            self._core.wait_abandoned()

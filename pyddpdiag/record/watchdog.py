@@ -1,0 +1,154 @@
+"""Speaks up when a rank makes no progress: prints what `pyddpdiag hang` would, once per standstill."""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from pyddpdiag.errors import PyddpdiagError, UsageError
+from pyddpdiag.output import say
+
+LEAST_S: Final = 1.0
+LOOKS: Final = 4
+"""Looks at the own trace within the time that may pass."""
+
+NEWEST: Final = 512
+"""Records of the own trace to look at for an operation that does not end."""
+
+
+def require_seconds(seconds: float | None) -> None:
+    """Refuses a time that no watchdog can wait for.
+
+    Raises:
+        UsageError: it is not a number of at least one second.
+    """
+    if seconds is not None and not (math.isfinite(seconds) and seconds >= LEAST_S):
+        raise UsageError(
+            f"watchdog_s is {seconds}, but it must be at least {LEAST_S:g} s.",
+            hint="leave it out for no watchdog.",
+        )
+
+
+class Watchdog:
+    """A daemon thread that looks at one rank's own trace. Never ends anything, never raises into the training.
+
+    Args:
+        path: of the trace; the folder around it is the run's.
+        rank: whose it is.
+        seconds: an operation in flight, or a silence after the first record, of this length is a standstill.
+        is_paused: whether nothing is being recorded on purpose; the thread ends when this is gone.
+    """
+
+    def __init__(
+        self, path: Path, rank: int, seconds: float, is_paused: weakref.WeakMethod[Callable[[], bool]]
+    ) -> None:
+        self._path = path
+        self._rank = rank
+        self._seconds = seconds
+        self._is_paused = is_paused
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="pyddpdiag watchdog", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread. Waits for it for a moment only: it may be looking."""
+        self._over.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(1.0)
+
+    def _watch(self) -> None:
+        try:
+            self._look_on()
+        except Exception as error:
+            # Whatever it is, it must not disturb the training.
+            say(f"rank {self._rank}: the watchdog has stopped: {type(error).__name__}: {error}", sys.stderr)
+
+    def _look_on(self) -> None:
+        told: object = None
+        tickets, since = -1, time.monotonic()
+        while not self._over.wait(self._seconds / LOOKS):
+            is_paused = self._is_paused()
+            if is_paused is None:
+                return
+            paused = is_paused()
+            del is_paused  # it would keep the recorder alive
+            now = time.monotonic()
+            try:
+                seen, longest = _own_trace(self._path)
+            except PyddpdiagError:
+                continue  # replaced or cut short: nothing to tell
+            if seen != tickets or paused or seen == 0:
+                tickets, since = seen, now
+            # The operation that does not end, or the record after which nothing came.
+            cause: object = None
+            if longest is not None and longest[1] >= self._seconds:
+                cause = longest[0]
+            elif now - since >= self._seconds:
+                cause = -1 - tickets
+            if cause is not None and cause != told and not paused:
+                self._speak(now - since if longest is None else max(longest[1], now - since))
+            told = cause
+
+    def _speak(self, seconds: float) -> None:
+        from pyddpdiag.live.hang import hang
+        from pyddpdiag.live.show import print_hang
+
+        out = io.StringIO()
+        try:
+            found = hang(self._path.parent)
+        except PyddpdiagError as error:
+            out.write(f"{error}\n")
+        else:
+            if found.status in ("moving", "ended"):
+                return
+            print_hang(found, out)
+        # One piece: the ranks' messages must not mix.
+        say(
+            f"\nrank {self._rank}: no progress for {seconds:.0f} s (watchdog). The run as seen from here:\n"
+            f"{out.getvalue()}\n  Python stack of this rank's process\n{_own_stacks()}",
+            sys.stderr,
+        )
+        sys.stderr.flush()
+
+
+def _own_trace(path: Path) -> tuple[int, tuple[int, float] | None]:
+    """How many tickets the own trace has given out, and its oldest operation in flight: ticket and seconds."""
+    from pyddpdiag.trace.layout import TIMES_USED, Kind
+    from pyddpdiag.trace.reader import is_in_flight, read_trace, tickets_of
+    from pyddpdiag.trace.reader_clock import monotonic_ns
+
+    trace = read_trace(path, newest=NEWEST)
+    oldest: tuple[int, float] | None = None
+    for kind in (Kind.BUCKET, Kind.COLLECTIVE):
+        records = trace.of_kind(kind)
+        records = records[is_in_flight(records)]
+        times = records["times"][:, : TIMES_USED[kind]]
+        for ticket, begun in zip(tickets_of(records).tolist(), times.tolist(), strict=True):
+            first = min((at for at in begun if at > 0), default=0)
+            age = (monotonic_ns() - first) / 1e9
+            if first and (oldest is None or age > oldest[1]):
+                oldest = ticket, age
+    return trace.header.tickets, oldest
+
+
+def _own_stacks() -> str:
+    """The Python stacks of this process's threads, the main thread first; not the watchdog's own."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    main = threading.main_thread().ident
+    found = []
+    for ident, frame in sorted(sys._current_frames().items(), key=lambda item: item[0] != main):
+        if ident != threading.get_ident():
+            lines = "".join(traceback.format_stack(frame)).rstrip()
+            found.append(f"    Thread {names.get(ident, ident)}\n{lines}")
+    return "\n".join(found)
+
+
+__all__ = ["Watchdog", "require_seconds"]

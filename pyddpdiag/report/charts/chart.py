@@ -1,0 +1,189 @@
+"""A chart as plain data, independent of who draws it.
+
+A chart has panels one above the other, which share the horizontal axis. A panel holds series. Numbers are plain Python
+numbers, None where nothing is known; texts may come from elsewhere, and whoever draws them cleans them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pyddpdiag.report.table import Table
+
+Number = float | int | None
+Mark = Literal["circle", "cross", "diamond"]
+Stroke = Literal["solid", "dash", "dot"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """Values along the horizontal axis. `hover`: one text per point, instead of its numbers."""
+
+    name: str
+    x: Sequence[Number]
+    y: Sequence[Number]
+    colour: str
+    stroke: Stroke = "solid"
+    marks: bool = False
+    hover: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Area:
+    """A part of a whole along the horizontal axis: it lies on the areas before it. Each value lasts to the next x."""
+
+    name: str
+    x: Sequence[Number]
+    y: Sequence[Number]
+    colour: str
+
+
+@dataclass(frozen=True)
+class Points:
+    """Single points. `picks`: what each one stands for; a click on it picks that from the page's choice `chooser`."""
+
+    name: str
+    x: Sequence[Number]
+    y: Sequence[Number]
+    colour: str
+    mark: Mark = "circle"
+    hover: Sequence[str] = ()
+    picks: Sequence[int] = ()
+    chooser: str = ""
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Bars from `start` to `end` in the lane `lane`, counted from the top. `hover`: indices into `labels`."""
+
+    name: str
+    start: Sequence[float]
+    end: Sequence[float]
+    lane: Sequence[int]
+    colour: str
+    labels: Sequence[str] = ()
+    hover: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Whiskers:
+    """A value with its interval in each row, counted from the top."""
+
+    name: str
+    row: Sequence[int]
+    value: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    colour: str
+    mark: Mark = "circle"
+    hover: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A value for each row and column; `texts` are shown in the cells if there are few."""
+
+    values: Sequence[Sequence[Number]]
+    unit: str
+    texts: Sequence[Sequence[str]]
+    hover: Sequence[Sequence[str]] = ()
+
+
+Series = Line | Area | Points | Spans | Whiskers | Heat
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis. `labels` name the places 0, 1, ...; without them it shows numbers.
+
+    `at` are the places of the labels, if these are not one after the other. `ticks` are the numbers to show at a
+    numeric axis, as `tick_texts` where there are any.
+    """
+
+    title: str = ""
+    logarithmic: bool = False
+    labels: Sequence[str] = ()
+    at: Sequence[float] = ()
+    ticks: Sequence[float] = ()
+    tick_texts: Sequence[str] = ()
+    line_at: float | None = None
+    from_zero: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Series over one vertical axis. `height` in pixels on a page of usual width."""
+
+    series: Sequence[Series]
+    y: Axis
+    title: str = ""
+    height: int = 220
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart with its name (of its file, and on the page), and what it shows in one sentence.
+
+    `table` holds its numbers. `legend`: whether to name the series beside the picture.
+    """
+
+    name: str
+    title: str
+    says: str
+    panels: Sequence[Panel]
+    x: Axis
+    table: Table
+    legend: bool = True
+    note: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        return not any(_drawable(series) for panel in self.panels for series in panel.series)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Charts of one kind, of which one is shown at a time. `labels` name them, `keys` are what picks them."""
+
+    name: str
+    title: str
+    label: str
+    labels: Sequence[str]
+    keys: Sequence[int]
+    charts: Sequence[Chart] = field(default_factory=tuple)
+
+
+def plain(values: Iterable[Any], digits: int = 4) -> list[Number]:
+    """Numbers with so many digits, None for what is not finite: short when written, and safe for JSON."""
+    return [None if value is None or not math.isfinite(value) else rounded(value, digits) for value in values]
+
+
+def rounded(value: float, digits: int = 4) -> float | int:
+    """`value` with so many significant digits; whole numbers stay whole."""
+    number = float(f"{value:.{digits}g}")
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Numbers to show on a logarithmic axis: 1, 2 and 5 times powers of ten; the powers alone where there are many."""
+    if not 0 < low <= high:
+        return []
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    steps = (1, 2, 5) if high / low < 1e3 else (1,)
+    return [
+        n * 10.0**power for power in powers for n in steps if low / 2.01 <= n * 10.0**power <= high * 2.01
+    ]
+
+
+def _drawable(series: Series) -> bool:
+    if isinstance(series, Heat):
+        return any(value is not None for row in series.values for value in row)
+    if isinstance(series, Spans):
+        return len(series.start) > 0
+    if isinstance(series, Whiskers):
+        return len(series.value) > 0
+    return any(value is not None for value in series.y)

@@ -1,0 +1,295 @@
+"""A chart as Plotly draws it on a page: plain dictionaries of its JSON, so that making a page does not import Plotly.
+
+Colours of text, grid and heat maps are the page's business (`page.js`): they depend on light or dark.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pyddpdiag.errors import UsageError
+from pyddpdiag.output import clean
+from pyddpdiag.report.charts.chart import (
+    Area,
+    Axis,
+    Chart,
+    Heat,
+    Panel,
+    Points,
+    Series,
+    Spans,
+    Whiskers,
+    rounded,
+)
+from pyddpdiag.report.charts.colours import colour
+
+GAP: Final = 44
+"""Pixels between two panels, for the title of the lower one."""
+
+ABOVE: Final = 30
+BELOW: Final = 56
+_CELLS_WITH_TEXT: Final = 400
+_SYMBOLS: Final = {"circle": "circle", "cross": "x", "diamond": "diamond"}
+
+
+def available() -> bool:
+    """Whether plotly, an optional extra, is installed."""
+    return _program() is not None
+
+
+def _program() -> Path | None:
+    found = importlib.util.find_spec("plotly")
+    path = Path(found.origin).with_name("package_data") / "plotly.min.js" if found and found.origin else None
+    return path if path is not None and path.is_file() else None
+
+
+def script() -> str:
+    """Plotly's program, to be embedded into a page.
+
+    Raises:
+        UsageError: plotly is not installed.
+    """
+    path = _program()
+    if path is None:
+        raise UsageError(
+            "charts on a page are drawn by plotly, which is not installed.",
+            hint="pip install 'pyddpdiag[charts]'",
+        )
+    return path.read_text(encoding="utf-8")
+
+
+def figure(chart: Chart) -> dict[str, Any]:
+    """The chart as `data` and `layout`."""
+    heights = [panel.height for panel in chart.panels]
+    drawn = sum(heights) + GAP * (len(heights) - 1)
+    layout: dict[str, Any] = {
+        "height": drawn + ABOVE + BELOW,
+        "margin": {"l": 56, "r": 16, "t": ABOVE, "b": BELOW},
+        "showlegend": chart.legend,
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1 + 6 / drawn, "yanchor": "bottom"},
+        "hovermode": "closest",
+        "barmode": "overlay",
+        "dragmode": "zoom",
+        "annotations": [],
+        "shapes": [],
+    }
+    data: list[dict[str, Any]] = []
+    named: set[str] = set()
+    top = drawn
+    for place, panel in enumerate(chart.panels):
+        number = "" if place == 0 else str(place + 1)
+        domain = [(top - panel.height) / drawn, top / drawn]
+        axis = _axis(panel.y, vertical=True)
+        layout[f"yaxis{number}"] = {**axis, "domain": [max(0.0, domain[0]), min(1.0, domain[1])]}
+        if panel.title:
+            layout["annotations"].append(_title(panel.title, min(1.0, domain[1])))
+        top -= panel.height + GAP
+        for series in panel.series:
+            for trace in _traces(series, chart.x, panel):
+                trace["yaxis"] = f"y{number}"
+                # One entry for a name, whichever panels it is in.
+                trace["showlegend"] = trace.get("showlegend", True) and series_name(series) not in named
+                if trace["showlegend"]:
+                    named.add(series_name(series))
+                data.append(trace)
+    layout["xaxis"] = {
+        **_axis(chart.x, vertical=False),
+        "anchor": f"y{len(heights) if len(heights) > 1 else ''}",
+    }
+    for place, panel in enumerate(chart.panels):
+        _guide(layout, chart.x, panel.y, "" if place == 0 else str(place + 1))
+    return {"data": data, "layout": layout}
+
+
+def series_name(series: Series) -> str:
+    """The name of a series in the legend; a heat map has none."""
+    return "" if isinstance(series, Heat) else series.name
+
+
+def shown(text: str) -> str:
+    """Text from elsewhere: Plotly takes some tags for itself."""
+    return html.escape(clean(text), quote=False)
+
+
+def _texts(texts: Sequence[str]) -> list[str]:
+    return [shown(text).replace("; ", "<br>") for text in texts]
+
+
+def _title(text: str, y: float) -> dict[str, Any]:
+    return {
+        "text": shown(text),
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": y,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "name": "panel title",
+    }
+
+
+def _axis(axis: Axis, *, vertical: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "title": {"text": shown(axis.title), "standoff": 8},
+        "automargin": True,
+        "zeroline": False,
+    }
+    if axis.logarithmic:
+        told["type"] = "log"
+        told["minor"] = {"showgrid": False}
+    if axis.ticks:
+        told["tickmode"] = "array"
+        told["tickvals"] = list(axis.ticks)
+        told["ticktext"] = [shown(text) for text in axis.tick_texts] or [f"{tick:g}" for tick in axis.ticks]
+    if axis.from_zero:
+        told["rangemode"] = "tozero"
+    if axis.labels:
+        at = list(axis.at) if axis.at else list(range(len(axis.labels)))
+        told |= {
+            "tickmode": "array",
+            "tickvals": at,
+            "ticktext": [shown(label) for label in axis.labels],
+            "showgrid": False,
+        }
+        if vertical:
+            told["autorange"] = "reversed"
+    return told
+
+
+def _guide(layout: dict[str, Any], x: Axis, y: Axis, number: str) -> None:
+    """A line at a value that matters, such as a ratio of 1."""
+    line = {"type": "line", "line": {"dash": "dot", "width": 1}, "layer": "below", "name": "guide"}
+    if x.line_at is not None:
+        layout["shapes"].append(
+            {
+                **line,
+                "x0": x.line_at,
+                "x1": x.line_at,
+                "xref": "x",
+                "y0": 0,
+                "y1": 1,
+                "yref": f"y{number} domain",
+            }
+        )
+    if y.line_at is not None:
+        layout["shapes"].append(
+            {
+                **line,
+                "y0": y.line_at,
+                "y1": y.line_at,
+                "yref": f"y{number}",
+                "x0": 0,
+                "x1": 1,
+                "xref": "x domain",
+            }
+        )
+
+
+def _traces(series: Series, x: Axis, panel: Panel) -> list[dict[str, Any]]:
+    if isinstance(series, Heat):
+        return [_heat(series, x, panel.y)]
+    told: dict[str, Any] = {"name": shown(series.name), "legendgroup": shown(series.name)}
+    if isinstance(series, Spans):
+        return [_spans(series, told)]
+    if isinstance(series, Whiskers):
+        return [_whiskers(series, told)]
+    told |= {"type": "scatter", "x": list(series.x), "y": list(series.y)}
+    if isinstance(series, Area):
+        # An unknown value would tear the whole stack; the table says that it is not known.
+        told |= {
+            "y": [value or 0 for value in series.y],
+            "stackgroup": "parts",
+            "mode": "lines",
+            "line": {"shape": "hv", "width": 0, "color": colour(series.colour)},
+            "fillcolor": colour(series.colour),
+            "hovertemplate": f"{shown(series.name)}: %{{y:.4g}}<extra>%{{x}}</extra>",
+        }
+    elif isinstance(series, Points):
+        told |= {
+            "mode": "markers",
+            "marker": {"color": colour(series.colour), "symbol": _SYMBOLS[series.mark], "size": 9},
+        }
+        if series.picks:
+            told |= {"customdata": list(series.picks), "meta": {"picks": series.chooser}}
+    else:
+        told |= {
+            "mode": "lines+markers" if series.marks else "lines",
+            "line": {"color": colour(series.colour), "dash": series.stroke, "width": 2},
+            "marker": {"size": 6},
+        }
+    if not isinstance(series, Area) and series.hover:
+        told |= {"hovertext": _texts(series.hover), "hoverinfo": "text"}
+    return [told]
+
+
+def _spans(series: Spans, told: dict[str, Any]) -> dict[str, Any]:
+    told |= {
+        "type": "bar",
+        "orientation": "h",
+        "base": [rounded(value, 7) for value in series.start],
+        "x": [rounded(end - start, 5) for start, end in zip(series.start, series.end, strict=True)],
+        "y": list(series.lane),
+        "width": 0.86,
+        "marker": {"color": colour(series.colour), "line": {"width": 0}},
+    }
+    if series.hover:
+        # The page puts each text in its place: many spans share a few.
+        told |= {
+            "hoverinfo": "text",
+            "customdata": list(series.hover),
+            "meta": {"labels": _texts(series.labels)},
+        }
+    return told
+
+
+def _whiskers(series: Whiskers, told: dict[str, Any]) -> dict[str, Any]:
+    values = zip(series.value, series.low, series.high, strict=True)
+    told |= {
+        "type": "scatter",
+        "mode": "markers",
+        "x": list(series.value),
+        "y": list(series.row),
+        "marker": {"color": colour(series.colour), "symbol": _SYMBOLS[series.mark], "size": 9},
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [high - value for value, _, high in values],
+            "arrayminus": [value - low for value, low in zip(series.value, series.low, strict=True)],
+            "color": colour(series.colour),
+            "thickness": 2,
+            "width": 4,
+        },
+    }
+    if series.hover:
+        told |= {"hovertext": _texts(series.hover), "hoverinfo": "text"}
+    return told
+
+
+def _heat(series: Heat, x: Axis, y: Axis) -> dict[str, Any]:
+    cells = sum(map(len, series.values))
+    told: dict[str, Any] = {
+        "type": "heatmap",
+        "z": [list(row) for row in series.values],
+        "x": list(range(len(x.labels))),
+        "y": list(range(len(y.labels))),
+        "xgap": 1,
+        "ygap": 1,
+        "hoverongaps": False,
+        "showlegend": False,
+        "meta": {"heat": True},
+        "colorbar": {
+            "title": {"text": shown(series.unit), "side": "right"},
+            "thickness": 12,
+            "outlinewidth": 0,
+        },
+    }
+    if cells <= _CELLS_WITH_TEXT:
+        told |= {"text": [[shown(cell) for cell in row] for row in series.texts], "texttemplate": "%{text}"}
+    if series.hover:
+        told |= {"hovertext": [_texts(row) for row in series.hover], "hoverinfo": "text"}
+    return told

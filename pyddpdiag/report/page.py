@@ -1,0 +1,275 @@
+"""One page of HTML, for all commands: one file that loads nothing. It cleans texts that come from files.
+
+A policy in the page forbids the browser to load or run anything but the scripts that are in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, Final
+
+from pyddpdiag.output import as_html
+from pyddpdiag.report.charts import plotly
+from pyddpdiag.report.charts.chart import Chart, Choice
+from pyddpdiag.report.table import Cell, Table
+
+_KEYS: Final = "Keys: arrows move it, plus and minus zoom, 0 shows all."
+_LONG: Final = 60
+"""Characters of a cell that is broken into lines."""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A sentence or more."""
+
+    text: str
+    dim: bool = False
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The answer in one line; `status` as of a verdict."""
+
+    text: str
+    status: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A finding: what was found, how sure that is, what to do, and the numbers that it rests on."""
+
+    severity: str
+    message: str
+    paragraphs: Sequence[str] = ()
+    evidence: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Picks:
+    """Buttons that pick something from the choice `chooser`; each has its key and text."""
+
+    chooser: str
+    label: str
+    items: Sequence[tuple[int, str]]
+
+
+Part = Table | Chart | Choice | Paragraph | Headline | Notice | Picks
+
+
+@dataclass(frozen=True)
+class Section:
+    """Parts under a heading; the page's contents link to it."""
+
+    title: str
+    parts: Sequence[Part]
+
+
+def page(title: str, parts: Iterable[Part | Section], about: str = "") -> str:
+    """The page with these parts in order; charts without anything to draw are left out.
+
+    Raises:
+        UsageError: there are charts, and plotly is not installed.
+    """
+    return _Page().whole(title, list(parts), about)
+
+
+class _Page:
+    """Collects what the parts of one page need: numbers for ids, and the charts' data."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._figures: dict[str, Any] = {}
+
+    def whole(self, title: str, parts: Sequence[Part | Section], about: str) -> str:
+        heading = _text(title)
+        body = "\n".join(self._part(part) for part in parts)
+        scripts = [plotly.script()] if self._figures else []
+        scripts.append(_file("page.js"))
+        data = json.dumps(self._figures, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+        sections = [part.title for part in parts if isinstance(part, Section)]
+        lead = f'\n<p class="dim">{_text(about)}</p>' if about else ""
+        return (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{heading}</title>\n<style>{_file('page.css')}</style>\n</head>\n<body>\n"
+            f'<a class="skip" href="#main">Skip to the content</a>\n<header>\n<h1>{heading}</h1>{lead}\n'
+            f"{_contents(sections)}</header>\n"
+            f'<main id="main">\n{body}\n</main>\n'
+            + (f'<script type="application/json" id="page-data">{data}</script>\n' if self._figures else "")
+            + "".join(f"<script>{script}</script>\n" for script in scripts)
+            + "</body>\n</html>\n"
+        )
+
+    def _part(self, part: Part | Section) -> str:
+        if isinstance(part, Section):
+            inner = "\n".join(self._part(each) for each in part.parts)
+            name = _anchor(part.title)
+            return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{_text(part.title)}</h2>\n{inner}\n</section>'
+        if isinstance(part, Table):
+            return self._table(part)
+        if isinstance(part, Chart):
+            return "" if part.empty else self._chart(part)
+        if isinstance(part, Choice):
+            return self._choice(part)
+        if isinstance(part, Headline):
+            return f'<p class="headline {_text(part.status)}">{_text(part.text)}</p>'
+        if isinstance(part, Notice):
+            return self._notice(part)
+        if isinstance(part, Picks):
+            return _picks(part)
+        return f"<p{_dim(part.dim)}>{_text(part.text)}</p>"
+
+    def _chart(self, chart: Chart) -> str:
+        figure = plotly.figure(chart)
+        self._figures[chart.name] = figure
+        return _figure(
+            _plot(chart.name, chart.title, figure["layout"]["height"]),
+            chart,
+            f"<details>\n<summary>The numbers as a table</summary>\n{self._rows(chart.table)}\n</details>",
+        )
+
+    def _choice(self, choice: Choice) -> str:
+        pairs = [
+            (key, label, chart)
+            for key, label, chart in zip(choice.keys, choice.labels, choice.charts, strict=True)
+            if not chart.empty
+        ]
+        if not pairs:
+            return ""
+        for key, _, chart in pairs:
+            self._figures[f"{choice.name}-{key}"] = plotly.figure(chart)
+        options = "".join(f'<option value="{key}">{_text(label)}</option>' for key, label, _ in pairs)
+        tables = "\n".join(
+            f'<div data-of="{choice.name}" data-key="{key}"{" hidden" if place else ""}>{self._rows(chart.table)}</div>'
+            for place, (key, _, chart) in enumerate(pairs)
+        )
+        first = pairs[0][2]
+        height = self._figures[f"{choice.name}-{pairs[0][0]}"]["layout"]["height"]
+        select = (
+            f'<p><label for="{choice.name}">{_text(choice.label)}</label> '
+            f'<select id="{choice.name}" data-choice>{options}</select></p>\n'
+        )
+        return _figure(
+            select + _plot(choice.name, choice.title, height, choice.name),
+            first,
+            f"<details>\n<summary>The numbers as a table</summary>\n{tables}\n</details>",
+            choice.title,
+        )
+
+    def _table(self, table: Table) -> str:
+        return f'<p class="caption">{_text(table.title)}</p>\n{self._rows(table)}'
+
+    def _rows(self, table: Table) -> str:
+        self._count += 1
+        name = f"table-{self._count}"
+        names = list(table.columns)
+        text = [table.is_text(place, column) for place, column in enumerate(names)]
+        head = "".join(
+            f'<th scope="col"{_class(["text"] if is_text else [])}>{_text(column.strip())}</th>'
+            for is_text, column in zip(text, names, strict=True)
+        )
+        rows = "\n".join(
+            f"<tr{_dim(dim)}>"
+            + "".join(_cell(cell, is_text) for is_text, cell in zip(text, cells, strict=True))
+            + "</tr>"
+            for cells, dim in table.rows()
+        )
+        note = f'\n<p class="dim">{_text(table.note)}</p>' if table.note else ""
+        title = _text(table.title)
+        return (
+            f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">\n<table id="{name}">\n'
+            f'<caption class="sr">{title}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n'
+            f"</table>\n</div>{note}\n"
+            f'<p><button type="button" data-table="{name}">Copy the table</button>'
+            '<span class="copied" role="status"></span></p>'
+        )
+
+    def _notice(self, notice: Notice) -> str:
+        body = "".join(f"<p>{_text(text)}</p>\n" for text in notice.paragraphs)
+        evidence = ""
+        if notice.evidence:
+            columns = {"evidence": list(notice.evidence), "value": list(notice.evidence.values())}
+            told = self._rows(Table(f"Evidence: {notice.message}", columns, 1))
+            evidence = f"<details>\n<summary>The evidence</summary>\n{told}\n</details>\n"
+        severity = _text(notice.severity)
+        return (
+            f'<div class="finding {severity}">\n<p><span class="kind">{severity}:</span> '
+            f"{_text(notice.message)}</p>\n{body}{evidence}</div>"
+        )
+
+
+def _figure(plot: str, chart: Chart, data: str, title: str = "") -> str:
+    name = plot_id = chart.name if not title else ""
+    note = f'\n<p class="dim">{_text(chart.note)}</p>' if chart.note else ""
+    return (
+        f"<figure{f' id={plot_id!r}' if name else ''}>\n<figcaption>{_text(title or chart.title)}</figcaption>\n"
+        f'<p class="says">{_text(chart.says)}</p>\n{plot}{note}\n{data}\n</figure>'
+    )
+
+
+def _plot(name: str, title: str, height: int, choice: str = "") -> str:
+    chosen = f' data-choice="{choice}"' if choice else ""
+    return (
+        f'<div class="plot" role="img" tabindex="0" data-chart="{name}"{chosen} style="height:{height}px" '
+        f'aria-label="Chart: {_text(title)}. {_KEYS}"></div>'
+    )
+
+
+def _picks(picks: Picks) -> str:
+    buttons = "\n".join(
+        f'<button type="button" data-chooser="{picks.chooser}" data-key="{key}">{_text(text)}</button>'
+        for key, text in picks.items
+    )
+    label = _text(picks.label)
+    return f'<div class="picks" role="group" aria-label="{label}">\n<span>{label}</span>\n{buttons}\n</div>'
+
+
+def _contents(sections: Sequence[str]) -> str:
+    if len(sections) < 2:
+        return ""
+    links = "".join(f'<li><a href="#{_anchor(title)}">{_text(title)}</a></li>' for title in sections)
+    return f'<nav aria-label="Contents">\n<ul>{links}</ul>\n</nav>\n'
+
+
+def _cell(cell: Cell, is_text: bool) -> str:
+    text = cell if isinstance(cell, str) else cell.plain
+    kinds = (["text"] if is_text else []) + (["long"] if len(text) > _LONG else [])
+    return f"<td{_class(kinds)}>{_text(text)}</td>"
+
+
+def _class(names: Sequence[str]) -> str:
+    return f' class="{" ".join(names)}"' if names else ""
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _file(name: str) -> str:
+    return files("pyddpdiag.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _anchor(title: str) -> str:
+    # With a prefix, so that no chart or table has the same name.
+    return "view-" + "".join(c if c.isalnum() else "-" for c in title.lower())
+
+
+def _dim(dim: bool) -> str:
+    return ' class="dim"' if dim else ""
+
+
+def _text(cell: Cell) -> str:
+    return as_html(cell if isinstance(cell, str) else cell.plain)

@@ -1,0 +1,225 @@
+"""Lateness by rank and bucket, bandwidth by size, and the table of buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pyddpdiag.analyse.wire_fit import fit_wire, lasting_buckets
+from pyddpdiag.model import BucketStats, GroupStats, RunReport
+from pyddpdiag.model.details import Lateness, RunDetails
+from pyddpdiag.model.words import listed, number, percent, size
+from pyddpdiag.report.charts.chart import Axis, Chart, Heat, Line, Panel, Points, log_ticks, plain, rounded
+from pyddpdiag.report.page import Part
+from pyddpdiag.report.paths import path_in_words
+from pyddpdiag.report.run.verdict import stat
+from pyddpdiag.report.table import Table
+
+MOST_COLUMNS = 60
+MOST_ROWS = 64
+MOST_BUCKETS = 500
+
+
+def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
+    """What there is to show of buckets."""
+    if not report.buckets:
+        return []
+    found: list[Part] = []
+    if details and details.lateness is not None:
+        found.append(_lateness(details.lateness, report.buckets))
+    found += [_bandwidth(report.buckets), _table(report.buckets)]
+    if any(group.shared_memory or group.shared_buckets for group in report.groups):
+        found.append(_groups(report.groups))
+    return found
+
+
+def _groups(groups: Sequence[GroupStats]) -> Table:
+    rows = groups[:MOST_ROWS]
+    return Table(
+        "The way of each process group's buckets",
+        {
+            "group": [group.group for group in rows],
+            "ranks": [listed(group.ranks, 8) for group in rows],
+            "buckets": [str(group.buckets) for group in rows],
+            "waiting": [_share(group.waiting_fraction) for group in rows],
+            "summing": [_share(group.summing_fraction) for group in rows],
+            " way": [path_in_words(group) for group in rows],
+        },
+        2,
+    )
+
+
+def _share(fraction: float | None) -> str:
+    return "-" if fraction is None else percent(fraction)
+
+
+def _lateness(late: Lateness, buckets: Sequence[BucketStats]) -> Chart:
+    about = {bucket.bucket: bucket for bucket in buckets}
+    # In the order in which backward brings them; those of the first layout are gone after two steps.
+    order = [at for at, name in enumerate(late.buckets) if name in about and not about[name].first_steps_only]
+    order = order or list(range(len(late.buckets)))
+    order = sorted(
+        order, key=lambda at: -about[late.buckets[at]].cost_ms if late.buckets[at] in about else 0.0
+    )[:MOST_COLUMNS]
+    rows = _latest_rows(late)
+    names = [late.buckets[at] for at in order]
+    values = [plain(late.median_ms[row, order], 3) for row in rows]
+    texts = [["-" if value is None else number(value) for value in row] for row in values]
+    hover = [
+        [
+            f"rank {late.ranks[row]}; bucket {name[:8]}; {_parameters(about.get(name))}; {text} ms after the first rank"
+            for name, text in zip(names, cells, strict=True)
+        ]
+        for row, cells in zip(rows, texts, strict=True)
+    ]
+    table: dict[str, list[str]] = {"rank": [str(late.ranks[row]) for row in rows]}
+    for column, name in enumerate(names):
+        table[name[:8]] = [cells[column] for cells in texts]
+    doubt = ""
+    if late.doubt_ms is None:
+        doubt = " Nothing ties some of the clocks to the others: between hosts, this is a guess."
+    elif late.doubt_ms > 0:
+        doubt = f" Between hosts it is no better than the clocks: {number(late.doubt_ms)} ms."
+    left = (
+        ""
+        if len(rows) == len(late.ranks)
+        else f" The {len(rows)} latest of {len(late.ranks)} ranks are shown."
+    )
+    return Chart(
+        "lateness",
+        "How late each rank brings each bucket",
+        f"Milliseconds after the first rank, median of {late.steps} steps.{doubt}{left}",
+        [
+            Panel(
+                [Heat(values, "ms late", texts, hover)],
+                Axis("", labels=[f"rank {late.ranks[row]}" for row in rows]),
+                height=min(900, max(110, 30 * len(rows))),
+            )
+        ],
+        Axis("bucket, the costliest first", labels=[name[:8] for name in names]),
+        Table("How late each rank brings each bucket, median milliseconds", table, 0),
+        legend=False,
+    )
+
+
+def _latest_rows(late: Lateness) -> list[int]:
+    if len(late.ranks) <= MOST_ROWS:
+        return list(range(len(late.ranks)))
+    worst = np.nan_to_num(late.median_ms).max(axis=1)
+    return sorted(np.argsort(-worst, kind="stable")[:MOST_ROWS].tolist())
+
+
+def _bandwidth(buckets: Sequence[BucketStats]) -> Chart:
+    known = [b for b in buckets if b.bytes > 0 and b.times.busbw_gbps.median and b.times.wire_ms.median]
+    series: list[Points | Line] = []
+    for name, group, mark in (
+        ("bucket", [b for b in known if not b.first_steps_only], "circle"),
+        ("bucket of the first layout", [b for b in known if b.first_steps_only], "cross"),
+    ):
+        if group:
+            series.append(
+                Points(
+                    name,
+                    [b.bytes for b in group],
+                    plain(b.times.busbw_gbps.median for b in group),
+                    "accent" if mark == "circle" else "rest",
+                    "circle" if mark == "circle" else "cross",
+                    [
+                        f"bucket {b.bucket[:8]}, {size(b.bytes)}; {_parameters(b)}; {stat(b.times.busbw_gbps)} GB/s; "
+                        f"{stat(b.times.wire_ms)} ms on the wire"
+                        for b in group
+                    ],
+                )
+            )
+    fitted = _fitted(known)
+    told = ""
+    if fitted is not None:
+        line, told = fitted
+        series.append(line)
+    at = _ticks([b.bytes for b in known])
+    columns = {
+        "bucket": [b.bucket for b in known],
+        "bytes": [str(b.bytes) for b in known],
+        "wire (ms)": [stat(b.times.wire_ms) for b in known],
+        "algbw (GB/s)": [stat(b.times.algbw_gbps) for b in known],
+        "busbw (GB/s)": [stat(b.times.busbw_gbps) for b in known],
+    }
+    return Chart(
+        "bandwidth",
+        "Bandwidth by size of bucket",
+        f"Load on a link while a bucket is on the wire (busbw), median of its occurrences.{told}",
+        [
+            Panel(
+                series,
+                Axis("GB/s", logarithmic=True, ticks=_ticks([b.times.busbw_gbps.median for b in known])),
+                height=260,
+            )
+        ],
+        Axis("size of the bucket", logarithmic=True, ticks=at, tick_texts=[size(round(each)) for each in at]),
+        Table("Bandwidth by size of bucket", columns, 1),
+    )
+
+
+def _fitted(known: Sequence[BucketStats]) -> tuple[Line, str] | None:
+    lasting = lasting_buckets(known)
+    fit = fit_wire(lasting)
+    if fit is None or not lasting:
+        return None
+    low, high = min(b.bytes for b in lasting), max(b.bytes for b in lasting)
+    if high <= low:
+        return None
+    n = lasting[0].group_size
+    x = np.geomspace(low, high, 40)
+    y = [amount * 2 * (n - 1) / n / (fit.wire_ms(amount) * 1e6) for amount in x.tolist()]
+    rate = "" if fit.ms_per_byte <= 0 else f" and {number(1e-6 / fit.ms_per_byte)} GB/s"
+    words = f" The line is the fit to them: {number(fit.latency_ms)} ms for each all-reduce{rate}."
+    return Line(
+        "fit: latency + bytes / bandwidth", [rounded(v) for v in x.tolist()], plain(y), "bad", "dash"
+    ), words
+
+
+def _table(buckets: Sequence[BucketStats]) -> Table:
+    rows = buckets[:MOST_BUCKETS]
+    times = ("arrival_ms", "queue_ms", "wire_ms", "total_ms", "busbw_gbps")
+    return Table(
+        "Buckets, by what they cost: median milliseconds, GB/s",
+        {
+            "bucket": [b.bucket for b in rows],
+            "size": [size(b.bytes) for b in rows],
+            "type": [b.dtype for b in rows],
+            "n": [str(b.count) for b in rows],
+            **{name.rpartition("_")[0]: [stat(getattr(b.times, name)) for b in rows] for name in times},
+            "hidden": [
+                "-" if b.times.hidden_fraction.median is None else percent(b.times.hidden_fraction.median)
+                for b in rows
+            ],
+            "last in": [_last(b) for b in rows],
+            " parameters": [_parameters(b, 12) for b in rows],
+        },
+        1,
+        [b.first_steps_only for b in rows],
+        "Faint: DDP's first layout, replaced after the first step."
+        if any(b.first_steps_only for b in rows)
+        else "",
+    )
+
+
+def _last(bucket: BucketStats) -> str:
+    total = sum(bucket.last_arrivals.values())
+    if not total:
+        return "-"
+    rank, often = max(bucket.last_arrivals.items(), key=lambda item: item[1])
+    return f"rank {rank}: {percent(often / total)}"
+
+
+def _parameters(bucket: BucketStats | None, limit: int = 6) -> str:
+    if bucket is None or not bucket.parameters:
+        return "parameters not known"
+    more = len(bucket.parameters) - limit
+    return ", ".join(bucket.parameters[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def _ticks(values: Sequence[float | None]) -> list[float]:
+    known = [value for value in values if value]
+    return log_ticks(min(known), max(known)) if known else []

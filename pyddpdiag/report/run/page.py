@@ -1,0 +1,66 @@
+"""The page of a run: its views in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyddpdiag.model import RunReport
+from pyddpdiag.model.details import RunDetails
+from pyddpdiag.model.words import count
+from pyddpdiag.report.charts.chart import Chart, Choice
+from pyddpdiag.report.page import Paragraph, Section, page
+from pyddpdiag.report.run import buckets, gradients, links, steps, verdict, waterfall
+
+_NO_DETAILS = "A saved report holds no single steps: make the page from the folder of the traces to see them."
+
+
+def run_page(report: RunReport, details: RunDetails | None) -> str:
+    """The whole page. `details`: None for a report that was read from a file.
+
+    Raises:
+        UsageError: plotly is not installed.
+    """
+    return page(f"Run {report.folder}", sections(report, details), _about(report))
+
+
+def sections(report: RunReport, details: RunDetails | None) -> list[Section]:
+    """The views of the page that have something to show."""
+    found = [
+        Section("Verdict", verdict.parts(report)),
+        Section("Steps", steps.parts(report, details)),
+        Section(
+            "One step", waterfall.parts(report, details) if details else [Paragraph(_NO_DETAILS, dim=True)]
+        ),
+        Section("Buckets", buckets.parts(report, details)),
+        Section("Links", links.parts(report)),
+        Section("Gradients and loss", gradients.parts(report, details)),
+        Section("Files and ranks", verdict.rest(report)),
+    ]
+    return [section for section in found if section.parts]
+
+
+def charts(report: RunReport, details: RunDetails | None) -> Iterator[Chart]:
+    """Every chart of the page, one of each choice: what becomes a picture."""
+    for section in sections(report, details):
+        for part in section.parts:
+            if isinstance(part, Chart) and not part.empty:
+                yield part
+            elif isinstance(part, Choice) and part.charts:
+                yield part.charts[0]
+
+
+def _about(report: RunReport) -> str:
+    numbers = sorted({int(step) for step in report.steps.step[[0, -1]]}) if len(report.steps) else []
+    told = [f"{len(report.ranks)} of {count(report.world_size, 'rank')}"]
+    if numbers:
+        told.append("step " + " to ".join(map(str, numbers)))
+    median = float(np.nanmedian(report.steps.wall_ms)) if np.isfinite(report.steps.wall_ms).any() else None
+    told += sorted({f"torch {rank.torch}" for rank in report.ranks if rank.torch})[:2]
+    hosts = sorted({rank.host for rank in report.ranks if rank.host})
+    told.append(f"{count(len(hosts), 'host')}" if len(hosts) != 1 else f"host {hosts[0]}")
+    if median is not None:
+        told.append(f"median step {median:.4g} ms")
+    told.append(f"run {report.run_id[:8]}")
+    return ", ".join(told) + "."

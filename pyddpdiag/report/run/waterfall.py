@@ -1,0 +1,315 @@
+"""One step over all ranks: what the program does, and each bucket from its hand-over to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.model import RunReport
+from pyddpdiag.model.details import Events, RankTimeline, RunDetails
+from pyddpdiag.model.words import number, size
+from pyddpdiag.report.charts.chart import Axis, Chart, Choice, Panel, Spans, plain
+from pyddpdiag.report.page import Paragraph, Part
+from pyddpdiag.report.run.steps import CHOOSER, MOST_RANKS
+from pyddpdiag.report.table import Table
+from pyddpdiag.trace.layout import BackwardTime, BucketTime, CollectiveTime, PhaseTime, StepTime
+
+MOST_SPANS: Final = 9_000
+"""Of all steps together, which with their tables take less than 2 MB of a page."""
+
+NAMED_PARAMETERS: Final = 6
+
+_OPEN_NS: Final = 1_000_000
+"""How far beyond the step's newest time an operation is drawn that has not ended."""
+
+COLOURS: Final = {
+    "waits for data": "data",
+    "before forward": "accent",
+    "forward": "forward",
+    "backward": "compute",
+    "computes": "compute",
+    "waits for buckets": "rest",
+    "optimizer and the rest": "optimizer",
+    "phase of the program": "good",
+    "bucket: waits for the last rank": "late",
+    "bucket: in Gloo's queue": "queue",
+    "bucket: on the wire": "wire",
+    "has not ended": "bad",
+    "other collective": "other",
+}
+
+
+@dataclass
+class _Drawn:
+    """The spans of one step by name, in ms since its begin, and what the lanes are called."""
+
+    zero: int
+    labels: list[str] = field(default_factory=list)
+    spans: dict[str, list[tuple[float, float, int, int]]] = field(default_factory=dict)
+    lanes: int = 0
+    names: list[str] = field(default_factory=list)
+    places: list[float] = field(default_factory=list)
+    _label_of: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, begin: int, end: int, lane: int, label: str) -> None:
+        """A span from `begin` to `end`, ns; nothing if one of them is not known."""
+        if begin <= 0 or end <= begin:
+            return
+        at = self._label_of.setdefault(label, len(self.labels))
+        if at == len(self.labels):
+            self.labels.append(label)
+        self.spans.setdefault(name, []).append(((begin - self.zero) / 1e6, (end - self.zero) / 1e6, lane, at))
+
+    def series(self, name: str) -> Spans:
+        """The spans of one name, with the labels that they have."""
+        mine = self.spans[name]
+        used = {label: place for place, label in enumerate(dict.fromkeys(label for *_, label in mine))}
+        return Spans(
+            name,
+            [begin for begin, *_ in mine],
+            [end for _, end, *_ in mine],
+            [lane for *_, lane, _ in mine],
+            COLOURS[name],
+            [self.labels[label] for label in used],
+            [used[label] for *_, label in mine],
+        )
+
+
+def parts(report: RunReport, details: RunDetails) -> list[Part]:
+    """The steps worth a look, of which one is shown at a time."""
+    names = {bucket.bucket: _say(bucket.parameters) for bucket in report.buckets}
+    charts: dict[int, Chart] = {}
+    left = MOST_SPANS
+    first = ("asked for", "the slowest")
+    order = sorted(
+        details.shown,
+        key=lambda step: first.index(details.shown[step]) if details.shown[step] in first else 2,
+    )
+    for step in order:
+        chart = _chart(step, details.shown[step], details.timelines, names)
+        left -= sum(len(series.start) for series in chart.panels[0].series if isinstance(series, Spans))
+        if charts and left < 0:
+            break
+        if not chart.empty:
+            charts[step] = chart
+    if not charts:
+        return [Paragraph("No trace holds the times of a single step.", dim=True)]
+    steps = [step for step in order if step in charts]
+    labels = [f"{step} ({details.shown[step]})" for step in steps]
+    return [
+        Choice(CHOOSER, "One step over all ranks", "Step", labels, steps, [charts[step] for step in steps])
+    ]
+
+
+def _chart(step: int, reason: str, timelines: Sequence[RankTimeline], names: Mapping[str, str]) -> Chart:
+    here = [line.take(np.array([step])) for line in timelines]
+    known = [line for line in here if len(line.buckets) or len(line.steps) or len(line.passes)]
+    ranks = _some(known)
+    begins = [_begin(line) for line in ranks]
+    drawn = _Drawn(min((begin for begin in begins if begin), default=0))
+    everyone = _all_there([line.buckets for line in known])
+    newest = max((_end(line) for line in known), default=0) + _OPEN_NS
+    for line in ranks:
+        _rank(drawn, line, everyone, names, newest)
+    series = [drawn.series(name) for name in COLOURS if name in drawn.spans]
+    left = (
+        f" {len(ranks)} of {len(known)} ranks are shown: the last to bring a bucket, and the first ones."
+        if len(ranks) < len(known)
+        else ""
+    )
+    height = min(1400, max(180, 16 * drawn.lanes + 20))
+    return Chart(
+        f"{CHOOSER}-{step}",
+        f"Step {step} over all ranks ({reason})",
+        "For each rank, the program on top and its buckets below, on the run's common clock. A bucket waits until the "
+        f"last rank brings it, then in Gloo's queue, then it is on the wire.{left}",
+        [Panel(series, Axis("", labels=drawn.names, at=plain_places(drawn.places)), height=height)],
+        Axis("ms since the step began"),
+        _table(step, drawn),
+    )
+
+
+def plain_places(places: Sequence[float]) -> list[float]:
+    """Numbers for an axis."""
+    return [value for value in plain(places) if value is not None]
+
+
+def _rank(
+    drawn: _Drawn,
+    line: RankTimeline,
+    everyone: Mapping[tuple[int, int], int],
+    names: Mapping[str, str],
+    newest: int,
+) -> None:
+    """One rank's lanes: the program, then as many as its overlapping operations need."""
+    top, who = drawn.lanes, f"rank {line.rank}"
+    _program(drawn, line, top, who)
+    busy: list[int] = []
+    for begin, end, place, kind in sorted(_operations(line, newest)):
+        # The first lane that is free again.
+        lane = next((at for at, until in enumerate(busy) if until <= begin), len(busy))
+        busy[lane : lane + 1] = [end]
+        if kind == "collective":
+            _collective(drawn, line.collectives, place, (begin, end), top + 1 + lane, who)
+        else:
+            _bucket(drawn, line.buckets, place, newest, top + 1 + lane, who, everyone, names)
+    drawn.names.append(who)
+    drawn.places.append(top)
+    drawn.lanes = top + 1 + len(busy) + 1
+
+
+def _program(drawn: _Drawn, line: RankTimeline, lane: int, who: str) -> None:
+    done = 0
+    start = 0
+    for times in line.steps.times.tolist():
+        drawn.add(
+            "waits for data",
+            times[StepTime.WAIT_BEGIN],
+            times[StepTime.BEGIN],
+            lane,
+            f"{who}; waits for data",
+        )
+        start = times[StepTime.BEGIN]
+    for times in line.passes.times.tolist():
+        forward, end = times[BackwardTime.FORWARD_BEGIN], times[BackwardTime.FORWARD_END]
+        begin = times[BackwardTime.BEGIN] or times[BackwardTime.FIRST_GRADIENT] or end
+        over = times[BackwardTime.FINALIZE_BEGIN]
+        drawn.add("before forward", max(start, done), forward, lane, f"{who}; in the script, before forward")
+        drawn.add("forward", forward, end, lane, f"{who}; forward")
+        if begin:
+            drawn.add("backward", begin, over, lane, f"{who}; backward")
+        else:
+            drawn.add("computes", start, over, lane, f"{who}; computes")
+        drawn.add(
+            "waits for buckets", over, times[BackwardTime.FINALIZE_END], lane, f"{who}; waits for buckets"
+        )
+        done = max(done, times[BackwardTime.FINALIZE_END])
+    for times in line.steps.times.tolist():
+        drawn.add("optimizer and the rest", done, times[StepTime.END], lane, f"{who}; optimizer and the rest")
+    first, last = _begin(line), _end(line)
+    for place, times in enumerate(line.phases.times.tolist()):
+        begin, end = max(first, times[PhaseTime.BEGIN]), min(last, times[PhaseTime.END])
+        name = line.phases.name_of(place)
+        drawn.add("phase of the program", begin, end, lane, f"{who}; phase {name}")
+
+
+def _bucket(
+    drawn: _Drawn,
+    buckets: Events,
+    place: int,
+    newest: int,
+    lane: int,
+    who: str,
+    everyone: Mapping[tuple[int, int], int],
+    names: Mapping[str, str],
+) -> None:
+    times = buckets.times[place].tolist()
+    enqueued, started, ended = (
+        times[at] for at in (BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
+    )
+    reference = f"{int(buckets.reference[place]):016x}"
+    about = f"{who}; bucket {reference[:8]}, {size(int(buckets.bytes[place]))}; {names.get(reference, '')}"
+    if not ended:
+        drawn.add("has not ended", enqueued, newest, lane, f"{about}; has not ended")
+        return
+    last = max(enqueued, min(everyone[int(buckets.group[place]), int(buckets.sequence[place])], ended))
+    begun = min(max(started, last), ended) if started else last
+    text = (
+        f"{about}; waits {number((last - enqueued) / 1e6)} ms for the last rank; "
+        f"{number((begun - last) / 1e6)} ms in the queue; {number((ended - begun) / 1e6)} ms on the wire"
+    )
+    drawn.add("bucket: waits for the last rank", enqueued, last, lane, text)
+    drawn.add("bucket: in Gloo's queue", last, begun, lane, text)
+    drawn.add("bucket: on the wire", begun, ended, lane, text)
+
+
+def _collective(
+    drawn: _Drawn, events: Events, place: int, span: tuple[int, int], lane: int, who: str
+) -> None:
+    name = events.name_of(place)
+    drawn.add(
+        "other collective", span[0], span[1], lane, f"{who}; {name}, {number((span[1] - span[0]) / 1e6)} ms"
+    )
+
+
+def _operations(line: RankTimeline, newest: int) -> list[tuple[int, int, int, str]]:
+    """Begin, end, place and kind of what overlaps with the program; what has not ended lasts to the end of the step."""
+    found = []
+    for place, times in enumerate(line.buckets.times.tolist()):
+        begin, end = times[BucketTime.ENQUEUED], times[BucketTime.ENDED] or newest
+        if begin:
+            found.append((begin, max(begin, end), place, "bucket"))
+    for place, times in enumerate(line.collectives.times.tolist()):
+        begin, end = times[CollectiveTime.STARTED], times[CollectiveTime.ENDED] or newest
+        if begin:
+            found.append((begin, max(begin, end), place, "collective"))
+    return found
+
+
+def _all_there(every: Sequence[Events]) -> dict[tuple[int, int], int]:
+    """When the last rank brought each bucket."""
+    last: dict[tuple[int, int], int] = {}
+    for buckets in every:
+        for group, sequence, at in zip(
+            buckets.group.tolist(),
+            buckets.sequence.tolist(),
+            buckets.times[:, BucketTime.ENQUEUED].tolist(),
+            strict=True,
+        ):
+            last[group, sequence] = max(last.get((group, sequence), 0), at)
+    return last
+
+
+def _some(lines: Sequence[RankTimeline]) -> list[RankTimeline]:
+    if len(lines) <= MOST_RANKS:
+        return list(lines)
+
+    def brought(line: RankTimeline) -> int:
+        return int(line.buckets.times[:, BucketTime.ENQUEUED].max(initial=0))
+
+    last = sorted(lines, key=lambda line: -brought(line))[: MOST_RANKS // 2]
+    chosen = {line.rank for line in last}
+    chosen |= {
+        line.rank for line in [line for line in lines if line.rank not in chosen][: MOST_RANKS - len(last)]
+    }
+    return [line for line in lines if line.rank in chosen]
+
+
+def _begin(line: RankTimeline) -> int:
+    """When a rank's step began, as far as is known; 0 = not known."""
+    parts = (line.steps.times[:, :1], line.passes.times[:, :5], line.buckets.times[:, :2])
+    times = np.concatenate([part.ravel() for part in parts])
+    return int(times[times > 0].min()) if (times > 0).any() else 0
+
+
+def _end(line: RankTimeline) -> int:
+    parts = (line.steps.times, line.passes.times[:, :4], line.buckets.times[:, :5], line.collectives.times)
+    return max(int(part.max(initial=0)) for part in parts)
+
+
+def _say(parameters: Sequence[str]) -> str:
+    more = len(parameters) - NAMED_PARAMETERS
+    return ", ".join(parameters[:NAMED_PARAMETERS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _table(step: int, drawn: _Drawn) -> Table:
+    rows = sorted(
+        (begin, end, name, drawn.labels[label])
+        for name, spans in drawn.spans.items()
+        for begin, end, _, label in spans
+    )
+    return Table(
+        f"Step {step}: every span, milliseconds since the step began",
+        {
+            "rank": [label.partition("; ")[0].removeprefix("rank ") for *_, label in rows],
+            "what": [name for _, _, name, _ in rows],
+            "begins": [f"{begin:.3f}" for begin, *_ in rows],
+            "ends": [f"{end:.3f}" for _, end, *_ in rows],
+            "takes": [f"{end - begin:.3f}" for begin, end, *_ in rows],
+            " about": [label.partition("; ")[2].partition("; waits ")[0] for *_, label in rows],
+        },
+        2,
+    )

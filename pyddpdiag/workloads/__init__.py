@@ -1,0 +1,1 @@
+"""Networks, data sets and samples for training and for benchmarks."""

@@ -1,0 +1,157 @@
+"""Hosts of their own for the ranks: network namespaces around one or two switches, with shaped links.
+
+Rates are shaped by the kernel (tbf at both ends). Delay and loss need no more of it than TAP devices: the faulty host
+hangs on the switch by a relay of ours (`bed.relay`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bed.causes import Fault
+
+MBIT = 200.0
+_MTU = 8000
+_runs = itertools.count()
+
+
+class Hosts:
+    """`count` hosts; `eth<n>` of each is `10.78.<n>.<rank + 1>` and hangs on switch n. Switch 1 is made on request."""
+
+    interface = "eth0"
+
+    def __init__(self, count: int, fault: Fault) -> None:
+        self._fault = fault
+        self._tag = f"{os.getpid()}-{next(_runs)}"
+        self._switch = f"bed-s-{self._tag}"
+        self._hosts = [f"bed-{rank}-{self._tag}" for rank in range(count)]
+        self._relay: subprocess.Popen[str] | None = None
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self) -> None:
+        for name in (self._switch, *self._hosts):
+            _do("ip", "netns", "add", name)
+            _do("ip", "-n", name, "link", "set", "lo", "up")
+        relayed = self._fault["rank"] if self._fault["name"] in ("delay", "loss") else None
+        for network in range(2 if "interfaces" in self._fault else 1):
+            _do("ip", "-n", self._switch, "link", "add", f"br{network}", "type", "bridge")
+            _do("ip", "-n", self._switch, "link", "set", f"br{network}", "mtu", str(_MTU), "up")
+            for rank in range(len(self._hosts)):
+                self._connect(rank, network, relay=rank == relayed)
+                self._shape(rank, MBIT, network=network)
+
+    def _connect(self, rank: int, network: int, *, relay: bool) -> None:
+        host, name, port = self._hosts[rank], f"eth{network}", _port(rank, network)
+        if relay:
+            self._connect_by_relay(host, port)
+        else:
+            _do(
+                *("ip", "link", "add", name, "netns", host),
+                *("type", "veth", "peer", "name", port, "netns", self._switch),
+            )
+        _do("ip", "-n", host, "address", "add", f"10.78.{network}.{rank + 1}/24", "dev", name)
+        _do("ip", "-n", host, "link", "set", name, "mtu", str(_MTU), "up")
+        bridge = f"br{network}"
+        _do("ip", "-n", self._switch, "link", "set", port, "master", bridge, "mtu", str(_MTU), "up")
+
+    def _connect_by_relay(self, host: str, port: str) -> None:
+        first, second = f"beda{os.getpid()}", f"bedb{os.getpid()}"
+        self._relay = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("relay.py")), first, second],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._relay.stdout is not None
+        if self._relay.stdout.readline() != "ready\n":
+            raise OSError("no relay: TAP devices cannot be made here")
+        # A device that is open moves to another namespace with its file.
+        _do("ip", "link", "set", first, "netns", host, "name", "eth0")
+        _do("ip", "link", "set", second, "netns", self._switch, "name", port)
+
+    def _shape(self, rank: int, out: float, into: float | None = None, *, network: int = 0) -> None:
+        """The rates of a host's link in Mbit/s; `into` it is as out of it unless given."""
+        for space, device, mbit in (
+            (self._hosts[rank], f"eth{network}", out),
+            (self._switch, _port(rank, network), out if into is None else into),
+        ):
+            # A small bucket: a large one would let small transfers through at full speed.
+            shape = ("tbf", "rate", f"{mbit:g}mbit", "burst", "40kb", "latency", "60ms")
+            _do("tc", "-n", space, "qdisc", "replace", "dev", device, "root", *shape)
+
+    def command(self, rank: int, command: Sequence[str]) -> list[str]:
+        """In the rank's own host."""
+        return ["ip", "netns", "exec", self._hosts[rank], *command]
+
+    def started(self, rank: int, pid: int) -> None:
+        """Nothing to do."""
+
+    def switch(self, on: bool) -> None:
+        """Lets the link of the fault's rank be slow, delayed or lossy, or not."""
+        fault = self._fault
+        slow = MBIT / fault.get("divide", 1.0)
+        if fault["name"] == "rate":
+            self._shape(fault["rank"], slow if on else MBIT)
+        elif fault["name"] == "rate out":
+            self._shape(fault["rank"], slow if on else MBIT, MBIT)
+        elif fault["name"] == "wrong":
+            # The job is on the slow network while the fault acts; it stays slow.
+            for rank in range(len(self._hosts)):
+                self._shape(rank, slow, network=1)
+        elif self._relay is not None:
+            assert self._relay.stdin is not None
+            ms, percent = (fault.get("ms", 0.0), fault.get("percent", 0.0)) if on else (0.0, 0.0)
+            self._relay.stdin.write(f"{ms} {percent}\n")
+            self._relay.stdin.flush()
+
+    def close(self) -> None:
+        """Takes all of it away."""
+        if self._relay is not None:
+            self._relay.kill()
+            self._relay.wait()
+            for stream in (self._relay.stdin, self._relay.stdout):
+                if stream is not None:
+                    stream.close()
+        for name in (self._switch, *self._hosts):
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=20)
+
+
+@contextmanager
+def hosts(count: int, fault: Fault) -> Iterator[Hosts]:
+    """Hosts for a run; gone after the block."""
+    made = Hosts(count, fault)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def why_not() -> str:
+    """Why such hosts cannot be made here, "" if they can."""
+    from support.links import why_not as no_links
+
+    refused = no_links()
+    if not refused and not Path("/dev/net/tun").exists():
+        refused = "there is no /dev/net/tun"
+    return refused
+
+
+def _port(rank: int, network: int) -> str:
+    return f"port{rank}-{network}"
+
+
+def _do(*command: str) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=20)
+    except subprocess.CalledProcessError as error:
+        raise OSError(f"{' '.join(command)}: {error.stderr.strip()}") from error

@@ -1,0 +1,95 @@
+"""What is trained, and the two halves of seeds and models: one to develop with, one for the final measurement only."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Half = Literal["open", "held out"]
+
+MODELS: dict[Half, tuple[str, ...]] = {"open": ("mlp", "conv", "thin"), "held out": ("transformer", "deep")}
+"""Networks of `bed.models`. Bars are derived and checks developed with the open half only."""
+
+
+MANY_LAYERS = {"mlp": "thin", "conv": "thin", "thin": "thin", "transformer": "deep", "deep": "deep"}
+"""For each network one of the same half with many layers of one size, where the size of buckets makes a difference."""
+
+
+def half_of(seed: int) -> Half:
+    """Even seeds are open, odd ones held out."""
+    return "held out" if seed % 2 else "open"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training.
+
+    Attributes:
+        model: a name in `bed.models`.
+        ranks: processes; each computes with `threads` threads.
+        batch: samples per rank and step.
+        cap_mb: DDP's bucket size in MiB.
+        hook: `attach`, `registered` from Python, or `bf16`.
+        accumulate: backward passes per synchronised step.
+        evaluate_every: steps between evaluations on all ranks, 0: none; each takes `evaluate_steps` steps' time.
+        loader_share: time that the loader takes, as a share of the step.
+        unused: the model has layers that some steps do not use.
+        pin: rank i runs on core i modulo the number of cores.
+    """
+
+    model: str
+    ranks: int = 2
+    batch: int = 96
+    cap_mb: float = 1.0
+    threads: int = 1
+    hook: Literal["attach", "registered", "bf16"] = "attach"
+    accumulate: int = 1
+    evaluate_every: int = 0
+    evaluate_steps: float = 0.0
+    loader_share: float = 0.0
+    unused: bool = False
+    pin: bool = False
+
+
+def draw(random_: random.Random, half: Half) -> Job:
+    """An ordinary training with a model of that half."""
+    return Job(
+        model=random_.choice(MODELS[half]),
+        ranks=random_.choice((2, 2, 3, 4)),
+        batch=random_.choice((64, 96, 160)),
+        cap_mb=random_.choice((0.5, 1.0, 4.0)),
+        hook=random_.choice(("attach", "attach", "registered")),
+    )
+
+
+HEALTHY = (
+    "plain",
+    "large batch",
+    "more ranks than cores",
+    "loader",
+    "accumulation",
+    "evaluation",
+    "bf16",
+    "unused parameters",
+    "two threads",
+)
+"""Kinds of healthy training, in turn."""
+
+
+def draw_healthy(random_: random.Random, half: Half, kind: str) -> Job:
+    """A healthy training of one of the kinds in `HEALTHY`."""
+    job = draw(random_, half)
+    changes: dict[str, dict[str, object]] = {
+        "plain": {},
+        "large batch": {"batch": 320, "ranks": 2},
+        "more ranks than cores": {"ranks": 4},
+        "loader": {"loader_share": random_.uniform(0.03, 0.1)},
+        "accumulation": {"accumulate": random_.choice((2, 4)), "batch": 48},
+        # Rare and short: a twentieth of the time, below what is worth a finding.
+        "evaluation": {"evaluate_every": 40, "evaluate_steps": 2.0},
+        "bf16": {"hook": "bf16"},
+        "unused parameters": {"unused": True},
+        "two threads": {"threads": 2, "ranks": 2},
+    }
+    return replace(job, **changes[kind])  # type: ignore[arg-type]

@@ -1,0 +1,97 @@
+"""The networks that are trained, small enough for a step of milliseconds on one core."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+CLASSES = 10
+
+
+class Transformer(nn.Module):
+    """A small encoder over 32 tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(64, 96)
+        layer = nn.TransformerEncoderLayer(96, 4, 256, dropout=0.0, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(96, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.head(self.body(self.embed(x)).mean(1))
+        return y
+
+
+def _mlp() -> nn.Module:
+    layers: list[nn.Module] = []
+    for _ in range(6):
+        layers += [nn.Linear(512, 512), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(512, CLASSES))
+
+
+def _conv() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(64 * 36, 128), nn.ReLU(), nn.Linear(128, CLASSES)),
+    )
+
+
+def _deep() -> nn.Module:
+    layers: list[nn.Module] = []
+    for _ in range(20):
+        layers += [nn.Linear(224, 224), nn.LayerNorm(224), nn.GELU()]
+    return nn.Sequential(*layers, nn.Linear(224, CLASSES))
+
+
+def _thin() -> nn.Module:
+    layers: list[nn.Module] = []
+    for _ in range(40):
+        layers += [nn.Linear(128, 128), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(128, CLASSES))
+
+
+_BUILD = {"mlp": _mlp, "conv": _conv, "thin": _thin, "deep": _deep, "transformer": Transformer}
+# Factors that bring all networks to a similar time per step.
+_SHAPES: dict[str, tuple[float, tuple[int, ...]]] = {
+    "mlp": (2.0, (512,)),
+    "conv": (0.25, (3, 24, 24)),
+    "thin": (4.0, (128,)),
+    "deep": (2.0, (224,)),
+    "transformer": (0.25, (32,)),
+}
+
+
+class WithUnused(nn.Module):
+    """A network with a layer beside it that only every third step uses."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+        self.side = nn.Linear(CLASSES, CLASSES)
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.body(x)
+        self.calls += 1
+        return self.side(y) if self.calls % 3 == 0 else y  # type: ignore[no-any-return]
+
+
+def build(name: str, *, unused: bool) -> nn.Module:
+    """The network of that name, with the same weights everywhere."""
+    torch.manual_seed(7)
+    body = _BUILD[name]()
+    return WithUnused(body) if unused else body
+
+
+def sample(name: str, batch: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """A batch of inputs and targets: `batch` times the network's own factor."""
+    factor, shape = _SHAPES[name]
+    size = (max(4, round(batch * factor)), *shape)
+    if name == "transformer":
+        x = torch.randint(0, 64, size, generator=generator)
+    else:
+        x = torch.randn(size, generator=generator)
+    return x, torch.randint(0, CLASSES, size[:1], generator=generator)

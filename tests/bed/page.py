@@ -1,0 +1,175 @@
+"""The generated part of docs/accuracy.md: what was measured, what was found, and the confusion matrix."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bed.causes import CAUSES
+from bed.jobs import half_of
+
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+Row = dict[str, Any]
+"""An outcome, as `Outcome.as_dict` writes it."""
+
+
+def replace_part(page: str, part: str) -> str:
+    """The page with another generated part.
+
+    Raises:
+        ValueError: the page does not have both markers, in order.
+    """
+    head, begin, rest = page.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"the page lacks {BEGIN} ... {END}")
+    return f"{head}{BEGIN}\n\n{part.strip()}\n\n{END}{tail}"
+
+
+def _share(rows: Sequence[Row], test: Callable[[Row], bool]) -> str:
+    found = sum(map(test, rows))
+    return f"{found} of {len(rows)} ({found / len(rows):.0%})" if rows else "none run"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
+
+
+def _conditions(rows: Sequence[Row], versions: str) -> str:
+    loads = [row["load"] for row in rows]
+    waits = [share for row in rows for share in row["waited"] if share is not None]
+    halves = sorted({half_of(row["plan"]["seed"]) for row in rows})
+    which = " and ".join(f"the {half} half" for half in halves)
+    text = [
+        f"- {len(rows)} runs with seeds and models of {which}; {versions}.",
+        f"- Load average over cores before each run: median {statistics.median(loads):.1f}, "
+        f"from {min(loads):.1f} to {max(loads):.1f}.",
+    ]
+    if waits:
+        text.append(
+            f"- Share of the judged run that a rank's main thread waited for a core: median "
+            f"{statistics.median(waits):.0%}, at most {max(waits):.0%}."
+        )
+    return "\n".join(text)
+
+
+def _totals(faulty: Sequence[Row], healthy: Sequence[Row]) -> str:
+    def judged(name: str) -> Callable[[Row], bool]:
+        return lambda row: bool(row["judgement"][name])
+
+    def both(row: Row) -> bool:
+        return row["judgement"]["cause"] and row["judgement"]["blame"] == "right"
+
+    return _table(
+        ("of the first line", "runs", "to reach"),
+        [
+            ("names the cause", _share(faulty, judged("cause")), "97%"),
+            ("names the cause and the culprit", _share(faulty, both), "95%"),
+            ("is of a right kind, whatever cause it gives", _share(faulty, judged("kind")), ""),
+            ("names the right class of trouble", _share(faulty, judged("family")), ""),
+            ("blames another rank", _share(faulty, lambda r: r["judgement"]["blame"] == "another"), "0%"),
+            ("says healthy", _share(faulty, lambda r: r["judgement"]["said"] == "healthy"), "0%"),
+            (
+                "healthy runs without an alarm",
+                _share(healthy, lambda r: not r["judgement"]["alarms"]),
+                "99%",
+            ),
+        ],
+    )
+
+
+def _by_cause(rows: Sequence[Row]) -> str:
+    lines = []
+    for cause in (*CAUSES, "healthy"):
+        mine = [row for row in rows if row["plan"]["cause"] == cause]
+        if not mine:
+            continue
+        costs = [row["cost"] for row in mine if row["cost"] is not None]
+        said = Counter(row["judgement"]["said"] for row in mine)
+        lines.append(
+            (
+                cause,
+                len(mine),
+                f"{statistics.median(costs):.2f}" if costs and cause != "healthy" else "",
+                sum(row["judgement"]["cause"] for row in mine),
+                sum(row["judgement"]["blame"] == "right" for row in mine),
+                sum(row["judgement"]["blame"] == "another" for row in mine),
+                ", ".join(f"{kind} {count}" for kind, count in said.most_common()),
+            )
+        )
+    head = ("injected", "runs", "step / without it", "cause right", "culprit right", "another blamed", "said")
+    return _table(head, lines)
+
+
+def _alarms(healthy: Sequence[Row]) -> str:
+    lines = []
+    for kind in sorted({row["plan"]["kind"] for row in healthy}):
+        mine = [row for row in healthy if row["plan"]["kind"] == kind]
+        found = Counter(alarm for row in mine for alarm in row["judgement"]["alarms"])
+        shares = [share for row in mine for share in row["waited"] if share is not None]
+        lines.append(
+            (
+                kind,
+                len(mine),
+                ", ".join(f"{name} {count}" for name, count in found.most_common()) or "none",
+                f"{statistics.median(shares):.0%}" if shares else "",
+            )
+        )
+    return _table(("healthy training", "runs", "alarms", "waited for a core (median)"), lines)
+
+
+def figures(rows: Sequence[Row], versions: str) -> str:
+    """The generated part, from the outcomes of all runs.
+
+    Args:
+        rows: at least one.
+        versions: what was measured, in words.
+    """
+    counted = [row for row in rows if row["counts"]]
+    faulty = [row for row in counted if row["plan"]["cause"] != "healthy"]
+    healthy = [row for row in counted if row["plan"]["cause"] == "healthy"]
+    cheap = Counter(
+        row["plan"]["cause"] for row in rows if not row["problem"] and not row["counts"] and row["judgement"]
+    )
+    broken = Counter(row["plan"]["cause"] for row in rows if row["problem"])
+    parts = [_conditions(rows, versions)]
+    if cheap:
+        told = ", ".join(f"{cause} {count}" for cause, count in cheap.items())
+        parts.append(f"- Not counted, because the fault cost less than 10% of the step: {told}.")
+    if broken:
+        told = ", ".join(f"{cause} {count}" for cause, count in broken.items())
+        parts.append(f"- Not judged, because the run itself failed: {told}.")
+    unchecked = [name for name, cause in CAUSES.items() if not cause.checked]
+    if unchecked:
+        parts.append(
+            f"- Not injected, because no check of this version looks for it: {', '.join(unchecked)}."
+        )
+    parts = ["\n".join(parts)]
+    parts += [_totals(faulty, healthy), _by_cause(counted)]
+    if healthy:
+        parts.append(_alarms(healthy))
+    return "\n\n".join(parts)
+
+
+def versions() -> str:
+    """Versions of what is measured, and the machine's size."""
+    from importlib.metadata import version
+
+    import psutil
+
+    return (
+        f"pyddpdiag {version('pyddpdiag')}, torch {version('torch')}, Python {platform.python_version()}, "
+        f"{platform.system()}, {psutil.cpu_count()} cores"
+    )
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Writes the figures into a page with markers."""
+    page = replace_part(path.read_text(encoding="utf-8"), figures(rows, versions()))
+    path.write_text(page, encoding="utf-8")

@@ -1,0 +1,263 @@
+"""Makes one run: starts its ranks, lets the fault act, has the run reported, and measures what the fault costs."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bed.causes import CAUSES, Drawn
+from bed.jobs import HEALTHY, draw, draw_healthy, half_of
+from bed.judge import Judgement, judge
+from bed.ranks import Ranks
+from bed.surroundings import Surroundings, this_machine
+from bed.truth import Truth
+
+RUN_S = 240.0
+GROUP_S = 120.0
+# From the moment that the job is stuck or dead until the report is asked for.
+LOOK_S = 5.0
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run, from its seed alone.
+
+    Attributes:
+        cause: a name in `CAUSES`, or `healthy`.
+        kind: of a healthy job; "" otherwise.
+    """
+
+    seed: int
+    cause: str
+    kind: str = ""
+
+    def drawn(self) -> Drawn:
+        """Job, fault and truth."""
+        rng = random.Random(f"{self.seed} {self.cause} {self.kind}")
+        if self.cause == "healthy":
+            return Drawn(draw_healthy(rng, half_of(self.seed), self.kind), {"name": ""}, Truth())
+        return CAUSES[self.cause].draw(rng, draw(rng, half_of(self.seed)))
+
+
+@dataclass
+class Outcome:
+    """What a run showed.
+
+    Attributes:
+        cost: step with the fault over step without it, measured in the same run; for a healthy run, step with
+            all-reduces over step without; None where it was not measured.
+        step_s: seconds of a step without recorder and fault.
+        waited: of each rank, the share of the judged run that its main thread waited for a core.
+        load: load average before the run, per core.
+        exit_code, verdict: of `pyddpdiag report --json`.
+        problem: why the run is not judged; "" if it is.
+    """
+
+    plan: Plan
+    drawn: Drawn
+    cost: float | None = None
+    step_s: float | None = None
+    waited: list[float | None] = field(default_factory=list)
+    load: float = 0.0
+    seconds: float = 0.0
+    exit_code: int | None = None
+    verdict: dict[str, Any] | None = None
+    judgement: Judgement | None = None
+    problem: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is part of the result: judged, and costly enough to be told (10%)."""
+        if self.judgement is None:
+            return False
+        cause = CAUSES.get(self.plan.cause)
+        return cause is None or cause.always_counts or (self.cost is not None and self.cost >= 1.1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data, for a line of JSON."""
+        return {**asdict(self), "counts": self.counts}
+
+
+@contextmanager
+def surroundings(drawn: Drawn, needs: str) -> Iterator[Surroundings]:
+    """Where the run takes place."""
+    if needs == "links":
+        from bed.hosts import hosts
+
+        with hosts(drawn.job.ranks, drawn.fault) as there:
+            yield there
+    else:
+        with this_machine(drawn.fault, drawn.job.pin) as here:
+            yield here
+
+
+class _Run:
+    def __init__(self, outcome: Outcome, where: Surroundings, look: str) -> None:
+        self.outcome = outcome
+        self.where = where
+        self.look = look
+        self.ranks: Ranks | None = None
+        self.blocks: dict[bool, list[float]] = {True: [], False: []}
+        self._delays: list[tuple[float, float] | None] = []
+        self._begin = 0.0
+        self._last_block: list[float] = []
+
+    def answer(self, what: str, asked: list[dict[str, Any]]) -> None:
+        assert self.ranks is not None
+        if what == "calibrated":
+            self.outcome.step_s = max(one["step_s"] for one in asked)
+            self.where.switch(True)
+        elif what == "begins":
+            self._delays, self._begin = self.ranks.delays(), time.monotonic()
+        elif what == "ends":
+            wall = time.monotonic() - self._begin
+            for before, after in zip(self._delays, self.ranks.delays(), strict=True):
+                known = before is not None and after is not None
+                self.outcome.waited.append((after[1] - before[1]) / wall if known else None)  # type: ignore[index]
+        elif what in ("on", "off"):
+            self.where.switch(what == "on")
+
+    def hear(self, rank: int, event: str, message: dict[str, Any]) -> bool:
+        assert self.ranks is not None
+        if event == "block":
+            self._last_block.append(message["seconds"])
+            if len(self._last_block) == len(self.ranks.processes):
+                self.blocks[message["on"]].append(max(self._last_block))
+                self._last_block = []
+        fault = self.outcome.drawn.fault
+        if self.look != "stuck" or rank != fault["rank"]:
+            return False
+        if event == "strike":
+            process = psutil.Process(self.ranks.processes[rank].pid)
+            if fault["name"] == "kill":
+                process.kill()
+            else:
+                process.suspend()
+            return True
+        return event == "stalled"
+
+    def cost(self) -> float | None:
+        pairs = list(zip(self.blocks[True], self.blocks[False], strict=False))
+        return statistics.median(on / off for on, off in pairs) if pairs else None
+
+
+def run(
+    plan: Plan,
+    keep: Path | None = None,
+    *,
+    drawn: Drawn | None = None,
+    brief: bool = False,
+    patience_s: float = 0.0,
+) -> Outcome:
+    """Makes the run of a plan and judges its report; a run that fails says why in `problem`.
+
+    Args:
+        plan: of the run.
+        keep: folder for trace, report and the ranks' errors; None keeps nothing.
+        drawn: job, fault and truth, where not those that the plan's seed draws.
+        brief: few steps, and the cost measured once: for a busy machine and a fault that any look shows.
+        patience_s: for so long the report of a job that is stuck is asked for again until it names the cause: what
+            stands still is told by its time, and on a busy machine that is long.
+    """
+    drawn = drawn or plan.drawn()
+    outcome = Outcome(plan, drawn, load=psutil.getloadavg()[0] / (psutil.cpu_count() or 1))
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="bed-") as temporary:
+        folder = Path(temporary) if keep is None else keep
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            _make(outcome, folder, brief, patience_s)
+        except (TimeoutError, RuntimeError, OSError, subprocess.SubprocessError) as error:
+            outcome.problem = f"{type(error).__name__}: {error}"
+    outcome.seconds = time.monotonic() - begin
+    return outcome
+
+
+def _make(outcome: Outcome, folder: Path, brief: bool, patience_s: float) -> None:
+    cause = CAUSES.get(outcome.plan.cause)
+    look = cause.look if cause else "end"
+    drawn, trace = outcome.drawn, folder / "trace"
+    spec = folder / "spec.json"
+    meeting = folder / f"meeting-{time.monotonic_ns()}"
+    document = {
+        "job": asdict(drawn.job),
+        "fault": drawn.fault,
+        "trace": str(trace),
+        "meeting": str(meeting),
+        "timeout_s": GROUP_S,
+        "brief": brief,
+    }
+    spec.write_text(json.dumps(document), encoding="utf-8")
+    with surroundings(drawn, cause.needs if cause else "") as where:
+        this = _Run(outcome, where, look)
+        with Ranks(spec, drawn.job.ranks, where, folder) as ranks:
+            this.ranks = ranks
+            stopped = ranks.follow(this.answer, this.hear, RUN_S)
+            if stopped:
+                time.sleep(LOOK_S)
+            elif look != "end" or any(process.wait() for process in ranks.processes):
+                last = [file.read_text(encoding="utf-8", errors="replace")[-400:] for file in ranks.errors]
+                raise RuntimeError(f"the ranks ended otherwise than planned: {last}")
+            outcome.cost = this.cost()
+            _judge(outcome, trace)
+            until = time.monotonic() + (patience_s if stopped else 0.0)
+            while time.monotonic() < until and not (outcome.judgement and outcome.judgement.cause):
+                time.sleep(2.0)
+                _judge(outcome, trace)
+
+
+def _judge(outcome: Outcome, trace: Path) -> None:
+    outcome.exit_code, report = report_of(trace)
+    outcome.verdict = report["verdict"]
+    outcome.judgement = judge(report, outcome.drawn.truth, outcome.cost)
+
+
+def report_of(trace: Path) -> tuple[int, dict[str, Any]]:
+    """Exit code and content of `pyddpdiag report --json`, as a user would run it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pyddpdiag", "report", str(trace), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=trace.parent,
+    )
+    if not done.stdout:
+        raise RuntimeError(f"no report: {done.stderr}")
+    report: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, report
+
+
+def plans(causes: list[str], runs: int, seed: int, *, final: bool, healthy: bool = True) -> Iterator[Plan]:
+    """`runs` runs: causes in a random order, healthy runs of all kinds between them.
+
+    Args:
+        causes: names in `CAUSES`.
+        runs: how many, healthy ones included.
+        seed: of the first run.
+        final: take the half of seeds and models that is kept for the final measurement.
+        healthy: whether every second run is healthy.
+    """
+    rng = random.Random(seed)
+    order: list[str] = []
+    for i in range(runs):
+        one = 2 * (seed + i) + int(final)
+        if healthy and i % 2:
+            yield Plan(one, "healthy", HEALTHY[i // 2 % len(HEALTHY)])
+            continue
+        if not order:
+            order = rng.sample(causes, len(causes))
+        yield Plan(one, order.pop())

@@ -1,0 +1,88 @@
+"""What is true of a run: the kinds of finding that name its cause, and the rank to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+FAMILIES: dict[str, frozenset[str]] = {
+    "ranks": frozenset(
+        {
+            "late_rank",
+            "episodic_rank",
+            "data_wait",
+            "pause",
+            "core_contention",
+            "oversubscribed_threads",
+            "uneven_ranks",
+        }
+    ),
+    "network": frozenset(
+        {
+            "slow_link",
+            "high_latency",
+            "packet_loss",
+            "wrong_interface",
+            "interface_order",
+            "exposed_communication",
+            "small_buckets",
+            "single_bucket",
+            "loopback",
+            "transport_stalled",
+        }
+    ),
+    "failures": frozenset(
+        {
+            "rank_lost",
+            "rank_stopped",
+            "rank_stuck",
+            "rank_behind",
+            "operation_failed",
+            "operations_in_flight",
+            "mismatched_all_reduce",
+            "fewer_all_reduces",
+            "world_size_differs",
+        }
+    ),
+    "values": frozenset({"non_finite_gradient", "different_sums"}),
+}
+"""Kinds by the class of trouble that they tell."""
+
+
+def family(kind: str) -> str:
+    """The class of a kind; "" for one that is in none."""
+    return next((name for name, kinds in FAMILIES.items() if kind in kinds), "")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A right answer: a kind and, for a late rank, its cause; None: any.
+
+    `beside`: of a kind that another finding must have. Where a run cannot tell two causes apart, the report names both.
+    """
+
+    kind: str
+    cause: str | None = None
+    beside: str = ""
+
+    def fits(self, kind: str, cause: str | None, kinds: Collection[str]) -> bool:
+        """Whether a finding of this kind and cause, in a report with these kinds, is this answer."""
+        return kind == self.kind and self.cause in (None, cause) and (not self.beside or self.beside in kinds)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The truth about a run.
+
+    Attributes:
+        answers: each names the cause; none for a healthy run.
+        culprit: the rank to blame; None: no single one.
+    """
+
+    answers: tuple[Answer, ...] = ()
+    culprit: int | None = None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing was injected."""
+        return not self.answers

@@ -1,0 +1,16 @@
+"""The tests import the installed package where the tree has no native module, and no test has a time to keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import settings
+from support.installed import prefer_installed
+
+
+def pytest_configure() -> None:
+    # Hypothesis fails a case that takes 200 ms: on a busy machine any may.
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
+    # If none is installed, those that need no native module run with the tree's.
+    prefer_installed(Path(__file__).resolve().parents[1])

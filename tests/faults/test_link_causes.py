@@ -1,0 +1,90 @@
+"""A training between two hosts over links with a fault: the report names the cause and the link."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.links import NAMES, limit, lose, on_hosts, two_hosts, why_no_loss
+from support.promised import need
+
+from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.pipeline import load_report
+
+FIRST, SECOND = NAMES
+MBIT = 150
+TIMEOUT_S = 150
+CAUSES = {"packet_loss", "high_latency", "slow_link", "wrong_interface", "interface_order", "loopback"}
+
+pytestmark = pytest.mark.usefixtures("links")
+
+
+def train(
+    folder: Path,
+    *,
+    steps: int = 24,
+    interfaces: tuple[str, str] = (FIRST, FIRST),
+    fault: Callable[[tuple[str, str]], None] = lambda hosts: None,
+) -> RunReport:
+    """The report of a training on two hosts; `fault` does something to them before."""
+    where = (str(folder / "run"), "tcp://10.77.0.1:29518")
+    commands = [
+        [sys.executable, "-m", "support.wired_job", str(rank), "2", *where, interfaces[rank], str(steps)]
+        for rank in range(2)
+    ]
+    with two_hosts((MBIT, MBIT)) as hosts:
+        fault(hosts)
+        ends = on_hosts(hosts, commands, folder, TIMEOUT_S)
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    return load_report(folder / "run")
+
+
+def causes(report: RunReport) -> dict[str, Finding]:
+    # That the second link would do as well is noted.
+    return {
+        finding.kind: finding
+        for finding in report.verdict.findings
+        if finding.kind in CAUSES and finding.severity != "note"
+    }
+
+
+def test_sound_links_have_no_cause_and_carry_what_was_sent(tmp_path: Path) -> None:
+    report = train(tmp_path)
+    assert causes(report) == {}
+    assert {finding.kind for finding in report.verdict.findings} >= {"exposed_communication"}
+    links = {(link.rank, link.peer): link for link in report.links}
+    assert set(links) == {(0, 1), (1, 0)}
+    gradients = 3 * (512 * 512 + 512) * 4
+    for link in links.values():
+        assert (link.interface, link.peer_interface, link.loopback) == (FIRST, FIRST, False)
+        # Between two ranks each sends as much as there is to average; the first steps may be before the first reading.
+        assert link.bytes is not None and 20 * gradients <= link.bytes <= 26 * gradients
+        # A link of 150 Mbit/s takes 53 ms for 1 MB; the bucket of tokens lets some pass at once.
+        assert link.busy_ms_per_mb is not None and link.busy_ms_per_mb > 20
+        assert link.min_rtt_ms is not None and link.min_rtt_ms < 20
+
+
+def test_one_slow_direction_is_named(tmp_path: Path) -> None:
+    found = causes(train(tmp_path, steps=16, fault=lambda hosts: limit(hosts[1], FIRST, MBIT // 6)))
+    assert set(found) == {"slow_link"}
+    slow = found["slow_link"]
+    # Rank 1 sends slowly.
+    assert (slow.rank, slow.peer, slow.severity, slow.confidence) == (1, 0, "warning", "high")
+    assert slow.cost_ms is not None and slow.cost_ms > 100
+
+
+def test_a_host_that_loses_what_it_receives_is_named(tmp_path: Path) -> None:
+    need("packet-loss", why_no_loss())
+    found = causes(train(tmp_path, steps=40, fault=lambda hosts: lose(hosts[1], 0.05)))
+    loss = found["packet_loss"]
+    assert (loss.rank, loss.peer) == (1, 0)
+    assert 0.02 < float(loss.evidence["loss_fraction"] or 0) < 0.1
+
+
+def test_interfaces_in_another_order_are_named(tmp_path: Path) -> None:
+    report = train(tmp_path, interfaces=(f"{FIRST},{SECOND}", f"{SECOND},{FIRST}"))
+    found = causes(report)
+    assert found["interface_order"].severity == "warning", report.links
+    assert "slow_link" not in found and "packet_loss" not in found

@@ -1,0 +1,128 @@
+"""`recorder.hook(...)`: the options of `attach`, for programs that register a hook by themselves."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from support.hooked import backward, complete, train
+from support.models import branches, gradient_bytes
+from support.ranks import run_ranks
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
+from pyddpdiag.errors import RecorderClosedError, UsageError
+from pyddpdiag.trace.layout import Flag, Kind
+from pyddpdiag.trace.run import open_run
+
+STEPS = 3
+OPTIONS: dict[str, dict[str, Any]] = {
+    "exact": {},
+    "bf16": {"compress": "bf16"},
+    "fp16": {"compress": "fp16"},
+    "feedback": {"compress": "bf16", "error_feedback": True},
+}
+
+
+def _trained(rank: int, recorder: pyddpdiag.Recorder, way: str, options: dict[str, Any]) -> list[bytes]:
+    ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
+    if way == "attach":
+        recorder.attach(ddp, **options)
+    else:
+        state = {"none": None, "recorder": recorder, "group": dist.group.WORLD}[way]
+        ddp.register_comm_hook(state, recorder.hook(**options))
+    train(ddp, rank, STEPS)
+    return gradient_bytes(ddp)
+
+
+def _every_way(rank: int, _: int, folder: str) -> dict[str, list[bool]]:
+    same = {}
+    for name, options in OPTIONS.items():
+        with pyddpdiag.Recorder(f"{folder}/{name}", capacity_mb=1) as recorder:
+            expected = _trained(rank, recorder, "attach", options)
+            same[name] = [
+                _trained(rank, recorder, way, options) == expected for way in ("none", "recorder", "group")
+            ]
+    return same
+
+
+def test_the_bits_of_attach_with_every_option_and_state(tmp_path: Path) -> None:
+    for same in run_ranks(_every_way, 2, tmp_path, str(tmp_path)):
+        assert same == dict.fromkeys(OPTIONS, [True] * 3)
+    for name in OPTIONS:
+        for rank in open_run(tmp_path / name).ranks:
+            buckets = complete(rank, Kind.BUCKET)
+            assert set(buckets["module"].tolist()) == {0, 1, 2, 3}
+            assert ((buckets["flags"] & Flag.COMPRESSED) > 0).all() == (name != "exact")
+
+
+def _misused(rank: int, _: int, folder: str) -> list[str]:
+    said = []
+    recorder = pyddpdiag.Recorder(folder, capacity_mb=1)
+    for options in ({"compress": "int8"}, {"error_feedback": True}):
+        with pytest.raises(UsageError) as caught:
+            recorder.hook(**options)
+        said.append(str(caught.value))
+    ddp = DistributedDataParallel(branches(torch.float32))
+    ddp.register_comm_hook("a name", recorder.hook())
+    with pytest.raises(UsageError) as caught:
+        train(ddp, rank, 1)
+    said.append(str(caught.value))
+    late = DistributedDataParallel(branches(torch.float32))
+    late.register_comm_hook(None, recorder.hook())
+    recorder.close()
+    with pytest.raises(RecorderClosedError) as closed:
+        train(late, rank, 1)
+    said.append(str(closed.value))
+    with pytest.raises(RecorderClosedError):
+        recorder.hook()
+    return said
+
+
+def test_misuse_is_said(tmp_path: Path) -> None:
+    for said in run_ranks(_misused, 1, tmp_path, str(tmp_path / "trace")):
+        for words, expected in zip(
+            said, ("'int8'", "error_feedback needs", "not str", "is closed"), strict=True
+        ):
+            assert expected in words
+
+
+def _copies(rank: int, _: int, folder: str) -> list[tuple[bool, str]]:
+    """Modules with a hook that is bound to a recorder, copied in every way; each copy trains without it."""
+    results = []
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        for hook in (recorder.hook(), pyddpdiag.timed(allreduce_hook, recorder)):
+            ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
+            ddp.register_comm_hook(None, hook)
+            backward(ddp, rank, 0)
+            saved = io.BytesIO()
+            torch.save(ddp, saved)
+            saved.seek(0)
+            copies = [
+                copy.deepcopy(ddp),
+                pickle.loads(pickle.dumps(ddp)),
+                torch.load(saved, weights_only=False),
+            ]
+            for one in copies:
+                one.zero_grad()
+                backward(one, rank, 0)
+            again = DistributedDataParallel(branches(torch.float32))
+            again.register_comm_hook(None, copy.deepcopy(hook))
+            with pytest.raises(UsageError) as caught:
+                backward(again, rank, 0)
+            same = all(gradient_bytes(one) == gradient_bytes(ddp) for one in copies)
+            results.append((same, str(caught.value)))
+    return results
+
+
+def test_a_module_with_a_bound_hook_can_be_copied(tmp_path: Path) -> None:
+    for results in run_ranks(_copies, 2, tmp_path, str(tmp_path / "copies")):
+        assert [same for same, _ in results] == [True, True]
+        assert all("only a copy of the recorder" in words for _, words in results)

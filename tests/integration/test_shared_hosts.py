@@ -1,0 +1,210 @@
+"""Several hosts of several ranks each that average their gradients in shared memory and over Gloo."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from support.models import batch, branches, gradient_bytes
+from support.own_hosts import only_own_host
+from support.ranks import run_ranks
+from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
+from pyddpdiag.errors import ReductionError
+from pyddpdiag.record import shared_setup
+from pyddpdiag.trace.layout import Flag, Kind
+from pyddpdiag.trace.reader import read_trace
+
+STEPS = 4
+# Rank R is on host HOSTS[R]. Not in order, as a launcher need not have it.
+HOSTS = [0, 1, 1, 0]
+KILL = 9  # Windows has no name for it
+
+
+def _addend(rank: int, dtype: torch.dtype, count: int) -> torch.Tensor:
+    return torch.randn(count, generator=torch.Generator().manual_seed(rank)).to(dtype)
+
+
+COUNTS = (1, 1000, 16384, 16385, 300_001)
+
+
+def _sums(rank: int, _: int) -> dict[tuple[str, int], tuple[bool, bytes]]:
+    """Whether each sum is (0 + 3) + (1 + 2), and its bits."""
+    only_own_host(rank, HOSTS)
+    group = dist.group.WORLD
+    assert group is not None
+    answers = {}
+    for turn in range(2):  # run to run
+        ranks, found = shared_setup.share(group, "require")
+        assert ranks is not None
+        assert found == "used"
+        number = 0
+        for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+            for count in COUNTS:
+                buffer = _addend(rank, dtype, count)
+                ranks.add_up(buffer, number).wait()
+                number += 1
+                x = [_addend(other, dtype, count) for other in range(4)]
+                same = torch.equal(buffer, (x[0] + x[3]) + (x[1] + x[2]))
+                bits = buffer.view(torch.uint8).numpy().tobytes()
+                known = answers.setdefault((str(dtype), count), (same, bits))
+                assert known == (same, bits), turn
+    return answers
+
+
+def test_the_bits_are_those_of_the_hosts_sums(tmp_path: Path) -> None:
+    answers = run_ranks(_sums, 4, tmp_path)
+    assert len(answers[0]) == 4 * len(COUNTS)
+    for key, (same, _) in answers[0].items():
+        assert same, key
+    assert all(answer == answers[0] for answer in answers)
+
+
+def _different(rank: int, _: int) -> str:
+    only_own_host(rank, HOSTS)
+    group = dist.group.WORLD
+    assert group is not None
+    ranks, _found = shared_setup.share(group, "require")
+    assert ranks is not None
+    ranks.add_up(torch.ones(300_000), 0).wait()
+    try:
+        ranks.add_up(torch.ones(300_000 + HOSTS[rank]), 1).wait()
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+def test_hosts_that_bring_different_buckets_are_both_named(tmp_path: Path) -> None:
+    texts = run_ranks(_different, 4, tmp_path)
+    for text in texts:
+        assert "the ranks do not bring the same bucket" in text
+        assert "has bucket 1 of the group, 1200000 bytes of float32" in text
+        assert "has bucket 1 of the group, 1200004 bytes of float32" in text
+    # The one reason that all give, of two ranks that carry the same part: 0 and 1, or 3 and 2.
+    assert len(set(texts)) == 1
+    assert {f"rank {rank} (" in texts[0] for rank in (0, 1)} != {
+        f"rank {rank} (" in texts[0] for rank in (2, 3)
+    }
+
+
+def _paths(path: Path) -> set[tuple[bool, bool]]:
+    flags = read_trace(path).of_kind(Kind.BUCKET)["flags"]
+    return {(bool(f & Flag.SHARED), bool(f & Flag.COMPRESSED)) for f in flags}
+
+
+def _train(
+    rank: int, way: str, folder: str, **options: Any
+) -> tuple[list[list[bytes]], list[torch.Tensor], set[Any]]:
+    model = branches(torch.float32)
+    gradients = []
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        if way == "reducer":
+            reducer = pyddpdiag.GradientReducer(
+                model.named_parameters(), bucket_cap_mb=0.002, recorder=recorder, **options
+            )
+        else:
+            model = DistributedDataParallel(model, bucket_cap_mb=0.002)
+            if way == "attach":
+                recorder.attach(model, **options)
+            else:
+                model.register_comm_hook(None, recorder.hook(**options))
+        for step in recorder.steps(range(STEPS)):
+            model.zero_grad()
+            model(batch(rank, step, torch.float32)).square().mean().backward()
+            if way == "reducer":
+                reducer.all_reduce()
+            gradients.append(gradient_bytes(model))
+        recorder.close()
+        last = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+        return gradients, last, _paths(recorder.path)
+
+
+def _ways(rank: int, _: int, folder: str) -> dict[str, list[list[bytes]]]:
+    only_own_host(rank, HOSTS)
+    bits = {}
+    for way in ("attach", "hook", "reducer"):
+        bits[way], values, paths = _train(rank, way, f"{folder}/{way}", shared_memory="require")
+        _, expected, _ = _train(rank, way, f"{folder}/{way}-gloo")
+        torch.testing.assert_close(values, expected)
+        assert paths == {(True, False)}
+    return bits
+
+
+def test_trains_on_two_hosts(tmp_path: Path) -> None:
+    answers = run_ranks(_ways, 4, tmp_path, str(tmp_path))
+    assert all(answer == answers[0] for answer in answers)
+    assert answers[0]["attach"] == answers[0]["hook"]
+
+
+def _compressed(rank: int, _: int, folder: str, way: str) -> str:
+    only_own_host(rank, HOSTS)
+    shared = _train(rank, way, f"{folder}/{way}", shared_memory="auto", compress="bf16")
+    alone = _train(rank, way, f"{folder}/{way}-alone", compress="bf16")
+    assert shared[0] == alone[0]
+    assert shared[2] == {(False, True)}
+    try:
+        _train(rank, way, f"{folder}/{way}-require", shared_memory="require", compress="bf16")
+    except (ReductionError, RuntimeError) as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("way", ["attach", "hook"])
+def test_what_is_compressed_goes_over_gloo_as_a_whole(tmp_path: Path, way: str) -> None:
+    for text in run_ranks(_compressed, 4, tmp_path, str(tmp_path), way):
+        assert "compressed gradients of several hosts go over Gloo as a whole" in text
+
+
+def _without(rank: int, _: int, folder: str, signal_number: int) -> tuple[str, float]:
+    """Rank 2 gets the signal in the middle of training. What the others say, and how long after that in seconds."""
+    only_own_host(rank, HOSTS)
+    at = Path(folder, "at")
+    done = Path(folder, f"done-{rank}")
+    ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
+    recorder = pyddpdiag.Recorder(f"{folder}/trace", capacity_mb=1)
+    recorder.attach(ddp, shared_memory="require")
+    processes: list[int] = [0] * 4
+    dist.all_gather_object(processes, os.getpid())
+    answer = ("no error", 0.0)
+    try:
+        for step in range(100_000):
+            if rank == 2 and step == 5:
+                at.write_text(repr(time.monotonic()))
+                os.kill(os.getpid(), signal_number)
+            ddp(batch(rank, step, torch.float32)).square().mean().backward()
+    except RuntimeError as error:
+        answer = (str(error), time.monotonic() - float(at.read_text()))
+    done.touch()
+    if rank == 0:
+        while len(list(Path(folder).glob("done-*"))) < 3:
+            time.sleep(0.01)
+        if signal_number != KILL:
+            os.kill(processes[2], KILL)
+    return answer
+
+
+def test_a_killed_rank_is_named_on_all_hosts(tmp_path: Path) -> None:
+    answers = run_ranks(_without, 4, tmp_path, str(tmp_path), KILL, lost=frozenset({2}))
+    for rank in (0, 1, 3):
+        text, seconds = answers[rank]
+        assert "rank 2 (process " in text, text
+        assert "has ended in the middle of training" in text
+        assert seconds < 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop a process")
+def test_a_stopped_rank_is_named_when_the_time_is_over(tmp_path: Path) -> None:
+    answers = run_ranks(
+        _without, 4, tmp_path, str(tmp_path), signal.SIGSTOP, lost=frozenset({2}), group_timeout_s=8
+    )
+    for rank in (0, 1, 3):
+        text, seconds = answers[rank]
+        assert "waited 8 s for rank 2 (process " in text, text
+        assert seconds < 12

@@ -1,0 +1,100 @@
+"""The sidecar is written by any thread, and by what interrupts one: always whole, the last word in it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyddpdiag.record.sidecar import Sidecar
+
+
+class Core:
+    """What a sidecar asks of a native recorder, of which it needs no more here."""
+
+    def __init__(self) -> None:
+        self.asked: Callable[[], None] = lambda: None
+
+    def clock(self) -> dict[str, Any]:
+        return {"name": "none"}
+
+    def groups(self) -> list[Any]:
+        return []
+
+    def layouts(self) -> list[Any]:
+        self.asked()
+        return []
+
+
+@pytest.fixture
+def core() -> Core:
+    return Core()
+
+
+@pytest.fixture
+def sidecar(tmp_path: Path, core: Core) -> Sidecar:
+    return Sidecar(tmp_path / "rank_0.json", core, bytes(16), 0, 1)  # type: ignore[arg-type]
+
+
+def told(folder: Path) -> Any:
+    assert [path.name for path in folder.iterdir()] == ["rank_0.json"]
+    return json.loads((folder / "rank_0.json").read_text(encoding="utf-8"))
+
+
+def test_many_threads(tmp_path: Path, sidecar: Sidecar) -> None:
+    failed: list[BaseException] = []
+    begin = threading.Barrier(8)
+
+    def write(number: int) -> None:
+        try:
+            begin.wait()
+            for turn in range(50):
+                sidecar.write([], closed=number == 7 and turn == 49)
+                json.loads((tmp_path / "rank_0.json").read_text(encoding="utf-8"))
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert told(tmp_path)["closed"] is True
+
+
+def test_a_signals_handler_that_closes_in_the_middle_of_a_write(
+    tmp_path: Path, sidecar: Sidecar, core: Core
+) -> None:
+    times = []
+
+    def interrupt() -> None:
+        times.append(1)
+        if len(times) == 1:
+            sidecar.write([], closed=True)
+
+    core.asked = interrupt
+    sidecar.write([], closed=False)
+    assert told(tmp_path)["closed"] is True
+    assert len(times) == 2
+
+
+def test_a_write_that_fails_leaves_the_next_one_possible(tmp_path: Path, sidecar: Sidecar) -> None:
+    sidecar.write([], closed=False)
+    (tmp_path / "rank_0.json.tmp").mkdir()
+    with pytest.raises(OSError, match="rank_0"):
+        sidecar.write([], closed=True)
+    (tmp_path / "rank_0.json.tmp").rmdir()
+    assert told(tmp_path)["closed"] is False
+    sidecar.write([], closed=False)
+    assert told(tmp_path)["closed"] is True
+
+
+def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path, sidecar: Sidecar) -> None:
+    (tmp_path / "rank_0.json.tmp").write_text('{"format": "ddp', encoding="utf-8")
+    sidecar.write([], closed=False)
+    assert told(tmp_path)["format"] == "ddptrace"

@@ -1,0 +1,100 @@
+"""`pyddpdiag run` and `python -m pyddpdiag.attach`: scripts that know nothing of pyddpdiag."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support.plain_job import BATCHES, EPOCHS, FAILS_IN, STEPS
+from train_support import ROOT, finish, started
+
+from pyddpdiag.cli import main
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.ranks import interfaces
+from pyddpdiag.trace.layout import Flag, Kind, StepTime
+from pyddpdiag.trace.run import open_run
+
+JOB = str(ROOT / "tests" / "support" / "plain_job.py")
+RUN = (sys.executable, "-m", "pyddpdiag", "run")
+
+
+def ran(*command: str, cwd: Path, **extra: str) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    usual = {
+        "GLOO_SOCKET_IFNAME": interfaces.loopback() or "",
+        "OMP_NUM_THREADS": "1",
+        # In a store that outlives the restart, torch's own ranks may find the addresses of the ranks before them.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        "USE_LIBUV": "0",
+    }
+    with started(list(command), cwd, **{**usual, **extra}) as process:
+        return finish(process)
+
+
+def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    code, out, err = ran(
+        *RUN, "--trace", "run", "--", *torchrun, "--max-restarts=1", JOB, "loader", cwd=tmp_path
+    )
+    assert code == 0, err
+    assert "rank 0 trained, attempt 1" in out and "rank 1 trained, attempt 1" in out
+    # The verdict is no part of the script's output.
+    assert "median ms per step" in err and "Ranks" not in out
+    newest, first = load_report(tmp_path / "run"), load_report(tmp_path / "run", attempt=0)
+    assert [rank.steps for rank in newest.ranks] == [EPOCHS * BATCHES] * 2
+    assert all(rank.closed for rank in newest.ranks) and newest.buckets
+    assert first.ranks[1].last_step == FAILS_IN
+    for rank in open_run(tmp_path / "run" / "attempt-1").ranks:
+        steps = rank.of_kind(Kind.STEP)
+        # The number of batches that were taken for evaluations differs; that of steps does not.
+        assert steps["step"].tolist() == list(range(EPOCHS * BATCHES))
+        assert not (steps["flags"] & (Flag.ABANDONED | Flag.NO_BATCH)).any()
+        waits = steps["times"][:, StepTime.BEGIN] - steps["times"][:, StepTime.WAIT_BEGIN]
+        assert (waits[1:] > 0).all()
+        # Each pass belongs to the step around it.
+        assert rank.of_kind(Kind.BACKWARD)["step"].tolist() == list(range(EPOCHS * BATCHES))
+
+
+def test_a_script_with_its_own_hook_is_only_timed(tmp_path: Path) -> None:
+    weights = []
+    for way in (("-m", "pyddpdiag.attach", "--trace", "run"), ()):
+        folder = tmp_path / ("attached" if way else "plain")
+        folder.mkdir()
+        code, _, err = ran(sys.executable, *way, JOB, "hook", ".", cwd=folder)
+        assert code == 0, err
+        assert ("median ms per step" in err) == bool(way)
+        weights.append([torch.load(folder / f"weights-{rank}.pt", weights_only=True) for rank in range(2)])
+    assert all(
+        torch.equal(*pair) for ranks in zip(*weights, strict=True) for pair in zip(*ranks, strict=True)
+    )
+    for rank in open_run(tmp_path / "attached" / "run").ranks:
+        buckets = rank.of_kind(Kind.BUCKET)
+        assert sorted(set(buckets["module"].tolist())) == [0, 1]
+        foreign = (buckets["flags"] & Flag.FOREIGN) > 0
+        native = (buckets["flags"] & Flag.NATIVE) > 0
+        assert (foreign != native).all() and foreign.sum() == native.sum() == STEPS
+        # Without a loader, a step ends with the optimizer's.
+        assert rank.of_kind(Kind.STEP)["step"].tolist() == list(range(STEPS))
+        assert rank.sidecar.closed
+
+
+def test_the_exit_code_and_a_sitecustomize_are_the_scripts_own(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("CALLED = 'theirs'\n", encoding="utf-8")
+    program = "import sitecustomize, sys; print(sitecustomize.CALLED); sys.exit(7)"
+    path = os.pathsep.join([str(theirs), *filter(None, sys.path)])
+    code, out, err = ran(*RUN, "--", sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=path)
+    assert (code, out) == (7, "theirs\n"), err
+    assert "nothing was recorded" in err
+
+
+def test_what_cannot_be_run_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--", "no_such_script.py"]) == 2
+    assert "pyddpdiag run -- python no_such_script.py" in capsys.readouterr().err
+    (tmp_path / "rank_0.ddptrace").touch()
+    assert main(["run", "--trace", str(tmp_path), "--", sys.executable, "-c", ""]) == 2
+    assert "there are traces already" in capsys.readouterr().err

@@ -1,0 +1,116 @@
+// Ranks that share memory, for tests: all in this process.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/shared_block.hpp"
+#include "core/shared_exchange.hpp"
+#include "core/shared_member.hpp"
+#include "platform/platform.hpp"
+
+namespace shared_group {
+
+inline std::vector<std::string> names(std::size_t ranks) {
+    std::vector<std::string> result;
+    result.reserve(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        result.push_back("rank " + std::to_string(rank));
+    }
+    return result;
+}
+
+// The peers of rank `rank` among members of these names and processes.
+inline std::vector<std::optional<ddpdiag::SharedPeer>> peers(const std::vector<std::string>& members,
+                                                             const std::vector<std::uint64_t>& processes,
+                                                             std::size_t rank) {
+    std::vector<std::optional<ddpdiag::SharedPeer>> result;
+    for (std::size_t other = 0; other < members.size(); ++other) {
+        if (other == rank) {
+            result.emplace_back();
+        } else {
+            result.emplace_back(std::in_place, members[other], processes[other]);
+        }
+    }
+    return result;
+}
+
+// `between`: of each rank, the way to other hosts; empty: there are none.
+inline std::vector<std::unique_ptr<ddpdiag::SharedExchange>> in_this_process(
+    std::size_t ranks, std::chrono::milliseconds timeout = std::chrono::minutes(2),
+    const std::vector<std::shared_ptr<ddpdiag::SharedBetween>>& between = {}) {
+    std::vector<ddpdiag::SharedMember> members(ranks);
+    std::vector<std::string> member_names;
+    member_names.reserve(ranks);
+    for (const auto& member : members) {
+        member_names.push_back(member.name());
+    }
+    const std::vector<std::uint64_t> processes(ranks, ddpdiag::platform::process_id());
+    std::vector<std::unique_ptr<ddpdiag::SharedExchange>> result;
+    result.reserve(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        result.push_back(std::make_unique<ddpdiag::SharedExchange>(
+            std::move(members[rank]), peers(member_names, processes, rank), names(ranks), timeout,
+            between.empty() ? nullptr : between[rank]));
+    }
+    return result;
+}
+
+// A bucket of f32 in memory of its own.
+class Bucket {
+public:
+    Bucket(ddpdiag::SharedExchange& exchange, std::size_t count)
+        : block_(std::make_shared<ddpdiag::SharedBlock>(count * sizeof(float))),
+          place_(exchange.enter(block_)),
+          count_(count) {}
+
+    [[nodiscard]] float* values() const { return reinterpret_cast<float*>(block_->data()); }
+    [[nodiscard]] std::size_t count() const { return count_; }
+    [[nodiscard]] ddpdiag::SharedBucket turn(std::uint64_t sequence) const {
+        return {.block = block_,
+                .place = place_,
+                .offset = 0,
+                .sequence = sequence,
+                .sum = {.element = ddpdiag::Element::f32, .bytes = count_ * sizeof(float), .average = true}};
+    }
+
+private:
+    std::shared_ptr<const ddpdiag::SharedBlock> block_;
+    std::size_t place_;
+    std::size_t count_;
+};
+
+// What rank `rank` brings to position `i` of operation `number`, in whole numbers whose sums are exact.
+inline float value(std::size_t rank, std::uint64_t number, std::size_t i) {
+    return static_cast<float>((rank + 1) * ((i * 7 + number * 13) % 1000));
+}
+
+inline void fill(const Bucket& bucket, std::size_t rank, std::uint64_t number) {
+    for (std::size_t i = 0; i < bucket.count(); ++i) {
+        bucket.values()[i] = value(rank, number, i);
+    }
+}
+
+// Whether the bucket holds the average of all ranks' values.
+inline bool is_averaged(const Bucket& bucket, std::size_t ranks, std::uint64_t number) {
+    for (std::size_t i = 0; i < bucket.count(); ++i) {
+        // 1 + 2 + ... + n over n, of numbers that the ranks divide first.
+        double sum = 0;
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            sum += double{value(rank, number, i)} / static_cast<double>(ranks);
+        }
+        const double error = sum - double{bucket.values()[i]};
+        if (error * error > 1e-6 * (1 + sum * sum) * 1e-6) {
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace shared_group

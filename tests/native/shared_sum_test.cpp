@@ -1,0 +1,156 @@
+#include "core/shared_sum.hpp"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "check.hpp"
+#include "core/half.hpp"
+#include "core/ring_order.hpp"
+
+namespace {
+
+using ddpdiag::Element;
+using ddpdiag::ring_chunk_bytes;
+using ddpdiag::SharedSum;
+
+// Values of very different size: the order of the additions shows.
+template <typename Value>
+std::vector<std::vector<Value>> some_values(std::size_t ranks, std::size_t count) {
+    std::mt19937_64 random(ranks * 1000 + count);
+    std::normal_distribution<double> normal;
+    std::vector<std::vector<Value>> result(ranks, std::vector<Value>(count));
+    for (auto& values : result) {
+        for (Value& value : values) {
+            value = static_cast<Value>(normal(random) * std::exp2(static_cast<double>(random() % 12)));
+        }
+    }
+    return result;
+}
+
+template <typename Value>
+std::vector<std::byte*> buckets_of(std::vector<std::vector<Value>>& values) {
+    std::vector<std::byte*> result;
+    result.reserve(values.size());
+    for (auto& each : values) {
+        result.push_back(reinterpret_cast<std::byte*>(each.data()));
+    }
+    return result;
+}
+
+// Value by value, as Gloo's documentation of its ring says it.
+template <typename Value>
+std::vector<Value> expected(const std::vector<std::vector<Value>>& values, bool average) {
+    const std::size_t ranks = values.size();
+    const std::size_t count = values[0].size();
+    const std::uint64_t chunk = ring_chunk_bytes(count * sizeof(Value), sizeof(Value), ranks) / sizeof(Value);
+    std::vector<Value> result(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t c = i / chunk;
+        for (std::size_t step = 1; step <= ranks; ++step) {
+            Value value = values[(c + ranks - step) % ranks][i];
+            if (average) {
+                value /= static_cast<Value>(ranks);
+            }
+            result[i] = step == 1 ? value : result[i] + value;
+        }
+    }
+    return result;
+}
+
+template <typename Value>
+bool same_bits(const std::vector<Value>& a, const std::vector<Value>& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(Value)) == 0;
+}
+
+template <typename Value>
+void check_all_sizes(Element element) {
+    for (std::size_t ranks = 1; ranks <= 7; ++ranks) {
+        for (const std::size_t count : {1UL, 2UL, 13UL, 1023UL, 1025UL, 70'001UL, 600'000UL}) {
+            for (const bool average : {true, false}) {
+                auto values = some_values<Value>(ranks, count);
+                const auto wanted = expected(values, average);
+                const SharedSum sum{.element = element, .bytes = count * sizeof(Value), .average = average};
+                // In parts that do not end where the ring's chunks do.
+                const std::uint64_t part = (count / 3 + 1) * sizeof(Value);
+                for (std::uint64_t begin = 0; begin < sum.bytes; begin += part) {
+                    sum.run(buckets_of(values), begin, std::min(begin + part, sum.bytes));
+                }
+                for (const auto& each : values) {
+                    CHECK(same_bits(each, wanted));
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+
+CASE("the ring's chunks cover a buffer, and are whole values") {
+    for (std::uint64_t ranks = 1; ranks <= 64; ++ranks) {
+        for (const std::uint64_t size : {4ULL, 8ULL}) {
+            for (const std::uint64_t count :
+                 {1ULL, 2ULL, 63ULL, 1000ULL, 262'143ULL, 262'145ULL, 7'000'000ULL}) {
+                const std::uint64_t chunk = ring_chunk_bytes(count * size, size, ranks);
+                CHECK(chunk > 0 && chunk % size == 0 && chunk * ranks >= count * size);
+            }
+        }
+    }
+}
+
+// Read off Gloo itself, with 3 ranks: 10 values in chunks of 4, 4 and 2; 7 MB in chunks of 2.33 MB.
+CASE("the ring's chunks are those of Gloo") {
+    CHECK_EQ(ring_chunk_bytes(40, 4, 3), 16U);
+    CHECK_EQ(ring_chunk_bytes(4, 4, 2), 8U);
+    CHECK_EQ(ring_chunk_bytes(7'000'000, 4, 3), 3U * 777'780U);
+}
+
+CASE("sums of f32 have the bits of the ring, at every number of ranks") {
+    check_all_sizes<float>(Element::f32);
+}
+
+CASE("sums of f64 have the bits of the ring, at every number of ranks") {
+    check_all_sizes<double>(Element::f64);
+}
+
+CASE("16-bit values are summed in f32 and rounded once") {
+    for (const Element element : {Element::f16, Element::bf16}) {
+        const auto round = element == Element::f16 ? ddpdiag::f16_of_f32 : ddpdiag::bf16_of_f32;
+        const auto widen = element == Element::f16 ? ddpdiag::f32_of_f16 : ddpdiag::f32_of_bf16;
+        auto wide = some_values<float>(3, 5000);
+        std::vector<std::vector<std::uint16_t>> values(3, std::vector<std::uint16_t>(5000));
+        for (std::size_t rank = 0; rank < 3; ++rank) {
+            for (std::size_t i = 0; i < 5000; ++i) {
+                values[rank][i] = round(wide[rank][i]);
+                wide[rank][i] = widen(values[rank][i]);
+            }
+        }
+        const SharedSum sum{.element = element, .bytes = 10'000, .average = true};
+        sum.run(buckets_of(values), 0, sum.bytes);
+        for (std::size_t i = 0; i < 5000; ++i) {
+            const double exact = (double{wide[0][i]} + wide[1][i] + wide[2][i]) / 3;
+            const double error = std::abs(double{widen(values[0][i])} - exact);
+            const double largest = std::abs(wide[0][i]) + std::abs(wide[1][i]) + std::abs(wide[2][i]);
+            CHECK(error <= std::abs(exact) * (element == Element::f16 ? 0x1p-11 : 0x1p-8) +
+                               largest * 0x1p-22 + 0x1p-25);
+            CHECK_EQ(values[0][i], values[1][i]);
+            CHECK_EQ(values[0][i], values[2][i]);
+        }
+    }
+}
+
+CASE("infinities and NaN come through") {
+    std::vector<std::vector<float>> values = {{1, std::numeric_limits<float>::infinity(), 2},
+                                              {std::nanf(""), 1, -2}};
+    const SharedSum sum{.element = Element::f32, .bytes = 12, .average = true};
+    sum.run(buckets_of(values), 0, 12);
+    CHECK(std::isnan(values[0][0]) && std::isnan(values[1][0]));
+    CHECK(std::isinf(values[0][1]) && std::isinf(values[1][1]));
+    CHECK_EQ(values[0][2], 0.0F);
+}

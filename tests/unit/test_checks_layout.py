@@ -1,0 +1,212 @@
+"""The bucket layout as the cause of exposed communication, and settings that differ between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.trace_writer import GROUP, MS, RankWriter, write_training
+
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.wire_fit import fit_wire, lasting_buckets
+from pyddpdiag.model import Finding
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.trace.run import open_run
+
+MB = 1_000_000
+
+
+def write(
+    folder: Path,
+    sizes: Sequence[int],
+    *,
+    latency_ms: float = 0.0,
+    ms_per_mb: float = 1.0,
+    compute_ms: float = 40.0,
+    parameters: int = 3,
+    noise: float = 0.05,
+) -> list[Finding]:
+    """Two ranks whose buckets of these bytes are ready evenly over backward, and sent one after the other."""
+    random = np.random.default_rng(1)
+    writers = [RankWriter(rank, 2, capacity=8192) for rank in range(2)]
+    for writer in writers:
+        count = parameters * len(sizes)
+        writer.sidecar["modules"] = [
+            {
+                "index": 0,
+                "name": "Net",
+                "group": f"{GROUP:016x}",
+                "parameters": [{"name": f"p{index}"} for index in range(count)],
+            }
+        ]
+        writer.sidecar["buckets"] = [
+            {
+                "id": f"{100 + place:016x}",
+                "module": 0,
+                "index": place,
+                "parameters": list(range(place * parameters, (place + 1) * parameters)),
+                "dtype": "float32",
+            }
+            for place in range(len(sizes))
+        ]
+    now = 10**9
+    for step in range(24):
+        done = now + int(compute_ms * MS)
+        free, spans = 0, []
+        for place, size in enumerate(sizes):
+            ready = now + int(compute_ms * MS * (0.5 + 0.5 * (place + 1) / len(sizes)))
+            wire = (latency_ms + ms_per_mb * size / MB) * random.uniform(1 - noise, 1 + noise)
+            start = max(ready, free)
+            free = start + int(wire * MS)
+            spans.append((ready, start, free))
+        end = max(free, done)
+        for writer in writers:
+            writer.step(step, now, now, end)
+            writer.backward(step, now, done, end)
+            for place, (ready, start, ended) in enumerate(spans):
+                writer.bucket(
+                    step * len(sizes) + place,
+                    ready,
+                    start,
+                    ended,
+                    reference=100 + place,
+                    step=step,
+                    bytes=sizes[place],
+                )
+        now = end
+    for writer in writers:
+        writer.write(folder)
+    return list(load_report(folder).verdict.findings)
+
+
+def number(finding: Finding, name: str) -> float:
+    value = finding.evidence[name]
+    assert isinstance(value, (int, float))
+    return value
+
+
+def test_the_fit_finds_latency_and_bandwidth_again(tmp_path: Path) -> None:
+    write(tmp_path, [MB // 10, MB, 4 * MB, 8 * MB], latency_ms=2.0, ms_per_mb=0.5)
+    fit = fit_wire(lasting_buckets(RunView(open_run(tmp_path)).buckets))
+    assert fit is not None
+    assert fit.latency_ms == pytest.approx(2.0, rel=0.1)
+    assert fit.ms_per_byte * MB == pytest.approx(0.5, rel=0.1)
+
+
+@pytest.mark.parametrize("latency_ms", [0.0, 3.0])
+def test_buckets_of_one_kind_of_cost_are_fitted_as_such(tmp_path: Path, latency_ms: float) -> None:
+    write(tmp_path, [MB, 2 * MB, 8 * MB], latency_ms=latency_ms, ms_per_mb=0.0 if latency_ms else 1.0)
+    fit = fit_wire(lasting_buckets(RunView(open_run(tmp_path)).buckets))
+    assert fit is not None and fit.latency_ms >= 0 and fit.ms_per_byte >= 0
+    assert fit.wire_ms(4 * MB) == pytest.approx(latency_ms or 4.0, rel=0.1)
+
+
+def test_buckets_of_equal_size_cannot_tell_latency_from_bandwidth(tmp_path: Path) -> None:
+    found = write(tmp_path, [400_000] * 30, latency_ms=2.0)
+    assert fit_wire(lasting_buckets(RunView(open_run(tmp_path)).buckets)) is None
+    assert [finding.kind for finding in found] == ["exposed_communication"]
+
+
+def test_one_bucket_for_all_gradients(tmp_path: Path) -> None:
+    (found,) = write(tmp_path, [20 * MB])
+    assert (found.kind, found.confidence, found.rank) == ("single_bucket", "medium", None)
+    # Three quarters of 20 ms could be hidden behind backward.
+    assert found.cost_ms == pytest.approx(15.0, rel=0.1)
+    assert found.advice == "DistributedDataParallel(model, bucket_cap_mb=4.8)"
+
+
+def test_a_single_bucket_that_backward_could_not_hide_is_a_matter_of_the_transfer(tmp_path: Path) -> None:
+    (found,) = write(tmp_path, [20 * MB], ms_per_mb=10.0)
+    assert found.kind == "exposed_communication"
+
+
+def test_many_small_buckets_pay_latency(tmp_path: Path) -> None:
+    sizes = [20_000 * (1 + place % 5) for place in range(40)]
+    (found,) = write(tmp_path, sizes, latency_ms=2.0, ms_per_mb=1.0)
+    assert (found.kind, found.confidence) == ("small_buckets", "medium")
+    assert found.evidence["buckets"] == 40 and number(found, "latency_part") > 0.9
+    assert number(found, "latency_ms") == pytest.approx(2.0, rel=0.1)
+    exposed = number(found, "exposed_ms")
+    assert 0.8 * exposed < (found.cost_ms or 0.0) <= exposed
+    assert (
+        found.advice == f"DistributedDataParallel(model, bucket_cap_mb={found.evidence['bucket_cap_mb']:g})"
+    )
+
+
+def test_small_buckets_of_one_size_are_judged_by_an_assumed_bandwidth(tmp_path: Path) -> None:
+    (found,) = write(tmp_path, [20_000] * 30, latency_ms=2.0)
+    assert (found.kind, found.confidence) == ("small_buckets", "low")
+    assert "if the link carries 1 Gbit/s" in found.message and "slower" in found.change_mind
+    assert number(found, "latency_ms") == pytest.approx(1.8, rel=0.1)
+
+
+def test_large_buckets_over_a_slow_link_are_not_called_small(tmp_path: Path) -> None:
+    (found,) = write(tmp_path, [MB, 8 * MB, 8 * MB, 8 * MB], latency_ms=0.5, ms_per_mb=4.0)
+    assert found.kind == "exposed_communication"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "advice"), [(3, "bucket_cap_mb=4.8"), (1, "does not split a parameter")]
+)
+def test_a_giant_last_bucket(tmp_path: Path, parameters: int, advice: str) -> None:
+    (found,) = write(tmp_path, [MB, MB, MB, 20 * MB], parameters=parameters)
+    assert found.kind == "large_last_bucket"
+    assert found.bucket == f"{103:016x}" and found.parameter == f"p{3 * parameters}"
+    assert advice in found.advice
+    assert 0 < (found.cost_ms or 0.0) < number(found, "exposed_ms")
+
+
+def test_a_giant_first_bucket_is_no_giant_last_one(tmp_path: Path) -> None:
+    assert [found.kind for found in write(tmp_path, [40 * MB, MB, MB])] == ["exposed_communication"]
+
+
+def test_layouts_that_cost_nothing_are_no_finding(tmp_path: Path) -> None:
+    assert write(tmp_path / "one", [MB]) == []
+    assert write(tmp_path / "many", [20_000 * (1 + place % 5) for place in range(40)], ms_per_mb=0.1) == []
+
+
+def settings(
+    folder: Path, *changes: dict[str, object], late_ms: dict[int, float] | None = None
+) -> list[Finding]:
+    for writer, change in zip(
+        write_training(folder, world_size=len(changes), steps=20, late_ms=late_ms), changes, strict=True
+    ):
+        writer.sidecar |= {"torch_threads": 4, "environment": {"OMP_NUM_THREADS": "4"}, **change}
+        writer.write(folder)
+    return list(load_report(folder).verdict.findings)
+
+
+def test_settings_that_differ_are_a_note_with_the_ranks(tmp_path: Path) -> None:
+    one = {"torch": "2.12.0", "torch_threads": 1, "environment": {"OMP_NUM_THREADS": "1"}}
+    (found,) = settings(tmp_path, {}, {}, one)
+    assert (found.kind, found.severity, found.rank) == ("settings_differ", "note", 2)
+    assert "torch is 2.13.0 on rank 0, 1, 2.12.0 on rank 2" in found.message
+    assert "torch_threads is 4 on rank 0, 1, 1 on rank 2" in found.message
+    assert set(found.evidence) == {"torch", "torch_threads", "OMP_NUM_THREADS"}
+
+
+def test_the_order_of_interfaces_is_not_their_set(tmp_path: Path) -> None:
+    same = [{"environment": {"GLOO_SOCKET_IFNAME": names}} for names in ("eth0,eth1", "eth1,eth0")]
+    assert [finding.kind for finding in settings(tmp_path / "order", *same)] == ["interface_order"]
+    (found,) = settings(tmp_path / "set", same[0], {"environment": {"GLOO_SOCKET_IFNAME": "eth1"}})
+    assert set(found.evidence) == {"GLOO_SOCKET_IFNAME"} and found.rank is None
+
+
+def test_a_rank_without_a_sidecar_has_no_other_settings(tmp_path: Path) -> None:
+    write_training(tmp_path, steps=20)
+    (tmp_path / "rank_1.json").unlink()
+    assert [finding.kind for finding in load_report(tmp_path).verdict.findings] == []
+
+
+def test_fewer_threads_are_why_a_rank_is_late(tmp_path: Path) -> None:
+    late, note = settings(tmp_path, {}, {"torch_threads": 1}, late_ms={1: 15.0})
+    assert (late.kind, late.rank, late.cause, note.kind) == ("late_rank", 1, "compute", "settings_differ")
+    assert "its torch uses 1 thread, the others' 4" in late.message
+    assert late.evidence["torch_threads"] == 1 and "OMP_NUM_THREADS" in late.advice
+
+
+def test_more_threads_are_not_why_a_rank_is_late(tmp_path: Path) -> None:
+    late, _ = settings(tmp_path, {}, {"torch_threads": 16}, late_ms={1: 15.0})
+    assert (late.kind, late.cause) == ("late_rank", None)

@@ -1,0 +1,122 @@
+"""Collectives other than buckets: what they take of a step, and gradient accumulation in the table of ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.trace_writer import MS, RankWriter
+
+from pyddpdiag.model import RunReport
+from pyddpdiag.pipeline import load_report
+
+
+def write(folder: Path, calls: list[float], *, beside: float = 0.0, marked: bool = True) -> RunReport:
+    """A run with steps of 20 ms and a collective after each, of so many ms on each rank.
+
+    `beside`: one that runs during the backward pass. `marked`: the loop is recorded.
+    """
+    writers = [RankWriter(rank, len(calls)) for rank in range(len(calls))]
+    now = 10**9
+    for step in range(30):
+        done = now + 20 * MS
+        after = done + int(max(calls) * MS)
+        for writer, took in zip(writers, calls, strict=True):
+            writer.backward(step, now + 8 * MS, now + 18 * MS, done)
+            writer.bucket(step, now + 17 * MS, now + 18 * MS, now + 19 * MS)
+            if took:
+                # All leave it at the same time: whoever comes early waits.
+                writer.collective(
+                    "gloo:all_reduce", after - int(took * MS), after, step=step, bytes=32_000_000, dtype=1
+                )
+            if beside:
+                writer.collective("gloo:broadcast", now + 9 * MS, now + int((9 + beside) * MS), step=step)
+            if marked:
+                writer.step(step, now, now, after)
+        now = after
+    for writer in writers:
+        writer.write(folder)
+    return load_report(folder)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_collective_that_eats_the_step_is_named(tmp_path: Path, marked: bool) -> None:
+    report = write(tmp_path, [57.0, 57.0], marked=marked)
+    (found,) = report.verdict.findings
+    assert (found.kind, found.confidence, found.rank) == ("other_collectives", "high", None)
+    assert found.cost_ms == pytest.approx(57.0)
+    assert found.evidence["name"] == "gloo:all_reduce"
+    assert (found.evidence["calls_per_step"], found.evidence["bytes"]) == (1.0, 32_000_000)
+    assert "gloo:all_reduce, 1 call of 32.0 MB a step" in found.message
+    for rank in report.ranks:
+        assert rank.other_ms.median == pytest.approx(57.0)
+        assert rank.compute_ms.median == pytest.approx(19.0)
+
+
+def test_whoever_waits_in_a_collective_for_a_late_rank_is_not_held_up_by_it(tmp_path: Path) -> None:
+    report = write(tmp_path, [30.0, 0.5])
+    assert "other_collectives" not in {found.kind for found in report.verdict.findings}
+    assert report.ranks[0].other_ms.median == pytest.approx(30.0)
+
+
+def test_a_collective_beside_backward_takes_nothing_from_the_step(tmp_path: Path) -> None:
+    report = write(tmp_path, [0.0, 0.0], beside=6.0)
+    assert (report.verdict.status, report.ranks[0].other_ms.median) == ("healthy", 0.0)
+
+
+def test_what_may_be_a_tenth_of_the_step_is_an_open_question(tmp_path: Path) -> None:
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    now = 10**9
+    for step in range(8):
+        took = (1 if step % 2 else 6) * MS
+        done = now + 20 * MS
+        for writer in writers:
+            writer.backward(step, now + 8 * MS, now + 18 * MS, done)
+            writer.bucket(step, now + 17 * MS, now + 18 * MS, now + 19 * MS)
+            writer.collective("gloo:gather", done, done + took, step=step)
+            writer.step(step, now, now, done + took)
+        now = done + took
+    for writer in writers:
+        writer.write(tmp_path)
+    verdict = load_report(tmp_path).verdict
+    assert (verdict.status, verdict.findings) == ("cannot_tell", ())
+    assert "other collectives hold up" in verdict.line
+
+
+def test_under_accumulation_the_table_of_ranks_has_one_basis(tmp_path: Path) -> None:
+    """Four steps of 6 ms make one that synchronises, whose last takes 4 ms more for communication."""
+    writer = RankWriter()
+    now = 10**9
+    for step in range(60):
+        meets = step % 4 == 3
+        end = now + (10 if meets else 6) * MS
+        writer.step(step, now, now + MS, end)
+        if meets:
+            writer.backward(step, now + 3 * MS, now + 6 * MS, end)
+            writer.bucket(step // 4, now + 5 * MS, now + 6 * MS, end, step=step)
+        now = end
+    writer.write(tmp_path)
+    report = load_report(tmp_path)
+    (rank,) = report.ranks
+    assert (rank.steps, rank.micro_steps) == (60, 4)
+    assert rank.wall_ms.median == pytest.approx(28.0)
+    assert rank.data_wait_ms.median == pytest.approx(4.0)
+    assert rank.exposed_ms.median == pytest.approx(4.0)
+    assert rank.compute_ms.median == pytest.approx(20.0)
+    # From the end of one synchronisation to the last bucket of the next.
+    assert rank.own_ms.median == pytest.approx(23.0)
+
+
+def test_a_run_without_buckets_is_told_what_can_be_seen(tmp_path: Path) -> None:
+    """As FSDP trains: by collectives of its own."""
+    for rank in range(2):
+        writer = RankWriter(rank, 2)
+        for step in range(20):
+            now = 10**9 + step * 40 * MS
+            writer.step(step, now, now, now + 40 * MS)
+            writer.collective("gloo:allgather", now, now + 10 * MS, step=step)
+        writer.write(tmp_path)
+    report = load_report(tmp_path)
+    assert report.verdict.status == "cannot_tell"
+    assert "FSDP" in report.verdict.line
+    assert [row.name for row in report.other_collectives] == ["gloo:allgather"] * 2
