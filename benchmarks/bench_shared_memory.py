@@ -1,5 +1,7 @@
 """Averaging in shared memory against Gloo over the loopback interface: sums alone, DDP's step, and without DDP.
 
+Sums alone also against Open MPI and MPICH, where they are installed, and against what memory allows.
+
 Run: python3 dev.py bench benchmarks/bench_shared_memory.py
 What is compared runs interleaved in the same ranks; DDP's steps in several sittings, by the engine of
 `pyddpdiag bench`.
@@ -7,8 +9,10 @@ What is compared runs interleaved in the same ranks; DDP's steps in several sitt
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from harness import reducers, sums
+from harness import programs, reducers, sums
 from harness.ranks import run
 from harness.row import Row, speedups
 from harness.sweeps import report_case, sweep
@@ -44,32 +48,48 @@ def test_case(row: Row, case: Case) -> None:
 
 
 def _gloo(way: str) -> list[str]:
-    return ["Gloo"] if way != "Gloo" else []
+    return [sums.GLOO] if way == sums.SHARED else []
 
 
-def _sum(row: Row, name: str, way: str, ranks: int, size: int, count: int) -> None:
-    """Measure and report the sum of `count` buffers of `size` bytes."""
-    rounds = row.rounds(ROUNDS)
-    measured = row.once("way", lambda ways: run(sums.measure, ranks, size, count, ways, rounds), needs=_gloo)
-    row.report(
-        f"sum of {name}, {ranks} ranks",
-        measured[way],
-        speedup_over=speedups(measured, way, _gloo(way)),
-        ranks=ranks,
-        bytes=count * size,
-    )
+def _rivals(way: str) -> list[str]:
+    """What shared memory is compared with, as far as it can run here."""
+    others = [name for name in sums.OTHERS if not programs.why_not(name)]
+    return [sums.GLOO, *others] if way == sums.SHARED else []
 
 
-@pytest.mark.parametrize("way", sums.WAYS)
+@pytest.mark.parametrize("way", [*sums.WAYS, *sums.OTHERS])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_sum_alone(row: Row, ranks: int, size: str, way: str) -> None:
-    _sum(row, size, way, ranks, SIZES[size], 1)
+    if way in sums.OTHERS and (why := programs.why_not(way)):
+        pytest.skip(why)
+    _sum(row, size, way, ranks, SIZES[size], 1, _rivals)
 
 
 @pytest.mark.parametrize("way", sums.WAYS)
 def test_tiny_buckets(row: Row, way: str) -> None:
-    _sum(row, "40 buffers of 1KiB", way, 2, 2**10, 40)
+    _sum(row, "40 buffers of 1KiB", way, 2, 2**10, 40, _gloo)
+
+
+def _sum(
+    row: Row, name: str, way: str, ranks: int, size: int, count: int, bases: Callable[[str], list[str]]
+) -> None:
+    """Measure and report the sum of `count` buffers of `size` bytes, and how it compares with `bases`."""
+    rounds = row.rounds(ROUNDS)
+    measured = row.once(
+        "way",
+        lambda ways: run(
+            sums.measure, ranks, size, count, [way for way in ways if not programs.why_not(way)], rounds
+        ),
+        needs=bases,
+    )
+    row.report(
+        f"sum of {name}, {ranks} ranks",
+        measured[way],
+        speedup_over=speedups(measured, way, bases(way)),
+        ranks=ranks,
+        bytes=count * size,
+    )
 
 
 def _by_hand(variant: str) -> list[str]:

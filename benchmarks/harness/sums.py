@@ -1,38 +1,66 @@
-"""All-reduces alone, over Gloo and in memory that the ranks share, in a process that is a rank."""
+"""All-reduces alone, over Gloo, in memory that the ranks share, and by others, in a process that is a rank."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from itertools import count
 
 import torch
 import torch.distributed as dist
 
+from harness import programs
+from harness.together import Together
 from pyddpdiag.bench.intervals import interleave
 from pyddpdiag.ranks.session import Session
 from pyddpdiag.record import shared_setup
 
-WAYS = ("Gloo", "shared memory")
+GLOO, SHARED = "Gloo", "shared memory"
+WAYS = (GLOO, SHARED)
+# One buffer at a time.
+OTHERS = (programs.OPEN_MPI, programs.MPICH, programs.LIMIT)
 
 
 def measure(
     session: Session, size: int, buffers: int, ways: Sequence[str], rounds: int
 ) -> dict[str, list[float]]:
     """Seconds of each way in each round, for so many float32 buffers of `size` bytes that are begun at once."""
-    del session
-    steps = {way: _step(way, [torch.zeros(size // 4) for _ in range(buffers)]) for way in ways}
-    for step in steps.values():
-        step()
-    return interleave(steps, rounds)
+    with ExitStack() as stack:
+        steps: dict[str, Callable[[], float]] = {}
+        for way in ways:
+            if way in OTHERS:
+                steps[way] = _program(stack, session, way, size)
+            else:
+                steps[way] = _step(way, [torch.zeros(size // 4) for _ in range(buffers)])
+        for step in steps.values():
+            step()
+        return interleave(steps, rounds)
+
+
+def _program(stack: ExitStack, session: Session, way: str, size: int) -> Callable[[], float]:
+    """Rank 0 has it run; the others wait for the next turn of their own."""
+    program = (
+        stack.enter_context(programs.running(way, size, session.place.world_size))
+        if session.place.rank == 0
+        else None
+    )
+
+    def step() -> float:
+        dist.barrier()
+        return 0.0 if program is None else program.round()
+
+    return step
 
 
 def _step(way: str, buffers: list[torch.Tensor]) -> Callable[[], float]:
-    begin = _over_gloo() if way == "Gloo" else _in_shared_memory()
+    begin = _over_gloo() if way == GLOO else _in_shared_memory()
+    together = Together()
 
     def step() -> float:
-        # Not the time until the other ranks are here too.
+        # Whoever waits there for a turn of other ways sleeps; the rest of the way is short.
         dist.barrier()
+        together.begin()
         at = time.perf_counter()
         for work in [begin(buffer) for buffer in buffers]:
             work.wait()

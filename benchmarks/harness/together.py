@@ -1,0 +1,38 @@
+"""Lets the ranks of one host begin at the same moment.
+
+They leave a barrier of Gloo up to a tenth of a millisecond apart, which is more than a small sum takes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+
+import numpy as np
+import torch.distributed as dist
+
+
+class Together:
+    """A counter per rank in a file that all of them have mapped. All ranks make it at the same point."""
+
+    def __init__(self) -> None:
+        self._rank, self._ranks = dist.get_rank(), dist.get_world_size()
+        folder = tempfile.TemporaryDirectory() if self._rank == 0 else None
+        names = [f"{folder.name}/together" if folder is not None else None]
+        if folder is not None:
+            np.zeros(self._ranks * 8, dtype=np.int64).tofile(f"{folder.name}/together")
+        dist.broadcast_object_list(names, src=0)
+        # 64 bytes apart: counters in one cache line would slow each other down.
+        self._counters = np.memmap(str(names[0]), dtype=np.int64, mode="r+")[::8]
+        self._rounds = 0
+        dist.barrier()
+        if folder is not None:
+            folder.cleanup()
+
+    def begin(self) -> None:
+        """Returns as soon as all ranks have called it."""
+        self._rounds += 1
+        self._counters[self._rank] = self._rounds
+        while self._counters.min() < self._rounds:
+            # Others may need this core to get here.
+            time.sleep(0)
