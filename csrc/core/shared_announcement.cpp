@@ -42,6 +42,8 @@ void write(Announcement& to, std::uint64_t number, const Announced& from) noexce
     for (std::size_t i = 0; i < from.name.size(); ++i) {
         to.name[i].store(from.name[i], relaxed);
     }
+    to.not_finite.store(0, relaxed);
+    to.first_not_finite.store(no_index, relaxed);
     to.tag.store(number + 1);
 }
 
@@ -61,6 +63,17 @@ std::optional<Announced> read(const Announcement& from, std::uint64_t number) no
     }
     std::atomic_thread_fence(std::memory_order_acquire);
     return from.tag.load(relaxed) == number + 1 ? std::optional(result) : std::nullopt;
+}
+
+void add(Announcement& to, const NotFinite& found) noexcept {
+    to.not_finite.fetch_add(found.values, relaxed);
+    std::uint64_t first = to.first_not_finite.load(relaxed);
+    while (found.first < first && !to.first_not_finite.compare_exchange_weak(first, found.first, relaxed)) {
+    }
+}
+
+NotFinite found_in(const Announcement& from) noexcept {
+    return {.values = from.not_finite.load(relaxed), .first = from.first_not_finite.load(relaxed)};
 }
 
 }  // namespace ddpdiag

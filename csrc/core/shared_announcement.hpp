@@ -38,4 +38,9 @@ void write(Announcement& to, std::uint64_t number, const Announced& from) noexce
 // Nothing unless it is that of operation `number`, and was while it was read.
 [[nodiscard]] std::optional<Announced> read(const Announcement& from, std::uint64_t number) noexcept;
 
+// While the operation's units are summed, by any rank.
+void add(Announcement& to, const NotFinite& found) noexcept;
+// When all of them are done, and until the next write().
+[[nodiscard]] NotFinite found_in(const Announcement& from) noexcept;
+
 }  // namespace ddpdiag

@@ -1,6 +1,7 @@
 #include "core/shared_exchange.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <span>
 #include <thread>
@@ -187,31 +188,34 @@ SharedBucket SharedExchange::oldest(std::uint64_t& number) {
     return queue_.front();
 }
 
-void SharedExchange::let_go_of_oldest() {
+NotFinite SharedExchange::let_go_of_oldest(std::uint64_t number) {
     const std::lock_guard lock(mutex_);
+    // Before another bucket is announced in its place.
+    const NotFinite found = found_in(own_.control().announcements[number % shared_operations]);
     queue_.pop_front();
     ++completed_;
     announced_ = std::max(announced_, completed_);
     if (broken_.empty()) {
         announce_what_fits();
     }
+    return found;
 }
 
-bool SharedExchange::complete_at_once(const std::function<void()>& begins) {
+std::optional<NotFinite> SharedExchange::complete_at_once(const std::function<void()>& begins) {
     const std::unique_lock turn(completing_, std::try_to_lock);
     if (!turn.owns_lock() || between_ != nullptr || !broken_.empty()) {
-        return false;
+        return std::nullopt;
     }
     {
         const std::lock_guard lock(mutex_);
         if (queue_.size() != 1) {
-            return false;
+            return std::nullopt;
         }
     }
     std::uint64_t number = 0;
     const SharedBucket ours = oldest(number);
     if (units_of(ours) != 1 || !all_have_announced(number)) {
-        return false;
+        return std::nullopt;
     }
     if (begins) {
         begins();
@@ -219,16 +223,15 @@ bool SharedExchange::complete_at_once(const std::function<void()>& begins) {
     try {
         sum_units(number, ours, buckets(number, ours));
     } catch (const SharedExchangeError&) {
-        return false;  // complete() will find the same
+        return std::nullopt;  // complete() will find the same
     }
     if (!is_done(number, ours)) {
-        return false;  // another rank sums it right now
+        return std::nullopt;  // another rank sums it right now
     }
-    let_go_of_oldest();
-    return true;
+    return let_go_of_oldest(number);
 }
 
-void SharedExchange::complete(const std::function<bool()>& goes_on) {
+NotFinite SharedExchange::complete(const std::function<bool()>& goes_on) {
     const std::lock_guard turn(completing_);
     std::uint64_t number = 0;
     const SharedBucket ours = oldest(number);
@@ -249,10 +252,11 @@ void SharedExchange::complete(const std::function<bool()>& goes_on) {
             }
         }
     }
-    let_go_of_oldest();
+    const NotFinite found = let_go_of_oldest(number);
     if (!broken_.empty()) {
         throw SharedExchangeError(broken_);
     }
+    return found;
 }
 
 void SharedExchange::complete(std::uint64_t number, const SharedBucket& ours, Wait& wait) {
@@ -270,20 +274,26 @@ void SharedExchange::complete(std::uint64_t number, const SharedBucket& ours, Wa
 void SharedExchange::sum_units(std::uint64_t number, const SharedBucket& ours,
                                const std::vector<std::byte*>& buckets) {
     if (!buckets.empty()) {
-        sum_units(number, ours, [&](std::uint64_t /*unit*/, std::uint64_t begin, std::uint64_t end) {
-            ours.sum.run(buckets, begin, end);
-        });
+        sum_units(number, ours, ours.sum, buckets,
+                  [&](std::uint64_t /*unit*/) { return std::span(buckets); });
     }
 }
 
-void SharedExchange::sum_units(std::uint64_t number, const SharedBucket& ours, const SumUnit& sum) {
+void SharedExchange::sum_units(std::uint64_t number, const SharedBucket& ours, const SharedSum& sum,
+                               const std::vector<std::byte*>& buckets, const Targets& targets) {
     Progress& progress = control(0).progress[number % shared_operations];
     auto& busy = own_.control().busy;
     const std::uint64_t units = units_of(ours);
     busy.store(number + 1);
     while (const auto unit = claim_unit(progress, number, units)) {
         const std::uint64_t begin = *unit * unit_bytes;
-        sum(*unit, begin, std::min(begin + unit_bytes, ours.sum.bytes));
+        std::array<NotFinite, most_shared_ranks> found{};
+        sum.run(buckets, targets(*unit), begin, std::min(begin + unit_bytes, ours.sum.bytes), found);
+        for (std::size_t rank = 0; rank < ranks(); ++rank) {
+            if (found[rank].values != 0) {
+                add(control(rank).announcements[number % shared_operations], found[rank]);
+            }
+        }
         if (unit_done(progress, number, units)) {
             ring_all();
         }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -77,13 +78,14 @@ public:
     }
     // From now on until it is complete, other ranks may write into the bucket.
     void announce(SharedBucket bucket);
-    // Waits until the oldest announced bucket holds the average. Throws SharedExchangeError: what is in the bucket
-    // then is nobody's. `goes_on`: asked now and then while it waits; false ends the wait with an error.
-    void complete(const std::function<bool()>& goes_on = {});
+    // Waits until the oldest announced bucket holds the average, and returns what we brought that is not finite. Throws
+    // SharedExchangeError: what is in the bucket then is nobody's. `goes_on`: asked now and then while it waits; false
+    // ends the wait with an error.
+    NotFinite complete(const std::function<bool()>& goes_on = {});
     // For the thread that announces: completes the bucket that it has just announced if it is small, all other ranks are
-    // waiting for it and no earlier one is left. Does not wait. False: it is still to be completed. `begins`: called
+    // waiting for it and no earlier one is left. Does not wait. Nothing: it is still to be completed. `begins`: called
     // before it is summed, and perhaps if it is not.
-    [[nodiscard]] bool complete_at_once(const std::function<void()>& begins = {});
+    [[nodiscard]] std::optional<NotFinite> complete_at_once(const std::function<void()>& begins = {});
 
 private:
     using Clock = std::chrono::steady_clock;
@@ -93,7 +95,8 @@ private:
     void announce_what_fits();
     // The oldest announced bucket, and its operation. Throws std::logic_error: there is none.
     [[nodiscard]] SharedBucket oldest(std::uint64_t& number);
-    void let_go_of_oldest();
+    // What the ranks found in our bucket of the operation, which is done.
+    NotFinite let_go_of_oldest(std::uint64_t number);
     void complete(std::uint64_t number, const SharedBucket& ours, Wait& wait);
     void complete_over_hosts(std::uint64_t number, const SharedBucket& ours, Wait& wait);
     // What a rank carries of a bucket: nothing, where there are fewer units than ranks.
@@ -107,10 +110,11 @@ private:
     // Copies our part into the buckets of this host, and waits until its other ranks have done so.
     void hand_out(std::uint64_t number, const Part& part, const std::vector<std::byte*>& buckets, Wait& wait);
     void require_same(const Told& ours, const std::string& name, const Told& theirs) const;
-    // Claims units until there are none; `sum`: what to do with one.
-    using SumUnit = std::function<void(std::uint64_t unit, std::uint64_t begin, std::uint64_t end)>;
-    void sum_units(std::uint64_t number, const SharedBucket& ours, const SumUnit& sum);
-    // Into all of `buckets`; empty: nothing is left to do.
+    // Claims units until there are none, and sums them from `buckets` into those that `targets` names for a unit.
+    using Targets = std::function<std::span<std::byte* const>(std::uint64_t unit)>;
+    void sum_units(std::uint64_t number, const SharedBucket& ours, const SharedSum& sum,
+                   const std::vector<std::byte*>& buckets, const Targets& targets);
+    // Into all of them; empty: nothing is left to do.
     void sum_units(std::uint64_t number, const SharedBucket& ours, const std::vector<std::byte*>& buckets);
     [[nodiscard]] static std::uint64_t units_of(const SharedBucket& bucket) noexcept;
     [[nodiscard]] bool is_done(std::uint64_t number, const SharedBucket& ours) const noexcept;

@@ -44,9 +44,8 @@ void SharedExchange::complete_over_hosts(std::uint64_t number, const SharedBucke
     SharedSum sum = ours.sum;
     sum.hosts = between_->names().size();
     const std::uint64_t units = units_of(ours);
-    sum_units(number, ours, [&](std::uint64_t unit, std::uint64_t begin, std::uint64_t end) {
-        sum.run(all, std::span(&all[carrier_of(unit, ranks(), units)], 1), begin, end);
-    });
+    sum_units(number, ours, sum, all,
+              [&](std::uint64_t unit) { return std::span(&all[carrier_of(unit, ranks(), units)], 1); });
     wait.until([&] { return is_done(number, ours); }, [&] { return busy_with(number); }, false,
                hearsay_of_followers);
     if (part.bytes > 0) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/half.hpp"
 #include "core/ring_order.hpp"
@@ -68,15 +70,54 @@ private:
     bool exact_;
 };
 
+template <typename Sum>
+struct BitsOf;
+template <>
+struct BitsOf<float> {
+    using Type = std::uint32_t;
+};
+template <>
+struct BitsOf<double> {
+    using Type = std::uint64_t;
+};
+
+template <typename Sum>
+bool all_finite(const Sum* sums, std::size_t count) noexcept {
+    using Bits = BitsOf<Sum>::Type;
+    // An exponent of ones: infinite or NaN. Collected without a branch, so that the loop stays a vector one.
+    constexpr Bits exponent = std::bit_cast<Bits>(std::numeric_limits<Sum>::infinity());
+    Bits found = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        found |= static_cast<Bits>((std::bit_cast<Bits>(sums[i]) & exponent) == exponent);
+    }
+    return found == 0;
+}
+
 template <typename Type>
 Type::Value* values_of(std::byte* bucket, std::uint64_t at) noexcept {
     return reinterpret_cast<Type::Value*>(bucket + at);
 }
 
+// Whose values made a sum that is not finite: nobody's, where it has overflowed.
+template <typename Type>
+void blame(std::span<std::byte* const> buckets, std::uint64_t at, std::size_t count,
+           std::span<NotFinite> found) noexcept {
+    for (std::size_t rank = 0; rank < buckets.size(); ++rank) {
+        const auto* const values = values_of<Type>(buckets[rank], at);
+        for (std::size_t i = 0; i < count; ++i) {
+            if (!std::isfinite(Type::load(values[i]))) {
+                ++found[rank].values;
+                found[rank].first = std::min(found[rank].first, at / sizeof(typename Type::Value) + i);
+            }
+        }
+    }
+}
+
 // Within one chunk of the ring.
 template <typename Type>
 void sum_in_chunk(std::span<std::byte* const> buckets, std::span<std::byte* const> targets, std::size_t chunk,
-                  std::uint64_t begin, std::uint64_t end, const Divided<Type>& divided) noexcept {
+                  std::uint64_t begin, std::uint64_t end, const Divided<Type>& divided,
+                  std::span<NotFinite> found) noexcept {
     using Value = Type::Value;
     // Not initialised: that would be a pass over the cache for nothing.
     std::array<typename Type::Sum, block> sums;  // NOLINT(*-pro-type-member-init)
@@ -92,6 +133,9 @@ void sum_in_chunk(std::span<std::byte* const> buckets, std::span<std::byte* cons
                 divided.add(values, sums.data(), count);
             }
         }
+        if (!found.empty() && !all_finite(sums.data(), count)) {
+            blame<Type>(buckets, at, count, found);
+        }
         for (std::size_t i = 0; i < count; ++i) {
             rounded[i] = Type::store(sums[i]);
         }
@@ -103,13 +147,14 @@ void sum_in_chunk(std::span<std::byte* const> buckets, std::span<std::byte* cons
 
 template <typename Type>
 void sum(const SharedSum& all, std::span<std::byte* const> buckets, std::span<std::byte* const> targets,
-         std::uint64_t begin, std::uint64_t end) noexcept {
+         std::uint64_t begin, std::uint64_t end, std::span<NotFinite> found) noexcept {
     const Divided<Type> divided(buckets.size() * all.hosts, all.average);
     const std::uint64_t chunk_bytes = ring_chunk_bytes(all.bytes, size_of(all.element), buckets.size());
     while (begin < end) {
         const std::uint64_t chunk = begin / chunk_bytes;
         const std::uint64_t chunk_end = std::min(end, (chunk + 1) * chunk_bytes);
-        sum_in_chunk<Type>(buckets, targets, static_cast<std::size_t>(chunk), begin, chunk_end, divided);
+        sum_in_chunk<Type>(buckets, targets, static_cast<std::size_t>(chunk), begin, chunk_end, divided,
+                           found);
         begin = chunk_end;
     }
 }
@@ -117,19 +162,19 @@ void sum(const SharedSum& all, std::span<std::byte* const> buckets, std::span<st
 }  // namespace
 
 void SharedSum::run(std::span<std::byte* const> buckets, std::span<std::byte* const> targets,
-                    std::uint64_t begin, std::uint64_t end) const noexcept {
+                    std::uint64_t begin, std::uint64_t end, std::span<NotFinite> found) const noexcept {
     switch (element) {
         case Element::f32:
-            sum<F32>(*this, buckets, targets, begin, end);
+            sum<F32>(*this, buckets, targets, begin, end, found);
             break;
         case Element::f64:
-            sum<F64>(*this, buckets, targets, begin, end);
+            sum<F64>(*this, buckets, targets, begin, end, found);
             break;
         case Element::f16:
-            sum<F16>(*this, buckets, targets, begin, end);
+            sum<F16>(*this, buckets, targets, begin, end, found);
             break;
         case Element::bf16:
-            sum<Bf16>(*this, buckets, targets, begin, end);
+            sum<Bf16>(*this, buckets, targets, begin, end, found);
             break;
     }
 }

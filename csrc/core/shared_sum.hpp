@@ -9,6 +9,12 @@
 
 namespace ddpdiag {
 
+// Values that are infinite or NaN.
+struct NotFinite {
+    std::uint64_t values = 0;
+    std::uint64_t first = no_index;  // the position of the first
+};
+
 struct SharedSum {
     Element element = Element::f32;
     std::uint64_t bytes = 0;  // of the whole bucket; a multiple of the element's size
@@ -19,11 +25,12 @@ struct SharedSum {
     // they must not overlap. f32 and f64 get the bits of a division by the number of ranks and Gloo's all-reduce.
     // 16-bit values are added in f32 in the same order and rounded once. May run at once on disjoint ranges.
     void run(std::span<std::byte* const> buckets, std::uint64_t begin, std::uint64_t end) const noexcept {
-        run(buckets, buckets, begin, end);
+        run(buckets, buckets, begin, end, {});
     }
-    // The same, written into `targets` only, each of which is a bucket.
+    // The same, written into `targets` only, each of which is a bucket. `found`: by rank, what it brings is added to
+    // it; may be empty. A sum that is not finite shows it: other buckets cost a look at the sums and nothing more.
     void run(std::span<std::byte* const> buckets, std::span<std::byte* const> targets, std::uint64_t begin,
-             std::uint64_t end) const noexcept;
+             std::uint64_t end, std::span<NotFinite> found) const noexcept;
 };
 
 }  // namespace ddpdiag

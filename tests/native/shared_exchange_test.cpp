@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <semaphore>
 #include <string>
@@ -121,6 +123,46 @@ CASE("the last rank to announce a small bucket sums it at once, and nobody else 
         CHECK(is_averaged(first, 2, number));
         exchanges[0]->complete();
         CHECK(is_averaged(last, 2, number));
+    }
+}
+
+CASE("each rank learns what it brought that is not finite, whoever sums it") {
+    constexpr std::size_t ranks = 3;
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    auto exchanges = in_this_process(ranks);
+    on_all_ranks(ranks, [&](std::size_t rank) {
+        SharedExchange& exchange = *exchanges[rank];
+        const Bucket bucket(exchange, 9 * unit + 77);
+        // More than there are places for announcements: none may keep what an earlier one found.
+        for (std::uint64_t number = 0; number < 600; ++number) {
+            fill(bucket, rank, number);
+            const bool spoils = rank == number % 4;
+            if (spoils) {
+                bucket.values()[5 * unit] = infinity;
+                bucket.values()[3 * unit + number] = -infinity;
+            }
+            exchange.announce(bucket.turn(number));
+            const ddpdiag::NotFinite found = exchange.complete();
+            CHECK_EQ(found.values, spoils ? 2U : 0U);
+            CHECK_EQ(found.first, spoils ? 3 * unit + number : ddpdiag::no_index);
+        }
+    });
+}
+
+CASE("who sums a bucket at once learns it, too") {
+    auto exchanges = in_this_process(2);
+    const Bucket first(*exchanges[0], 10);
+    const Bucket last(*exchanges[1], 10);
+    for (const std::size_t bad : {0UL, 1UL}) {
+        fill(first, 0, bad);
+        fill(last, 1, bad);
+        (bad == 0 ? first : last).values()[4] = std::nanf("");
+        exchanges[0]->announce(first.turn(bad));
+        exchanges[1]->announce(last.turn(bad));
+        const auto found = exchanges[1]->complete_at_once();
+        CHECK(found.has_value());
+        CHECK_EQ(found.value_or(ddpdiag::NotFinite{}).values, bad == 1 ? 1U : 0U);
+        CHECK_EQ(exchanges[0]->complete().values, bad == 0 ? 1U : 0U);
     }
 }
 

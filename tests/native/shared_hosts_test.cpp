@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -221,6 +222,23 @@ CASE("buckets of every size are averaged over all ranks of all hosts") {
             });
         }
     }
+}
+
+CASE("each rank learns what it brought that is not finite") {
+    Cluster cluster(2, 2);
+    cluster.on_all([&](std::size_t rank) {
+        SharedExchange& exchange = *cluster.ranks[rank];
+        const Bucket bucket(exchange, 4 * unit);
+        for (std::uint64_t number = 0; number < 20; ++number) {
+            fill(bucket, rank, number);
+            const bool spoils = rank == number % 5;
+            if (spoils) {
+                bucket.values()[3 * unit] = std::nanf("");
+            }
+            exchange.announce(bucket.turn(number));
+            CHECK_EQ(exchange.complete().values, spoils ? 1U : 0U);
+        }
+    });
 }
 
 CASE("many buckets are announced before the first is complete") {

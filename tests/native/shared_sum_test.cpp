@@ -154,3 +154,43 @@ CASE("infinities and NaN come through") {
     CHECK(std::isinf(values[0][1]) && std::isinf(values[1][1]));
     CHECK_EQ(values[0][2], 0.0F);
 }
+
+CASE("values that are not finite are found with who brings them, and sums that overflow blame nobody") {
+    constexpr std::size_t count = 5000;
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    constexpr float large = std::numeric_limits<float>::max();
+    std::vector<std::vector<float>> values(3, std::vector<float>(count, 1));
+    values[0][7] = large;
+    values[1][7] = large;
+    values[1][2000] = infinity;
+    values[1][4999] = -infinity;
+    values[2][2000] = std::nanf("");
+    const SharedSum sum{.element = Element::f32, .bytes = count * sizeof(float), .average = false};
+    std::array<ddpdiag::NotFinite, 3> found{};
+    const auto buckets = buckets_of(values);
+    // In two parts, the later one first.
+    sum.run(buckets, buckets, 4096, sum.bytes, found);
+    sum.run(buckets, buckets, 0, 4096, found);
+    CHECK(std::isinf(values[0][7]));
+    CHECK_EQ(found[0].values, 0U);
+    CHECK_EQ(found[0].first, ddpdiag::no_index);
+    CHECK_EQ(found[1].values, 2U);
+    CHECK_EQ(found[1].first, 2000U);
+    CHECK_EQ(found[2].values, 1U);
+    CHECK_EQ(found[2].first, 2000U);
+}
+
+CASE("16-bit values that are not finite are found, too") {
+    for (const Element element : {Element::f16, Element::bf16}) {
+        const auto round = element == Element::f16 ? ddpdiag::f16_of_f32 : ddpdiag::bf16_of_f32;
+        std::vector<std::vector<std::uint16_t>> values(2, std::vector<std::uint16_t>(10, round(1)));
+        values[1][3] = round(std::numeric_limits<float>::infinity());
+        const SharedSum sum{.element = element, .bytes = 20, .average = true};
+        std::array<ddpdiag::NotFinite, 2> found{};
+        const auto buckets = buckets_of(values);
+        sum.run(buckets, buckets, 0, 20, found);
+        CHECK_EQ(found[0].values, 0U);
+        CHECK_EQ(found[1].values, 1U);
+        CHECK_EQ(found[1].first, 3U);
+    }
+}

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -42,15 +43,28 @@ bool BucketOperation::watched() const {
 void BucketOperation::look(const at::Tensor& buffer, double divided_by,
                            const std::optional<GradientStatistics>& statistics) {
     if (watched()) {
-        take_note({buffer, divided_by, statistics});
+        take_note({.values = buffer, .divided_by = divided_by, .statistics = statistics});
     }
 }
 
 void BucketOperation::look_at_fault(const at::Tensor& buffer, double divided_by) {
-    HookThread& hook = layout_->module->hook;
-    if (hook.faults_left > 0) {
-        --hook.faults_left;
-        take_note({buffer, divided_by, std::nullopt});
+    if (layout_->module->faults.one_more()) {
+        take_note({.values = buffer, .divided_by = divided_by});
+    }
+}
+
+void BucketOperation::examined(const at::Tensor& buffer, const NotFinite& found) {
+    if (found.values == 0) {
+        finite();
+    } else if (note_ == nullptr && layout_->module->faults.one_more()) {
+        // How large they were is lost: the average stands in their place.
+        constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+        take_note({.values = buffer,
+                   .statistics = GradientStatistics{.sum_squares = unknown,
+                                                    .absolute_maximum = unknown,
+                                                    .non_finite = found.values,
+                                                    .first_non_finite = found.first},
+                   .averaged = true});
     }
 }
 

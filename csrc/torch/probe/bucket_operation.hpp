@@ -38,6 +38,8 @@ public:
     void returned() const { operation_.stamp(bucket_time::returned, platform::monotonic_ns()); }
     // On the worker's thread. False: it had started before.
     bool started() override;
+    // Instead of finite() and look_at_fault(), on the worker's thread.
+    void examined(const at::Tensor& buffer, const NotFinite& found) override;
     // Of another hook, whose operations are unknown: of any kind, and perhaps several.
     [[nodiscard]] bool foreign() const noexcept { return (record_.flags & flag_foreign) != 0; }
     void ended();

@@ -124,7 +124,7 @@ GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const
             record_.times[gradient_value::parameter] = layout.parameters[*position];
         }
     }
-    if (recorder.gradient_options().per_parameter && !buffer.is_sparse()) {
+    if (recorder.gradient_options().per_parameter && !buffer.is_sparse() && !seen.averaged) {
         write_parameters(recorder, layout, bucket, values, seen.divided_by);
     }
 }

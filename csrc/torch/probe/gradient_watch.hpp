@@ -69,7 +69,9 @@ private:
 struct Look {
     at::Tensor values;
     double divided_by = 1.0;
-    std::optional<GradientStatistics> statistics;  // of the values, if already taken
+    std::optional<GradientStatistics> statistics = std::nullopt;  // of the values, if already taken
+    // The values are the averages by now; the statistics are those of this rank's gradients.
+    bool averaged = false;
 };
 
 // One bucket of a watched pass between its two examinations: before it is averaged, and after.

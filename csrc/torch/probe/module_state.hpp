@@ -36,13 +36,23 @@ struct PassMarks {
 struct HookThread {
     OperationPool operations;
     WatchedPass watched;
-    // A look takes time, and from then on all gradients may be as bad: the first ones tell who began.
-    std::uint32_t faults_left = 64;
     bool signal_by_copy = false;     // how Gloo's workers signal starts in this pass (start_signal.hpp)
     bool other_collectives = false;  // than buckets run in its passes (backward_pass.hpp)
     std::int64_t ranks_left = 0;     // in join(), of those that divide the sum; 0: all (hook/uneven.hpp)
     // What is reduced, and by which path: the hooks' own (hook/flights.hpp), made with the first bucket.
     std::shared_ptr<Flights> flights;
+};
+
+// How often gradients that are not finite are noted outside of watched passes. It takes time, and from then on all of
+// them may be as bad: the first ones tell who began.
+class FaultNotes {
+public:
+    // False: there were enough.
+    [[nodiscard]] bool one_more() noexcept { return noted_.fetch_add(1, std::memory_order_relaxed) < most; }
+
+private:
+    static constexpr std::uint64_t most = 64;
+    std::atomic<std::uint64_t> noted_{0};
 };
 
 struct ModuleState {
@@ -54,6 +64,7 @@ struct ModuleState {
     PassMarks marks;
     HookThread hook;
     Fingerprints fingerprints;  // for any thread
+    FaultNotes faults;          // for any thread
 };
 
 }  // namespace ddpdiag

@@ -1,6 +1,7 @@
-// What a path tells the probes about a bucket, and whom it notifies when work on the bucket starts.
+// What a path tells the probes about a bucket, and whom it notifies of what it sees later.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string_view>
 
 #include "core/record.hpp"
+#include "core/shared_sum.hpp"
 
 namespace ddpdiag {
 
@@ -23,6 +25,9 @@ class StartListener : public c10::DebugInfoBase {
 public:
     // False: it was notified before.
     virtual bool started() = 0;
+    // What of this rank's gradients is not finite, of a path that learns it while it sums; before the bucket is done,
+    // and with the average in `buffer`.
+    virtual void examined(const at::Tensor& buffer, const NotFinite& found) = 0;
 };
 
 // They hold for every pass in which the path serves the bucket.

@@ -19,8 +19,8 @@ namespace ddpdiag {
 // One bucket's turn in one pass.
 struct Turn {
     std::uint64_t sequence = 0;  // of the bucket in its group, the same on all ranks
-    // To be notified when the path's own worker starts on the bucket. Set only if the facts say
-    // StartFrom::path.
+    // To be notified when the path's own worker starts on the bucket, and of what it finds. Set only if the facts
+    // say StartFrom::path.
     std::shared_ptr<StartListener> start;
 };
 

@@ -56,13 +56,15 @@ struct SharedRanks::State {
     void complete(Job& job) {
         if (job.start != nullptr) {
             static_cast<void>(job.start->started());
-            job.start.reset();
         }
         try {
-            exchange.complete([this] {
+            const NotFinite found = exchange.complete([this] {
                 const std::lock_guard lock(mutex);
                 return !stop;
             });
+            if (job.start != nullptr) {
+                job.start->examined(job.buffer, found);
+            }
         } catch (...) {
             job.future->setError(std::current_exception());
             if (between != nullptr) {
@@ -115,6 +117,7 @@ std::size_t SharedRanks::enter(const std::shared_ptr<const SharedBlock>& block) 
 c10::intrusive_ptr<c10::ivalue::Future> SharedRanks::average(const at::Tensor& buffer, SharedBucket bucket,
                                                              std::shared_ptr<StartListener> start) {
     auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+    std::optional<NotFinite> found;
     {
         const std::lock_guard lock(state_->mutex);
         state_->exchange.announce(std::move(bucket));
@@ -124,11 +127,17 @@ c10::intrusive_ptr<c10::ivalue::Future> SharedRanks::average(const at::Tensor& b
                 static_cast<void>(start->started());
             }
         };
-        if (!state_->jobs.empty() || !state_->exchange.complete_at_once(begins)) {
+        if (state_->jobs.empty()) {
+            found = state_->exchange.complete_at_once(begins);
+        }
+        if (!found) {
             state_->jobs.push_back({.buffer = buffer, .future = future, .start = std::move(start)});
             state_->wake.notify_one();
             return future;
         }
+    }
+    if (start != nullptr) {
+        start->examined(buffer, *found);
     }
     done(*future, buffer);
     return future;

@@ -32,7 +32,7 @@ public:
     // See SharedExchange::enter.
     [[nodiscard]] std::size_t enter(const std::shared_ptr<const SharedBlock>& block);
     // Averages `buffer`, which lies in shared memory as `bucket` says, in the order of the calls. `start`: notified
-    // when the thread starts on it; may be nullptr. The future holds the buffer.
+    // when the thread starts on it, and of values that are not finite; may be nullptr. The future holds the buffer.
     [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> average(const at::Tensor& buffer,
                                                                   SharedBucket bucket,
                                                                   std::shared_ptr<StartListener> start);
