@@ -117,6 +117,13 @@ def test_one_bucket_for_all_gradients(tmp_path: Path) -> None:
     assert found.advice == "DistributedDataParallel(model, bucket_cap_mb=4.8)"
 
 
+def test_a_single_bucket_of_which_backward_could_hide_a_tenth_of_the_step_is_named(tmp_path: Path) -> None:
+    """27 ms of 190: the transfer takes most of the step, and would with any buckets."""
+    (found,) = write(tmp_path, [20 * MB], ms_per_mb=7.5)
+    assert found.kind == "single_bucket"
+    assert found.cost_ms == pytest.approx(26.7, rel=0.1)
+
+
 def test_a_single_bucket_that_backward_could_not_hide_is_a_matter_of_the_transfer(tmp_path: Path) -> None:
     (found,) = write(tmp_path, [20 * MB], ms_per_mb=10.0)
     assert found.kind == "exposed_communication"

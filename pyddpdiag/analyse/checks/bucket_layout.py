@@ -20,7 +20,7 @@ from pyddpdiag.model.words import count, milliseconds, percent, size
 EXPLAINED: Final = 0.5
 """It must explain this part of what is exposed."""
 
-HIDDEN: Final = 0.2
+HIDDEN: Final = 0.15
 """More buckets must hide this part of what is exposed: otherwise it is the transfer that takes too long."""
 
 LOOPBACK_MS_PER_BYTE: Final = 2e-6

@@ -88,14 +88,13 @@ def _phase(
     )
 
 
-def _regular(step: npt.NDArray[np.int64], paused: Float64, hit: npt.NDArray[np.bool_], most: float) -> bool:
-    """Whether the pauses that are `hit` have a rhythm that chance makes with a probability of `most` at most.
+def _regular(step: npt.NDArray[np.int64], paused: Float64, hit: npt.NDArray[np.bool_]) -> bool:
+    """Whether the pauses that are `hit` have a rhythm that chance makes with a probability of `CHANCE` at most.
 
     Args:
         step: the number of each step.
         paused: how long it paused.
         hit: whether that is a pause.
-        most: that probability.
     """
     at, long = step[hit], paused[hit]
     if period(at) is None:
@@ -103,7 +102,7 @@ def _regular(step: npt.NDArray[np.int64], paused: Float64, hit: npt.NDArray[np.b
     # A few are a rhythm if they are exactly as far apart and equally long. Steps that reduce, not step numbers:
     # accumulation makes those of chance equally far apart, too. Twice: it is one more chance to look regular.
     equal = bool(long.min() >= EQUAL * long.max())
-    return chance(at) <= most or (equal and 2 * chance_of_equal(np.flatnonzero(hit)) <= most)
+    return chance(at) <= CHANCE or (equal and 2 * chance_of_equal(np.flatnonzero(hit)) <= CHANCE)
 
 
 def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Iterator[Finding]:
@@ -113,9 +112,10 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
     hit = paused > _bar(view)
     if np.count_nonzero(hit) < LEAST_TIMES:
         return
-    # A slow step for another reason hides the rhythm of much longer ones: those are looked at by themselves.
+    # A slow step for another reason hides the rhythm of much longer ones: those alone are looked at. They are chosen by
+    # their length, which says nothing about when chance puts them.
     alike = hit & (paused >= LIKE * np.sort(paused)[-LEAST_TIMES])
-    if not _regular(view.judged.step[rows], paused, alike, CHANCE if (alike == hit).all() else CHANCE / 2):
+    if not _regular(view.judged.step[rows], paused, alike):
         return
     hit = alike
     times = int(np.count_nonzero(hit))
