@@ -103,7 +103,7 @@ def test_a_slow_step_between_does_not_hide_the_rhythm_of_longer_pauses(tmp_path:
 
 def test_a_slow_step_does_not_hide_three_long_pauses_that_are_alike_in_all(tmp_path: Path) -> None:
     paused = {step: 400.0 for step in (8, 20, 32)}
-    write(tmp_path, dict.fromkeys(range(2), {**paused, 5: 25.0}), steps=40)
+    write(tmp_path, dict.fromkeys(range(2), paused | {5: 25.0}), steps=40)
     (found,) = findings(tmp_path)
     assert (found.kind, found.evidence["every_steps"], found.evidence["times"]) == ("pause", 12, 3)
 
