@@ -41,7 +41,7 @@ def why_not(name: str) -> str:
 def _tools(name: str) -> list[str]:
     if name == LIMIT:
         return ["c++"]
-    return [f"mpicc.{_SUFFIX[name]}", f"mpirun.{_SUFFIX[name]}"]
+    return [f"mpicxx.{_SUFFIX[name]}", f"mpirun.{_SUFFIX[name]}"]
 
 
 def _build(name: str, folder: Path) -> Path:
@@ -51,7 +51,7 @@ def _build(name: str, folder: Path) -> Path:
         command = ["c++", "-std=c++20", *OPTIMISED, f"-I{CORE}", str(SOURCES / "memory_limit.cpp")]
         command += [str(CORE / "core" / "shared_sum.cpp")]
     else:
-        command = [_tools(name)[0], *OPTIMISED, str(SOURCES / "mpi_allreduce.c")]
+        command = [_tools(name)[0], *OPTIMISED, str(SOURCES / "mpi_allreduce.cpp")]
     subprocess.run([*command, "-o", str(program)], check=True)
     return program
 

@@ -29,6 +29,6 @@ def test_a_program_that_has_ended_is_an_error() -> None:
 
 def test_what_is_not_installed_is_named_with_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert "mpicc.mpich" in programs.why_not(programs.MPICH)
+    assert "mpicxx.mpich" in programs.why_not(programs.MPICH)
     assert "apt-get install mpich" in programs.why_not(programs.MPICH)
     assert programs.why_not(sums.GLOO) == ""

@@ -1,0 +1,43 @@
+// Sums a buffer over the ranks by MPI_Allreduce, in place, each time it is told to.
+//
+// Usage: mpirun -n RANKS mpi_allreduce FOLDER BYTES
+// A byte in the pipe FOLDER/go.R starts a round in rank R, and its end ends the program. Nobody spins between rounds:
+// what else is measured beside needs the cores. Rank 0 prints the seconds of each round.
+#include <fcntl.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+int main(int argc, char** argv) {
+    MPI_Init(&argc, &argv);
+    if (argc != 3) {
+        std::fprintf(stderr, "usage: mpi_allreduce FOLDER BYTES\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    std::vector<float> values(std::strtoull(argv[2], nullptr, 10) / sizeof(float));
+    const int go = open((std::string(argv[1]) + "/go." + std::to_string(rank)).c_str(), O_RDONLY);
+    if (go < 0) {
+        std::perror("mpi_allreduce");
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    char byte = 0;
+    while (read(go, &byte, 1) == 1) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        const double at = MPI_Wtime();
+        MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_FLOAT, MPI_SUM,
+                      MPI_COMM_WORLD);
+        const double seconds = MPI_Wtime() - at;
+        if (rank == 0) {
+            std::printf("%.9f\n", seconds);
+            std::fflush(stdout);
+        }
+    }
+    MPI_Finalize();
+    return 0;
+}
