@@ -5,8 +5,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
+#include "core/finite.hpp"
 #include "core/half.hpp"
 #include "core/ring_order.hpp"
 
@@ -71,26 +71,12 @@ private:
 };
 
 template <typename Sum>
-struct BitsOf;
-template <>
-struct BitsOf<float> {
-    using Type = std::uint32_t;
-};
-template <>
-struct BitsOf<double> {
-    using Type = std::uint64_t;
-};
-
-template <typename Sum>
 bool all_finite(const Sum* sums, std::size_t count) noexcept {
-    using Bits = BitsOf<Sum>::Type;
-    // An exponent of ones: infinite or NaN. Collected without a branch, so that the loop stays a vector one.
-    constexpr Bits exponent = std::bit_cast<Bits>(std::numeric_limits<Sum>::infinity());
-    Bits found = 0;
+    AllFinite<Sum> finite;
     for (std::size_t i = 0; i < count; ++i) {
-        found |= static_cast<Bits>((std::bit_cast<Bits>(sums[i]) & exponent) == exponent);
+        finite.see(sums[i]);
     }
-    return found == 0;
+    return finite.so_far();
 }
 
 template <typename Type>

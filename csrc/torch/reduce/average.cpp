@@ -5,8 +5,8 @@
 
 #include <atomic>
 #include <bit>
-#include <limits>
 
+#include "core/finite.hpp"
 #include "torch/change.hpp"
 #include "torch/element.hpp"
 #include "torch/flatten/parallel_copy.hpp"
@@ -17,29 +17,27 @@ namespace {
 // As torch's own: fewer values are not worth a second thread.
 constexpr std::int64_t grain = 32768;
 
-template <typename Value, typename Bits>
+template <typename Value>
 bool divide_part(Value* values, Value divisor, std::int64_t count) {
-    // An exponent of ones: infinite or NaN. Collected without a branch, so that the loop stays a vector one.
-    constexpr Bits exponent = std::bit_cast<Bits>(std::numeric_limits<Value>::infinity());
-    Bits found = 0;
+    AllFinite<Value> finite;
     for (std::int64_t i = 0; i < count; ++i) {
         values[i] /= divisor;
-        found |= static_cast<Bits>((std::bit_cast<Bits>(values[i]) & exponent) == exponent);
+        finite.see(values[i]);
     }
-    return found == 0;
+    return finite.so_far();
 }
 
-template <typename Value, typename Bits>
+template <typename Value>
 bool divide_all(const at::Tensor& buffer, std::int64_t ranks) {
     auto* const values = static_cast<Value*>(buffer.mutable_data_ptr());
     const auto divisor = static_cast<Value>(ranks);
     bool finite = true;
     if (buffer.numel() <= grain) {
-        finite = divide_part<Value, Bits>(values, divisor, buffer.numel());
+        finite = divide_part(values, divisor, buffer.numel());
     } else {
         std::atomic<bool> all{true};
         at::parallel_for(0, buffer.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-            if (!divide_part<Value, Bits>(values + begin, divisor, end - begin)) {
+            if (!divide_part(values + begin, divisor, end - begin)) {
                 all.store(false, std::memory_order_relaxed);
             }
         });
@@ -62,8 +60,8 @@ std::optional<bool> divide(const at::Tensor& buffer, std::int64_t ranks) {
         buffer.div_(ranks);
         return std::nullopt;
     }
-    return buffer.scalar_type() == c10::ScalarType::Float ? divide_all<float, std::uint32_t>(buffer, ranks)
-                                                          : divide_all<double, std::uint64_t>(buffer, ranks);
+    return buffer.scalar_type() == c10::ScalarType::Float ? divide_all<float>(buffer, ranks)
+                                                          : divide_all<double>(buffer, ranks);
 }
 
 bool divides_with_statistics(const at::Tensor& buffer, std::int64_t ranks) {
