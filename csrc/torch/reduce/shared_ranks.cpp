@@ -57,6 +57,7 @@ struct SharedRanks::State {
         if (job.start != nullptr) {
             static_cast<void>(job.start->started());
         }
+        std::exception_ptr error;
         try {
             const NotFinite found = exchange.complete([this] {
                 const std::lock_guard lock(mutex);
@@ -66,7 +67,12 @@ struct SharedRanks::State {
                 job.start->examined(job.buffer, found);
             }
         } catch (...) {
-            job.future->setError(std::current_exception());
+            error = std::current_exception();
+        }
+        // Whoever is told the end may want to use it again.
+        job.start.reset();
+        if (error != nullptr) {
+            job.future->setError(error);
             if (between != nullptr) {
                 between->give_up();
             }
