@@ -29,8 +29,8 @@ def why_not(name: str) -> str:
     """Why the program cannot be built and run here; empty if it can, or if it is none of these."""
     if name not in (OPEN_MPI, MPICH, LIMIT):
         return ""
-    if sys.platform == "win32":
-        return f"{name}: the program is for POSIX systems"
+    if sys.platform != "linux":
+        return f"{name}: the program is for Linux"
     absent = [tool for tool in _tools(name) if shutil.which(tool) is None]
     if not absent:
         return ""

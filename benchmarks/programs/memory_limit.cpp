@@ -7,12 +7,14 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -63,10 +65,16 @@ int main(int argc, char** argv) {
     for (std::uint64_t i = 0; i < ranks; ++i) {
         buckets.push_back(static_cast<std::byte*>(shared(bytes)));
     }
+    const pid_t first = getpid();
     std::uint64_t rank = 0;
     for (std::uint64_t i = 1; i < ranks && rank == 0; ++i) {
         if (fork() == 0) {
             rank = i;
+            // Or it would spin for ever, and hold our output open, when process 0 is killed.
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != first) {
+                return 1;
+            }
         }
     }
     const int go = open((std::string(argv[1]) + "/go." + std::to_string(rank)).c_str(), O_RDONLY);
