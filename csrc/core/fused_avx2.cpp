@@ -47,6 +47,17 @@ KERNEL Doubles mul(const Doubles& values, const Doubles& factors) {
     return {_mm256_mul_pd(values.a, factors.a), _mm256_mul_pd(values.b, factors.b),
             _mm256_mul_pd(values.c, factors.c), _mm256_mul_pd(values.d, factors.d)};
 }
+KERNEL Floats div(const Floats& values, const Floats& divisors) {
+    return {_mm256_div_ps(values.a, divisors.a), _mm256_div_ps(values.b, divisors.b)};
+}
+KERNEL Doubles div(const Doubles& values, const Doubles& divisors) {
+    return {_mm256_div_pd(values.a, divisors.a), _mm256_div_pd(values.b, divisors.b),
+            _mm256_div_pd(values.c, divisors.c), _mm256_div_pd(values.d, divisors.d)};
+}
+KERNEL Doubles add(const Doubles& left, const Doubles& right) {
+    return {_mm256_add_pd(left.a, right.a), _mm256_add_pd(left.b, right.b), _mm256_add_pd(left.c, right.c),
+            _mm256_add_pd(left.d, right.d)};
+}
 KERNEL Floats add(const Floats& left, const Floats& right) {
     return {_mm256_add_ps(left.a, right.a), _mm256_add_ps(left.b, right.b)};
 }
@@ -196,7 +207,12 @@ KERNEL void drain() {
 }  // namespace
 }  // namespace ddpdiag
 
+// In this order.
+// clang-format off
 #include "core/fused_kernel.hpp"
+#include "core/sum_kernel.hpp"
+#include "core/kernel_table.hpp"
+// clang-format on
 
 namespace ddpdiag {
 const KernelTable avx2_kernels = table();

@@ -44,6 +44,15 @@ KERNEL Floats mul(const Floats& values, const Floats& factors) {
 KERNEL Doubles mul(const Doubles& values, const Doubles& factors) {
     return {_mm512_mul_pd(values.a, factors.a), _mm512_mul_pd(values.b, factors.b)};
 }
+KERNEL Floats div(const Floats& values, const Floats& divisors) {
+    return {_mm512_div_ps(values.a, divisors.a)};
+}
+KERNEL Doubles div(const Doubles& values, const Doubles& divisors) {
+    return {_mm512_div_pd(values.a, divisors.a), _mm512_div_pd(values.b, divisors.b)};
+}
+KERNEL Doubles add(const Doubles& left, const Doubles& right) {
+    return {_mm512_add_pd(left.a, right.a), _mm512_add_pd(left.b, right.b)};
+}
 KERNEL Floats add(const Floats& left, const Floats& right) {
     return {_mm512_add_ps(left.a, right.a)};
 }
@@ -148,7 +157,12 @@ KERNEL void drain() {
 }  // namespace
 }  // namespace ddpdiag
 
+// In this order.
+// clang-format off
 #include "core/fused_kernel.hpp"
+#include "core/sum_kernel.hpp"
+#include "core/kernel_table.hpp"
+// clang-format on
 
 namespace ddpdiag {
 const KernelTable avx512_kernels = table();

@@ -93,11 +93,6 @@ Level find_level() noexcept {
 }
 #endif
 
-const KernelTable& best() noexcept {
-    static const KernelTable& table = *kernels(best_level());
-    return table;
-}
-
 }  // namespace
 
 Level best_level() noexcept {
@@ -120,6 +115,11 @@ const KernelTable* kernels(Level level) noexcept {
     }
 #endif
     return &scalar_kernels;
+}
+
+const KernelTable& best_kernels() noexcept {
+    static const KernelTable& table = *kernels(best_level());
+    return table;
 }
 
 void GradientStatistics::merge(const GradientStatistics& later, std::uint64_t offset) noexcept {
@@ -156,31 +156,31 @@ GradientStatistics fused_copy(const KernelTable& kernels, const void* source, El
 
 GradientStatistics fused_copy(const void* source, Element from, void* target, Element to, std::size_t count,
                               double scale, bool streaming) noexcept {
-    return fused_copy(best(), source, from, target, to, count, scale, streaming);
+    return fused_copy(best_kernels(), source, from, target, to, count, scale, streaming);
 }
 
 GradientStatistics statistics(const void* source, Element type, std::size_t count) noexcept {
-    return best().statistics[index_of(type)](source, nullptr, count, 1.0, false);
+    return best_kernels().statistics[index_of(type)](source, nullptr, count, 1.0, false);
 }
 
 void sum_bf16(const std::uint16_t* const* inputs, std::size_t input_count, std::uint16_t* output,
               std::size_t count) noexcept {
-    best().sum_bf16(inputs, input_count, output, count);
+    best_kernels().sum_bf16(inputs, input_count, output, count);
 }
 
 void sum_f16(const std::uint16_t* const* inputs, std::size_t input_count, std::uint16_t* output,
              std::size_t count) noexcept {
-    best().sum_f16(inputs, input_count, output, count);
+    best_kernels().sum_f16(inputs, input_count, output, count);
 }
 
 void sum_bf16(const std::uint16_t* const* inputs, std::size_t input_count, float* output,
               std::size_t count) noexcept {
-    best().sum_bf16_to_f32(inputs, input_count, output, count);
+    best_kernels().sum_bf16_to_f32(inputs, input_count, output, count);
 }
 
 void sum_f16(const std::uint16_t* const* inputs, std::size_t input_count, float* output,
              std::size_t count) noexcept {
-    best().sum_f16_to_f32(inputs, input_count, output, count);
+    best_kernels().sum_f16_to_f32(inputs, input_count, output, count);
 }
 
 }  // namespace ddpdiag

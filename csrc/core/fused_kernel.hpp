@@ -1,11 +1,11 @@
-// The kernels, for the vectors that the including file has defined: fused_scalar.cpp, fused_avx2.cpp and
-// fused_avx512.cpp. No #pragma once and no includes: this is the second half of each of those files.
+// The copying kernels, for the vectors that the including file has defined: fused_scalar.cpp, fused_avx2.cpp and
+// fused_avx512.cpp. No #pragma once and no includes: this is a part of each of those files.
 //
 // They define in namespace ddpdiag, all with internal linkage:
 //   KERNEL            how a function of this level is declared (its target and that it is inlined)
 //   KERNEL_ENTRY      the same for one that is called through the table
 //   Floats, Doubles   16 values each
-//   zeros_f, zeros_d, spread_f, spread_d, mul, add(Floats), absolute_max
+//   zeros_f, zeros_d, spread_f, spread_d, mul, div, add, absolute_max
 //   add_squares       of 16 values to 16 running sums; the product of two f32 is exact in double
 //   not_finite        a bit per value
 //   load_f32, load_f64, load_f16, load_bf16, widen, narrow
@@ -254,72 +254,6 @@ KERNEL_ENTRY GradientStatistics run(const void* source, void* target, std::size_
     // A separate loop without a multiplication by 1, which may change the bits of a NaN.
     return one_scale == 1 ? pass<from, to, stores, false>(in, out, count, one_scale, streaming)
                           : pass<from, to, stores, true>(in, out, count, one_scale, streaming);
-}
-
-// Sums of 16-bit values, rounded to their type; `Output`: those bits, or float for the values that they
-// represent.
-template <Element element, typename Output>
-KERNEL void put_sums(Output* output, const Floats& low, const Floats& high) {
-    if constexpr (std::is_same_v<Output, float>) {
-        alignas(64) std::array<std::byte, block * 2> rounded{};
-        store<element>(rounded.data(), low, high, false);
-        auto* const out = reinterpret_cast<std::byte*>(output);
-        store_f32(out, load<element>(rounded.data()), false);
-        store_f32(out + lane_count * 4, load<element>(rounded.data() + lane_count * 2), false);
-    } else {
-        store<element>(reinterpret_cast<std::byte*>(output), low, high, false);
-    }
-}
-
-template <Element element, typename Output>
-KERNEL_ENTRY void sum(const std::uint16_t* const* inputs, std::size_t input_count, Output* output,
-                      std::size_t count) {
-    if (input_count == 0) {
-        std::memset(output, 0, count * sizeof *output);
-        return;
-    }
-    std::size_t i = 0;
-    for (; i + block <= count; i += block) {
-        const auto* first = reinterpret_cast<const std::byte*>(inputs[0] + i);
-        Floats low = load<element>(first);
-        Floats high = load<element>(first + lane_count * 2);
-        for (std::size_t k = 1; k < input_count; ++k) {
-            const auto* next = reinterpret_cast<const std::byte*>(inputs[k] + i);
-            low = add(low, load<element>(next));
-            high = add(high, load<element>(next + lane_count * 2));
-        }
-        put_sums<element>(output + i, low, high);
-    }
-    for (; i < count; ++i) {
-        float total = load_one<element>(reinterpret_cast<const std::byte*>(inputs[0] + i));
-        for (std::size_t k = 1; k < input_count; ++k) {
-            total += load_one<element>(reinterpret_cast<const std::byte*>(inputs[k] + i));
-        }
-        std::uint16_t bits = 0;
-        store_one<element>(reinterpret_cast<std::byte*>(&bits), total);
-        if constexpr (std::is_same_v<Output, float>) {
-            output[i] = load_one<element>(reinterpret_cast<const std::byte*>(&bits));
-        } else {
-            output[i] = bits;
-        }
-    }
-}
-
-template <Element from>
-constexpr std::array<KernelTable::Copy, element_count> copies_from() {
-    return {&run<from, Element::f32, true>, &run<from, Element::f64, true>, &run<from, Element::f16, true>,
-            &run<from, Element::bf16, true>};
-}
-
-constexpr KernelTable table() {
-    return {{copies_from<Element::f32>(), copies_from<Element::f64>(), copies_from<Element::f16>(),
-             copies_from<Element::bf16>()},
-            {&run<Element::f32, Element::f32, false>, &run<Element::f64, Element::f64, false>,
-             &run<Element::f16, Element::f16, false>, &run<Element::bf16, Element::bf16, false>},
-            &sum<Element::f16, std::uint16_t>,
-            &sum<Element::bf16, std::uint16_t>,
-            &sum<Element::f16, float>,
-            &sum<Element::bf16, float>};
 }
 
 }  // namespace

@@ -35,12 +35,27 @@ struct KernelTable {
     using WideSum = void (*)(const std::uint16_t* const* inputs, std::size_t input_count, float* output,
                              std::size_t count);
 
+    // The same values of several buffers, divided and added up.
+    struct Parts {
+        const std::byte* const* inputs;  // in the order of the sum; at least one
+        std::size_t input_count;
+        std::byte* const* outputs;  // may be inputs; otherwise no two of all these overlap
+        std::size_t output_count;
+        std::size_t begin;      // of the values in each buffer, in bytes
+        std::size_t count;      // values
+        std::uint64_t divisor;  // of each value before it is added; at least 1
+        bool stops;             // soon before the first sum that is infinite or NaN
+    };
+    // The number of values that are done: their sums are in all outputs. Sums of 16-bit values are f32, rounded once.
+    using SumIntoAll = std::size_t (*)(const Parts& parts);
+
     std::array<std::array<Copy, element_count>, element_count> copy;  // [from][to]
     std::array<Copy, element_count> statistics;                       // ignores the target
     Sum sum_f16;
     Sum sum_bf16;
     WideSum sum_f16_to_f32;
     WideSum sum_bf16_to_f32;
+    std::array<SumIntoAll, element_count> sum_into_all;
 };
 
 extern const KernelTable scalar_kernels;
@@ -49,6 +64,8 @@ extern const KernelTable avx2_kernels;
 extern const KernelTable avx512_kernels;
 #endif
 
+// The kernels of the best level.
+[[nodiscard]] const KernelTable& best_kernels() noexcept;
 // The best level that this processor and its operating system support.
 [[nodiscard]] Level best_level() noexcept;
 // nullptr if they do not support it.

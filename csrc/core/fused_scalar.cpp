@@ -47,7 +47,15 @@ KERNEL Values mul(Values values, const Values& factors) {
     }
     return values;
 }
-KERNEL Floats add(Floats left, const Floats& right) {
+template <typename Values>
+KERNEL Values div(Values values, const Values& divisors) {
+    for (std::size_t i = 0; i < 16; ++i) {
+        values.values[i] /= divisors.values[i];
+    }
+    return values;
+}
+template <typename Values>
+KERNEL Values add(Values left, const Values& right) {
     for (std::size_t i = 0; i < 16; ++i) {
         left.values[i] += right.values[i];
     }
@@ -160,7 +168,12 @@ KERNEL void drain() {}
 }  // namespace
 }  // namespace ddpdiag
 
+// In this order.
+// clang-format off
 #include "core/fused_kernel.hpp"
+#include "core/sum_kernel.hpp"
+#include "core/kernel_table.hpp"
+// clang-format on
 
 namespace ddpdiag {
 const KernelTable scalar_kernels = table();

@@ -2,146 +2,67 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
-#include "core/finite.hpp"
+#include "core/fused_levels.hpp"
 #include "core/half.hpp"
 #include "core/ring_order.hpp"
+#include "core/shared_layout.hpp"
 
 namespace ddpdiag {
 namespace {
 
-// So few values that the sums stay in the first-level cache until they are in all buckets.
-constexpr std::size_t block = 1024;
+// Looked at after a sum that is not finite: so many values, at least what a kernel does at once.
+constexpr std::size_t suspects = 32;
 
-// How each type is read and written; sums are of type Sum.
-struct F32 {
-    using Value = float;
-    using Sum = float;
-    static Sum load(Value value) noexcept { return value; }
-    static Value store(Sum sum) noexcept { return sum; }
-};
-struct F64 {
-    using Value = double;
-    using Sum = double;
-    static Sum load(Value value) noexcept { return value; }
-    static Value store(Sum sum) noexcept { return sum; }
-};
-struct F16 {
-    using Value = std::uint16_t;
-    using Sum = float;
-    static Sum load(Value value) noexcept { return f32_of_f16(value); }
-    static Value store(Sum sum) noexcept { return f16_of_f32(sum); }
-};
-struct Bf16 {
-    using Value = std::uint16_t;
-    using Sum = float;
-    static Sum load(Value value) noexcept { return f32_of_bf16(value); }
-    static Value store(Sum sum) noexcept { return bf16_of_f32(sum); }
-};
-
-// By 1, which changes nothing, or by the number of ranks. A power of two may be multiplied: the bits are the same.
-template <typename Type>
-class Divided {
-public:
-    using Sum = Type::Sum;
-
-    Divided(std::size_t ranks, bool average) noexcept
-        : divisor_(average ? static_cast<Sum>(ranks) : Sum{1}),
-          factor_(Sum{1} / divisor_),
-          exact_(!average || std::has_single_bit(ranks)) {}
-
-    void first(const Type::Value* values, Sum* sums, std::size_t count) const noexcept {
-        for (std::size_t i = 0; i < count; ++i) {
-            sums[i] = exact_ ? Type::load(values[i]) * factor_ : Type::load(values[i]) / divisor_;
-        }
+double value_at(const std::byte* from, Element element) noexcept {
+    if (element == Element::f64) {
+        double value = 0;
+        std::memcpy(&value, from, sizeof value);
+        return value;
     }
-    void add(const Type::Value* values, Sum* sums, std::size_t count) const noexcept {
-        for (std::size_t i = 0; i < count; ++i) {
-            sums[i] += exact_ ? Type::load(values[i]) * factor_ : Type::load(values[i]) / divisor_;
-        }
+    if (element == Element::f32) {
+        float value = 0;
+        std::memcpy(&value, from, sizeof value);
+        return value;
     }
-
-private:
-    Sum divisor_;
-    Sum factor_;
-    bool exact_;
-};
-
-template <typename Sum>
-bool all_finite(const Sum* sums, std::size_t count) noexcept {
-    AllFinite<Sum> finite;
-    for (std::size_t i = 0; i < count; ++i) {
-        finite.see(sums[i]);
-    }
-    return finite.so_far();
-}
-
-template <typename Type>
-Type::Value* values_of(std::byte* bucket, std::uint64_t at) noexcept {
-    return reinterpret_cast<Type::Value*>(bucket + at);
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, from, sizeof bits);
+    return element == Element::f16 ? f32_of_f16(bits) : f32_of_bf16(bits);
 }
 
 // Whose values made a sum that is not finite: nobody's, where it has overflowed.
-template <typename Type>
-void blame(std::span<std::byte* const> buckets, std::uint64_t at, std::size_t count,
+void blame(Element element, std::span<std::byte* const> buckets, std::uint64_t at, std::size_t count,
            std::span<NotFinite> found) noexcept {
     for (std::size_t rank = 0; rank < buckets.size(); ++rank) {
-        const auto* const values = values_of<Type>(buckets[rank], at);
         for (std::size_t i = 0; i < count; ++i) {
-            if (!std::isfinite(Type::load(values[i]))) {
+            if (!std::isfinite(value_at(buckets[rank] + at + i * size_of(element), element))) {
                 ++found[rank].values;
-                found[rank].first = std::min(found[rank].first, at / sizeof(typename Type::Value) + i);
+                found[rank].first = std::min(found[rank].first, at / size_of(element) + i);
             }
         }
     }
 }
 
-// Within one chunk of the ring.
-template <typename Type>
-void sum_in_chunk(std::span<std::byte* const> buckets, std::span<std::byte* const> targets, std::size_t chunk,
-                  std::uint64_t begin, std::uint64_t end, const Divided<Type>& divided,
+// Values of the same chunk of the ring, up to the end or to a sum that is not finite, whose makers are then told.
+void sum_in_chunk(Element element, KernelTable::Parts parts, std::span<std::byte* const> buckets,
                   std::span<NotFinite> found) noexcept {
-    using Value = Type::Value;
-    // Not initialised: that would be a pass over the cache for nothing.
-    std::array<typename Type::Sum, block> sums;  // NOLINT(*-pro-type-member-init)
-    std::array<Value, block> rounded;            // NOLINT(*-pro-type-member-init)
-    for (std::uint64_t at = begin; at < end; at += block * sizeof(Value)) {
-        const auto count = std::min<std::size_t>(block, static_cast<std::size_t>(end - at) / sizeof(Value));
-        for (std::size_t position = 0; position < buckets.size(); ++position) {
-            const Value* const values =
-                values_of<Type>(buckets[ring_addend(chunk, position, buckets.size())], at);
-            if (position == 0) {
-                divided.first(values, sums.data(), count);
-            } else {
-                divided.add(values, sums.data(), count);
-            }
-        }
-        if (!found.empty() && !all_finite(sums.data(), count)) {
-            blame<Type>(buckets, at, count, found);
-        }
-        for (std::size_t i = 0; i < count; ++i) {
-            rounded[i] = Type::store(sums[i]);
-        }
-        for (std::byte* const target : targets) {
-            std::memcpy(target + at, rounded.data(), count * sizeof(Value));
-        }
-    }
-}
-
-template <typename Type>
-void sum(const SharedSum& all, std::span<std::byte* const> buckets, std::span<std::byte* const> targets,
-         std::uint64_t begin, std::uint64_t end, std::span<NotFinite> found) noexcept {
-    const Divided<Type> divided(buckets.size() * all.hosts, all.average);
-    const std::uint64_t chunk_bytes = ring_chunk_bytes(all.bytes, size_of(all.element), buckets.size());
-    while (begin < end) {
-        const std::uint64_t chunk = begin / chunk_bytes;
-        const std::uint64_t chunk_end = std::min(end, (chunk + 1) * chunk_bytes);
-        sum_in_chunk<Type>(buckets, targets, static_cast<std::size_t>(chunk), begin, chunk_end, divided,
-                           found);
-        begin = chunk_end;
+    const auto kernel = best_kernels().sum_into_all[static_cast<std::size_t>(element)];
+    const auto go_on = [&](std::size_t done) {
+        parts.begin += done * size_of(element);
+        parts.count -= done;
+    };
+    parts.stops = !found.empty();
+    go_on(kernel(parts));
+    while (parts.count > 0) {
+        const std::size_t count = std::min(suspects, parts.count);
+        blame(element, buckets, parts.begin, count, found);
+        KernelTable::Parts rest = parts;
+        rest.count = count;
+        rest.stops = false;
+        go_on(kernel(rest));
+        go_on(kernel(parts));
     }
 }
 
@@ -149,19 +70,26 @@ void sum(const SharedSum& all, std::span<std::byte* const> buckets, std::span<st
 
 void SharedSum::run(std::span<std::byte* const> buckets, std::span<std::byte* const> targets,
                     std::uint64_t begin, std::uint64_t end, std::span<NotFinite> found) const noexcept {
-    switch (element) {
-        case Element::f32:
-            sum<F32>(*this, buckets, targets, begin, end, found);
-            break;
-        case Element::f64:
-            sum<F64>(*this, buckets, targets, begin, end, found);
-            break;
-        case Element::f16:
-            sum<F16>(*this, buckets, targets, begin, end, found);
-            break;
-        case Element::bf16:
-            sum<Bf16>(*this, buckets, targets, begin, end, found);
-            break;
+    const std::size_t ranks = buckets.size();
+    const std::uint64_t chunk_bytes = ring_chunk_bytes(bytes, size_of(element), ranks);
+    std::array<const std::byte*, most_shared_ranks> inputs{};
+    while (begin < end) {
+        const std::uint64_t chunk = begin / chunk_bytes;
+        const std::uint64_t chunk_end = std::min(end, (chunk + 1) * chunk_bytes);
+        for (std::size_t position = 0; position < ranks; ++position) {
+            inputs[position] = buckets[ring_addend(static_cast<std::size_t>(chunk), position, ranks)];
+        }
+        sum_in_chunk(element,
+                     {.inputs = inputs.data(),
+                      .input_count = ranks,
+                      .outputs = targets.data(),
+                      .output_count = targets.size(),
+                      .begin = static_cast<std::size_t>(begin),
+                      .count = static_cast<std::size_t>(chunk_end - begin) / size_of(element),
+                      .divisor = average ? ranks * hosts : 1,
+                      .stops = false},
+                     buckets, found);
+        begin = chunk_end;
     }
 }
 
