@@ -49,7 +49,7 @@ def _build(name: str, folder: Path) -> Path:
     program = folder / "program"
     if name == LIMIT:
         command = ["c++", "-std=c++20", *OPTIMISED, f"-I{CORE}", str(SOURCES / "memory_limit.cpp")]
-        command += [str(CORE / "core" / "shared_sum.cpp")]
+        command += map(str, [CORE / "core" / "shared_sum.cpp", *sorted((CORE / "core").glob("fused_*.cpp"))])
     else:
         command = [_tools(name)[0], *OPTIMISED, str(SOURCES / "mpi_allreduce.cpp")]
     subprocess.run([*command, "-o", str(program)], check=True)
