@@ -201,6 +201,21 @@ NotFinite SharedExchange::let_go_of_oldest(std::uint64_t number) {
     return found;
 }
 
+template <typename Condition>
+bool SharedExchange::comes_soon(const Condition& condition) noexcept {
+    auto now = Clock::now();
+    const auto until = now + std::min<Clock::duration>(patience, (now - in_vain_at_) / rarity);
+    while (!condition()) {
+        if (now >= until) {
+            in_vain_at_ = now;
+            return false;
+        }
+        std::this_thread::yield();  // somebody else may need this core to come
+        now = Clock::now();
+    }
+    return true;
+}
+
 std::optional<NotFinite> SharedExchange::complete_at_once(const std::function<void()>& begins) {
     const std::unique_lock turn(completing_, std::try_to_lock);
     if (!turn.owns_lock() || between_ != nullptr || !broken_.empty()) {
@@ -214,19 +229,25 @@ std::optional<NotFinite> SharedExchange::complete_at_once(const std::function<vo
     }
     std::uint64_t number = 0;
     const SharedBucket ours = oldest(number);
-    if (units_of(ours) != 1 || !all_have_announced(number)) {
+    if (ours.sum.bytes > at_once_bytes) {
+        return std::nullopt;
+    }
+    const auto done = [&] { return is_done(number, ours); };
+    if (!comes_soon([&] { return done() || all_have_announced(number); })) {
         return std::nullopt;
     }
     if (begins) {
         begins();
     }
     try {
-        sum_units(number, ours, buckets(number, ours));
+        if (!done()) {
+            sum_units(number, ours, buckets(number, ours));
+        }
     } catch (const SharedExchangeError&) {
         return std::nullopt;  // complete() will find the same
     }
-    if (!is_done(number, ours)) {
-        return std::nullopt;  // another rank sums it right now
+    if (!comes_soon(done)) {
+        return std::nullopt;  // another rank sums the rest
     }
     return let_go_of_oldest(number);
 }

@@ -58,6 +58,8 @@ public:
     // What a rank sums at a time. It decides how evenly the work is spread, and how long the others may have to wait
     // for the last unit.
     static constexpr std::uint64_t unit_bytes = std::uint64_t{64} << 10U;
+    // What is summed in less time than it takes to hand it to another thread.
+    static constexpr std::uint64_t at_once_bytes = std::uint64_t{1} << 20U;
 
     // `peers`: by rank, with nothing for our own. `names`: what errors call each rank. `timeout`: how long a bucket
     // may wait for the other ranks. All ranks have agreed on the members before. `between`: the way to the other hosts,
@@ -82,9 +84,9 @@ public:
     // SharedExchangeError: what is in the bucket then is nobody's. `goes_on`: asked now and then while it waits; false
     // ends the wait with an error.
     NotFinite complete(const std::function<bool()>& goes_on = {});
-    // For the thread that announces: completes the bucket that it has just announced if it is small, all other ranks are
-    // waiting for it and no earlier one is left. Does not wait. Nothing: it is still to be completed. `begins`: called
-    // before it is summed, and perhaps if it is not.
+    // For the thread that announces: completes the bucket that it has just announced if it has at most at_once_bytes, all
+    // other ranks are there within some microseconds, and no earlier one is left. Nothing: it is still to be completed.
+    // `begins`: called before it is summed, and perhaps if it is not.
     [[nodiscard]] std::optional<NotFinite> complete_at_once(const std::function<void()>& begins = {});
 
 private:
@@ -92,7 +94,15 @@ private:
     using Ranks = std::vector<std::size_t>;
     class Wait;
 
+    // How long the announcing thread spins for the others: about half of what it costs to hand a bucket to another
+    // thread and to be woken when it is done. And at most one part in so many of its time in vain.
+    static constexpr std::chrono::microseconds patience{25};
+    static constexpr int rarity = 20;
+
     void announce_what_fits();
+    // Spins.
+    template <typename Condition>
+    [[nodiscard]] bool comes_soon(const Condition& condition) noexcept;
     // The oldest announced bucket, and its operation. Throws std::logic_error: there is none.
     [[nodiscard]] SharedBucket oldest(std::uint64_t& number);
     // What the ranks found in our bucket of the operation, which is done.
@@ -149,6 +159,7 @@ private:
     std::mutex completing_;  // held while a bucket is completed, with its waits; of all that follows
     std::vector<std::optional<PeerPlaces>> mapped_;  // by rank
     std::string broken_;                             // why; empty: it is not
+    Clock::time_point in_vain_at_;                   // when it last spun for nothing
 };
 
 }  // namespace ddpdiag

@@ -44,11 +44,13 @@ std::shared_ptr<SharedRanks> make_ranks(SharedMember& own, const std::vector<Sha
 }
 
 // A bucket that nobody records. Its gradients are divided already.
-c10::intrusive_ptr<c10d::Work> add_up(SharedRanks& ranks, const at::Tensor& buffer, std::uint64_t number) {
+c10::intrusive_ptr<c10d::Work> add_up(const std::shared_ptr<SharedRanks>& ranks, const at::Tensor& buffer,
+                                      std::uint64_t number) {
     if (!SharedPath::possible(buffer)) {
         throw std::invalid_argument("this tensor cannot lie in shared memory.");
     }
-    return work_of(SharedPlace().average(ranks, buffer, number, /*divided=*/true, nullptr));
+    return work_of(SharedPlace().average(*ranks, buffer, number, /*divided=*/true, nullptr),
+                   helper_of(ranks));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch.utils.data import DataLoader
 import pyddpdiag
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError, UsageError
-from pyddpdiag.record import processes
+from pyddpdiag.record import processes, shared_setup
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import read_trace
 
@@ -272,3 +273,26 @@ def _wrong_mode(_: int, __: int, folder: str) -> str:
 
 def test_a_mode_that_does_not_exist(tmp_path: Path) -> None:
     assert "must be 'off', 'auto' or 'require'" in run_ranks(_wrong_mode, 1, tmp_path, str(tmp_path))[0]
+
+
+def _waited_for(rank: int, ranks: int, folder: str) -> None:
+    """Waits in another order than the sums', in two threads; whoever waits may sum what comes before."""
+    shared, _ = shared_setup.share(dist.group.WORLD, "require")
+    assert shared is not None
+    number = 0
+    for _ in range(40):
+        buffers = [torch.full((count,), rank + 1.0) for count in (1, 70_000, 5, 400_000, 300)]
+        works = []
+        for buffer in buffers:
+            works.append(shared.add_up(buffer, number))
+            number += 1
+        with ThreadPoolExecutor(2) as threads:
+            for done in threads.map(lambda work: work.wait(), reversed(works), timeout=60):
+                assert done
+        for buffer in buffers:
+            assert bool((buffer == ranks * (ranks + 1) / 2).all())
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_waits_in_any_order_and_by_several_threads(tmp_path: Path, ranks: int) -> None:
+    run_ranks(_waited_for, ranks, tmp_path, str(tmp_path))

@@ -170,7 +170,7 @@ CASE("what takes longer, or is not the oldest, or cannot be summed, is not summe
     auto exchanges = in_this_process(2);
     std::vector<Bucket> buckets;
     for (const std::size_t rank : {0UL, 1UL}) {
-        buckets.emplace_back(*exchanges[rank], unit + 1);
+        buckets.emplace_back(*exchanges[rank], SharedExchange::at_once_bytes / sizeof(float) + 1);
         buckets.emplace_back(*exchanges[rank], 10 + rank);
         exchanges[rank]->announce(buckets[2 * rank].turn(0));
         CHECK(!exchanges[rank]->complete_at_once());
@@ -194,7 +194,8 @@ CASE("one thread completes what it can at once, another the rest") {
         std::vector<Bucket> buckets;
         buckets.reserve(700);
         for (std::size_t i = 0; i < 700; ++i) {
-            buckets.emplace_back(exchange, i % 7 == 0 ? unit + i : 200 + i);
+            const std::size_t large = SharedExchange::at_once_bytes / sizeof(float);
+            buckets.emplace_back(exchange, i % 70 == 0 ? large + i : i % 7 == 0 ? 3 * unit : 200 + i);
             fill(buckets.back(), rank, i);
         }
         std::counting_semaphore<> left(0);

@@ -34,7 +34,10 @@ c10::intrusive_ptr<c10d::Work> Reduction::begin(std::size_t index, std::size_t c
                           StartSignal::needs_probe(path->facts().start, module_->hook));
     }
     Begun begun = run_bucket(recorder_, bucket, layout, path, arrival, Wants::begun);
-    return begun.work != nullptr ? begun.work : work_of(std::move(begun.future));
+    if (begun.work != nullptr) {
+        return begun.work;
+    }
+    return work_of(std::move(begun.future), shared_ != nullptr ? helper_of(shared_) : Help());
 }
 
 // Not by way of the group's own sharing, which is the recorder's: it goes on when the recorder is closed.

@@ -4,9 +4,15 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <functional>
+
 namespace ddpdiag {
 
+// Called with the future by whoever begins to wait for it without a timeout.
+using Help = std::function<void(const c10::ivalue::Future&)>;
+
 // Done after the callbacks that the future has already.
-[[nodiscard]] c10::intrusive_ptr<c10d::Work> work_of(c10::intrusive_ptr<c10::ivalue::Future> future);
+[[nodiscard]] c10::intrusive_ptr<c10d::Work> work_of(c10::intrusive_ptr<c10::ivalue::Future> future,
+                                                     Help help = {});
 
 }  // namespace ddpdiag

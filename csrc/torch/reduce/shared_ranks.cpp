@@ -37,27 +37,51 @@ struct SharedRanks::State {
 
     static void run(const std::shared_ptr<State>& state) {
         platform::set_thread_name("ddpdiag_shared");
-        while (auto job = state->next()) {
-            state->complete(*job);
+        while (state->has_job()) {
+            std::unique_lock lock(state->turn);
+            state->complete_next(lock);
         }
     }
 
-    std::optional<Job> next() {
+    // Waits for a job; false: there will be none.
+    bool has_job() {
         std::unique_lock lock(mutex);
         wake.wait(lock, [this] { return !jobs.empty() || stop; });
-        if (jobs.empty()) {
-            return std::nullopt;
-        }
-        Job job = std::move(jobs.front());
-        jobs.pop_front();
-        return job;
+        return !jobs.empty();
     }
 
-    void complete(Job& job) {
+    // Lets go of the turn. False: nothing was left.
+    bool complete_next(std::unique_lock<std::mutex>& my_turn) {
+        std::optional<Job> job;
+        {
+            const std::lock_guard lock(mutex);
+            if (jobs.empty()) {
+                return false;
+            }
+            job = std::move(jobs.front());
+            jobs.pop_front();
+        }
+        const std::exception_ptr error = complete(*job);
+        // Whoever is told the end may want to use it again.
+        job->start.reset();
+        // And may help with the next one.
+        my_turn.unlock();
+        if (error == nullptr) {
+            done(*job->future, job->buffer);
+            return true;
+        }
+        job->future->setError(error);
+        if (between != nullptr) {
+            const std::lock_guard lock(turn);
+            between->give_up();
+        }
+        return true;
+    }
+
+    std::exception_ptr complete(const Job& job) {
         if (job.start != nullptr) {
             static_cast<void>(job.start->started());
         }
-        std::exception_ptr error;
         try {
             const NotFinite found = exchange.complete([this] {
                 const std::lock_guard lock(mutex);
@@ -67,23 +91,16 @@ struct SharedRanks::State {
                 job.start->examined(job.buffer, found);
             }
         } catch (...) {
-            error = std::current_exception();
+            return std::current_exception();
         }
-        // Whoever is told the end may want to use it again.
-        job.start.reset();
-        if (error != nullptr) {
-            job.future->setError(error);
-            if (between != nullptr) {
-                between->give_up();
-            }
-            return;
-        }
-        done(*job.future, job.buffer);
+        return nullptr;
     }
 
     const std::uint64_t process = platform::process_id();
     const std::shared_ptr<SharedBetween> between;  // nullptr: one host
     SharedExchange exchange;
+    std::mutex
+        turn;  // held by whoever completes jobs, so that they end in their order; taken before the other one
     std::mutex mutex;
     std::condition_variable wake;
     std::deque<Job> jobs;
@@ -147,6 +164,16 @@ c10::intrusive_ptr<c10::ivalue::Future> SharedRanks::average(const at::Tensor& b
     }
     done(*future, buffer);
     return future;
+}
+
+void SharedRanks::help(const c10::ivalue::Future& future) {
+    const auto state = state_;
+    while (!future.completed()) {
+        std::unique_lock turn(state->turn, std::try_to_lock);
+        if (!turn.owns_lock() || !state->complete_next(turn)) {
+            return;
+        }
+    }
 }
 
 }  // namespace ddpdiag

@@ -36,10 +36,22 @@ public:
     [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> average(const at::Tensor& buffer,
                                                                   SharedBucket bucket,
                                                                   std::shared_ptr<StartListener> start);
+    // For a thread that is about to wait for this future: completes what comes before it, and it, unless the thread of the
+    // ranks is at it. So nobody has to be woken only to wake somebody else. Takes as long as the buckets do.
+    void help(const c10::ivalue::Future& future);
 
 private:
     struct State;
     std::shared_ptr<State> state_;
 };
+
+// Helps the ranks as long as there are any: a bucket that waits must not keep them.
+[[nodiscard]] inline auto helper_of(const std::shared_ptr<SharedRanks>& ranks) {
+    return [weak = std::weak_ptr<SharedRanks>(ranks)](const c10::ivalue::Future& future) {
+        if (const auto alive = weak.lock(); alive != nullptr) {
+            alive->help(future);
+        }
+    };
+}
 
 }  // namespace ddpdiag
