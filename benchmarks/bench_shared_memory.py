@@ -10,6 +10,7 @@ What is compared runs interleaved in the same ranks; DDP's steps in several sitt
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from harness import programs, reducers, sums
@@ -34,9 +35,9 @@ def label(case: Case) -> str:
 
 
 def base(case: Case) -> list[Case]:
-    """DDP without a hook, with the same ranks and buckets."""
-    plain = Case("step", case.world_size, model=case.model, hook="plain", bucket_cap_mb=case.bucket_cap_mb)
-    return [plain] if case != plain else []
+    """DDP without a hook, with the same ranks and buckets; and for shared memory the 16-bit hook, where it is measured."""
+    others = ("plain", "bf16") if case.hook == "shared" else ("plain",)
+    return [one for one in (replace(case, hook=hook) for hook in others) if one != case and one in CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=label)

@@ -7,7 +7,6 @@ so it may run beside other work.
 from __future__ import annotations
 
 import argparse
-import io
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from harness import picture
 
 from pyddpdiag.train import HookKind, TrainSettings, launch
 from pyddpdiag.train.events import EpochDone, TrainResult
@@ -79,14 +79,9 @@ def table(runs: dict[str, Curves]) -> str:
 
 def draw(title: str, runs: Sequence[Curves], path: Path) -> None:
     """Loss against epoch, median and range over the seeds, and its distance to plain DDP's of the same seed."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
-    from PIL import Image
 
-    # Without pyplot: it would look for a screen.
-    figure = Figure(figsize=(10, 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = picture.blank(10, 4.4)
     losses, distances = figure.subplots(1, 2)
     # Of each hook: one row per seed, one column per epoch.
     rows = {hook: np.array([[epoch.train_loss for epoch in run[hook]] for run in runs]) for hook in HOOKS}
@@ -118,10 +113,7 @@ def draw(title: str, runs: Sequence[Curves], path: Path) -> None:
         axes.grid(alpha=0.3)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(fontsize=8, loc="lower left")
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=100)
-    # Few colours make a small file.
-    Image.open(picture).convert("RGB").quantize(64).save(path, "PNG", optimize=True)
+    picture.save(figure, path)
 
 
 def numbers(text: str) -> list[int]:
