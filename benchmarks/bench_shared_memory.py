@@ -35,7 +35,7 @@ def label(case: Case) -> str:
 
 
 def base(case: Case) -> list[Case]:
-    """DDP without a hook, with the same ranks and buckets; and for shared memory the 16-bit hook, where it is measured."""
+    """DDP without a hook, with the same ranks and buckets; for shared memory the measured 16-bit hook, too."""
     others = ("plain", "bf16") if case.hook == "shared" else ("plain",)
     return [one for one in (replace(case, hook=hook) for hook in others) if one != case and one in CASES]
 
