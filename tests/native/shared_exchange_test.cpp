@@ -195,7 +195,8 @@ CASE("one thread completes what it can at once, another the rest") {
         buckets.reserve(700);
         for (std::size_t i = 0; i < 700; ++i) {
             const std::size_t large = SharedExchange::at_once_bytes / sizeof(float);
-            buckets.emplace_back(exchange, i % 70 == 0 ? large + i : i % 7 == 0 ? 3 * unit : 200 + i);
+            const std::size_t small = i % 7 == 0 ? 3 * unit : 200 + i;
+            buckets.emplace_back(exchange, i % 70 == 0 ? large + i : small);
             fill(buckets.back(), rank, i);
         }
         std::counting_semaphore<> left(0);

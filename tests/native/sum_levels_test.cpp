@@ -46,6 +46,7 @@ Summed summed(const KernelTable& kernels, Element element, std::vector<Bytes> in
 
 std::vector<Bytes> some_inputs(Element element, std::size_t ranks, std::size_t count) {
     std::vector<Bytes> result;
+    result.reserve(ranks);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         result.push_back(gradients::finite(element, count + slack, static_cast<std::uint32_t>(rank)));
     }
