@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import read_trace
 
@@ -134,6 +136,11 @@ def test_attach_and_hook_hold_the_same_bits_and_the_trace_tells_what_travelled(t
     assert {(b.dtype, b.gradient_dtype, b.shared_memory) for b in report.buckets} == {
         ("bfloat16", "float32", True)
     }
+    out = io.StringIO()
+    print_text(report, out)
+    words = " ".join(out.getvalue().split())
+    assert " in shared memory" in words
+    assert "In bfloat16, " in words and " travel between hosts in place of " in words
     buckets = read_trace(tmp_path / "attach-require" / "rank_0.ddptrace").of_kind(Kind.BUCKET)
     total = sum(p.numel() for p in branches(torch.float32).parameters())
     assert buckets["bytes"][buckets["step"] == 0].sum() == 2 * total
