@@ -65,6 +65,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/collectives.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/future_work.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/gloo_between.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/messages.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/plain_path.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_path.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_place.cpp

@@ -34,7 +34,7 @@ enum Flag : std::uint32_t {
     flag_foreign = 1U << 9U,      // bucket: reduced by another hook, around which we only put probes
     flag_reducer = 1U << 10U,     // bucket: of a GradientReducer, not of DDP
     flag_name = 1U << 11U,        // connection: a part of its name, no reading
-    flag_shared = 1U << 12U,      // bucket: summed by the ranks in shared memory, without Gloo
+    flag_shared = 1U << 12U,      // bucket: summed by the ranks in shared memory; Gloo only between hosts
     flag_finite = 1U << 13U,      // bucket: all values that this rank put in were seen to be finite
 };
 

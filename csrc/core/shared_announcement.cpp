@@ -9,10 +9,24 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 
-const char* element_name(std::uint64_t kind) noexcept {
+// Of what kind_of() says. The lowest byte is that of the bucket's type; that of the wire is one more, 0: none.
+constexpr std::uint64_t averages = 0x100;
+constexpr std::uint64_t feeds_back = 0x200;
+constexpr unsigned wire_at = 16;
+
+const char* element_name(std::uint64_t element) noexcept {
     constexpr std::array<const char*, 4> names = {"float32", "float64", "float16", "bfloat16"};
-    const std::uint64_t element = kind & 0xffU;
     return element < names.size() ? names[element] : "an unknown type";
+}
+
+// Empty: as they are.
+std::string wire_in_words(std::uint64_t kind) {
+    const std::uint64_t wire = kind >> wire_at;
+    if (wire == 0) {
+        return {};
+    }
+    return std::string(", in ") + element_name(wire - 1) + " between hosts" +
+           ((kind & feeds_back) != 0 ? " with error feedback" : "");
 }
 
 }  // namespace
@@ -26,7 +40,17 @@ std::string Announced::block_name() const {
 std::string described(const Told& bucket) {
     const auto [sequence, bytes, kind] = bucket;
     return "bucket " + std::to_string(sequence) + " of the group, " + std::to_string(bytes) + " bytes of " +
-           element_name(kind) + ((kind & 0x100U) != 0 ? "" : ", divided before");
+           element_name(kind & 0xffU) + ((kind & averages) != 0 ? "" : ", divided before") +
+           wire_in_words(kind);
+}
+
+std::uint64_t kind_of(const SharedSum& sum, const SharedWire* wire) noexcept {
+    const std::uint64_t kind = static_cast<std::uint64_t>(sum.element) | (sum.average ? averages : 0U);
+    if (wire == nullptr) {
+        return kind;
+    }
+    return kind | (wire->feeds_back() ? feeds_back : 0U) |
+           (static_cast<std::uint64_t>(wire->type()) + 1) << wire_at;
 }
 
 void write(Announcement& to, std::uint64_t number, const Announced& from) noexcept {

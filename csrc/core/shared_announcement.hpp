@@ -9,6 +9,7 @@
 #include "core/shared_between.hpp"
 #include "core/shared_layout.hpp"
 #include "core/shared_sum.hpp"
+#include "core/shared_wire.hpp"
 
 namespace ddpdiag {
 
@@ -30,9 +31,8 @@ struct Announced {
 // A bucket in words.
 [[nodiscard]] std::string described(const Told& bucket);
 
-[[nodiscard]] constexpr std::uint64_t kind_of(const SharedSum& sum) noexcept {
-    return static_cast<std::uint64_t>(sum.element) | (sum.average ? 0x100U : 0U);
-}
+// What is to be done with a bucket, in one number. `wire`: nullptr if it does not travel in 16 bits.
+[[nodiscard]] std::uint64_t kind_of(const SharedSum& sum, const SharedWire* wire) noexcept;
 
 void write(Announcement& to, std::uint64_t number, const Announced& from) noexcept;
 // Nothing unless it is that of operation `number`, and was while it was read.

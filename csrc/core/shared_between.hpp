@@ -23,6 +23,20 @@ public:
 // What has to be the same on all hosts for their parts of a bucket to be added up: see Announced::told.
 using Told = std::array<std::uint64_t, 3>;
 
+// So many values, from one of them on.
+struct Stretch {
+    std::size_t begin = 0;
+    std::size_t count = 0;
+};
+
+// Values of 16 bits that go to each host and come from it: where they lie among `values`, by host. No stretch that
+// comes overlaps another one; none goes to the own host.
+struct SharedSwap {
+    std::shared_ptr<std::vector<std::uint16_t>> values;
+    std::vector<Stretch> sent;
+    std::vector<Stretch> received;
+};
+
 // Of one rank, which carries a part of each bucket: it adds that up with one rank of each other host. For one thread.
 class SharedBetween {
 public:
@@ -34,6 +48,8 @@ public:
     // The ranks that carry the same part, by host, and those of them on the other hosts in one text.
     [[nodiscard]] virtual const std::vector<std::string>& names() const noexcept = 0;
     [[nodiscard]] virtual const std::string& others() const noexcept = 0;
+    // Our own host.
+    [[nodiscard]] virtual std::size_t home() const noexcept = 0;
     // Begins to tell these ranks what this one brings, before begin(). Throws SharedBetweenError.
     virtual void tell(const Told& ours) = 0;
     // What each of them has told, by host; empty: not within `limit`. Throws SharedBetweenError: it will never be there.
@@ -42,6 +58,9 @@ public:
     // block while others may write into it. Throws SharedBetweenError.
     virtual void begin(const std::shared_ptr<const SharedBlock>& block, std::uint64_t offset,
                        std::uint64_t bytes, Element element) = 0;
+    // Begins to send and to receive, in the same order of calls on all hosts, which have told the same sizes. Keeps the
+    // values as long as it needs them. Throws SharedBetweenError.
+    virtual void begin(const SharedSwap& swap) = 0;
     // Waits for what was begun. False: not within `limit`. Throws SharedBetweenError: it will never be there.
     [[nodiscard]] virtual bool wait(std::chrono::milliseconds limit) = 0;
     // The reason of a failure that all ranks of all hosts are to give: that of the first which says one. `hearsay`: so

@@ -22,7 +22,7 @@ constexpr milliseconds ending{1000};
 Announced announced(const SharedBucket& bucket) noexcept {
     Announced result{.sequence = bucket.sequence,
                      .bytes = bucket.sum.bytes,
-                     .kind = kind_of(bucket.sum),
+                     .kind = kind_of(bucket.sum, bucket.wire.get()),
                      .offset = bucket.offset,
                      .place = bucket.place,
                      .id = bucket.block->id(),

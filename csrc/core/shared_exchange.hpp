@@ -20,6 +20,7 @@
 #include "core/shared_member.hpp"
 #include "core/shared_places.hpp"
 #include "core/shared_sum.hpp"
+#include "core/shared_wire.hpp"
 
 namespace ddpdiag {
 
@@ -42,6 +43,8 @@ struct SharedBucket {
     std::uint64_t offset = 0;    // in the block
     std::uint64_t sequence = 0;  // the same on all ranks, or they are not at the same bucket
     SharedSum sum;               // the same on all ranks
+    // For several hosts: their sums travel in 16 bits; nullptr: as they are. The same on all ranks.
+    std::shared_ptr<SharedWire> wire = nullptr;
 };
 
 // All ranks announce their buckets in the same order. When all have announced one, each rank that has time claims
@@ -117,6 +120,7 @@ private:
     [[nodiscard]] Part own_part(const SharedBucket& bucket) const noexcept;
     // Adds up our part with those of the other hosts, whose ranks must have told that they bring the same.
     void add_up(const Part& part, const SharedBucket& ours, Wait& wait);
+    void add_up_in_16_bits(const Part& part, const SharedBucket& ours, Wait& wait);
     // Copies our part into the buckets of this host, and waits until its other ranks have done so.
     void hand_out(std::uint64_t number, const Part& part, const std::vector<std::byte*>& buckets, Wait& wait);
     void require_same(const Told& ours, const std::string& name, const Told& theirs) const;

@@ -20,7 +20,7 @@ std::size_t carrier_of(std::uint64_t unit, std::size_t ranks, std::uint64_t unit
 }
 
 Told told_of(const SharedBucket& bucket) noexcept {
-    return {bucket.sequence, bucket.sum.bytes, kind_of(bucket.sum)};
+    return {bucket.sequence, bucket.sum.bytes, kind_of(bucket.sum, bucket.wire.get())};
 }
 
 }  // namespace
@@ -60,11 +60,35 @@ void SharedExchange::add_up(const Part& part, const SharedBucket& ours, Wait& wa
     for (std::size_t host = 0; host < told.size(); ++host) {
         require_same(told_of(ours), between_->names()[host], told[host]);
     }
+    if (ours.wire != nullptr) {
+        add_up_in_16_bits(part, ours, wait);
+        return;
+    }
     wait.over_hosts(*between_, [&](auto /*limit*/) {
         between_->begin(ours.block, ours.offset + part.begin, part.bytes, ours.sum.element);
         return true;
     });
     wait.over_hosts(*between_, [&](auto limit) { return between_->wait(limit); });
+}
+
+void SharedExchange::add_up_in_16_bits(const Part& part, const SharedBucket& ours, Wait& wait) {
+    const auto exchange = [&](const SharedSwap& swap) {
+        wait.over_hosts(*between_, [&](auto /*limit*/) {
+            between_->begin(swap);
+            return true;
+        });
+        wait.over_hosts(*between_, [&](auto limit) { return between_->wait(limit); });
+    };
+    const Element element = ours.sum.element;
+    std::byte* const values = ours.block->data() + ours.offset + part.begin;
+    ours.wire->round(values, element, part.bytes / size_of(element), between_->names().size(),
+                     between_->home());
+    exchange(ours.wire->values_to_swap());
+    ours.wire->add_up();
+    if (const auto sums = ours.wire->sums_to_swap()) {
+        exchange(*sums);
+    }
+    ours.wire->widen(values, element);
 }
 
 void SharedExchange::hand_out(std::uint64_t number, const Part& part, const std::vector<std::byte*>& buckets,

@@ -27,7 +27,7 @@ struct alignas(64) Announcement {
     std::atomic<std::uint64_t> tag;
     std::atomic<std::uint64_t> sequence;  // of the bucket in its group
     std::atomic<std::uint64_t> bytes;
-    std::atomic<std::uint64_t> kind;    // Element, and whether to average
+    std::atomic<std::uint64_t> kind;    // see kind_of()
     std::atomic<std::uint64_t> offset;  // of the bucket's first byte in its memory
     std::atomic<std::uint64_t> place;   // of its memory in `places`
     std::atomic<std::uint64_t> id;      // of its memory

@@ -64,7 +64,7 @@ def attach(recorder: Recorder, given: torch.nn.Module, options: PathOptions) -> 
             RuntimeWarning,
             stacklevel=3,
         )
-    shares = shared_setup.prepare(recorder.core, description.group, options.shared_memory, options.compresses)
+    shares = shared_setup.prepare(recorder.core, description.group, options.shared_memory)
     if options.compresses and not shares:
         exchange_setup.prepare(recorder.core, description.group)
     module = recorder.modules.add(description)

@@ -49,7 +49,7 @@ def average(
         if (options.compresses or shares) and bucket.index() == 0:
             over = group if group is not None else _native.group_of(core, bucket)
             # Where the buckets do not go through shared memory, the native module takes the other path by itself.
-            prepared = shared_setup.prepare(core, over, options.shared_memory, options.compresses)
+            prepared = shared_setup.prepare(core, over, options.shared_memory)
             if not prepared and options.compresses:
                 exchange_setup.prepare(core, over)
         return _native.timed_allreduce(

@@ -174,9 +174,10 @@ class Recorder:
                 all ranks.
             error_feedback: add what the last rounding lost to the next step's gradients; costs the memory of the
                 gradients once more. Only with `compress`.
-            shared_memory: "auto": where all ranks of the module's group share memory, they average their gradients
-                there, without Gloo and uncompressed (docs/shared-memory.md); Gloo otherwise. "require": an error
-                where they do not. "off": Gloo. The same on all ranks.
+            shared_memory: "auto": where all ranks of the module's group share memory, or those of each host, they
+                average their gradients there, and only between hosts over Gloo and compressed
+                (docs/shared-memory.md); Gloo otherwise. "require": an error where they do not. "off": Gloo. The
+                same on all ranks.
 
         Raises:
             ReductionError: ranks did not take part in the set-up; or they do not share memory, and must.

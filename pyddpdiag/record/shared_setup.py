@@ -27,23 +27,18 @@ from pyddpdiag.record.shared_modes import SharedMemory
 _made: weakref.WeakKeyDictionary[dist.ProcessGroup, int] = weakref.WeakKeyDictionary()
 # For recorders that have asked, by the name of the group: USED, or why its ranks do not share memory.
 _outcomes: weakref.WeakKeyDictionary[_native.Recorder, dict[str, str]] = weakref.WeakKeyDictionary()
-# Those of them whose ranks are on several hosts.
-_several: weakref.WeakKeyDictionary[_native.Recorder, set[str]] = weakref.WeakKeyDictionary()
 # As _outcomes, of what was found out without a recorder, and is in its trace.
 _told: weakref.WeakKeyDictionary[_native.Recorder, dict[str, str]] = weakref.WeakKeyDictionary()
 USED = "used"
 
 
-def prepare(
-    core: _native.Recorder, group: dist.ProcessGroup, mode: SharedMemory, compresses: bool = False
-) -> bool:
+def prepare(core: _native.Recorder, group: dist.ProcessGroup, mode: SharedMemory) -> bool:
     """Tries it at the first call, made by all ranks of `group` together; they may retry a failure.
 
     Args:
         core: whose buckets these are.
         group: all of its ranks call this.
         mode: the same on all ranks.
-        compresses: the gradients are to travel in fewer bits, which they can between several hosts only over Gloo.
 
     Returns:
         Whether the buckets of this group go through shared memory; the same on all ranks.
@@ -56,14 +51,9 @@ def prepare(
     known = _outcomes.setdefault(core, {})
     name = group.group_name
     if name not in known:
-        ranks, known[name], hosts = _try(group)
+        ranks, known[name] = _try(group)
         if ranks is not None:
             _native.share_memory(core, group, ranks)
-        if hosts > 1:
-            _several.setdefault(core, set()).add(name)
-    if compresses and name in _several.get(core, ()):
-        _require("compressed gradients of several hosts go over Gloo as a whole", mode)
-        return False
     _require(known[name], mode)
     return known[name] == USED
 
@@ -84,7 +74,7 @@ def share(
     Raises:
         ReductionError: as `prepare`.
     """
-    ranks, found, _ = _try(group, unfit)
+    ranks, found = _try(group, unfit)
     _require(found, mode)
     return ranks, found
 
@@ -108,10 +98,10 @@ def _require(found: str, mode: SharedMemory) -> None:
         )
 
 
-def _try(group: dist.ProcessGroup, unfit: str = "") -> tuple[_native.SharedRanks | None, str, int]:
-    """What sums in shared memory, if that is possible; `USED` or why it is not; and the number of hosts."""
+def _try(group: dist.ProcessGroup, unfit: str = "") -> tuple[_native.SharedRanks | None, str]:
+    """What sums in shared memory, if that is possible; and `USED`, or why it is not."""
     if group.size() == 1:
-        return None, "the group has one rank", 0
+        return None, "the group has one rank"
     attempt = _made.get(group, 0)
     store = PrefixStore(f"pyddpdiag/shared/{attempt}", group.get_group_store())
     timeout_s = float(gloo.options_of(group)._timeout.total_seconds())
@@ -139,12 +129,12 @@ def _try(group: dist.ProcessGroup, unfit: str = "") -> tuple[_native.SharedRanks
         ) from error
     _made[group] = attempt + 1
     if refusal:
-        return None, refusal, 0
+        return None, refusal
     assert own is not None
     ours = next(host for host in hosts if group.rank() in host)
     members = [peers[rank] for rank in ours]
     ranks = _native.SharedRanks(own, members, [names[rank] for rank in ours], int(timeout_s * 1000), between)
-    return ranks, USED, len(hosts)
+    return ranks, USED
 
 
 def _offer(unfit: str) -> tuple[_native.SharedMember | None, dict[str, Any]]:

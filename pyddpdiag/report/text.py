@@ -246,7 +246,8 @@ def _saved(buckets: Sequence[BucketStats]) -> str:
     travels = sum(b.bytes for b in short)
     gradients = sum(b.bytes * WIDTHS[b.gradient_dtype] // WIDTHS[b.dtype] for b in short)
     kinds = " and ".join(sorted({b.dtype for b in short}))
-    return f"In {kinds}, {size(travels)} travel in place of {size(gradients)} of gradients."
+    between = " between hosts" if all(b.shared_memory for b in short) else ""
+    return f"In {kinds}, {size(travels)} travel{between} in place of {size(gradients)} of gradients."
 
 
 def _bucket_columns(screen: Screen, shown: Sequence[BucketStats]) -> dict[str, Sequence[Cell]]:

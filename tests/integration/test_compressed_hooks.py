@@ -155,6 +155,26 @@ def test_error_feedback_makes_up_for_rounding(tmp_path: Path) -> None:
     assert off["True"] < off["False"] / 5
 
 
+def _overflow_job(_: int, __: int, folder: str) -> list[float]:
+    """The averages of a gradient that is too large for fp16 in one step, and 1 in the next."""
+    model = torch.nn.Linear(64, 4, bias=False)
+    ddp = DistributedDataParallel(model)
+    found = []
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        recorder.attach(ddp, compress="fp16", error_feedback=True)
+        for value in (1.0, 1.0, 1e6, 1.0):
+            ddp.zero_grad()
+            ddp(torch.full((1, 64), value)).sum().backward()
+            assert model.weight.grad is not None
+            found.append(float(model.weight.grad.max()))
+    return found
+
+
+def test_an_overflow_of_fp16_spoils_one_step_and_no_more(tmp_path: Path) -> None:
+    for found in run_ranks(_overflow_job, 2, tmp_path, str(tmp_path)):
+        assert found == [1.0, 1.0, float("inf"), 1.0]
+
+
 def _other_types_job(rank: int, _: int, folder: str) -> bool:
     bits = []
     for compress in (None, "bf16"):

@@ -11,18 +11,15 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from support.models import batch, branches, gradient_bytes
+from support.models import batch, branches
 from support.own_hosts import only_own_host
 from support.ranks import run_ranks
+from support.trained import train
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.errors import ReductionError
 from pyddpdiag.record import shared_setup
-from pyddpdiag.trace.layout import Flag, Kind
-from pyddpdiag.trace.reader import read_trace
 
-STEPS = 4
 # Rank R is on host HOSTS[R]. Not in order, as a launcher need not have it.
 HOSTS = [0, 1, 1, 0]
 KILL = 9  # Windows has no name for it
@@ -94,44 +91,12 @@ def test_hosts_that_bring_different_buckets_are_both_named(tmp_path: Path) -> No
     }
 
 
-def _paths(path: Path) -> set[tuple[bool, bool]]:
-    flags = read_trace(path).of_kind(Kind.BUCKET)["flags"]
-    return {(bool(f & Flag.SHARED), bool(f & Flag.COMPRESSED)) for f in flags}
-
-
-def _train(
-    rank: int, way: str, folder: str, **options: Any
-) -> tuple[list[list[bytes]], list[torch.Tensor], set[Any]]:
-    model = branches(torch.float32)
-    gradients = []
-    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
-        if way == "reducer":
-            reducer = pyddpdiag.GradientReducer(
-                model.named_parameters(), bucket_cap_mb=0.002, recorder=recorder, **options
-            )
-        else:
-            model = DistributedDataParallel(model, bucket_cap_mb=0.002)
-            if way == "attach":
-                recorder.attach(model, **options)
-            else:
-                model.register_comm_hook(None, recorder.hook(**options))
-        for step in recorder.steps(range(STEPS)):
-            model.zero_grad()
-            model(batch(rank, step, torch.float32)).square().mean().backward()
-            if way == "reducer":
-                reducer.all_reduce()
-            gradients.append(gradient_bytes(model))
-        recorder.close()
-        last = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
-        return gradients, last, _paths(recorder.path)
-
-
 def _ways(rank: int, _: int, folder: str) -> dict[str, list[list[bytes]]]:
     only_own_host(rank, HOSTS)
     bits = {}
     for way in ("attach", "hook", "reducer"):
-        bits[way], values, paths = _train(rank, way, f"{folder}/{way}", shared_memory="require")
-        _, expected, _ = _train(rank, way, f"{folder}/{way}-gloo")
+        bits[way], values, paths = train(rank, way, f"{folder}/{way}", shared_memory="require")
+        _, expected, _ = train(rank, way, f"{folder}/{way}-gloo")
         torch.testing.assert_close(values, expected)
         assert paths == {(True, False)}
     return bits
@@ -143,33 +108,16 @@ def test_trains_on_two_hosts(tmp_path: Path) -> None:
     assert answers[0]["attach"] == answers[0]["hook"]
 
 
-def _compressed(rank: int, _: int, folder: str, way: str) -> str:
-    only_own_host(rank, HOSTS)
-    shared = _train(rank, way, f"{folder}/{way}", shared_memory="auto", compress="bf16")
-    alone = _train(rank, way, f"{folder}/{way}-alone", compress="bf16")
-    assert shared[0] == alone[0]
-    assert shared[2] == {(False, True)}
-    try:
-        _train(rank, way, f"{folder}/{way}-require", shared_memory="require", compress="bf16")
-    except (ReductionError, RuntimeError) as error:
-        return str(error)
-    return ""
-
-
-@pytest.mark.parametrize("way", ["attach", "hook"])
-def test_what_is_compressed_goes_over_gloo_as_a_whole(tmp_path: Path, way: str) -> None:
-    for text in run_ranks(_compressed, 4, tmp_path, str(tmp_path), way):
-        assert "compressed gradients of several hosts go over Gloo as a whole" in text
-
-
-def _without(rank: int, _: int, folder: str, signal_number: int) -> tuple[str, float]:
+def _without(
+    rank: int, _: int, folder: str, signal_number: int, options: dict[str, Any]
+) -> tuple[str, float]:
     """Rank 2 gets the signal in the middle of training. What the others say, and how long after that in seconds."""
     only_own_host(rank, HOSTS)
     at = Path(folder, "at")
     done = Path(folder, f"done-{rank}")
     ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
     recorder = pyddpdiag.Recorder(f"{folder}/trace", capacity_mb=1)
-    recorder.attach(ddp, shared_memory="require")
+    recorder.attach(ddp, shared_memory="require", **options)
     processes: list[int] = [0] * 4
     dist.all_gather_object(processes, os.getpid())
     answer = ("no error", 0.0)
@@ -190,8 +138,9 @@ def _without(rank: int, _: int, folder: str, signal_number: int) -> tuple[str, f
     return answer
 
 
-def test_a_killed_rank_is_named_on_all_hosts(tmp_path: Path) -> None:
-    answers = run_ranks(_without, 4, tmp_path, str(tmp_path), KILL, lost=frozenset({2}))
+@pytest.mark.parametrize("options", [{}, {"compress": "bf16"}], ids=["", "in 16 bits"])
+def test_a_killed_rank_is_named_on_all_hosts(tmp_path: Path, options: dict[str, Any]) -> None:
+    answers = run_ranks(_without, 4, tmp_path, str(tmp_path), KILL, options, lost=frozenset({2}))
     for rank in (0, 1, 3):
         text, seconds = answers[rank]
         assert "rank 2 (process " in text, text
@@ -202,7 +151,7 @@ def test_a_killed_rank_is_named_on_all_hosts(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop a process")
 def test_a_stopped_rank_is_named_when_the_time_is_over(tmp_path: Path) -> None:
     answers = run_ranks(
-        _without, 4, tmp_path, str(tmp_path), signal.SIGSTOP, lost=frozenset({2}), group_timeout_s=8
+        _without, 4, tmp_path, str(tmp_path), signal.SIGSTOP, {}, lost=frozenset({2}), group_timeout_s=8
     )
     for rank in (0, 1, 3):
         text, seconds = answers[rank]

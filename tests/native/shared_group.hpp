@@ -8,11 +8,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/shared_block.hpp"
 #include "core/shared_exchange.hpp"
 #include "core/shared_member.hpp"
+#include "core/shared_wire.hpp"
 #include "platform/platform.hpp"
 
 namespace shared_group {
@@ -72,12 +74,14 @@ public:
 
     [[nodiscard]] float* values() const { return reinterpret_cast<float*>(block_->data()); }
     [[nodiscard]] std::size_t count() const { return count_; }
-    [[nodiscard]] ddpdiag::SharedBucket turn(std::uint64_t sequence) const {
+    [[nodiscard]] ddpdiag::SharedBucket turn(std::uint64_t sequence,
+                                             std::shared_ptr<ddpdiag::SharedWire> wire = nullptr) const {
         return {.block = block_,
                 .place = place_,
                 .offset = 0,
                 .sequence = sequence,
-                .sum = {.element = ddpdiag::Element::f32, .bytes = count_ * sizeof(float), .average = true}};
+                .sum = {.element = ddpdiag::Element::f32, .bytes = count_ * sizeof(float), .average = true},
+                .wire = std::move(wire)};
     }
 
 private:

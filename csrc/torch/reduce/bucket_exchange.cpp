@@ -1,7 +1,6 @@
 #include "torch/reduce/bucket_exchange.hpp"
 
 #include <ATen/Functions.h>
-#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <functional>
@@ -11,6 +10,7 @@
 #include "torch/compat.hpp"
 #include "torch/element.hpp"
 #include "torch/reduce/collectives.hpp"
+#include "torch/reduce/messages.hpp"
 
 namespace ddpdiag {
 namespace {
@@ -23,65 +23,6 @@ constexpr std::size_t messages_above = std::size_t{256} << 10U;
 // With two ranks: data that has arrived is added while the rest is on its way.
 constexpr std::int64_t piece = std::int64_t{512} * 1024;  // values
 constexpr std::uint64_t tags = std::uint64_t{1} << 30U;
-
-using TensorOf = std::function<at::Tensor(std::int64_t)>;
-
-// Messages instead of a collective: collectives must begin in the same order on all ranks, but the ranks'
-// workers may come here with two buckets in either order. The tag says which bucket a message belongs to, and
-// messages with one tag keep their order.
-class Messages {
-public:
-    // Holds the messages' group while they are in flight, even as its last owner: this thread is not one of
-    // the group's.
-    Messages(const Peers& peers, int tag) : group_(peers.messages()), tag_(tag) {}
-
-    // Ask for everything before sending anything.
-    void ask(at::Tensor values, std::int64_t from) { begin(asked_, std::move(values), from, false); }
-    void send(at::Tensor values, std::int64_t to) { begin(sent_, std::move(values), to, true); }
-    // The next requested message, in the order of the requests. Wait once for each: Gloo would wait for
-    // another one.
-    void await_next() { asked_[awaited_++]->wait(); }
-    void await_all() {
-        while (awaited_ < asked_.size()) {
-            await_next();
-        }
-        for (const auto& work : sent_) {
-            work->wait();
-        }
-    }
-
-private:
-    using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
-
-    void begin(Works& works, at::Tensor&& values, std::int64_t peer, bool send) {
-        if (values.numel() == 0) {
-            return;
-        }
-        std::vector<at::Tensor> one = {std::move(values)};
-        const int rank = static_cast<int>(peer);
-        works.push_back(send ? group_->send(one, rank, tag_) : group_->recv(one, rank, tag_));
-    }
-
-    const at::RecordFunctionGuard no_spans_{/*is_enabled=*/false};
-    c10::intrusive_ptr<c10d::Backend> group_;
-    int tag_;
-    Works asked_;
-    std::size_t awaited_ = 0;
-    Works sent_;
-};
-
-void swap_with_all(const Group& ranks, Messages messages, const TensorOf& theirs, const TensorOf& ours) {
-    for (std::int64_t distance = 1; distance < ranks.size; ++distance) {
-        const std::int64_t from = (ranks.rank + distance) % ranks.size;
-        messages.ask(theirs(from), from);
-    }
-    for (std::int64_t distance = 1; distance < ranks.size; ++distance) {
-        // Send to the ranks before us, as each rank does, so that not all send to the same one at once.
-        const std::int64_t to = (ranks.rank - distance + ranks.size) % ranks.size;
-        messages.send(ours(to), to);
-    }
-    messages.await_all();
-}
 
 }  // namespace
 
@@ -161,19 +102,21 @@ void BucketExchange::finish(const std::function<void(std::int64_t)>& arrived) {
         return;
     }
     if (by_messages_) {
-        swap_with_all(
-            *group_, Messages(*peers_, tag_), [this](std::int64_t rank) { return received_from(rank); },
-            [this](std::int64_t rank) { return to_add_up_by(rank); });
+        Messages values(peers_->messages(), tag_);
+        values.swap_with_all([this](std::int64_t rank) { return received_from(rank); },
+                             [this](std::int64_t rank) { return to_add_up_by(rank); });
+        values.await_all();
     }
     add_up_our_part();
-    swap_with_all(
-        *group_, Messages(*peers_, tag_), [this](std::int64_t rank) { return part_of(rank); },
-        [this](std::int64_t) { return part_of(group_->rank); });
+    Messages sums(peers_->messages(), tag_);
+    sums.swap_with_all([this](std::int64_t rank) { return part_of(rank); },
+                       [this](std::int64_t) { return part_of(group_->rank); });
+    sums.await_all();
 }
 
 void BucketExchange::swap_with_the_other(const std::function<void(std::int64_t)>& arrived) {
     const std::int64_t other = 1 - group_->rank;
-    Messages messages(*peers_, tag_);
+    Messages messages(peers_->messages(), tag_);
     std::vector<std::int64_t> ends;
     for (std::int64_t begin = 0; begin < wire_.numel(); begin = ends.back()) {
         ends.push_back(std::min(begin + piece, wire_.numel()));

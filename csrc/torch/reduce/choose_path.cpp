@@ -10,14 +10,19 @@ namespace ddpdiag {
 
 std::shared_ptr<Path> choose_path(const at::Tensor& buffer, const std::shared_ptr<Group>& group,
                                   const PathOptions& options) {
+    const bool compresses = options.compression != Compression::none && SixteenBitPath::possible(buffer);
     if (options.shared_memory && SharedPath::possible(buffer)) {
-        // Between hosts, it would be the whole bucket that travels.
-        const bool compressed = options.compression != Compression::none;
-        if (auto ranks = group->sharing.get(); ranks != nullptr && !(compressed && ranks->several_hosts())) {
+        if (auto ranks = group->sharing.get(); ranks != nullptr) {
+            if (compresses && ranks->several_hosts()) {
+                const Element type = options.compression == Compression::bf16 ? Element::bf16 : Element::f16;
+                return std::make_shared<SharedPath>(
+                    buffer, group, std::move(ranks),
+                    std::make_shared<SharedWire>(type, options.error_feedback));
+            }
             return std::make_shared<SharedPath>(buffer, group, std::move(ranks), options.divided_by);
         }
     }
-    if (options.compression != Compression::none && SixteenBitPath::possible(buffer)) {
+    if (compresses) {
         const auto type =
             options.compression == Compression::bf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half;
         return std::make_shared<SixteenBitPath>(buffer, group, type, options.error_feedback);

@@ -20,8 +20,7 @@ struct PathOptions {
     bool error_feedback = false;
     // The gradients are already divided by this; 0: they are not. Only for paths that do not compress.
     std::int64_t divided_by = 0;
-    // By way of memory that the ranks share, if the group has some. On one host nothing is compressed: nothing
-    // travels. Of several hosts, compressed buckets go over Gloo as a whole.
+    // By way of memory that the ranks share, if the group has some. Only what travels between hosts is compressed.
     bool shared_memory = false;
 
     [[nodiscard]] bool operator==(const PathOptions&) const = default;

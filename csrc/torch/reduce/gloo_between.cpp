@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "torch/reduce/collectives.hpp"
+#include "torch/reduce/messages.hpp"
 
 namespace ddpdiag {
 namespace {
@@ -71,6 +71,12 @@ struct GlooBetween::Arrival {
     bool done = false;
     std::string error;  // empty: none
 
+    void arrived(const std::string& failure) {
+        const std::lock_guard lock(mutex);
+        done = true;
+        error = failure;
+        changed.notify_one();
+    }
     // False: not within `limit`. Throws SharedBetweenError: it has failed.
     bool wait(milliseconds limit) {
         std::unique_lock lock(mutex);
@@ -89,7 +95,8 @@ GlooBetween::GlooBetween(const std::shared_ptr<HostLink>& link, const c10::intru
     : link_(link),
       // A connection of its own: another thread may wait on that of the training.
       store_(store->clone()),
-      names_(std::move(names)) {
+      names_(std::move(names)),
+      home_(home) {
     for (std::size_t host = 0; host < names_.size(); ++host) {
         if (host != home) {
             others_ += (others_.empty() ? "" : ", ") + names_[host];
@@ -99,22 +106,22 @@ GlooBetween::GlooBetween(const std::shared_ptr<HostLink>& link, const c10::intru
 
 GlooBetween::~GlooBetween() = default;
 
-std::shared_ptr<GlooBetween::Arrival> GlooBetween::begun(const Begin& begin) const {
+c10::intrusive_ptr<c10d::Backend> GlooBetween::backend() const {
     const auto link = link_.lock();
-    const auto backend = link != nullptr ? link->get() : nullptr;
+    auto backend = link != nullptr ? link->get() : nullptr;
     if (backend == nullptr) {
         throw SharedBetweenError("the process group was destroyed, or an earlier bucket has failed");
     }
+    return backend;
+}
+
+std::shared_ptr<GlooBetween::Arrival> GlooBetween::begun(const Begin& begin) const {
+    const auto group = backend();
     const at::RecordFunctionGuard no_spans(/*is_enabled=*/false);
     auto arrival = std::make_shared<Arrival>();
     try {
-        begin(*backend)->getFuture()->addCallback([arrival](c10::ivalue::Future& done) {
-            const std::lock_guard lock(arrival->mutex);
-            arrival->done = true;
-            if (done.hasError()) {
-                arrival->error = done.tryRetrieveErrorMessage();
-            }
-            arrival->changed.notify_one();
+        begin(*group)->getFuture()->addCallback([arrival](c10::ivalue::Future& done) {
+            arrival->arrived(done.hasError() ? done.tryRetrieveErrorMessage() : "");
         });
     } catch (const std::exception& error) {
         throw SharedBetweenError(error.what());
@@ -157,6 +164,40 @@ void GlooBetween::begin(const std::shared_ptr<const SharedBlock>& block, std::ui
             [block](void* /*data*/) {}, at::TensorOptions().dtype(type_of(element)))};
         return backend.allreduce(part);
     });
+}
+
+// Messages have no future, and a wait for one that takes too long breaks the connection: a thread of their own waits. Left
+// alone, it ends when the messages are there, when a connection is lost, or when the group's time is over.
+void GlooBetween::begin(const SharedSwap& swap) {
+    auto arrival = std::make_shared<Arrival>();
+    try {
+        Messages messages(backend(), /*tag=*/0);
+        // It holds the values until Gloo has let go of them.
+        const auto tensor = [&values = swap.values](const Stretch& part) {
+            return at::from_blob(
+                values->data() + part.begin, {static_cast<std::int64_t>(part.count)},
+                [values](void* /*data*/) {}, at::TensorOptions().dtype(c10::ScalarType::Short));
+        };
+        messages.swap_with_all(
+            [&](std::int64_t host) { return tensor(swap.received[static_cast<std::size_t>(host)]); },
+            [&](std::int64_t host) { return tensor(swap.sent[static_cast<std::size_t>(host)]); });
+        std::thread([arrival, messages = std::move(messages)]() mutable {
+            std::string failure;
+            try {
+                // Gone before the end is told: whoever is told may end the group.
+                Messages ours = std::move(messages);
+                ours.await_all();
+            } catch (const std::exception& error) {
+                failure = error.what();
+            }
+            arrival->arrived(failure);
+        }).detach();
+    } catch (const SharedBetweenError&) {
+        throw;
+    } catch (const std::exception& error) {
+        throw SharedBetweenError(error.what());
+    }
+    arrival_ = std::move(arrival);
 }
 
 bool GlooBetween::wait(milliseconds limit) {

@@ -48,10 +48,13 @@ public:
 
     [[nodiscard]] const std::vector<std::string>& names() const noexcept override { return names_; }
     [[nodiscard]] const std::string& others() const noexcept override { return others_; }
+    [[nodiscard]] std::size_t home() const noexcept override { return home_; }
     void tell(const Told& ours) override;
     [[nodiscard]] std::vector<Told> told(std::chrono::milliseconds limit) override;
     void begin(const std::shared_ptr<const SharedBlock>& block, std::uint64_t offset, std::uint64_t bytes,
                Element element) override;
+    // By messages: Gloo's all-to-all would send before it asks (BucketExchange).
+    void begin(const SharedSwap& swap) override;
     [[nodiscard]] bool wait(std::chrono::milliseconds limit) override;
     [[nodiscard]] std::string agreed(const std::string& reason,
                                      std::chrono::milliseconds hearsay) noexcept override;
@@ -60,6 +63,8 @@ public:
 private:
     struct Arrival;
 
+    // Throws SharedBetweenError: there is none any more.
+    [[nodiscard]] c10::intrusive_ptr<c10d::Backend> backend() const;
     using Begin = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
     [[nodiscard]] std::shared_ptr<Arrival> begun(const Begin& begin) const;
 
@@ -67,6 +72,7 @@ private:
     c10::intrusive_ptr<c10d::Store> store_;
     std::vector<std::string> names_;
     std::string others_;
+    std::size_t home_;
     std::shared_ptr<Arrival> arrival_;  // of what was begun
     std::shared_ptr<Arrival> telling_;  // of what was told
     std::vector<at::Tensor> told_;      // what arrives then, by host

@@ -18,6 +18,15 @@ PathFacts shared_facts(const at::Tensor& buffer, std::int64_t divided_by) {
             .divided_by = divided_by != 0 ? static_cast<double>(divided_by) : 1.0};
 }
 
+// Compressed, as a host sends them, with all its ranks.
+PathFacts compressed_facts(const at::Tensor& buffer, Element wire) {
+    PathFacts facts = shared_facts(buffer, 0);
+    facts.bytes = static_cast<std::uint64_t>(buffer.numel()) * sizeof(std::uint16_t);
+    facts.dtype = wire == Element::bf16 ? Dtype::bfloat16 : Dtype::float16;
+    facts.flags |= flag_compressed;
+    return facts;
+}
+
 }  // namespace
 
 bool SharedPath::possible(const at::Tensor& buffer) {
@@ -30,6 +39,13 @@ SharedPath::SharedPath(const at::Tensor& buffer, const std::shared_ptr<Group>& g
     : Path(buffer, group, shared_facts(buffer, divided_by)),
       ranks_(std::move(ranks)),
       divided_(divided_by != 0) {}
+
+SharedPath::SharedPath(const at::Tensor& buffer, const std::shared_ptr<Group>& group,
+                       std::shared_ptr<SharedRanks> ranks, std::shared_ptr<SharedWire> wire)
+    : Path(buffer, group, compressed_facts(buffer, wire->type())),
+      ranks_(std::move(ranks)),
+      divided_(false),
+      place_(std::move(wire)) {}
 
 Prepared SharedPath::prepare(const at::Tensor& buffer, bool /*with_statistics*/) {
     note_change(buffer);

@@ -11,7 +11,7 @@
 
 namespace ddpdiag {
 
-// The same bits as torch's builtin hook for f32 and f64. 16-bit gradients are summed in f32 and rounded once.
+// The same bits as torch's builtin hook for f32 and f64 on one host. 16-bit gradients are summed in f32 and rounded once.
 class SharedPath final : public Path {
 public:
     // The same answer on all ranks.
@@ -20,6 +20,9 @@ public:
     // `divided_by`: the gradients are already divided by this; 0: they are not.
     SharedPath(const at::Tensor& buffer, const std::shared_ptr<Group>& group,
                std::shared_ptr<SharedRanks> ranks, std::int64_t divided_by);
+    // As above, of several hosts, whose sums travel in 16 bits as `wire` says.
+    SharedPath(const at::Tensor& buffer, const std::shared_ptr<Group>& group,
+               std::shared_ptr<SharedRanks> ranks, std::shared_ptr<SharedWire> wire);
 
     // What all ranks call the next bucket, in place of the turn's number: that counts what a recorder has seen, and
     // some ranks may have closed theirs.

@@ -27,7 +27,8 @@ c10::intrusive_ptr<c10::ivalue::Future> SharedPlace::average(SharedRanks& ranks,
                           .sequence = sequence,
                           .sum = {.element = known_element(buffer.scalar_type()),
                                   .bytes = buffer.nbytes(),
-                                  .average = !divided}},
+                                  .average = !divided},
+                          .wire = wire_},
                          std::move(start));
 }
 

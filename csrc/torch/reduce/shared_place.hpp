@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
+#include "core/shared_wire.hpp"
 #include "torch/reduce/shared_ranks.hpp"
 
 namespace ddpdiag {
@@ -15,6 +17,9 @@ namespace ddpdiag {
 // For one thread at a time.
 class SharedPlace {
 public:
+    // `wire`: see SharedBucket.
+    explicit SharedPlace(std::shared_ptr<SharedWire> wire = nullptr) : wire_(std::move(wire)) {}
+
     // Averages the bucket, or adds it up if `divided`; moves it into shared memory if it is not there. `sequence` and
     // `start` as in SharedBucket and SharedRanks::average. Only for buffers that SharedPath::possible allows.
     [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> average(SharedRanks& ranks,
@@ -23,6 +28,7 @@ public:
                                                                   std::shared_ptr<StartListener> start);
 
 private:
+    std::shared_ptr<SharedWire> wire_;
     std::uint64_t block_ = 0;  // the id of the bucket's block
     std::size_t place_ = 0;    // that of the block
 };

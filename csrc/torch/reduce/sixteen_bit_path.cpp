@@ -96,10 +96,11 @@ Prepared SixteenBitPath::prepare(const at::Tensor& buffer, bool /*with_statistic
     buffer.mul_(scale).add_(residual_);
     const auto statistics =
         copy_in_parallel(buffer.const_data_ptr(), from, wire_.mutable_data_ptr(), to, count, 1.0);
-    copy_in_parallel(wire_.const_data_ptr(), to, residual_.mutable_data_ptr(), from, count, -1.0);
+    const auto rounded =
+        copy_in_parallel(wire_.const_data_ptr(), to, residual_.mutable_data_ptr(), from, count, -1.0);
     residual_.add_(buffer);
-    if (statistics.non_finite != 0) {
-        // An infinity would stay in the residual as NaN and spoil every later step.
+    if (rounded.non_finite != 0) {
+        // An infinity, be it only that of the rounded value, would stay in the residual and spoil every later step.
         residual_.zero_();
     }
     // With the residual of the last step in it: not quite the gradients.
