@@ -152,7 +152,8 @@ SharedExchange::Ranks SharedExchange::ended() const {
 }
 
 std::uint64_t SharedExchange::units_of(const SharedBucket& bucket) noexcept {
-    return (bucket.sum.bytes + unit_bytes - 1) / unit_bytes;
+    const std::uint64_t unit = unit_of(bucket.sum.bytes);
+    return (bucket.sum.bytes + unit - 1) / unit;
 }
 
 bool SharedExchange::is_done(std::uint64_t number, const SharedBucket& ours) const noexcept {
@@ -305,11 +306,12 @@ void SharedExchange::sum_units(std::uint64_t number, const SharedBucket& ours, c
     Progress& progress = control(0).progress[number % shared_operations];
     auto& busy = own_.control().busy;
     const std::uint64_t units = units_of(ours);
+    const std::uint64_t bytes = unit_of(ours.sum.bytes);
     busy.store(number + 1);
     while (const auto unit = claim_unit(progress, number, units)) {
-        const std::uint64_t begin = *unit * unit_bytes;
+        const std::uint64_t begin = *unit * bytes;
         std::array<NotFinite, most_shared_ranks> found{};
-        sum.run(buckets, targets(*unit), begin, std::min(begin + unit_bytes, ours.sum.bytes), found);
+        sum.run(buckets, targets(*unit), begin, std::min(begin + bytes, ours.sum.bytes), found);
         for (std::size_t rank = 0; rank < ranks(); ++rank) {
             if (found[rank].values != 0) {
                 add(control(rank).announcements[number % shared_operations], found[rank]);

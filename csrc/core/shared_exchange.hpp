@@ -54,13 +54,17 @@ struct SharedBucket {
 // With ranks on several hosts, the ranks of each host sum a bucket into one of them, a part into each; then each rank adds
 // up its part with those of the other hosts, and copies the sum into the buckets of all ranks of its host.
 //
-// Two threads: one enters and announces, the other completes what was announced, in the same order. The first may complete
-// small buckets itself.
+// For two threads at a time: one enters and announces, the other completes what was announced, in the same order. The
+// first may complete small buckets itself.
 class SharedExchange {
 public:
     // What a rank sums at a time. It decides how evenly the work is spread, and how long the others may have to wait
     // for the last unit.
     static constexpr std::uint64_t unit_bytes = std::uint64_t{64} << 10U;
+    // Of large buckets, more: fewer claims, and longer stretches of memory.
+    [[nodiscard]] static constexpr std::uint64_t unit_of(std::uint64_t bucket_bytes) noexcept {
+        return bucket_bytes < 128 * unit_bytes ? unit_bytes : 4 * unit_bytes;
+    }
     // What is summed in less time than it takes to hand it to another thread.
     static constexpr std::uint64_t at_once_bytes = std::uint64_t{1} << 20U;
 

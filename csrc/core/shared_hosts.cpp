@@ -110,8 +110,9 @@ void SharedExchange::hand_out(std::uint64_t number, const Part& part, const std:
 
 SharedExchange::Part SharedExchange::own_part(const SharedBucket& bucket) const noexcept {
     const std::uint64_t units = units_of(bucket);
-    const std::uint64_t begin = first_unit(rank_, ranks(), units) * unit_bytes;
-    const std::uint64_t end = std::min(first_unit(rank_ + 1, ranks(), units) * unit_bytes, bucket.sum.bytes);
+    const std::uint64_t unit = unit_of(bucket.sum.bytes);
+    const std::uint64_t begin = first_unit(rank_, ranks(), units) * unit;
+    const std::uint64_t end = std::min(first_unit(rank_ + 1, ranks(), units) * unit, bucket.sum.bytes);
     return {.begin = begin, .bytes = end - begin};
 }
 

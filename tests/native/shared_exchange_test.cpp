@@ -61,7 +61,8 @@ CASE("buckets of every size are averaged on all ranks") {
         on_all_ranks(ranks, [&](std::size_t rank) {
             SharedExchange& exchange = *exchanges[rank];
             std::uint64_t number = 0;
-            for (const std::size_t count : std::vector<std::size_t>{1, 100, unit, unit + 1, 9 * unit + 77}) {
+            for (const std::size_t count :
+                 std::vector<std::size_t>{1, 100, unit, unit + 1, 9 * unit + 77, 133 * unit + 5}) {
                 const Bucket bucket(exchange, count);
                 for (int pass = 0; pass < 4; ++pass, ++number) {
                     fill(bucket, rank, number);
