@@ -12,10 +12,10 @@ namespace {
 using c10::Device;
 using c10::Stream;
 
-constexpr Device only(c10::DeviceType::PrivateUse1, 0);
+const Device only(c10::DeviceType::PrivateUse1, 0);
 
 Stream stream_of(c10::StreamId id) {
-    return {Stream::UNSAFE, only, id};
+    return Stream(Stream::UNSAFE, only, id);
 }
 
 std::shared_ptr<Event>& event_of(void* event) {
