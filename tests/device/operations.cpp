@@ -55,6 +55,12 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
 
 at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
     at::Tensor target = to;
+    if (target.sizes() != from.sizes()) {
+        const at::Tensor fresh = at::detail::empty_generic(from.sizes(), allocator(), target.key_set(),
+                                                           target.scalar_type(), std::nullopt);
+        target.unsafeGetTensorImpl()->set_storage_keep_dtype(fresh.storage());
+        target.unsafeGetTensorImpl()->set_sizes_contiguous(from.sizes());
+    }
     return copy(target, from, /*non_blocking=*/false);
 }
 

@@ -30,7 +30,17 @@ def build(folder: Path) -> Path:
     for source in sorted(SOURCES.glob("*.cpp")):
         objects.append(folder / f"{source.stem}.o")
         _run(compiler(), "-std=c++20", "-O0", "-fPIC", *include, "-c", str(source), "-o", str(objects[-1]))
-    _run(compiler(), "-shared", *map(str, objects), *link, "-ltorch", "-ltorch_cpu", "-lc10", "-o", str(library))
+    _run(
+        compiler(),
+        "-shared",
+        *map(str, objects),
+        *link,
+        "-ltorch",
+        "-ltorch_cpu",
+        "-lc10",
+        "-o",
+        str(library),
+    )
     return library
 
 
@@ -44,7 +54,12 @@ def load(library: Path) -> Any:
     torch.ops.load_library(str(library))
     # torch asks a module of the device's name whether it is there.
     module = types.ModuleType(f"torch.{NAME}")
-    vars(module).update(is_available=lambda: True, device_count=lambda: 1, _is_in_bad_fork=lambda: False)
+    vars(module).update(
+        is_available=lambda: True,
+        device_count=lambda: 1,
+        _is_in_bad_fork=lambda: False,
+        manual_seed_all=lambda seed: None,
+    )
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, module)
     return torch.ops.pyddpdiag_test_device
