@@ -135,10 +135,8 @@ struct SharedRanks::State {
             if (job.start != nullptr) {
                 job.start->examined(job.buffer, found);
             }
-        } catch (const c10::Error& failed) {
-            // Of the device, which is likely to fail the next one, too.
-            exchange.give_up(std::string(" cannot copy its average back: ") +
-                             failed.what_without_backtrace());
+        } catch (const StagingError& failed) {
+            exchange.give_up(failed.what());
             return std::current_exception();
         } catch (...) {
             return std::current_exception();

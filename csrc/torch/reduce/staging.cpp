@@ -112,7 +112,12 @@ void Staging::await(const at::Tensor& buffer, std::chrono::milliseconds timeout,
 }
 
 void Staging::put_back(const at::Tensor& buffer) {
-    copy(buffer, host_);
+    try {
+        copy(buffer, host_);
+    } catch (const c10::Error& error) {
+        throw StagingError(" cannot copy the average to " + buffer.device().str() + ": " +
+                           error.what_without_backtrace());
+    }
 }
 
 // One of the two is on the device, and may be given back before the copy is done.

@@ -15,7 +15,7 @@
 
 namespace ddpdiag {
 
-// The device did not bring the bucket. The text goes on after the rank's name.
+// The device did not copy the bucket. The text goes on after the rank's name.
 class StagingError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
@@ -44,7 +44,7 @@ public:
     // asked now and then; false ends the wait. Throws StagingError.
     void await(const at::Tensor& buffer, std::chrono::milliseconds timeout,
                const std::function<bool()>& goes_on, const std::function<void()>& produced);
-    // Orders the copy out of the block. Whoever needs the buffer must wait for the stream.
+    // Orders the copy out of the block. Whoever needs the buffer must wait for the stream. Throws StagingError.
     void put_back(const at::Tensor& buffer);
     [[nodiscard]] const c10::Stream& stream() const noexcept { return stream_; }
 
