@@ -102,8 +102,9 @@ void fall_back(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
     at::native::cpu_fallback(operation, stack);
 }
 
-void set_delay(std::int64_t microseconds) {
-    delay_us = microseconds;
+void set_delay(std::int64_t of_default_us, std::int64_t of_pool_us) {
+    default_delay_us = of_default_us;
+    pool_delay_us = of_pool_us;
 }
 
 std::int64_t take_blocking_copies() {

@@ -18,8 +18,10 @@
 
 namespace test_device {
 
-// Before each piece of work. Whoever does not wait for it finds the values of before.
-inline std::atomic<std::int64_t> delay_us{0};
+// Before each piece of work, of the default stream and of the pool's. Whoever does not wait for it finds the values of
+// before.
+inline std::atomic<std::int64_t> default_delay_us{0};
+inline std::atomic<std::int64_t> pool_delay_us{0};
 
 class Event {
 public:
@@ -62,8 +64,8 @@ public:
     }
 
     void compute(std::function<void()> work) {
-        order([work = std::move(work)] {
-            std::this_thread::sleep_for(std::chrono::microseconds(delay_us.load()));
+        order([this, work = std::move(work)] {
+            std::this_thread::sleep_for(std::chrono::microseconds(delay_us_->load()));
             work();
         });
     }
@@ -85,6 +87,7 @@ public:
         record(event);
         event->wait(1);
     }
+    void delay_by(const std::atomic<std::int64_t>& us) { delay_us_ = &us; }
     bool is_idle() {
         const std::lock_guard lock(mutex_);
         return work_.empty();
@@ -104,6 +107,7 @@ private:
         }
     }
 
+    const std::atomic<std::int64_t>* delay_us_ = &pool_delay_us;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<std::function<void()>> work_;
@@ -114,7 +118,11 @@ constexpr std::size_t streams = 5;
 
 // Never destroyed: their threads run until the process ends.
 inline StreamThread& thread_of(c10::StreamId id) {
-    static auto* const all = new std::array<StreamThread, streams>;
+    static auto* const all = [] {
+        auto* const made = new std::array<StreamThread, streams>;
+        made->front().delay_by(default_delay_us);
+        return made;
+    }();
     return all->at(static_cast<std::size_t>(id));
 }
 

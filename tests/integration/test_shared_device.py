@@ -75,12 +75,14 @@ def _sums(rank: int, world: int, library: str, pins: bool, hosts: list[int]) -> 
         for step in range(PASSES)
     ]
     late.take_blocking_copies()
-    # One is prompt: its CPU buckets must not overtake those of the others' devices.
-    late.set_delay(0 if rank == 1 else LATE_US)
     found = []
     number = 0
     for step in range(PASSES):
         works = []
+        # What is late in turn: the gradients, and the copies. One rank is prompt: its CPU buckets must not overtake
+        # those of the others' devices.
+        us = 0 if rank == 1 else LATE_US
+        late.set_delay(*((us, 0) if step % 2 else (0, us)))
         for i, (buffer, place) in enumerate(zip(buffers, places, strict=True)):
             # On the device: late, and nobody waits for it here.
             buffer.copy_(values[step][i // 2], non_blocking=not buffer.is_cpu)
@@ -171,7 +173,7 @@ def _traced(rank: int, _: int, library: str, folder: str) -> list[bool]:
             )
             for model in (there, here)
         )
-        late.set_delay(LATE_US)
+        late.set_delay(LATE_US, LATE_US)
         for step in recorder.steps(range(PASSES)):
             for model in (there, here):
                 model.zero_grad()
@@ -220,7 +222,7 @@ def _until_killed(rank: int, _: int, library: str, folder: str) -> tuple[str, fl
     died = Path(folder, "died")
     buffer = torch.ones(1_000_000, device=device.NAME)
     place = _native.SharedPlace()
-    late.set_delay(LATE_US)
+    late.set_delay(LATE_US, LATE_US)
     try:
         for step in range(100_000):
             if rank == 1 and step == 5:
@@ -249,7 +251,7 @@ TIMEOUT_S = 4
 def _stuck(rank: int, _: int, library: str, pins: bool) -> tuple[list[str], float]:
     late, ranks = _ready(library, pins)
     buffers = [torch.ones(1000, device=device.NAME), torch.ones(1000)]
-    late.set_delay(STUCK_US if rank == 1 else 0)
+    late.set_delay(STUCK_US if rank == 1 else 0, 0)
     errors = []
     begun = time.monotonic()
     buffers[0].fill_(1)
