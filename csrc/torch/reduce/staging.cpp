@@ -64,8 +64,10 @@ Staging::~Staging() {
         still = false;  // the device is lost; what it does to the memory is not known
     }
     if (!still) {
+        // Nobody will free them. NOLINTBEGIN(bugprone-unused-return-value)
         static_cast<void>(std::make_unique<std::shared_ptr<const SharedBlock>>(block_).release());
         static_cast<void>(pinned_.release());
+        // NOLINTEND(bugprone-unused-return-value)
     }
 }
 
