@@ -253,7 +253,7 @@ def accuracy(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Check style, types, floors and C++: ruff, mypy, import-linter, clang-format, clang-tidy, the workflows."""
     venv = torch_venv(session, "lint")
-    sources = sorted(p for d in ("csrc", "tests/native", "benchmarks") for p in (ROOT / d).rglob("*.[ch]pp"))
+    sources = sorted(p for d in ("csrc", "tests", "benchmarks") for p in (ROOT / d).rglob("*.[ch]pp"))
     workflows = sorted(Path(".github", "workflows").glob("*.yml"))
     steps: dict[str, list[str | Path]] = {
         "ruff check": ["ruff", "check", "."],

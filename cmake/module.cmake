@@ -66,12 +66,14 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/future_work.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/gloo_between.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/messages.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/pinning.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/plain_path.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_path.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_place.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_ranks.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_storage.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/sixteen_bit_path.cpp)
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/sixteen_bit_path.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/staging.cpp)
 target_link_libraries(_native PRIVATE ddpdiag_core)
 # SYSTEM: our warnings are for our code.
 target_include_directories(_native SYSTEM PRIVATE ${torch_root}/include ${torch_root}/include/torch/csrc/api/include)

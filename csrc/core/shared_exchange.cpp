@@ -168,7 +168,8 @@ void SharedExchange::announce(SharedBucket bucket) {
 
 // Under the mutex. An announcement takes the place of one that is complete here, and so on all ranks.
 void SharedExchange::announce_what_fits() {
-    while (announced_ < completed_ + queue_.size() && announced_ < completed_ + shared_operations) {
+    while (!silent_ && announced_ < completed_ + queue_.size() &&
+           announced_ < completed_ + shared_operations) {
         const std::uint64_t number = announced_++;
         write(own_.control().announcements[number % shared_operations], number,
               announced(queue_[static_cast<std::size_t>(number - completed_)]));
@@ -253,6 +254,26 @@ std::optional<NotFinite> SharedExchange::complete_at_once(const std::function<vo
     return let_go_of_oldest(number);
 }
 
+void SharedExchange::fail(const SharedExchangeError& error) {
+    broken_ = error.what();
+    own_.control().standing.store(Standing::failed);
+    ring_all();
+    if (between_ != nullptr) {
+        broken_ = between_->agreed(broken_, error.hearsay());
+    }
+}
+
+void SharedExchange::give_up(const std::string& why) {
+    const std::lock_guard turn(completing_);
+    {
+        const std::lock_guard lock(mutex_);
+        silent_ = true;
+    }
+    if (broken_.empty()) {
+        fail(SharedExchangeError(names_[rank_] + why));
+    }
+}
+
 NotFinite SharedExchange::complete(const std::function<bool()>& goes_on) {
     const std::lock_guard turn(completing_);
     std::uint64_t number = 0;
@@ -266,12 +287,7 @@ NotFinite SharedExchange::complete(const std::function<bool()>& goes_on) {
                 complete(number, ours, wait);
             }
         } catch (const SharedExchangeError& error) {
-            broken_ = error.what();
-            own_.control().standing.store(Standing::failed);
-            ring_all();
-            if (between_ != nullptr) {
-                broken_ = between_->agreed(broken_, error.hearsay());
-            }
+            fail(error);
         }
     }
     const NotFinite found = let_go_of_oldest(number);

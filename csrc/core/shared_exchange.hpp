@@ -87,6 +87,9 @@ public:
     }
     // From now on until it is complete, other ranks may write into the bucket.
     void announce(SharedBucket bucket);
+    // For the thread that completes: our next bucket will not come. From now on the other ranks get no announcement of
+    // ours, and every bucket completes with an error: our name and `why`.
+    void give_up(const std::string& why);
     // Waits until the oldest announced bucket holds the average, and returns what we brought that is not finite. Throws
     // SharedExchangeError: what is in the bucket then is nobody's. `goes_on`: asked now and then while it waits; false
     // ends the wait with an error.
@@ -110,6 +113,7 @@ private:
     // Spins.
     template <typename Condition>
     [[nodiscard]] bool comes_soon(const Condition& condition) noexcept;
+    void fail(const SharedExchangeError& error);
     // The oldest announced bucket, and its operation. Throws std::logic_error: there is none.
     [[nodiscard]] SharedBucket oldest(std::uint64_t& number);
     // What the ranks found in our bucket of the operation, which is done.
@@ -159,10 +163,11 @@ private:
     std::uint64_t process_;
     OwnPlaces places_;
 
-    std::mutex mutex_;                // of these three
+    std::mutex mutex_;                // of these four
     std::deque<SharedBucket> queue_;  // from operation completed_ on
     std::uint64_t announced_ = 0;     // operations
     std::uint64_t completed_ = 0;     // operations
+    bool silent_ = false;             // nothing is announced any more
 
     std::mutex completing_;  // held while a bucket is completed, with its waits; of all that follows
     std::vector<std::optional<PeerPlaces>> mapped_;  // by rank

@@ -15,6 +15,7 @@
 #include "torch/probe/recorder.hpp"
 #include "torch/reduce/future_work.hpp"
 #include "torch/reduce/gloo_between.hpp"
+#include "torch/reduce/pinning.hpp"
 #include "torch/reduce/shared_path.hpp"
 #include "torch/reduce/shared_place.hpp"
 #include "torch/reduce/shared_ranks.hpp"
@@ -43,14 +44,36 @@ std::shared_ptr<SharedRanks> make_ranks(SharedMember& own, const std::vector<Sha
                                          std::chrono::milliseconds(timeout_ms), std::move(between));
 }
 
-// A bucket that nobody records. Its gradients are divided already.
+// A bucket that nobody records. Its gradients are divided already. `place`: kept by the caller for this buffer and these
+// ranks; nullptr: it is looked for afresh.
 c10::intrusive_ptr<c10d::Work> add_up(const std::shared_ptr<SharedRanks>& ranks, const at::Tensor& buffer,
-                                      std::uint64_t number) {
+                                      std::uint64_t number, SharedPlace* place) {
     if (!SharedPath::possible(buffer)) {
         throw std::invalid_argument("this tensor cannot lie in shared memory.");
     }
-    return work_of(SharedPlace().average(*ranks, buffer, number, /*divided=*/true, nullptr),
-                   helper_of(ranks));
+    SharedPlace own;
+    SharedPlace& where = place != nullptr ? *place : own;
+    return work_of(where.average(*ranks, buffer, number, /*divided=*/true, nullptr), helper_of(ranks));
+}
+
+// Called with the GIL. The functions live as long as the process: there is no moment at which the last pinned memory is
+// known to be gone.
+void pin_with(const std::string& device, py::function pin, py::function unpin) {
+    const auto call = [](py::handle function, auto... arguments) {
+        const py::gil_scoped_acquire gil;
+        try {
+            return function(arguments...).template cast<bool>();
+        } catch (const std::exception& error) {
+            static_cast<void>(error);  // training goes on without it
+            return false;
+        }
+    };
+    const py::handle pins = pin.release();
+    const py::handle unpins = unpin.release();
+    const py::gil_scoped_release no_gil;  // whoever pins right now needs it
+    set_pinning(c10::Device(device).type(),
+                {.pin = [=](std::uintptr_t address, std::size_t bytes) { return call(pins, address, bytes); },
+                 .unpin = [=](std::uintptr_t address) { call(unpins, address); }});
 }
 
 }  // namespace
@@ -69,10 +92,11 @@ void bind_shared(py::module_& module) {
         .def(py::init<const std::shared_ptr<HostLink>&, const c10::intrusive_ptr<c10d::Store>&,
                       std::vector<std::string>, std::size_t>(),
              py::arg("link"), py::arg("store"), py::arg("names"), py::arg("home"));
+    py::class_<SharedPlace>(module, "SharedPlace").def(py::init<>());
     py::class_<SharedRanks, std::shared_ptr<SharedRanks>>(module, "SharedRanks")
         .def(py::init(&make_ranks), py::arg("own"), py::arg("peers"), py::arg("names"), py::arg("timeout_ms"),
              py::arg("between") = nullptr)
-        .def("add_up", &add_up, py::arg("buffer"), py::arg("number"),
+        .def("add_up", &add_up, py::arg("buffer"), py::arg("number"), py::arg("place") = nullptr,
              py::call_guard<py::gil_scoped_release>());
     module.def(
         "share_memory",
@@ -80,6 +104,8 @@ void bind_shared(py::module_& module) {
             recorder.group(group)->sharing.set(std::move(ranks));
         },
         py::arg("recorder"), py::arg("group"), py::arg("ranks"));
+    module.def("pin_with", &pin_with, py::arg("device"), py::arg("pin"), py::arg("unpin"));
+    module.def("end_pinning", &end_pinning, py::call_guard<py::gil_scoped_release>());
     module.def(
         "shares_memory",
         [](Recorder& recorder, const Handle& group) {

@@ -97,9 +97,8 @@ class GradientReducer:
         self._shared: _native.SharedRanks | None = None
         self._sharing = ""
         if shared_memory != "off":
-            device = self._parameters[0].device
-            unfit = "" if device.type == "cpu" else f"its gradients are on {device}"
-            self._shared, self._sharing = shared_setup.share(group, shared_memory, unfit)
+            self._shared, self._sharing = shared_setup.share(group, shared_memory)
+        self._places = [_native.SharedPlace() for _ in self._buckets]
         self._broken = False
         self._passes = -1
         self._home = {p: b for b, bucket in enumerate(self._buckets) for p in bucket.parameters}
@@ -181,7 +180,7 @@ class GradientReducer:
             parameters = [self._parameters[i] for i in bucket.parameters]
             work = self._recording.begin(bucket.index, len(self._buckets), bucket.buffer, parameters, number)
         elif self._shared is not None and bucket.buffer.numel() > 0:
-            work = self._shared.add_up(bucket.buffer, number)
+            work = self._shared.add_up(bucket.buffer, number, self._places[self._next])
         else:
             work = dist.all_reduce(bucket.buffer, group=self._group, async_op=True)
         assert work is not None

@@ -20,7 +20,7 @@ from torch._C._distributed_c10d import PrefixStore  # torch.distributed does not
 
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
-from pyddpdiag.record import gathering, gloo, processes, shared_hosts
+from pyddpdiag.record import gathering, gloo, pinning, processes, shared_hosts
 from pyddpdiag.record.shared_modes import SharedMemory
 
 # How many times the ranks of a group have set it up: the same on all of them.
@@ -58,15 +58,12 @@ def prepare(core: _native.Recorder, group: dist.ProcessGroup, mode: SharedMemory
     return known[name] == USED
 
 
-def share(
-    group: dist.ProcessGroup, mode: SharedMemory, unfit: str = ""
-) -> tuple[_native.SharedRanks | None, str]:
+def share(group: dist.ProcessGroup, mode: SharedMemory) -> tuple[_native.SharedRanks | None, str]:
     """As `prepare`, for a caller that reduces without a recorder; tried at each call.
 
     Args:
         group: all of its ranks call this.
         mode: not "off".
-        unfit: why this rank's gradients cannot lie in shared memory; empty: they can.
 
     Returns:
         What adds up the buckets, for this caller alone; None: Gloo does. And `USED`, or why not.
@@ -74,7 +71,7 @@ def share(
     Raises:
         ReductionError: as `prepare`.
     """
-    ranks, found = _try(group, unfit)
+    ranks, found = _try(group)
     _require(found, mode)
     return ranks, found
 
@@ -98,14 +95,14 @@ def _require(found: str, mode: SharedMemory) -> None:
         )
 
 
-def _try(group: dist.ProcessGroup, unfit: str = "") -> tuple[_native.SharedRanks | None, str]:
+def _try(group: dist.ProcessGroup) -> tuple[_native.SharedRanks | None, str]:
     """What sums in shared memory, if that is possible; and `USED`, or why it is not."""
     if group.size() == 1:
         return None, "the group has one rank"
     attempt = _made.get(group, 0)
     store = PrefixStore(f"pyddpdiag/shared/{attempt}", group.get_group_store())
     timeout_s = float(gloo.options_of(group)._timeout.total_seconds())
-    own, offer = _offer(unfit)
+    own, offer = _offer()
     between = None
     try:
         until = time.monotonic() + timeout_s
@@ -131,16 +128,15 @@ def _try(group: dist.ProcessGroup, unfit: str = "") -> tuple[_native.SharedRanks
     if refusal:
         return None, refusal
     assert own is not None
+    pinning.arrange()
     ours = next(host for host in hosts if group.rank() in host)
     members = [peers[rank] for rank in ours]
     ranks = _native.SharedRanks(own, members, [names[rank] for rank in ours], int(timeout_s * 1000), between)
     return ranks, USED
 
 
-def _offer(unfit: str) -> tuple[_native.SharedMember | None, dict[str, Any]]:
+def _offer() -> tuple[_native.SharedMember | None, dict[str, Any]]:
     """Our own segment, and what the others need to know of it."""
-    if unfit:
-        return None, {"name": "", "error": unfit, **processes.ours()}
     try:
         own = _native.SharedMember()
     except OSError as error:

@@ -29,6 +29,7 @@ void BucketOperation::begin(std::shared_ptr<Recorder> recorder, std::shared_ptr<
     record_ = record;
     path_ = facts.name;
     counts_collectives_ = facts.collectives.has_value();
+    waits_for_device_ = facts.start == StartFrom::path;
     operation_ = recorder_->trace().open(record);
     started_.store(false, std::memory_order_relaxed);
     parts_.store(expects_consumed ? 2 : 1, std::memory_order_relaxed);
@@ -84,10 +85,12 @@ void BucketOperation::reduced(const at::Tensor& buffer) {
 
 void BucketOperation::enqueued(const at::Tensor& buffer) {
     if (!buffer.device().is_cpu()) {
-        // Through c10's device-independent interface: no CUDA is needed to build this.
-        const c10::impl::VirtualGuardImpl device(buffer.device().type());
-        on_device_ = std::make_unique<c10::Event>(buffer.device().type());
-        on_device_->record(device.getStream(buffer.device()));
+        if (!waits_for_device_) {
+            // Through c10's device-independent interface: no CUDA is needed to build this.
+            const c10::impl::VirtualGuardImpl device(buffer.device().type());
+            on_device_ = std::make_unique<c10::Event>(buffer.device().type());
+            on_device_->record(device.getStream(buffer.device()));
+        }
         operation_.set_flags(flag_device);
     }
     operation_.stamp(bucket_time::enqueued, platform::monotonic_ns());
@@ -104,9 +107,13 @@ bool BucketOperation::started() {
     if (on_device_ != nullptr) {
         // Gloo waits for the same work next, before it copies the bucket to the host: this costs nothing.
         on_device_->synchronize();
-        operation_.stamp(bucket_time::device_ready, platform::monotonic_ns());
+        produced();
     }
     return true;
+}
+
+void BucketOperation::produced() {
+    operation_.stamp(bucket_time::device_ready, platform::monotonic_ns());
 }
 
 void BucketOperation::ended() {

@@ -38,6 +38,7 @@ public:
     void returned() const { operation_.stamp(bucket_time::returned, platform::monotonic_ns()); }
     // On the worker's thread. False: it had started before.
     bool started() override;
+    void produced() override;
     // Instead of finite() and look_at_fault(), on the worker's thread.
     void examined(const at::Tensor& buffer, const NotFinite& found) override;
     // Of another hook, whose operations are unknown: of any kind, and perhaps several.
@@ -72,6 +73,7 @@ private:
     std::shared_ptr<const BucketLayout> layout_;
     std::string_view path_;           // its name
     bool counts_collectives_ = true;  // it says how many it begins
+    bool waits_for_device_ = false;   // by itself
     Record record_{};
 };
 

@@ -25,6 +25,8 @@ class StartListener : public c10::DebugInfoBase {
 public:
     // False: it was notified before.
     virtual bool started() = 0;
+    // The accelerator has made the gradients, of a path that waits for that itself.
+    virtual void produced() = 0;
     // What of this rank's gradients is not finite, of a path that learns it while it sums; before the bucket is done,
     // and with the average in `buffer`.
     virtual void examined(const at::Tensor& buffer, const NotFinite& found) = 0;

@@ -23,6 +23,8 @@ public:
         }
         return Work::wait(timeout);
     }
+    // At the end of a wait: on an accelerator, the current streams wait, too.
+    void synchronize() override { future_->wait(); }
 
 private:
     c10::intrusive_ptr<Future> future_;

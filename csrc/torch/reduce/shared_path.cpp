@@ -30,8 +30,8 @@ PathFacts compressed_facts(const at::Tensor& buffer, Element wire) {
 }  // namespace
 
 bool SharedPath::possible(const at::Tensor& buffer) {
-    return buffer.is_cpu() && !buffer.is_sparse() && buffer.is_contiguous() && buffer.numel() > 0 &&
-           element_of(buffer.scalar_type()).has_value();
+    return !buffer.is_sparse() && buffer.is_contiguous() && buffer.numel() > 0 &&
+           element_of(buffer.scalar_type()).has_value() && (buffer.is_cpu() || Staging::possible(buffer));
 }
 
 SharedPath::SharedPath(const at::Tensor& buffer, const std::shared_ptr<Group>& group,

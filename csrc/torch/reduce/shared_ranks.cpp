@@ -1,6 +1,7 @@
 #include "torch/reduce/shared_ranks.hpp"
 
 #include <ATen/core/jit_type.h>
+#include <c10/core/StreamGuard.h>
 
 #include <condition_variable>
 #include <cstdint>
@@ -15,8 +16,17 @@
 namespace ddpdiag {
 namespace {
 
+std::vector<c10::Device> devices_of(const at::Tensor& buffer) {
+    return buffer.is_cpu() ? std::vector<c10::Device>{} : std::vector{buffer.device()};
+}
+
+// Of a buffer on an accelerator: after the work that is on the current stream.
 void done(c10::ivalue::Future& future, const at::Tensor& buffer) {
-    future.markCompleted(c10::IValue(buffer), std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>>{});
+    std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages;
+    if (!buffer.is_cpu()) {
+        storages.push_back(buffer.storage().getWeakStorageImpl());
+    }
+    future.markCompleted(c10::IValue(buffer), std::move(storages));
 }
 
 }  // namespace
@@ -28,11 +38,14 @@ struct SharedRanks::State {
         at::Tensor buffer;
         c10::intrusive_ptr<c10::ivalue::Future> future;
         std::shared_ptr<StartListener> start;
+        std::shared_ptr<Staging> staging;         // nullptr: the buffer is on the CPU
+        std::unique_ptr<SharedBucket> announces;  // when the job's turn comes; nullptr: it is announced
     };
 
     State(SharedMember own, std::vector<std::optional<SharedPeer>> peers, std::vector<std::string> names,
-          std::chrono::milliseconds timeout, std::shared_ptr<SharedBetween> way)
-        : between(std::move(way)),
+          std::chrono::milliseconds limit, std::shared_ptr<SharedBetween> way)
+        : timeout(limit),
+          between(std::move(way)),
           exchange(std::move(own), std::move(peers), std::move(names), timeout, between) {}
 
     static void run(const std::shared_ptr<State>& state) {
@@ -61,11 +74,16 @@ struct SharedRanks::State {
             job = std::move(jobs.front());
             jobs.pop_front();
         }
+        c10::OptionalStreamGuard on_stream;
+        if (job->staging != nullptr) {
+            on_stream.reset_stream(job->staging->stream());
+        }
         const std::exception_ptr error = complete(*job);
         // Whoever is told the end may want to use it again.
         job->start.reset();
         // And may help with the next one.
         my_turn.unlock();
+        job->staging.reset();
         if (error == nullptr) {
             done(*job->future, job->buffer);
             return true;
@@ -78,18 +96,48 @@ struct SharedRanks::State {
         return true;
     }
 
-    std::exception_ptr complete(const Job& job) {
+    bool goes_on() {
+        const std::lock_guard lock(mutex);
+        return !stop;
+    }
+
+    // When the device has brought it. If it does not, nobody may sum what is in the block.
+    void announce(Job& job) {
+        if (job.staging != nullptr) {
+            try {
+                const auto produced = [&job] {
+                    if (job.start != nullptr) {
+                        job.start->produced();
+                    }
+                };
+                job.staging->await(job.buffer, timeout, [this] { return goes_on(); }, produced);
+            } catch (const StagingError& error) {
+                exchange.give_up(error.what());
+            }
+        }
+        const std::lock_guard lock(mutex);
+        exchange.announce(std::move(*job.announces));
+        --unannounced;
+    }
+
+    std::exception_ptr complete(Job& job) {
         if (job.start != nullptr) {
             static_cast<void>(job.start->started());
         }
         try {
-            const NotFinite found = exchange.complete([this] {
-                const std::lock_guard lock(mutex);
-                return !stop;
-            });
+            if (job.announces != nullptr) {
+                announce(job);
+            }
+            const NotFinite found = exchange.complete([this] { return goes_on(); });
+            if (job.staging != nullptr) {
+                job.staging->put_back(job.buffer);
+            }
             if (job.start != nullptr) {
                 job.start->examined(job.buffer, found);
             }
+        } catch (const StagingError& failed) {
+            exchange.give_up(failed.what());
+            return std::current_exception();
         } catch (...) {
             return std::current_exception();
         }
@@ -97,6 +145,7 @@ struct SharedRanks::State {
     }
 
     const std::uint64_t process = platform::process_id();
+    const std::chrono::milliseconds timeout;
     const std::shared_ptr<SharedBetween> between;  // nullptr: one host
     SharedExchange exchange;
     std::mutex
@@ -104,6 +153,7 @@ struct SharedRanks::State {
     std::mutex mutex;
     std::condition_variable wake;
     std::deque<Job> jobs;
+    std::size_t unannounced = 0;  // jobs, also the one at work
     bool stop = false;
 };
 
@@ -138,11 +188,23 @@ std::size_t SharedRanks::enter(const std::shared_ptr<const SharedBlock>& block) 
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> SharedRanks::average(const at::Tensor& buffer, SharedBucket bucket,
-                                                             std::shared_ptr<StartListener> start) {
-    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+                                                             std::shared_ptr<StartListener> start,
+                                                             std::shared_ptr<Staging> staging) {
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), devices_of(buffer));
     std::optional<NotFinite> found;
     {
         const std::lock_guard lock(state_->mutex);
+        // Announced in the order of the calls, on all ranks.
+        if (staging != nullptr || state_->unannounced != 0) {
+            ++state_->unannounced;
+            state_->jobs.push_back({.buffer = buffer,
+                                    .future = future,
+                                    .start = std::move(start),
+                                    .staging = std::move(staging),
+                                    .announces = std::make_unique<SharedBucket>(std::move(bucket))});
+            state_->wake.notify_one();
+            return future;
+        }
         state_->exchange.announce(std::move(bucket));
         // Waking the thread would take longer than a small sum does.
         const auto begins = [&start] {
@@ -154,7 +216,11 @@ c10::intrusive_ptr<c10::ivalue::Future> SharedRanks::average(const at::Tensor& b
             found = state_->exchange.complete_at_once(begins);
         }
         if (!found) {
-            state_->jobs.push_back({.buffer = buffer, .future = future, .start = std::move(start)});
+            state_->jobs.push_back({.buffer = buffer,
+                                    .future = future,
+                                    .start = std::move(start),
+                                    .staging = nullptr,
+                                    .announces = nullptr});
             state_->wake.notify_one();
             return future;
         }

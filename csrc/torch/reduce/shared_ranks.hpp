@@ -13,6 +13,7 @@
 
 #include "core/shared_exchange.hpp"
 #include "torch/reduce/facts.hpp"
+#include "torch/reduce/staging.hpp"
 
 namespace ddpdiag {
 
@@ -33,9 +34,11 @@ public:
     [[nodiscard]] std::size_t enter(const std::shared_ptr<const SharedBlock>& block);
     // Averages `buffer`, which lies in shared memory as `bucket` says, in the order of the calls. `start`: notified
     // when the thread starts on it, and of values that are not finite; may be nullptr. The future holds the buffer.
+    // `staging`: of a buffer on an accelerator, which takes its values; nullptr: it is on the CPU.
     [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> average(const at::Tensor& buffer,
                                                                   SharedBucket bucket,
-                                                                  std::shared_ptr<StartListener> start);
+                                                                  std::shared_ptr<StartListener> start,
+                                                                  std::shared_ptr<Staging> staging = nullptr);
     // For a thread that is about to wait for this future: completes what comes before it, and it, unless the thread of the
     // ranks is at it. So nobody has to be woken only to wake somebody else. Takes as long as the buckets do.
     void help(const c10::ivalue::Future& future);
