@@ -27,7 +27,7 @@ public:
     [[nodiscard]] Element type() const noexcept { return type_; }
     [[nodiscard]] bool feeds_back() const noexcept { return error_feedback_; }
 
-    // Takes over `count` values of f32 or f64: this host's sum, into which the residual may be written. `home`: our own
+    // Takes over `count` values of f32, f64 or the wire's own type: this host's sum, into which the residual may be written. `home`: our own
     // of the `hosts`.
     void round(std::byte* part, Element element, std::size_t count, std::size_t hosts, std::size_t home);
     // What each host needs for its shard.

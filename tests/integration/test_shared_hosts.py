@@ -22,6 +22,7 @@ from pyddpdiag.record import shared_setup
 
 # Rank R is on host HOSTS[R]. Not in order, as a launcher need not have it.
 HOSTS = [0, 1, 1, 0]
+THREE = [0, 1, 1, 2, 0, 2]
 KILL = 9  # Windows has no name for it
 
 
@@ -61,6 +62,30 @@ def test_the_bits_are_those_of_the_hosts_sums(tmp_path: Path) -> None:
     assert len(answers[0]) == 4 * len(COUNTS)
     for key, (same, _) in answers[0].items():
         assert same, key
+    assert all(answer == answers[0] for answer in answers)
+
+
+def _sums_of_three(rank: int, _: int) -> list[tuple[bool, bytes]]:
+    """Whether each sum is that of the hosts' in f32, rounded once, and its bits."""
+    only_own_host(rank, THREE)
+    group = dist.group.WORLD
+    assert group is not None
+    ranks, _found = shared_setup.share(group, "require")
+    assert ranks is not None
+    answers = []
+    for number, dtype in enumerate((torch.float16, torch.bfloat16)):
+        buffer = _addend(rank, dtype, 300_001)
+        ranks.add_up(buffer, number).wait()
+        x = [_addend(other, dtype, 300_001) for other in range(6)]
+        hosts = [(x[0] + x[4]).float(), (x[1] + x[2]).float(), (x[3] + x[5]).float()]
+        same = torch.equal(buffer, (hosts[0] + hosts[1] + hosts[2]).to(dtype))
+        answers.append((same, buffer.view(torch.uint8).numpy().tobytes()))
+    return answers
+
+
+def test_16_bit_sums_of_three_hosts_are_rounded_once(tmp_path: Path) -> None:
+    answers = run_ranks(_sums_of_three, 6, tmp_path)
+    assert all(same for same, _ in answers[0])
     assert all(answer == answers[0] for answer in answers)
 
 

@@ -20,6 +20,11 @@ std::shared_ptr<const SharedBlock> own_block(const at::Tensor& buffer) {
 c10::intrusive_ptr<c10::ivalue::Future> SharedPlace::average(SharedRanks& ranks, const at::Tensor& buffer,
                                                              std::uint64_t sequence, bool divided,
                                                              std::shared_ptr<StartListener> start) {
+    const Element element = known_element(buffer.scalar_type());
+    if (wire_ == nullptr && size_of(element) == 2 && ranks.several_hosts()) {
+        // In its own type, for the sum: Gloo's would be rounded at each host.
+        wire_ = std::make_shared<SharedWire>(element, /*error_feedback=*/false);
+    }
     const auto staging = buffer.is_cpu() ? nullptr : idle_staging(buffer);
     auto block = staging != nullptr ? staging->block() : own_block(buffer);
     if (block->id() != block_) {
@@ -35,7 +40,7 @@ c10::intrusive_ptr<c10::ivalue::Future> SharedPlace::average(SharedRanks& ranks,
                           .place = place_,
                           .offset = staging != nullptr ? 0 : offset,
                           .sequence = sequence,
-                          .sum = {.element = known_element(buffer.scalar_type()),
+                          .sum = {.element = element,
                                   .bytes = buffer.nbytes(),
                                   .average = !divided},
                           .wire = wire_},
