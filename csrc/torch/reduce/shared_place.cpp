@@ -40,9 +40,7 @@ c10::intrusive_ptr<c10::ivalue::Future> SharedPlace::average(SharedRanks& ranks,
                           .place = place_,
                           .offset = staging != nullptr ? 0 : offset,
                           .sequence = sequence,
-                          .sum = {.element = element,
-                                  .bytes = buffer.nbytes(),
-                                  .average = !divided},
+                          .sum = {.element = element, .bytes = buffer.nbytes(), .average = !divided},
                           .wire = wire_},
                          std::move(start), staging);
 }
