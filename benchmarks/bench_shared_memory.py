@@ -21,6 +21,7 @@ from harness.sweeps import report_case, sweep
 from pyddpdiag.bench.cases import Case, step_cases
 
 ROUNDS, SITTINGS = 20, 4
+IN_A_ROW = 50
 SIZES = {"4KiB": 2**12, "64KiB": 2**16, "1MiB": 2**20, "25MiB": 25 * 2**20, "100MiB": 100 * 2**20}
 CASES = [
     *step_cases(["mlp", "digits-cnn"], ["plain", "native", "bf16", "shared"], [None], [2]),
@@ -58,6 +59,10 @@ def _rivals(way: str) -> list[str]:
     return [sums.GLOO, *others] if way == sums.SHARED else []
 
 
+def _libraries(way: str) -> list[str]:
+    return [name for name in _rivals(way) if name != programs.LIMIT]
+
+
 @pytest.mark.parametrize("way", [*sums.WAYS, *sums.OTHERS])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -67,20 +72,43 @@ def test_sum_alone(row: Row, ranks: int, size: str, way: str) -> None:
     _sum(row, size, way, ranks, SIZES[size], 1, _rivals)
 
 
+@pytest.mark.parametrize("way", [*sums.WAYS, programs.OPEN_MPI, programs.MPICH])
+@pytest.mark.parametrize("size", ["4KiB", "64KiB", "1MiB"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_sums_in_a_row(row: Row, ranks: int, size: str, way: str) -> None:
+    """Small ones with warm caches. Alone, they are about what it takes to get the code from memory."""
+    if why := programs.why_not(way):
+        pytest.skip(why)
+    _sum(row, f"{size}, {IN_A_ROW} in a row", way, ranks, SIZES[size], 1, _libraries, IN_A_ROW)
+
+
 @pytest.mark.parametrize("way", sums.WAYS)
 def test_tiny_buckets(row: Row, way: str) -> None:
     _sum(row, "40 buffers of 1KiB", way, 2, 2**10, 40, _gloo)
 
 
 def _sum(
-    row: Row, name: str, way: str, ranks: int, size: int, count: int, bases: Callable[[str], list[str]]
+    row: Row,
+    name: str,
+    way: str,
+    ranks: int,
+    size: int,
+    count: int,
+    bases: Callable[[str], list[str]],
+    in_a_row: int = 1,
 ) -> None:
     """Measure and report the sum of `count` buffers of `size` bytes, and how it compares with `bases`."""
     rounds = row.rounds(ROUNDS)
     measured = row.once(
         "way",
         lambda ways: run(
-            sums.measure, ranks, size, count, [way for way in ways if not programs.why_not(way)], rounds
+            sums.measure,
+            ranks,
+            size,
+            count,
+            [one for one in ways if not programs.why_not(one)],
+            rounds,
+            in_a_row,
         ),
         needs=bases,
     )

@@ -56,13 +56,13 @@ def _build(name: str, folder: Path) -> Path:
     return program
 
 
-def _command(name: str, program: Path, folder: Path, size: int, ranks: int) -> list[str]:
+def _command(name: str, program: Path, folder: Path, size: int, ranks: int, in_a_row: int) -> list[str]:
     arguments = [str(program), str(folder), str(size)]
     if name == LIMIT:
         return [*arguments, str(ranks)]
     # More ranks than cores, and by root in a container: Open MPI wants to be told that this is meant.
     extra = ["--oversubscribe", "--allow-run-as-root"] if name == OPEN_MPI else []
-    return [_tools(name)[1], *extra, "-n", str(ranks), *arguments]
+    return [_tools(name)[1], *extra, "-n", str(ranks), *arguments, str(in_a_row)]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Program:
     pipes: tuple[int, ...]
 
     def round(self) -> float:
-        """The seconds that one sum took.
+        """The seconds that it took.
 
         Raises:
             RuntimeError: if the program has ended; its own output says why.
@@ -88,8 +88,12 @@ class Program:
 
 
 @contextmanager
-def running(name: str, size: int, ranks: int) -> Iterator[Program]:
-    """Builds and starts the program, with `ranks` processes that have `size` bytes of float32 each."""
+def running(name: str, size: int, ranks: int, in_a_row: int = 1) -> Iterator[Program]:
+    """Builds and starts the program, with `ranks` processes that have `size` bytes of float32 each.
+
+    Args:
+        in_a_row: how many sums a round of MPI is.
+    """
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         program = _build(name, folder)
@@ -99,7 +103,7 @@ def running(name: str, size: int, ranks: int) -> Iterator[Program]:
             # For reading, too, or this would wait until the other end is open.
             pipes.append(os.open(folder / f"go.{rank}", os.O_RDWR))
         with subprocess.Popen(
-            _command(name, program, folder, size, ranks), stdout=subprocess.PIPE, text=True
+            _command(name, program, folder, size, ranks, in_a_row), stdout=subprocess.PIPE, text=True
         ) as process:
             try:
                 yield Program(process, tuple(pipes))

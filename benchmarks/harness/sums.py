@@ -23,37 +23,41 @@ OTHERS = (programs.OPEN_MPI, programs.MPICH, programs.LIMIT)
 
 
 def measure(
-    session: Session, size: int, buffers: int, ways: Sequence[str], rounds: int
+    session: Session, size: int, buffers: int, ways: Sequence[str], rounds: int, in_a_row: int = 1
 ) -> dict[str, list[float]]:
-    """Seconds of each way in each round, for so many float32 buffers of `size` bytes that are begun at once."""
+    """Seconds of each way in each round, for so many float32 buffers of `size` bytes that are begun at once.
+
+    Args:
+        in_a_row: a round does that so many times, one after the other; the seconds are those of one of them.
+    """
     with ExitStack() as stack:
         steps: dict[str, Callable[[], float]] = {}
         for way in ways:
             if way in OTHERS:
-                steps[way] = _program(stack, session, way, size)
+                steps[way] = _program(stack, session, way, size, in_a_row)
             else:
-                steps[way] = _step(way, [torch.zeros(size // 4) for _ in range(buffers)])
+                steps[way] = _step(way, [torch.zeros(size // 4) for _ in range(buffers)], in_a_row)
         for step in steps.values():
             step()
         return interleave(steps, rounds)
 
 
-def _program(stack: ExitStack, session: Session, way: str, size: int) -> Callable[[], float]:
+def _program(stack: ExitStack, session: Session, way: str, size: int, in_a_row: int) -> Callable[[], float]:
     """Rank 0 has it run; the others wait for the next turn of their own."""
     program = (
-        stack.enter_context(programs.running(way, size, session.place.world_size))
+        stack.enter_context(programs.running(way, size, session.place.world_size, in_a_row))
         if session.place.rank == 0
         else None
     )
 
     def step() -> float:
         dist.barrier()
-        return 0.0 if program is None else program.round()
+        return 0.0 if program is None else program.round() / in_a_row
 
     return step
 
 
-def _step(way: str, buffers: list[torch.Tensor]) -> Callable[[], float]:
+def _step(way: str, buffers: list[torch.Tensor], in_a_row: int) -> Callable[[], float]:
     begin = _over_gloo() if way == GLOO else _in_shared_memory()
     together = Together()
 
@@ -62,9 +66,10 @@ def _step(way: str, buffers: list[torch.Tensor]) -> Callable[[], float]:
         dist.barrier()
         together.begin()
         at = time.perf_counter()
-        for work in [begin(buffer) for buffer in buffers]:
-            work.wait()
-        return time.perf_counter() - at
+        for _ in range(in_a_row):
+            for work in [begin(buffer) for buffer in buffers]:
+                work.wait()
+        return (time.perf_counter() - at) / in_a_row
 
     return step
 
