@@ -148,8 +148,8 @@ struct SharedRanks::State {
     const std::chrono::milliseconds timeout;
     const std::shared_ptr<SharedBetween> between;  // nullptr: one host
     SharedExchange exchange;
-    std::mutex
-        turn;  // held by whoever completes jobs, so that they end in their order; taken before the other one
+    // Held by whoever completes jobs, so that they are completed in their order; taken before the other one.
+    std::mutex turn;
     std::mutex mutex;
     std::condition_variable wake;
     std::deque<Job> jobs;
