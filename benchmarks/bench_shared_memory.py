@@ -49,18 +49,22 @@ def test_case(row: Row, case: Case) -> None:
     assert len(swept.entries[case].round_s) == rounds
 
 
+OURS = (sums.SHARED, programs.FROM_CPP)
+
+
 def _gloo(way: str) -> list[str]:
     return [sums.GLOO] if way == sums.SHARED else []
 
 
-def _rivals(way: str) -> list[str]:
-    """What shared memory is compared with, as far as it can run here."""
-    others = [name for name in sums.OTHERS if not programs.why_not(name)]
-    return [sums.GLOO, *others] if way == sums.SHARED else []
-
-
 def _libraries(way: str) -> list[str]:
-    return [name for name in _rivals(way) if name != programs.LIMIT]
+    """What sums in shared memory are compared with, as far as it can run here."""
+    others = [name for name in (programs.OPEN_MPI, programs.MPICH) if not programs.why_not(name)]
+    return [sums.GLOO, *others] if way in OURS else []
+
+
+def _rivals(way: str) -> list[str]:
+    limit = [] if programs.why_not(programs.LIMIT) else [programs.LIMIT]
+    return _libraries(way) + (limit if way in OURS else [])
 
 
 @pytest.mark.parametrize("way", [*sums.WAYS, *sums.OTHERS])
@@ -72,7 +76,7 @@ def test_sum_alone(row: Row, ranks: int, size: str, way: str) -> None:
     _sum(row, size, way, ranks, SIZES[size], 1, _rivals)
 
 
-@pytest.mark.parametrize("way", [*sums.WAYS, programs.OPEN_MPI, programs.MPICH])
+@pytest.mark.parametrize("way", [*sums.WAYS, programs.FROM_CPP, programs.OPEN_MPI, programs.MPICH])
 @pytest.mark.parametrize("size", ["4KiB", "64KiB", "1MiB"])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_sums_in_a_row(row: Row, ranks: int, size: str, way: str) -> None:

@@ -1,4 +1,4 @@
-"""Programs that sums in shared memory are compared with: MPI's all-reduce, and what memory itself allows.
+"""Programs that sums in shared memory are compared with: MPI, the same without torch, and what memory allows.
 
 Each is built from `benchmarks/programs` with what is installed, and runs a round whenever it is told to, so that it
 takes turns with what is measured in the ranks.
@@ -18,8 +18,21 @@ from tempfile import TemporaryDirectory
 
 SOURCES = Path(__file__).resolve().parents[1] / "programs"
 CORE = SOURCES.parents[1] / "csrc"
-OPTIMISED = ("-O3", "-march=native")
-OPEN_MPI, MPICH, LIMIT = "Open MPI", "MPICH", "memory limit"
+BUILT = SOURCES.parents[1] / "build" / "benchmarks"
+OPEN_MPI, MPICH, LIMIT, FROM_CPP = "Open MPI", "MPICH", "memory limit", "shared memory from C++"
+# Of the core, without torch and Python.
+_SOURCES = {
+    LIMIT: ["memory_limit.cpp", "core/shared_sum.cpp", "core/fused_*.cpp"],
+    FROM_CPP: [
+        "shared_exchange.cpp",
+        "core/shared_*.cpp",
+        "core/fused_*.cpp",
+        "platform/linux.cpp",
+        "platform/linux_process_watch.cpp",
+        "platform/linux_shared_*.cpp",
+        "platform/shared_memory.cpp",
+    ],
+}
 # As Debian names them where both are installed.
 _SUFFIX = {OPEN_MPI: "openmpi", MPICH: "mpich"}
 _PACKAGES = {OPEN_MPI: "openmpi-bin libopenmpi-dev", MPICH: "mpich libmpich-dev"}
@@ -27,7 +40,7 @@ _PACKAGES = {OPEN_MPI: "openmpi-bin libopenmpi-dev", MPICH: "mpich libmpich-dev"
 
 def why_not(name: str) -> str:
     """Why the program cannot be built and run here; empty if it can, or if it is none of these."""
-    if name not in (OPEN_MPI, MPICH, LIMIT):
+    if name not in (OPEN_MPI, MPICH, LIMIT, FROM_CPP):
         return ""
     if sys.platform != "linux":
         return f"{name}: the program is for Linux"
@@ -39,20 +52,28 @@ def why_not(name: str) -> str:
 
 
 def _tools(name: str) -> list[str]:
-    if name == LIMIT:
+    if name in _SOURCES:
         return ["c++"]
     return [f"mpicxx.{_SUFFIX[name]}", f"mpirun.{_SUFFIX[name]}"]
 
 
-def _build(name: str, folder: Path) -> Path:
-    """Compiles the program into `folder`."""
-    program = folder / "program"
-    if name == LIMIT:
-        command = ["c++", "-std=c++20", *OPTIMISED, f"-I{CORE}", str(SOURCES / "memory_limit.cpp")]
-        command += map(str, [CORE / "core" / "shared_sum.cpp", *sorted((CORE / "core").glob("fused_*.cpp"))])
+def _build(name: str) -> Path:
+    """The compiled program; a run finds that of the one before, unless a source has changed."""
+    program = BUILT / name.replace(" ", "-")
+    sources = [*SOURCES.glob("*.cpp"), *CORE.rglob("*.?pp")]
+    if program.exists() and program.stat().st_mtime > max(source.stat().st_mtime for source in sources):
+        return program
+    if name in _SOURCES:
+        own, *core = _SOURCES[name]
+        # The kernels choose the processor's instructions by themselves, as in the package.
+        command = ["c++", "-std=c++20", "-pthread", "-O3", f"-I{CORE}", str(SOURCES / own)]
+        command += [str(source) for pattern in core for source in sorted(CORE.glob(pattern))]
     else:
-        command = [_tools(name)[0], *OPTIMISED, str(SOURCES / "mpi_allreduce.cpp")]
-    subprocess.run([*command, "-o", str(program)], check=True)
+        command = [_tools(name)[0], "-O3", "-march=native", str(SOURCES / "mpi_allreduce.cpp")]
+    BUILT.mkdir(parents=True, exist_ok=True)
+    half = program.with_suffix(f".{os.getpid()}")
+    subprocess.run([*command, "-o", str(half)], check=True)
+    half.replace(program)
     return program
 
 
@@ -60,6 +81,8 @@ def _command(name: str, program: Path, folder: Path, size: int, ranks: int, in_a
     arguments = [str(program), str(folder), str(size)]
     if name == LIMIT:
         return [*arguments, str(ranks)]
+    if name == FROM_CPP:
+        return [*arguments, str(ranks), str(in_a_row)]
     # More ranks than cores, and by root in a container: Open MPI wants to be told that this is meant.
     extra = ["--oversubscribe", "--allow-run-as-root"] if name == OPEN_MPI else []
     return [_tools(name)[1], *extra, "-n", str(ranks), *arguments, str(in_a_row)]
@@ -92,11 +115,11 @@ def running(name: str, size: int, ranks: int, in_a_row: int = 1) -> Iterator[Pro
     """Builds and starts the program, with `ranks` processes that have `size` bytes of float32 each.
 
     Args:
-        in_a_row: how many sums a round of MPI is.
+        in_a_row: how many sums a round is; the memory limit's is always one.
     """
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        program = _build(name, folder)
+        program = _build(name)
         pipes = []
         for rank in range(ranks):
             os.mkfifo(folder / f"go.{rank}")

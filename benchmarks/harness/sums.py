@@ -19,7 +19,7 @@ from pyddpdiag.record import shared_setup
 GLOO, SHARED = "Gloo", "shared memory"
 WAYS = (GLOO, SHARED)
 # One buffer at a time.
-OTHERS = (programs.OPEN_MPI, programs.MPICH, programs.LIMIT)
+OTHERS = (programs.FROM_CPP, programs.OPEN_MPI, programs.MPICH, programs.LIMIT)
 
 
 def measure(
