@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/pause.hpp"
 #include "core/shared_progress.hpp"
 #include "core/shared_wait.hpp"
 #include "platform/platform.hpp"
@@ -212,7 +213,7 @@ bool SharedExchange::comes_soon(const Condition& condition) noexcept {
             in_vain_at_ = now;
             return false;
         }
-        std::this_thread::yield();  // somebody else may need this core to come
+        pause_processor();  // to yield would be to wait for a whole slice of somebody else's on a busy machine
         now = Clock::now();
     }
     return true;

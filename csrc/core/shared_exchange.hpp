@@ -107,7 +107,7 @@ private:
     // How long the announcing thread spins for the others: about half of what it costs to hand a bucket to another
     // thread and to be woken when it is done. And at most one part in so many of its time in vain.
     static constexpr std::chrono::microseconds patience{25};
-    static constexpr int rarity = 20;
+    static constexpr int rarity = 8;
 
     void announce_what_fits();
     // Spins.
