@@ -61,8 +61,11 @@ public:
     // What a rank sums at a time. It decides how evenly the work is spread, and how long the others may have to wait
     // for the last unit.
     static constexpr std::uint64_t unit_bytes = std::uint64_t{64} << 10U;
-    // Of large buckets, more: fewer claims, and longer stretches of memory.
+    // Of large buckets, more: fewer claims, and longer stretches of memory. Of small ones, less: more ranks can help.
     [[nodiscard]] static constexpr std::uint64_t unit_of(std::uint64_t bucket_bytes) noexcept {
+        if (bucket_bytes < 4 * unit_bytes) {
+            return unit_bytes / 4;
+        }
         return bucket_bytes < 128 * unit_bytes ? unit_bytes : 4 * unit_bytes;
     }
     // What is summed in less time than it takes to hand it to another thread.
