@@ -33,8 +33,8 @@ CASE("buckets of every size are averaged over all ranks of all hosts") {
             cluster.on_all([&](std::size_t rank) {
                 SharedExchange& exchange = *cluster.ranks[rank];
                 std::uint64_t number = 0;
-                for (const std::size_t count : std::vector<std::size_t>{1, 100, unit, unit + 1, 2 * unit,
-                                                                        9 * unit + 77}) {
+                for (const std::size_t count :
+                     std::vector<std::size_t>{1, 100, unit, unit + 1, 2 * unit, 9 * unit + 77}) {
                     const Bucket bucket(exchange, count);
                     for (int pass = 0; pass < 20; ++pass, ++number) {
                         fill(bucket, rank, number);
