@@ -1,7 +1,7 @@
 """A training script that knows nothing of pyddpdiag: under torchrun, or with ranks that it spawns itself.
 
 Arguments: "loader" (a DataLoader and evaluations; rank 1 fails once if the launcher restarts it), or "hook FOLDER" (its
-own communication hook, no loader).
+own communication hook, no loader), or "hook FOLDER abrupt" (its ranks leave without Python's shutdown).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def with_a_loader() -> None:
     dist.destroy_process_group()
 
 
-def with_a_hook(rank: int, folder: str) -> None:
+def with_a_hook(rank: int, folder: str, *end: str) -> None:
     dist.init_process_group(
         "gloo", init_method=Path(folder, "meeting").absolute().as_uri(), rank=rank, world_size=2
     )
@@ -62,6 +62,8 @@ def with_a_hook(rank: int, folder: str) -> None:
         optimizer.step()
     torch.save([p.detach() for p in ddp.parameters()], Path(folder, f"weights-{rank}.pt"))
     dist.destroy_process_group()
+    if end == ("abrupt",):
+        os._exit(0)
 
 
 if __name__ == "__main__":
@@ -69,4 +71,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "loader":
         with_a_loader()
     else:
-        mp.spawn(with_a_hook, (sys.argv[2],), nprocs=2)
+        mp.spawn(with_a_hook, tuple(sys.argv[2:]), nprocs=2)
