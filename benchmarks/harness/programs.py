@@ -60,7 +60,7 @@ def _tools(name: str) -> list[str]:
 def _build(name: str) -> Path:
     """The compiled program; a run finds that of the one before, unless a source has changed."""
     program = BUILT / name.replace(" ", "-")
-    sources = [*SOURCES.glob("*.cpp"), *CORE.rglob("*.?pp")]
+    sources = [*SOURCES.glob("*.?pp"), *CORE.rglob("*.?pp")]
     if program.exists() and program.stat().st_mtime > max(source.stat().st_mtime for source in sources):
         return program
     if name in _SOURCES:

@@ -1,0 +1,97 @@
+// The processes of a program that sums in shared memory, and the rounds in which they are measured.
+#pragma once
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+namespace programs {
+
+// What all processes see that are started later. It is in memory already, so that no round pays for that.
+inline void* shared(std::size_t bytes) {
+    void* const memory =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (memory == MAP_FAILED) {
+        std::perror("no memory to share");
+        std::exit(1);
+    }
+    return memory;
+}
+
+// This process and those that it starts, as ranks from 0 on.
+class Ranks {
+public:
+    explicit Ranks(std::uint64_t count) : count_(count) {
+        const pid_t first = getpid();
+        for (std::uint64_t i = 1; i < count && rank_ == 0; ++i) {
+            if (fork() == 0) {
+                rank_ = i;
+                // Or it would wait for ever, and hold our output open, when rank 0 is killed.
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (getppid() != first) {
+                    std::_Exit(1);
+                }
+            }
+        }
+    }
+    ~Ranks() {
+        if (rank_ == 0) {
+            while (wait(nullptr) > 0) {
+            }
+        }
+    }
+    Ranks(const Ranks&) = delete;
+    Ranks& operator=(const Ranks&) = delete;
+
+    [[nodiscard]] std::uint64_t rank() const { return rank_; }
+    [[nodiscard]] std::uint64_t count() const { return count_; }
+
+    // Returns when all ranks have called it as often.
+    void meet() {
+        ++meetings_;
+        there_->fetch_add(1);
+        while (there_->load() < meetings_ * count_) {
+            sched_yield();
+        }
+    }
+
+    // A byte in the pipe FOLDER/go.R starts a round in rank R, and its end ends them. All begin `work` together, and rank 0
+    // prints the seconds that it took there.
+    template <typename Work>
+    void rounds(const std::string& folder, const Work& work) {
+        const int go = open((folder + "/go." + std::to_string(rank_)).c_str(), O_RDONLY);
+        char byte = 0;
+        while (read(go, &byte, 1) == 1) {
+            meet();
+            const auto at = std::chrono::steady_clock::now();
+            work();
+            const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - at;
+            if (rank_ == 0) {
+                std::printf("%.9f\n", seconds.count());
+                std::fflush(stdout);
+            }
+        }
+    }
+
+private:
+    std::uint64_t count_;
+    std::uint64_t rank_ = 0;
+    std::uint64_t meetings_ = 0;
+    std::atomic<std::uint64_t>* there_ =
+        new (shared(sizeof(std::atomic<std::uint64_t>))) std::atomic<std::uint64_t>;
+};
+
+}  // namespace programs
