@@ -68,8 +68,8 @@ public:
         }
     }
 
-    // A byte in the pipe FOLDER/go.R starts a round in rank R, and its end ends them. All begin `work` together, and rank 0
-    // prints the seconds that it took there.
+    // A byte in the pipe FOLDER/go.R starts a round in rank R, and its end ends them. All begin `work` together, and
+    // rank 0 prints the seconds that it took there.
     template <typename Work>
     void rounds(const std::string& folder, const Work& work) {
         const int go = open((folder + "/go." + std::to_string(rank_)).c_str(), O_RDONLY);

@@ -51,8 +51,8 @@ struct SharedBucket {
 // units of it one after the other, sums them from all ranks' memory and writes the sums into all of it. So no
 // rank waits for one that the system has put aside, unless that one has claimed a unit.
 //
-// With ranks on several hosts, the ranks of each host sum a bucket into one of them, a part into each; then each rank adds
-// up its part with those of the other hosts, and copies the sum into the buckets of all ranks of its host.
+// With ranks on several hosts, the ranks of each host sum a bucket into one of them, a part into each; then each rank
+// adds up its part with those of the other hosts, and copies the sum into the buckets of all ranks of its host.
 //
 // For two threads at a time: one enters and announces, the other completes what was announced, in the same order. The
 // first may complete small buckets itself.
@@ -97,9 +97,9 @@ public:
     // SharedExchangeError: what is in the bucket then is nobody's. `goes_on`: asked now and then while it waits; false
     // ends the wait with an error.
     NotFinite complete(const std::function<bool()>& goes_on = {});
-    // For the thread that announces: completes the bucket that it has just announced if it has at most at_once_bytes, all
-    // other ranks are there within some microseconds, and no earlier one is left. Nothing: it is still to be completed.
-    // `begins`: called before it is summed, and perhaps if it is not.
+    // For the thread that announces: completes the bucket that it has just announced if it has at most at_once_bytes,
+    // all other ranks are there within some microseconds, and no earlier one is left. Nothing: it is still to be
+    // completed. `begins`: called before it is summed, and perhaps if it is not.
     [[nodiscard]] std::optional<NotFinite> complete_at_once(const std::function<void()>& begins = {});
 
 private:

@@ -21,9 +21,10 @@ struct SharedSum {
     bool average = true;      // each rank's values are divided by the number of ranks first
     std::size_t hosts = 1;    // the buckets are those of one of them: so many times as many ranks
 
-    // The values of bytes [begin, end), both multiples of the element's size. `buckets`: where each rank's begins, of up
-    // to most_shared_ranks; they must not overlap. f32 and f64 get the bits of a division by the number of ranks and Gloo's all-reduce.
-    // 16-bit values are added in f32 in the same order and rounded once. May run at once on disjoint ranges.
+    // The values of bytes [begin, end), both multiples of the element's size. `buckets`: where each rank's begins, of
+    // up to most_shared_ranks; they must not overlap. f32 and f64 get the bits of a division by the number of ranks and
+    // Gloo's all-reduce. 16-bit values are added in f32 in the same order and rounded once. May run at once on disjoint
+    // ranges.
     void run(std::span<std::byte* const> buckets, std::uint64_t begin, std::uint64_t end) const noexcept {
         run(buckets, buckets, begin, end, {});
     }

@@ -21,14 +21,15 @@ namespace ddpdiag {
 //   round, values_to_swap, add_up, sums_to_swap, widen
 class SharedWire {
 public:
-    // `type`: f16 or bf16. `error_feedback`: what the rounding of this host's sum has lost is added to that of the next pass.
+    // `type`: f16 or bf16. `error_feedback`: what the rounding of this host's sum has lost is added to that of the next
+    // pass.
     SharedWire(Element type, bool error_feedback);
 
     [[nodiscard]] Element type() const noexcept { return type_; }
     [[nodiscard]] bool feeds_back() const noexcept { return error_feedback_; }
 
-    // Takes over `count` values of f32, f64 or the wire's own type: this host's sum, into which the residual may be written. `home`: our own
-    // of the `hosts`.
+    // Takes over `count` values of f32, f64 or the wire's own type: this host's sum, into which the residual may be
+    // written. `home`: our own of the `hosts`.
     void round(std::byte* part, Element element, std::size_t count, std::size_t hosts, std::size_t home);
     // What each host needs for its shard.
     [[nodiscard]] SharedSwap values_to_swap() const;

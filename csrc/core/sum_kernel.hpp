@@ -66,8 +66,8 @@ KERNEL Value divided_one(Value value, Value by) {
     return exact ? value * by : value / by;
 }
 
-// Each value is read and written once, and does not leave its register in between. One page after the other: here, more at
-// once, as the copies read them, are slower.
+// Each value is read and written once, and does not leave its register in between. One page after the other: here,
+// more at once, as the copies read them, are slower.
 template <Element element, bool exact>
 KERNEL std::size_t sum_parts(const KernelTable::Parts& parts, double one_by) {
     constexpr std::size_t size = size_of(element);

@@ -200,14 +200,7 @@ struct Cluster {
     }
 
     void on_all(const std::function<void(std::size_t)>& body) const {
-        std::vector<std::thread> threads;
-        threads.reserve(ranks.size());
-        for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-            threads.emplace_back(body, rank);
-        }
-        for (auto& thread : threads) {
-            thread.join();
-        }
+        shared_group::on_all_ranks(ranks.size(), body);
     }
 
     // The error of completing the next bucket of a rank; empty if there was none. After one, it has given up.

@@ -24,20 +24,9 @@ using shared_group::Bucket;
 using shared_group::fill;
 using shared_group::in_this_process;
 using shared_group::is_averaged;
+using shared_group::on_all_ranks;
+using shared_group::unit;
 using std::chrono::milliseconds;
-
-constexpr std::size_t unit = SharedExchange::unit_bytes / sizeof(float);
-
-void on_all_ranks(std::size_t ranks, const std::function<void(std::size_t)>& body) {
-    std::vector<std::thread> threads;
-    threads.reserve(ranks);
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-        threads.emplace_back(body, rank);
-    }
-    for (auto& thread : threads) {
-        thread.join();
-    }
-}
 
 // The text of the error that completing the next bucket gives; empty if there was none.
 std::string error_of(SharedExchange& exchange, const std::function<bool()>& goes_on = {}) {
@@ -313,6 +302,28 @@ CASE("a rank that leaves is named long before the time is over") {
     });
     CHECK(mentions(error_of(*exchanges[0]), "rank 1 does not take part"));
     leaving.join();
+}
+
+CASE("a rank whose next bucket will not come says so, and what it has is summed by nobody") {
+    auto exchanges = in_this_process(2, std::chrono::hours(1));
+    std::vector<std::string> errors(2);
+    on_all_ranks(2, [&](std::size_t rank) {
+        SharedExchange& exchange = *exchanges[rank];
+        const Bucket bucket(exchange, 10 * unit);
+        fill(bucket, rank, 0);
+        if (rank == 1) {
+            exchange.give_up(" has no gradients.");
+        }
+        exchange.announce(bucket.turn(0));
+        CHECK(rank == 0 || !exchange.complete_at_once());
+        errors[rank] = error_of(exchange);
+        CHECK_EQ(bucket.values()[5], shared_group::value(rank, 0, 5));
+        // And so does every later one.
+        exchange.announce(bucket.turn(1));
+        CHECK_EQ(error_of(exchange), errors[rank]);
+    });
+    CHECK(mentions(errors[0], "rank 1"));
+    CHECK_EQ(errors[1], "rank 1 has no gradients.");
 }
 
 CASE("a rank that leaves after its part is no error") {

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,21 @@
 #include "platform/platform.hpp"
 
 namespace shared_group {
+
+// Values of float32 in a unit of a bucket of medium size.
+inline constexpr std::size_t unit = ddpdiag::SharedExchange::unit_bytes / sizeof(float);
+
+// At once, in a thread each.
+inline void on_all_ranks(std::size_t ranks, const std::function<void(std::size_t)>& body) {
+    std::vector<std::thread> threads;
+    threads.reserve(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        threads.emplace_back(body, rank);
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+}
 
 inline std::vector<std::string> names(std::size_t ranks) {
     std::vector<std::string> result;

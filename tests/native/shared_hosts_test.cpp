@@ -20,9 +20,8 @@ using shared_cluster::Cluster;
 using shared_group::Bucket;
 using shared_group::fill;
 using shared_group::is_averaged;
+using shared_group::unit;
 using std::chrono::milliseconds;
-
-constexpr std::size_t unit = SharedExchange::unit_bytes / sizeof(float);
 
 }  // namespace
 

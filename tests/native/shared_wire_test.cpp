@@ -26,9 +26,9 @@ using ddpdiag::SharedExchange;
 using ddpdiag::SharedWire;
 using shared_cluster::Cluster;
 using shared_group::Bucket;
+using shared_group::unit;
 using std::chrono::milliseconds;
 
-constexpr std::size_t unit = SharedExchange::unit_bytes / sizeof(float);
 // Of each host: their sum does not depend on the order.
 constexpr std::size_t each = 2;
 

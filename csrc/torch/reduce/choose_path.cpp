@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "torch/element.hpp"
 #include "torch/reduce/plain_path.hpp"
 #include "torch/reduce/shared_path.hpp"
 #include "torch/reduce/sixteen_bit_path.hpp"
@@ -10,21 +11,19 @@ namespace ddpdiag {
 
 std::shared_ptr<Path> choose_path(const at::Tensor& buffer, const std::shared_ptr<Group>& group,
                                   const PathOptions& options) {
+    const auto type =
+        options.compression == Compression::bf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half;
     const bool compresses = options.compression != Compression::none && SixteenBitPath::possible(buffer);
     if (options.shared_memory && SharedPath::possible(buffer)) {
         if (auto ranks = group->sharing.get(); ranks != nullptr) {
             if (compresses && ranks->several_hosts()) {
-                const Element type = options.compression == Compression::bf16 ? Element::bf16 : Element::f16;
-                return std::make_shared<SharedPath>(
-                    buffer, group, std::move(ranks),
-                    std::make_shared<SharedWire>(type, options.error_feedback));
+                auto wire = std::make_shared<SharedWire>(known_element(type), options.error_feedback);
+                return std::make_shared<SharedPath>(buffer, group, std::move(ranks), std::move(wire));
             }
             return std::make_shared<SharedPath>(buffer, group, std::move(ranks), options.divided_by);
         }
     }
     if (compresses) {
-        const auto type =
-            options.compression == Compression::bf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half;
         return std::make_shared<SixteenBitPath>(buffer, group, type, options.error_feedback);
     }
     return std::make_shared<PlainPath>(buffer, group, options.divided_by);
