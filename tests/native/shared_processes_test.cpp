@@ -44,20 +44,20 @@ std::vector<std::string> verdicts(std::size_t ranks, std::uint64_t passes, std::
 }  // namespace
 
 CASE("processes average their buckets") {
-    for (const std::string& verdict : verdicts(3, 200)) {
+    for (const std::string& verdict : verdicts(3, 90)) {
         CHECK_EQ(verdict, "good");
     }
 }
 
 CASE("a process that ends is named by all others") {
-    const auto found = verdicts(3, 200, 1, 100);
+    const auto found = verdicts(3, 90, 1, 45);
     CHECK_EQ(found[1], "");
     CHECK_EQ(found[0], "rank 1 has ended in the middle of training.");
     CHECK_EQ(found[2], "rank 1 has ended in the middle of training.");
 }
 
 CASE("a process that ends before the others have opened its bucket is named likewise") {
-    const auto found = verdicts(3, 200, 1, 0);
+    const auto found = verdicts(3, 90, 1, 0);
     CHECK_EQ(found[0], "rank 1 has ended in the middle of training.");
     CHECK_EQ(found[2], "rank 1 has ended in the middle of training.");
 }

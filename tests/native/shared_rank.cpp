@@ -6,8 +6,10 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -24,8 +26,14 @@ void write(const fs::path& path, std::string_view text) {
     fs::rename(half, path);
 }
 
-void await(const fs::path& path) {
-    while (!fs::exists(path)) {
+// Until `is_there`, but not for ever: a rank that has failed leaves no file.
+template <typename Condition>
+void await(const fs::path& path, const Condition& is_there) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    while (!is_there()) {
+        if (std::chrono::steady_clock::now() >= until) {
+            throw std::runtime_error("waited 2 minutes for " + path.filename().string() + ".");
+        }
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
 }
@@ -39,15 +47,19 @@ std::string_view run(const fs::path& folder, std::size_t rank, std::size_t ranks
     std::vector<std::uint64_t> processes(ranks);
     for (std::size_t other = 0; other < ranks; ++other) {
         const fs::path file = folder / ("rank." + std::to_string(other));
-        await(file);
-        std::ifstream(file) >> members[other] >> processes[other];
+        // Windows opens no file that is just being renamed.
+        await(file, [&] { return bool(std::ifstream(file) >> members[other] >> processes[other]); });
     }
     ddpdiag::SharedExchange exchange(std::move(own), shared_group::peers(members, processes, rank),
                                      shared_group::names(ranks), std::chrono::minutes(2));
     // Nobody ends before all others have opened its memory, as in training.
     write(folder / ("open." + std::to_string(rank)), "");
     for (std::size_t other = 0; other < ranks; ++other) {
-        await(folder / ("open." + std::to_string(other)));
+        const fs::path file = folder / ("open." + std::to_string(other));
+        await(file, [&] {
+            std::error_code not_yet;
+            return fs::exists(file, not_yet);
+        });
     }
     const std::vector<Bucket> buckets = {Bucket(exchange, 3), Bucket(exchange, 300'000),
                                          Bucket(exchange, 5000)};
