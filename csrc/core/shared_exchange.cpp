@@ -66,6 +66,7 @@ SharedExchange::SharedExchange(SharedMember own, std::vector<std::optional<Share
       between_(std::move(between)),
       rank_(own_rank(peers_)),
       process_(platform::process_id()),
+      outnumbers_cores_(peers_.size() > std::thread::hardware_concurrency()),
       places_(own_.control()) {
     if (names_.size() != peers_.size()) {
         throw std::invalid_argument("each rank needs a name.");
@@ -213,7 +214,11 @@ bool SharedExchange::comes_soon(const Condition& condition) noexcept {
             in_vain_at_ = now;
             return false;
         }
-        pause_processor();  // to yield would be to wait for a whole slice of somebody else's on a busy machine
+        if (outnumbers_cores_) {
+            std::this_thread::yield();  // the rank that we wait for may need this core
+        } else {
+            pause_processor();  // to yield would be to wait for a whole slice of somebody else's on a busy machine
+        }
         now = Clock::now();
     }
     return true;

@@ -164,6 +164,7 @@ private:
     std::shared_ptr<SharedBetween> between_;
     std::size_t rank_;
     std::uint64_t process_;
+    bool outnumbers_cores_;  // the ranks of this host do
     OwnPlaces places_;
 
     std::mutex mutex_;                // of these four
