@@ -208,10 +208,11 @@ NotFinite SharedExchange::let_go_of_oldest(std::uint64_t number) {
 template <typename Condition>
 bool SharedExchange::comes_soon(const Condition& condition) noexcept {
     auto now = Clock::now();
-    const auto until = now + std::min<Clock::duration>(patience, (now - in_vain_at_) / rarity);
+    const auto limit = patience_.left(now);
+    const auto until = now + limit;
     while (!condition()) {
         if (now >= until) {
-            in_vain_at_ = now;
+            patience_.in_vain(limit);
             return false;
         }
         if (outnumbers_cores_) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/patience.hpp"
 #include "core/shared_announcement.hpp"
 #include "core/shared_between.hpp"
 #include "core/shared_block.hpp"
@@ -107,13 +108,8 @@ private:
     using Ranks = std::vector<std::size_t>;
     class Wait;
 
-    // How long the announcing thread spins for the others: about half of what it costs to hand a bucket to another
-    // thread and to be woken when it is done. And at most one part in so many of its time in vain.
-    static constexpr std::chrono::microseconds patience{25};
-    static constexpr int rarity = 8;
-
     void announce_what_fits();
-    // Spins.
+    // Spins, for at most about half of what it costs to hand a bucket to another thread and to be woken when it is done.
     template <typename Condition>
     [[nodiscard]] bool comes_soon(const Condition& condition) noexcept;
     void fail(const SharedExchangeError& error);
@@ -176,7 +172,7 @@ private:
     std::mutex completing_;  // held while a bucket is completed, with its waits; of all that follows
     std::vector<std::optional<PeerPlaces>> mapped_;  // by rank
     std::string broken_;                             // why; empty: it is not
-    Clock::time_point in_vain_at_;                   // when it last spun for nothing
+    Patience patience_;
 };
 
 }  // namespace ddpdiag
