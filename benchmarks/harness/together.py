@@ -5,11 +5,16 @@ They leave a barrier of Gloo up to a tenth of a millisecond apart, which is more
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
+from functools import partial
 
 import numpy as np
 import torch.distributed as dist
+
+# On Linux, time.sleep(0) waits for a timer, which takes 0.07 ms.
+_let_others_run = os.sched_yield if hasattr(os, "sched_yield") else partial(time.sleep, 0)
 
 
 class Together:
@@ -38,4 +43,4 @@ class Together:
         for other in self._others:
             while self._counters[other] < self._rounds:
                 # Others may need this core to get here.
-                time.sleep(0)
+                _let_others_run()
