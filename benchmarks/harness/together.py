@@ -13,6 +13,8 @@ from functools import partial
 import numpy as np
 import torch.distributed as dist
 
+# As in benchmarks/programs/ranks.hpp.
+COMPUTES_S = 0.01
 # On Linux, time.sleep(0) waits for a timer, which takes 0.07 ms.
 _let_others_run = os.sched_yield if hasattr(os, "sched_yield") else partial(time.sleep, 0)
 
@@ -37,7 +39,14 @@ class Together:
             folder.cleanup()
 
     def begin(self) -> None:
-        """Returns as soon as all ranks have called it."""
+        """Returns as soon as all ranks have called it, and have computed for some milliseconds, as in training.
+
+        Meanwhile the scheduler gives each a core of its own, if there are enough. Those that have just been woken may
+        be on the same one.
+        """
+        until = time.perf_counter() + COMPUTES_S
+        while time.perf_counter() < until:
+            pass
         self._rounds += 1
         self._counters[self._rank] = self._rounds
         for other in self._others:

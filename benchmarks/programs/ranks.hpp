@@ -31,6 +31,14 @@ inline void* shared(std::size_t bytes) {
     return memory;
 }
 
+// For some milliseconds, as ranks do before they sum: meanwhile the scheduler gives each a core of its own, if there are
+// enough. Those that have just been woken may be on the same one.
+inline void compute() {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
+    while (std::chrono::steady_clock::now() < until) {
+    }
+}
+
 // This process and those that it starts, as ranks from 0 on.
 class Ranks {
 public:
@@ -68,13 +76,14 @@ public:
         }
     }
 
-    // A byte in the pipe FOLDER/go.R starts a round in rank R, and its end ends them. All begin `work` together, and
-    // rank 0 prints the seconds that it took there.
+    // A byte in the pipe FOLDER/go.R starts a round in rank R, and its end ends them. After they have computed, all begin
+    // `work` together, and rank 0 prints the seconds that it took there.
     template <typename Work>
     void rounds(const std::string& folder, const Work& work) {
         const int go = open((folder + "/go." + std::to_string(rank_)).c_str(), O_RDONLY);
         char byte = 0;
         while (read(go, &byte, 1) == 1) {
+            compute();
             meet();
             const auto at = std::chrono::steady_clock::now();
             work();
