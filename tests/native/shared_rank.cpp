@@ -48,7 +48,8 @@ std::string_view run(const fs::path& folder, std::size_t rank, std::size_t ranks
     for (std::size_t other = 0; other < ranks; ++other) {
         const fs::path file = folder / ("rank." + std::to_string(other));
         // Windows opens no file that is just being renamed.
-        await(file, [&] { return bool(std::ifstream(file) >> members[other] >> processes[other]); });
+        await(file,
+              [&] { return static_cast<bool>(std::ifstream(file) >> members[other] >> processes[other]); });
     }
     ddpdiag::SharedExchange exchange(std::move(own), shared_group::peers(members, processes, rank),
                                      shared_group::names(ranks), std::chrono::minutes(2));
