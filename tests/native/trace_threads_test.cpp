@@ -83,7 +83,8 @@ bool whole(const Record& seen, std::size_t index) {
 std::uint64_t read_records(const TraceFile& trace, const std::atomic<bool>& writing) {
     std::uint64_t copies = 0;
     std::array<std::uint64_t, slots> last{};
-    while (writing.load()) {
+    // A reader that got no core meanwhile reads what the writers have left.
+    while (writing.load() || copies == 0) {
         for (std::size_t index = 0; index < slots; ++index) {
             if (const auto seen = trace.read(index)) {
                 CHECK(whole(*seen, index));
