@@ -74,26 +74,31 @@ struct SharedRanks::State {
             job = std::move(jobs.front());
             jobs.pop_front();
         }
-        c10::OptionalStreamGuard on_stream;
-        if (job->staging != nullptr) {
-            on_stream.reset_stream(job->staging->stream());
+        if (job->staging == nullptr) {
+            finish(*job, my_turn);
+        } else {
+            const c10::StreamGuard on_stream(job->staging->stream());
+            finish(*job, my_turn);
         }
-        const std::exception_ptr error = complete(*job);
+        return true;
+    }
+
+    void finish(Job& job, std::unique_lock<std::mutex>& my_turn) {
+        const std::exception_ptr error = complete(job);
         // Whoever is told the end may want to use it again.
-        job->start.reset();
+        job.start.reset();
         // And may help with the next one.
         my_turn.unlock();
-        job->staging.reset();
+        job.staging.reset();
         if (error == nullptr) {
-            done(*job->future, job->buffer);
-            return true;
+            done(*job.future, job.buffer);
+            return;
         }
-        job->future->setError(error);
+        job.future->setError(error);
         if (between != nullptr) {
             const std::lock_guard lock(turn);
             between->give_up();
         }
-        return true;
     }
 
     bool goes_on() {
