@@ -1,9 +1,7 @@
 #include "torch/reduce/average.hpp"
 
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 
-#include <atomic>
 #include <bit>
 
 #include "core/finite.hpp"
@@ -14,37 +12,19 @@
 namespace ddpdiag {
 namespace {
 
-// As torch's own: fewer values are not worth a second thread.
-constexpr std::int64_t grain = 32768;
-
+// On the thread that calls: it is Gloo's, and torch's other threads are computing gradients.
 template <typename Value>
-bool divide_part(Value* values, Value divisor, std::int64_t count) {
+bool divide_all(const at::Tensor& buffer, std::int64_t ranks) {
+    auto* const values = static_cast<Value*>(buffer.mutable_data_ptr());
+    const auto divisor = static_cast<Value>(ranks);
+    const std::int64_t count = buffer.numel();
     AllFinite<Value> finite;
     for (std::int64_t i = 0; i < count; ++i) {
         values[i] /= divisor;
         finite.see(values[i]);
     }
-    return finite.so_far();
-}
-
-template <typename Value>
-bool divide_all(const at::Tensor& buffer, std::int64_t ranks) {
-    auto* const values = static_cast<Value*>(buffer.mutable_data_ptr());
-    const auto divisor = static_cast<Value>(ranks);
-    bool finite = true;
-    if (buffer.numel() <= grain) {
-        finite = divide_part(values, divisor, buffer.numel());
-    } else {
-        std::atomic<bool> all{true};
-        at::parallel_for(0, buffer.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-            if (!divide_part(values + begin, divisor, end - begin)) {
-                all.store(false, std::memory_order_relaxed);
-            }
-        });
-        finite = all.load(std::memory_order_relaxed);
-    }
     note_change(buffer);
-    return finite;
+    return finite.so_far();
 }
 
 bool is_simple(const at::Tensor& buffer) {
