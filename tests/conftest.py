@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 from hypothesis import settings
@@ -12,5 +13,8 @@ def pytest_configure() -> None:
     # Hypothesis fails a case that takes 200 ms: on a busy machine any may.
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
+    # A shell's background jobs ignore it, and so would all programs that the tests start and interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # If none is installed, those that need no native module run with the tree's.
     prefer_installed(Path(__file__).resolve().parents[1])
