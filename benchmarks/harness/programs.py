@@ -20,17 +20,16 @@ SOURCES = Path(__file__).resolve().parents[1] / "programs"
 CORE = SOURCES.parents[1] / "csrc"
 BUILT = SOURCES.parents[1] / "build" / "benchmarks"
 OPEN_MPI, MPICH, LIMIT, FROM_CPP = "Open MPI", "MPICH", "memory limit", "shared memory from C++"
+_MEMORY = ["platform/linux.cpp", "platform/linux_shared_*.cpp", "platform/shared_memory.cpp"]
 # Of the core, without torch and Python.
 _SOURCES = {
-    LIMIT: ["memory_limit.cpp", "core/shared_sum.cpp", "core/fused_*.cpp"],
+    LIMIT: ["memory_limit.cpp", "core/shared_sum.cpp", "core/fused_*.cpp", *_MEMORY],
     FROM_CPP: [
         "shared_exchange.cpp",
         "core/shared_*.cpp",
         "core/fused_*.cpp",
-        "platform/linux.cpp",
         "platform/linux_process_watch.cpp",
-        "platform/linux_shared_*.cpp",
-        "platform/shared_memory.cpp",
+        *_MEMORY,
     ],
 }
 # As Debian names them where both are installed.

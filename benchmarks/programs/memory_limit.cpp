@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/shared_sum.hpp"
+#include "platform/shared_memory.hpp"
 #include "ranks.hpp"
 
 namespace {
@@ -26,10 +27,12 @@ int main(int argc, char** argv) {
     }
     const std::uint64_t bytes = std::strtoull(argv[2], nullptr, 10);
     const std::uint64_t count = std::strtoull(argv[3], nullptr, 10);
+    // The package's own memory, with its large pages; the other ranks inherit it.
+    std::vector<ddpdiag::platform::SharedMemory> memories;
     std::vector<std::byte*> buckets;
-    buckets.reserve(count);
     for (std::uint64_t i = 0; i < count; ++i) {
-        buckets.push_back(static_cast<std::byte*>(programs::shared(bytes)));
+        memories.push_back(ddpdiag::platform::SharedMemory::create(bytes));
+        buckets.push_back(memories.back().data());
     }
     programs::Ranks ranks(count);
     const std::uint64_t units = (bytes + unit_bytes - 1) / unit_bytes;

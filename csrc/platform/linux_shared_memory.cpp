@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "platform/linux_shared_pages.hpp"
 #include "platform/shared_memory.hpp"
 
 namespace ddpdiag::platform {
@@ -93,11 +94,11 @@ private:
 };
 
 std::byte* map(int descriptor, std::size_t bytes, const std::string& what) {
-    void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-    if (data == MAP_FAILED) {
+    std::byte* const data = map_pages(descriptor, bytes);
+    if (data == nullptr) {
         fail(what, errno);
     }
-    return static_cast<std::byte*>(data);
+    return data;
 }
 
 // The handle of a descriptor; nullptr stands for none.
@@ -128,18 +129,20 @@ std::string path_of(std::string_view name) {
 SharedMemory SharedMemory::create(std::size_t bytes) {
     const std::string what = "cannot make " + std::to_string(bytes) + " bytes of shared memory";
     require_available(bytes, what);
+    const std::size_t reserved = paged_bytes(bytes);
     Descriptor memory(::memfd_create("pyddpdiag", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory.get() < 0) {
         fail(what, errno);
     }
     // posix_fallocate reserves every page: no store can fail later.
-    if (const int error = ::posix_fallocate(memory.get(), 0, static_cast<off_t>(bytes)); error != 0) {
+    if (const int error = ::posix_fallocate(memory.get(), 0, static_cast<off_t>(reserved)); error != 0) {
         fail(what, error);
     }
     if (::fcntl(memory.get(), F_ADD_SEALS, seals) != 0) {
         fail(what, errno);
     }
     std::byte* const data = map(memory.get(), bytes, what);
+    use_large_pages(data, bytes);
     std::string name = std::to_string(::getpid()) + "." + std::to_string(memory.get());
     return {data, bytes, std::move(name), handle_of(memory.release())};
 }
@@ -167,7 +170,7 @@ SharedMemory SharedMemory::open(std::string_view name, std::size_t bytes) {
 
 void SharedMemory::release() noexcept {
     if (data_ != nullptr) {
-        ::munmap(data_, size_);
+        ::munmap(data_, paged_bytes(size_));
     }
     if (handle_ != nullptr) {
         ::close(static_cast<int>(reinterpret_cast<std::intptr_t>(handle_) - 1));
