@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 
 namespace ddpdiag {
@@ -27,6 +28,22 @@ std::string wire_in_words(std::uint64_t kind) {
     }
     return std::string(", in ") + element_name(wire - 1) + " between hosts" +
            ((kind & feeds_back) != 0 ? " with error feedback" : "");
+}
+
+constexpr std::uint64_t bits_of(double value) noexcept {
+    return std::bit_cast<std::uint64_t>(value);
+}
+
+double value_of(const std::atomic<std::uint64_t>& bits) noexcept {
+    return std::bit_cast<double>(bits.load(relaxed));
+}
+
+// Puts `next(value)` in the place of the value there.
+template <typename Next>
+void change(std::atomic<std::uint64_t>& bits, const Next& next) noexcept {
+    std::uint64_t seen = bits.load(relaxed);
+    while (!bits.compare_exchange_weak(seen, bits_of(next(std::bit_cast<double>(seen))), relaxed)) {
+    }
 }
 
 }  // namespace
@@ -66,8 +83,11 @@ void write(Announcement& to, std::uint64_t number, const Announced& from) noexce
     for (std::size_t i = 0; i < from.name.size(); ++i) {
         to.name[i].store(from.name[i], relaxed);
     }
+    to.watched.store(from.watched, relaxed);
     to.not_finite.store(0, relaxed);
     to.first_not_finite.store(no_index, relaxed);
+    to.sum_squares.store(bits_of(0.0), relaxed);
+    to.absolute_maximum.store(bits_of(0.0), relaxed);
     to.tag.store(number + 1);
 }
 
@@ -89,15 +109,25 @@ std::optional<Announced> read(const Announcement& from, std::uint64_t number) no
     return from.tag.load(relaxed) == number + 1 ? std::optional(result) : std::nullopt;
 }
 
-void add(Announcement& to, const NotFinite& found) noexcept {
-    to.not_finite.fetch_add(found.values, relaxed);
+void add(Announcement& to, const GradientStatistics& found) noexcept {
+    to.not_finite.fetch_add(found.non_finite, relaxed);
     std::uint64_t first = to.first_not_finite.load(relaxed);
-    while (found.first < first && !to.first_not_finite.compare_exchange_weak(first, found.first, relaxed)) {
+    while (found.first_non_finite < first &&
+           !to.first_not_finite.compare_exchange_weak(first, found.first_non_finite, relaxed)) {
     }
+    change(to.sum_squares, [&](double sum) { return sum + found.sum_squares; });
+    change(to.absolute_maximum, [&](double most) { return std::max(most, found.absolute_maximum); });
 }
 
-NotFinite found_in(const Announcement& from) noexcept {
-    return {.values = from.not_finite.load(relaxed), .first = from.first_not_finite.load(relaxed)};
+GradientStatistics found_in(const Announcement& from) noexcept {
+    GradientStatistics result;
+    // Which also makes both NaN if one is.
+    result.merge({.sum_squares = value_of(from.sum_squares),
+                  .absolute_maximum = value_of(from.absolute_maximum),
+                  .non_finite = from.not_finite.load(relaxed),
+                  .first_non_finite = from.first_not_finite.load(relaxed)},
+                 0);
+    return result;
 }
 
 }  // namespace ddpdiag

@@ -21,6 +21,7 @@ struct Announced {
     std::uint64_t place = 0;
     std::uint64_t id = 0;
     std::uint64_t memory_bytes = 0;
+    std::uint64_t watched = 0;
     std::array<std::uint64_t, 8> name{};
 
     // Buckets can be added up if they agree in this.
@@ -38,9 +39,10 @@ void write(Announcement& to, std::uint64_t number, const Announced& from) noexce
 // Nothing unless it is that of operation `number`, and was while it was read.
 [[nodiscard]] std::optional<Announced> read(const Announcement& from, std::uint64_t number) noexcept;
 
-// While the operation's units are summed, by any rank.
-void add(Announcement& to, const NotFinite& found) noexcept;
+// While the operation's units are summed, by any rank: what was found in some of the values, in any order. The last bits
+// of a sum of squares depend on that order.
+void add(Announcement& to, const GradientStatistics& found) noexcept;
 // When all of them are done, and until the next write().
-[[nodiscard]] NotFinite found_in(const Announcement& from) noexcept;
+[[nodiscard]] GradientStatistics found_in(const Announcement& from) noexcept;
 
 }  // namespace ddpdiag

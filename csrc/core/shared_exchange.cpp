@@ -1,14 +1,11 @@
 #include "core/shared_exchange.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <span>
 #include <thread>
 #include <utility>
 
 #include "core/pause.hpp"
-#include "core/shared_progress.hpp"
 #include "core/shared_wait.hpp"
 #include "platform/platform.hpp"
 
@@ -27,7 +24,8 @@ Announced announced(const SharedBucket& bucket) noexcept {
                      .offset = bucket.offset,
                      .place = bucket.place,
                      .id = bucket.block->id(),
-                     .memory_bytes = bucket.block->memory().size()};
+                     .memory_bytes = bucket.block->memory().size(),
+                     .watched = bucket.watched ? 1U : 0U};
     const std::string& name = bucket.block->memory().name();
     name.copy(reinterpret_cast<char*>(result.name.data()), sizeof result.name);
     return result;
@@ -153,15 +151,6 @@ SharedExchange::Ranks SharedExchange::ended() const {
     return result.empty() ? followed : result;
 }
 
-std::uint64_t SharedExchange::units_of(const SharedBucket& bucket) noexcept {
-    const std::uint64_t unit = unit_of(bucket.sum.bytes);
-    return (bucket.sum.bytes + unit - 1) / unit;
-}
-
-bool SharedExchange::is_done(std::uint64_t number, const SharedBucket& ours) const noexcept {
-    return all_done(control(0).progress[number % shared_operations], number, units_of(ours));
-}
-
 void SharedExchange::announce(SharedBucket bucket) {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(bucket));
@@ -192,10 +181,10 @@ SharedBucket SharedExchange::oldest(std::uint64_t& number) {
     return queue_.front();
 }
 
-NotFinite SharedExchange::let_go_of_oldest(std::uint64_t number) {
+GradientStatistics SharedExchange::let_go_of_oldest(std::uint64_t number) {
     const std::lock_guard lock(mutex_);
     // Before another bucket is announced in its place.
-    const NotFinite found = found_in(own_.control().announcements[number % shared_operations]);
+    const GradientStatistics found = found_in(own_.control().announcements[number % shared_operations]);
     queue_.pop_front();
     ++completed_;
     announced_ = std::max(announced_, completed_);
@@ -225,7 +214,7 @@ bool SharedExchange::comes_soon(const Condition& condition) noexcept {
     return true;
 }
 
-std::optional<NotFinite> SharedExchange::complete_at_once(const std::function<void()>& begins) {
+std::optional<GradientStatistics> SharedExchange::complete_at_once(const std::function<void()>& begins) {
     const std::unique_lock turn(completing_, std::try_to_lock);
     if (!turn.owns_lock() || between_ != nullptr || !broken_.empty()) {
         return std::nullopt;
@@ -281,7 +270,7 @@ void SharedExchange::give_up(const std::string& why) {
     }
 }
 
-NotFinite SharedExchange::complete(const std::function<bool()>& goes_on) {
+GradientStatistics SharedExchange::complete(const std::function<bool()>& goes_on) {
     const std::lock_guard turn(completing_);
     std::uint64_t number = 0;
     const SharedBucket ours = oldest(number);
@@ -297,7 +286,7 @@ NotFinite SharedExchange::complete(const std::function<bool()>& goes_on) {
             fail(error);
         }
     }
-    const NotFinite found = let_go_of_oldest(number);
+    const GradientStatistics found = let_go_of_oldest(number);
     if (!broken_.empty()) {
         throw SharedExchangeError(broken_);
     }
@@ -314,37 +303,6 @@ void SharedExchange::complete(std::uint64_t number, const SharedBucket& ours, Wa
     }
     sum_units(number, ours, all);
     wait.until(done, [&] { return busy_with(number); }, false);
-}
-
-void SharedExchange::sum_units(std::uint64_t number, const SharedBucket& ours,
-                               const std::vector<std::byte*>& buckets) {
-    if (!buckets.empty()) {
-        sum_units(number, ours, ours.sum, buckets,
-                  [&](std::uint64_t /*unit*/) { return std::span(buckets); });
-    }
-}
-
-void SharedExchange::sum_units(std::uint64_t number, const SharedBucket& ours, const SharedSum& sum,
-                               const std::vector<std::byte*>& buckets, const Targets& targets) {
-    Progress& progress = control(0).progress[number % shared_operations];
-    auto& busy = own_.control().busy;
-    const std::uint64_t units = units_of(ours);
-    const std::uint64_t bytes = unit_of(ours.sum.bytes);
-    busy.store(number + 1);
-    while (const auto unit = claim_unit(progress, number, units)) {
-        const std::uint64_t begin = *unit * bytes;
-        std::array<NotFinite, most_shared_ranks> found{};
-        sum.run(buckets, targets(*unit), begin, std::min(begin + bytes, ours.sum.bytes), found);
-        for (std::size_t rank = 0; rank < ranks(); ++rank) {
-            if (found[rank].values != 0) {
-                add(control(rank).announcements[number % shared_operations], found[rank]);
-            }
-        }
-        if (unit_done(progress, number, units)) {
-            ring_all();
-        }
-    }
-    busy.store(0);
 }
 
 // All are compared before any is opened: a rank that has found a difference may have let go of its bucket.

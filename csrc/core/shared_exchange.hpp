@@ -46,6 +46,7 @@ struct SharedBucket {
     SharedSum sum;               // the same on all ranks
     // For several hosts: their sums travel in 16 bits; nullptr: as they are. The same on all ranks.
     std::shared_ptr<SharedWire> wire = nullptr;
+    bool watched = false;  // whoever sums it takes the statistics of what we bring
 };
 
 // All ranks announce their buckets in the same order. When all have announced one, each rank that has time claims
@@ -94,14 +95,15 @@ public:
     // For the thread that completes: our next bucket will not come. From now on the other ranks get no announcement of
     // ours, and every bucket completes with an error: our name and `why`.
     void give_up(const std::string& why);
-    // Waits until the oldest announced bucket holds the average, and returns what we brought that is not finite. Throws
-    // SharedExchangeError: what is in the bucket then is nobody's. `goes_on`: asked now and then while it waits; false
-    // ends the wait with an error.
-    NotFinite complete(const std::function<bool()>& goes_on = {});
+    // Waits until the oldest announced bucket holds the average, and returns the statistics of what we brought, or if it
+    // was not watched, only what of it is not finite. Throws SharedExchangeError: what is in the bucket then is nobody's.
+    // `goes_on`: asked now and then while it waits; false ends the wait with an error.
+    GradientStatistics complete(const std::function<bool()>& goes_on = {});
     // For the thread that announces: completes the bucket that it has just announced if it has at most at_once_bytes,
     // all other ranks are there within some microseconds, and no earlier one is left. Nothing: it is still to be
     // completed. `begins`: called before it is summed, and perhaps if it is not.
-    [[nodiscard]] std::optional<NotFinite> complete_at_once(const std::function<void()>& begins = {});
+    [[nodiscard]] std::optional<GradientStatistics> complete_at_once(
+        const std::function<void()>& begins = {});
 
 private:
     using Clock = std::chrono::steady_clock;
@@ -116,7 +118,7 @@ private:
     // The oldest announced bucket, and its operation. Throws std::logic_error: there is none.
     [[nodiscard]] SharedBucket oldest(std::uint64_t& number);
     // What the ranks found in our bucket of the operation, which is done.
-    NotFinite let_go_of_oldest(std::uint64_t number);
+    GradientStatistics let_go_of_oldest(std::uint64_t number);
     void complete(std::uint64_t number, const SharedBucket& ours, Wait& wait);
     void complete_over_hosts(std::uint64_t number, const SharedBucket& ours, Wait& wait);
     // What a rank carries of a bucket: nothing, where there are fewer units than ranks.
@@ -137,6 +139,7 @@ private:
                    const std::vector<std::byte*>& buckets, const Targets& targets);
     // Into all of them; empty: nothing is left to do.
     void sum_units(std::uint64_t number, const SharedBucket& ours, const std::vector<std::byte*>& buckets);
+    [[nodiscard]] std::uint64_t watched_in(std::uint64_t number) const noexcept;
     [[nodiscard]] static std::uint64_t units_of(const SharedBucket& bucket) noexcept;
     [[nodiscard]] bool is_done(std::uint64_t number, const SharedBucket& ours) const noexcept;
     [[nodiscard]] bool has_announced(std::size_t rank, std::uint64_t number) const noexcept;

@@ -14,7 +14,7 @@ namespace ddpdiag {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<std::uint32_t>::is_always_lock_free);
 
-inline constexpr std::uint64_t shared_magic = 0x3264657261687364;  // "dshared2"
+inline constexpr std::uint64_t shared_magic = 0x3364657261687364;  // "dshared3"
 inline constexpr std::size_t most_shared_ranks = 64;
 // As many operations may be under way; a rank that is further ahead waits before it announces more.
 inline constexpr std::size_t shared_operations = 256;
@@ -33,9 +33,13 @@ struct alignas(64) Announcement {
     std::atomic<std::uint64_t> id;      // of its memory
     std::atomic<std::uint64_t> memory_bytes;
     std::array<std::atomic<std::uint64_t>, 8> name;  // of its memory, filled up with zeros
-    // What those who sum the bucket find in it (NotFinite); complete when the operation is done.
+    std::atomic<std::uint64_t> watched;              // not 0: whoever sums it takes all its statistics
+    // What those who sum the bucket find in it (GradientStatistics); complete when the operation is done.
     std::atomic<std::uint64_t> not_finite;
     std::atomic<std::uint64_t> first_not_finite;
+    // Of a watched bucket, the bits of a double each.
+    std::atomic<std::uint64_t> sum_squares;
+    std::atomic<std::uint64_t> absolute_maximum;
 };
 
 // How far an operation is. Only that of rank 0 is used.

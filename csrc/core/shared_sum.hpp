@@ -9,12 +9,6 @@
 
 namespace ddpdiag {
 
-// Values that are infinite or NaN.
-struct NotFinite {
-    std::uint64_t values = 0;
-    std::uint64_t first = no_index;  // the position of the first
-};
-
 struct SharedSum {
     Element element = Element::f32;
     std::uint64_t bytes = 0;  // of the whole bucket; a multiple of the element's size
@@ -28,10 +22,12 @@ struct SharedSum {
     void run(std::span<std::byte* const> buckets, std::uint64_t begin, std::uint64_t end) const noexcept {
         run(buckets, buckets, begin, end, {});
     }
-    // The same, written into `targets` only, each of which is a bucket. `found`: by rank, what it brings is added to
-    // it; may be empty. A sum that is not finite shows it: other buckets cost a look at the sums and nothing more.
+    // The same, written into `targets` only, each of which is a bucket. `found`: by rank, what of its values is not
+    // finite is added to it; may be empty. A sum that is not finite shows it: this costs a look at the sums and nothing
+    // more. `watched`: a bit per rank; of these, all statistics are taken, of values that are then still in the cache.
     void run(std::span<std::byte* const> buckets, std::span<std::byte* const> targets, std::uint64_t begin,
-             std::uint64_t end, std::span<NotFinite> found) const noexcept;
+             std::uint64_t end, std::span<GradientStatistics> found,
+             std::uint64_t watched = 0) const noexcept;
 };
 
 }  // namespace ddpdiag

@@ -53,7 +53,8 @@ c10::intrusive_ptr<c10d::Work> add_up(const std::shared_ptr<SharedRanks>& ranks,
     }
     SharedPlace own;
     SharedPlace& where = place != nullptr ? *place : own;
-    return work_of(where.average(*ranks, buffer, number, /*divided=*/true, nullptr), helper_of(ranks));
+    return work_of(where.average(*ranks, buffer, number, /*divided=*/true, nullptr, /*watched=*/false),
+                   helper_of(ranks));
 }
 
 // Called with the GIL. The functions live as long as the process: there is no moment at which the last pinned memory is

@@ -59,7 +59,7 @@ CASE("each rank learns what it brought that is not finite") {
                 bucket.values()[3 * unit] = std::nanf("");
             }
             exchange.announce(bucket.turn(number));
-            CHECK_EQ(exchange.complete().values, spoils ? 1U : 0U);
+            CHECK_EQ(exchange.complete().non_finite, spoils ? 1U : 0U);
         }
     });
 }

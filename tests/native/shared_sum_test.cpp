@@ -166,18 +166,18 @@ CASE("values that are not finite are found with who brings them, and sums that o
     values[1][4999] = -infinity;
     values[2][2000] = std::nanf("");
     const SharedSum sum{.element = Element::f32, .bytes = count * sizeof(float), .average = false};
-    std::array<ddpdiag::NotFinite, 3> found{};
+    std::array<ddpdiag::GradientStatistics, 3> found{};
     const auto buckets = buckets_of(values);
     // In two parts, the later one first.
     sum.run(buckets, buckets, 4096, sum.bytes, found);
     sum.run(buckets, buckets, 0, 4096, found);
     CHECK(std::isinf(values[0][7]));
-    CHECK_EQ(found[0].values, 0U);
-    CHECK_EQ(found[0].first, ddpdiag::no_index);
-    CHECK_EQ(found[1].values, 2U);
-    CHECK_EQ(found[1].first, 2000U);
-    CHECK_EQ(found[2].values, 1U);
-    CHECK_EQ(found[2].first, 2000U);
+    CHECK_EQ(found[0].non_finite, 0U);
+    CHECK_EQ(found[0].first_non_finite, ddpdiag::no_index);
+    CHECK_EQ(found[1].non_finite, 2U);
+    CHECK_EQ(found[1].first_non_finite, 2000U);
+    CHECK_EQ(found[2].non_finite, 1U);
+    CHECK_EQ(found[2].first_non_finite, 2000U);
 }
 
 CASE("16-bit values that are not finite are found, too") {
@@ -186,11 +186,41 @@ CASE("16-bit values that are not finite are found, too") {
         std::vector<std::vector<std::uint16_t>> values(2, std::vector<std::uint16_t>(10, round(1)));
         values[1][3] = round(std::numeric_limits<float>::infinity());
         const SharedSum sum{.element = element, .bytes = 20, .average = true};
-        std::array<ddpdiag::NotFinite, 2> found{};
+        std::array<ddpdiag::GradientStatistics, 2> found{};
         const auto buckets = buckets_of(values);
         sum.run(buckets, buckets, 0, 20, found);
-        CHECK_EQ(found[0].values, 0U);
-        CHECK_EQ(found[1].values, 1U);
-        CHECK_EQ(found[1].first, 3U);
+        CHECK_EQ(found[0].non_finite, 0U);
+        CHECK_EQ(found[1].non_finite, 1U);
+        CHECK_EQ(found[1].first_non_finite, 3U);
+    }
+}
+
+CASE("all statistics are taken of those who are watched, before they are summed") {
+    constexpr std::size_t count = 70'000;
+    std::vector<std::vector<float>> values(3, std::vector<float>(count));
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+        for (std::size_t i = 0; i < count; ++i) {
+            values[rank][i] = static_cast<float>((i * (rank + 7)) % 1001) - 400.0F;
+        }
+    }
+    values[0][5] = values[2][69'000] = values[2][3] = std::numeric_limits<float>::infinity();
+    std::vector<ddpdiag::GradientStatistics> wanted;
+    for (const auto& own : values) {
+        wanted.push_back(ddpdiag::statistics(own.data(), Element::f32, count));
+    }
+    const SharedSum sum{.element = Element::f32, .bytes = count * sizeof(float), .average = true};
+    std::array<ddpdiag::GradientStatistics, 3> found{};
+    const auto buckets = buckets_of(values);
+    // Of ranks 1 and 2; in two parts, the later one first.
+    sum.run(buckets, buckets, 120'000, sum.bytes, found, 0b110);
+    sum.run(buckets, buckets, 0, 120'000, found, 0b110);
+    CHECK_EQ(found[0].sum_squares, 0.0);
+    CHECK_EQ(found[0].absolute_maximum, 0.0);
+    CHECK(std::abs(found[1].sum_squares - wanted[1].sum_squares) <= 1e-13 * wanted[1].sum_squares);
+    CHECK_EQ(found[1].absolute_maximum, wanted[1].absolute_maximum);
+    CHECK(std::isinf(found[2].sum_squares) && std::isinf(found[2].absolute_maximum));
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+        CHECK_EQ(found[rank].non_finite, wanted[rank].non_finite);
+        CHECK_EQ(found[rank].first_non_finite, wanted[rank].first_non_finite);
     }
 }

@@ -13,14 +13,15 @@ namespace {
 
 using c10::ivalue::Future;
 
-// The gradients are examined as they came, or by the path in its own pass if it can.
-void prepare(Path& path, const at::Tensor& buffer, BucketOperation& operation) {
+// The gradients are examined as they came, or by the path in its own pass if it can. True: while it sums.
+bool prepare(Path& path, const at::Tensor& buffer, BucketOperation& operation) {
     const PathFacts& facts = path.facts();
     const bool watched = operation.watched();
-    if (watched && !facts.takes_statistics) {
+    const bool while_summing = watched && facts.statistics == StatisticsFrom::sum && operation.await_look();
+    if (watched && !while_summing && facts.statistics != StatisticsFrom::prepare) {
         operation.look(buffer, facts.divided_by);
     }
-    const Prepared seen = path.prepare(buffer, watched && facts.takes_statistics);
+    const Prepared seen = path.prepare(buffer, watched && facts.statistics == StatisticsFrom::prepare);
     if (seen.statistics) {
         operation.look(buffer, seen.divided_by, seen.statistics);
     }
@@ -29,17 +30,19 @@ void prepare(Path& path, const at::Tensor& buffer, BucketOperation& operation) {
     } else if (seen.finite == false && !watched) {
         operation.look_at_fault(buffer, seen.divided_by);
     }
+    return while_summing;
 }
 
 Begun begin_recorded(Path& path, const at::Tensor& buffer, const BucketStart& start, const HookThread& hook,
                      Wants wants) {
     const auto& operation = start.operation;
     const StartFrom from = path.facts().start;
-    prepare(path, buffer, *operation);
+    const bool watched = prepare(path, buffer, *operation);
     operation->enqueued(buffer);
     const StartSignal signal(operation, from, hook);
-    Begun begun = path.begin(
-        buffer, {.sequence = start.sequence, .start = from == StartFrom::path ? operation : nullptr});
+    Begun begun = path.begin(buffer, {.sequence = start.sequence,
+                                      .start = from == StartFrom::path ? operation : nullptr,
+                                      .watched = watched});
     if (wants != Wants::begun) {
         begun.work.reset();
     }

@@ -28,6 +28,8 @@ void BucketOperation::begin(std::shared_ptr<Recorder> recorder, std::shared_ptr<
     layout_ = std::move(layout);
     record_ = record;
     path_ = facts.name;
+    divided_by_ = facts.divided_by;
+    awaits_look_.reset();
     counts_collectives_ = facts.collectives.has_value();
     waits_for_device_ = facts.start == StartFrom::path;
     operation_ = recorder_->trace().open(record);
@@ -44,35 +46,50 @@ bool BucketOperation::watched() const {
 void BucketOperation::look(const at::Tensor& buffer, double divided_by,
                            const std::optional<GradientStatistics>& statistics) {
     if (watched()) {
-        take_note({.values = buffer, .divided_by = divided_by, .statistics = statistics});
+        take_note({.values = buffer, .divided_by = divided_by, .statistics = statistics}, collectives());
     }
 }
 
 void BucketOperation::look_at_fault(const at::Tensor& buffer, double divided_by) {
     if (layout_->module->faults.one_more()) {
-        take_note({.values = buffer, .divided_by = divided_by});
+        take_note({.values = buffer, .divided_by = divided_by}, collectives());
     }
 }
 
-void BucketOperation::examined(const at::Tensor& buffer, const NotFinite& found) {
-    if (found.values == 0) {
+bool BucketOperation::await_look() {
+    if (recorder_->gradient_options().per_parameter) {
+        return false;
+    }
+    awaits_look_ = collectives();
+    return true;
+}
+
+void BucketOperation::examined(const at::Tensor& buffer, const GradientStatistics& found) {
+    if (found.non_finite == 0) {
         finite();
-    } else if (note_ == nullptr && layout_->module->faults.one_more()) {
+    }
+    if (awaits_look_) {
+        take_note({.values = buffer, .divided_by = divided_by_, .statistics = found, .averaged = true},
+                  *awaits_look_);
+    } else if (found.non_finite != 0 && note_ == nullptr && layout_->module->faults.one_more()) {
         // How large they were is lost: the average stands in their place.
         constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
         take_note({.values = buffer,
                    .statistics = GradientStatistics{.sum_squares = unknown,
                                                     .absolute_maximum = unknown,
-                                                    .non_finite = found.values,
-                                                    .first_non_finite = found.first},
-                   .averaged = true});
+                                                    .non_finite = found.non_finite,
+                                                    .first_non_finite = found.first_non_finite},
+                   .averaged = true},
+                  collectives());
     }
 }
 
-void BucketOperation::take_note(const Look& seen) {
+std::uint64_t BucketOperation::collectives() const {
     // A foreign hook may begin collectives whenever one of its own ends, so their number says nothing.
-    const std::uint64_t collectives =
-        counts_collectives_ ? layout_->module->identity.group()->lock()->getSequenceNumberForGroup() : 0;
+    return counts_collectives_ ? layout_->module->identity.group()->lock()->getSequenceNumberForGroup() : 0;
+}
+
+void BucketOperation::take_note(const Look& seen, std::uint64_t collectives) {
     note_ = std::make_unique<GradientNote>(*recorder_, *layout_, record_, seen, collectives);
 }
 

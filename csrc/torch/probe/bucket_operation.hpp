@@ -34,13 +34,15 @@ public:
     // Whether all of this rank's gradients are finite; where not, they are noted outside of watched passes too.
     void finite() const { operation_.set_flags(flag_finite); }
     void look_at_fault(const at::Tensor& buffer, double divided_by);
+    // Instead of look(): examined() will bring the statistics. False: it must look, at the single parameters, too.
+    [[nodiscard]] bool await_look();
     void enqueued(const at::Tensor& buffer);
     void returned() const { operation_.stamp(bucket_time::returned, platform::monotonic_ns()); }
     // On the worker's thread. False: it had started before.
     bool started() override;
     void produced() override;
     // Instead of finite() and look_at_fault(), on the worker's thread.
-    void examined(const at::Tensor& buffer, const NotFinite& found) override;
+    void examined(const at::Tensor& buffer, const GradientStatistics& found) override;
     // Of another hook, whose operations are unknown: of any kind, and perhaps several.
     [[nodiscard]] bool foreign() const noexcept { return (record_.flags & flag_foreign) != 0; }
     void ended();
@@ -59,7 +61,9 @@ public:
 
 private:
     void part_done();
-    void take_note(const Look& seen);
+    // Collectives that this rank has begun in the group.
+    [[nodiscard]] std::uint64_t collectives() const;
+    void take_note(const Look& seen, std::uint64_t collectives);
     [[nodiscard]] std::exception_ptr noted(const std::exception_ptr& error);
     [[nodiscard]] std::string description() const;
 
@@ -71,9 +75,11 @@ private:
     std::unique_ptr<c10::Event> on_device_;  // recorded when the buffer was enqueued on an accelerator
     std::shared_ptr<Recorder> recorder_;
     std::shared_ptr<const BucketLayout> layout_;
-    std::string_view path_;           // its name
-    bool counts_collectives_ = true;  // it says how many it begins
-    bool waits_for_device_ = false;   // by itself
+    std::string_view path_;                     // its name
+    double divided_by_ = 1.0;                   // the gradients, before the path got them
+    std::optional<std::uint64_t> awaits_look_;  // the collectives when it was enqueued
+    bool counts_collectives_ = true;            // it says how many it begins
+    bool waits_for_device_ = false;             // by itself
     Record record_{};
 };
 

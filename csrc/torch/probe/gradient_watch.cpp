@@ -11,10 +11,13 @@
 namespace ddpdiag {
 namespace {
 
+at::Tensor dense(const at::Tensor& buffer) {
+    return buffer.is_sparse() ? buffer._values() : buffer;
+}
+
 // On an accelerator this waits for the device. Watched passes are few.
 at::Tensor on_host(const at::Tensor& buffer) {
-    const at::Tensor dense = buffer.is_sparse() ? buffer._values() : buffer;
-    return dense.cpu().contiguous();
+    return dense(buffer).cpu().contiguous();
 }
 
 std::optional<GradientStatistics> statistics_of(const at::Tensor& values) {
@@ -100,7 +103,9 @@ GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const
                            const Look& seen, std::uint64_t collectives)
     : record_(gradient_record(bucket)) {
     const at::Tensor& buffer = seen.values;
-    const at::Tensor values = on_host(buffer);
+    const bool per_parameter =
+        recorder.gradient_options().per_parameter && !buffer.is_sparse() && !seen.averaged;
+    const at::Tensor values = seen.statistics && !per_parameter ? dense(buffer) : on_host(buffer);
     fingerprint_.sequence = bucket.sequence;
     fingerprint_.collectives = collectives;
     fingerprint_.identity = bucket.reference;
@@ -124,7 +129,7 @@ GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const
             record_.times[gradient_value::parameter] = layout.parameters[*position];
         }
     }
-    if (recorder.gradient_options().per_parameter && !buffer.is_sparse() && !seen.averaged) {
+    if (per_parameter) {
         write_parameters(recorder, layout, bucket, values, seen.divided_by);
     }
 }

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "core/fused_copy.hpp"
 #include "core/record.hpp"
-#include "core/shared_sum.hpp"
 
 namespace ddpdiag {
 
@@ -27,9 +27,16 @@ public:
     virtual bool started() = 0;
     // The accelerator has made the gradients, of a path that waits for that itself.
     virtual void produced() = 0;
-    // What of this rank's gradients is not finite, of a path that learns it while it sums; before the bucket is done,
-    // and with the average in `buffer`.
-    virtual void examined(const at::Tensor& buffer, const NotFinite& found) = 0;
+    // Of a path that looks at this rank's gradients while it sums: their statistics, if the turn asks for them, or else
+    // only what of them is not finite. Before the bucket is done, and with the average in `buffer`.
+    virtual void examined(const at::Tensor& buffer, const GradientStatistics& found) = 0;
+};
+
+// Who takes the statistics of the gradients in a watched pass.
+enum class StatisticsFrom : std::uint8_t {
+    hook,     // whoever runs the hook, in a pass of its own over the gradients
+    prepare,  // prepare(), in its own pass
+    sum,      // the path's worker, while it sums: it calls StartListener::examined
 };
 
 // They hold for every pass in which the path serves the bucket.
@@ -41,9 +48,9 @@ struct PathFacts {
     // How many collectives of the group a bucket begins; nothing: not known.
     std::optional<std::uint32_t> collectives = 1;
     StartFrom start = StartFrom::gloo_worker;
-    double divided_by = 1.0;        // the divisor of the gradients before the path gets them
-    bool takes_statistics = false;  // prepare() can take statistics in its own pass over the memory
-    bool finishes = false;          // collect() and finish() have something to do
+    double divided_by = 1.0;  // the divisor of the gradients before the path gets them
+    StatisticsFrom statistics = StatisticsFrom::hook;
+    bool finishes = false;  // collect() and finish() have something to do
 };
 
 }  // namespace ddpdiag

@@ -22,6 +22,8 @@ struct Turn {
     // To be notified when the path's own worker starts on the bucket, and of what it finds. Set only if the facts
     // say StartFrom::path.
     std::shared_ptr<StartListener> start;
+    bool watched =
+        false;  // it wants the statistics of this rank's gradients, which the facts say the sum takes
 };
 
 // What prepare() saw on its way through the gradients.

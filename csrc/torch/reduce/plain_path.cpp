@@ -12,7 +12,9 @@ PathFacts plain_facts(const at::Tensor& buffer, const Group& group, std::int64_t
             .bytes = bytes_of(buffer),
             .dtype = dtype_of(buffer.scalar_type()),
             .divided_by = divided_by != 0 ? static_cast<double>(divided_by) : 1.0,
-            .takes_statistics = divided_by == 0 && divides_with_statistics(buffer, group.size)};
+            .statistics = divided_by == 0 && divides_with_statistics(buffer, group.size)
+                              ? StatisticsFrom::prepare
+                              : StatisticsFrom::hook};
 }
 
 }  // namespace

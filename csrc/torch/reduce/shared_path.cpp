@@ -15,7 +15,8 @@ PathFacts shared_facts(const at::Tensor& buffer, std::int64_t divided_by) {
             .flags = flag_shared,
             .collectives = 0,
             .start = StartFrom::path,
-            .divided_by = divided_by != 0 ? static_cast<double>(divided_by) : 1.0};
+            .divided_by = divided_by != 0 ? static_cast<double>(divided_by) : 1.0,
+            .statistics = StatisticsFrom::sum};
 }
 
 // Compressed, as a host sends them, with all its ranks.
@@ -54,7 +55,8 @@ Prepared SharedPath::prepare(const at::Tensor& buffer, bool /*with_statistics*/)
 
 Begun SharedPath::begin(const at::Tensor& buffer, const Turn& turn) {
     const std::uint64_t number = number_.value_or(turn.sequence);
-    return {.future = place_.average(*ranks_, buffer, number, divided_, turn.start), .work = nullptr};
+    return {.future = place_.average(*ranks_, buffer, number, divided_, turn.start, turn.watched),
+            .work = nullptr};
 }
 
 }  // namespace ddpdiag

@@ -19,7 +19,8 @@ std::shared_ptr<const SharedBlock> own_block(const at::Tensor& buffer) {
 
 c10::intrusive_ptr<c10::ivalue::Future> SharedPlace::average(SharedRanks& ranks, const at::Tensor& buffer,
                                                              std::uint64_t sequence, bool divided,
-                                                             std::shared_ptr<StartListener> start) {
+                                                             std::shared_ptr<StartListener> start,
+                                                             bool watched) {
     const Element element = known_element(buffer.scalar_type());
     if (wire_ == nullptr && size_of(element) == 2 && ranks.several_hosts()) {
         // In its own type, for the sum: Gloo's would be rounded at each host.
@@ -41,7 +42,8 @@ c10::intrusive_ptr<c10::ivalue::Future> SharedPlace::average(SharedRanks& ranks,
                           .offset = staging != nullptr ? 0 : offset,
                           .sequence = sequence,
                           .sum = {.element = element, .bytes = buffer.nbytes(), .average = !divided},
-                          .wire = wire_},
+                          .wire = wire_,
+                          .watched = watched},
                          std::move(start), staging);
 }
 

@@ -21,12 +21,13 @@ public:
     explicit SharedPlace(std::shared_ptr<SharedWire> wire = nullptr) : wire_(std::move(wire)) {}
 
     // Averages the bucket, or adds it up if `divided`; moves it into shared memory if it is not there, or through such
-    // memory from an accelerator and back. `sequence` and `start` as in SharedBucket and SharedRanks::average. Only for
-    // buffers that SharedPath::possible allows.
+    // memory from an accelerator and back. `sequence` and `watched` as in SharedBucket, `start` as in
+    // SharedRanks::average. Only for buffers that SharedPath::possible allows.
     [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> average(SharedRanks& ranks,
                                                                   const at::Tensor& buffer,
                                                                   std::uint64_t sequence, bool divided,
-                                                                  std::shared_ptr<StartListener> start);
+                                                                  std::shared_ptr<StartListener> start,
+                                                                  bool watched);
 
 private:
     // The bucket's, for a turn of its own.

@@ -133,7 +133,7 @@ struct SharedRanks::State {
             if (job.announces != nullptr) {
                 announce(job);
             }
-            const NotFinite found = exchange.complete([this] { return goes_on(); });
+            const GradientStatistics found = exchange.complete([this] { return goes_on(); });
             if (job.staging != nullptr) {
                 job.staging->put_back(job.buffer);
             }
@@ -196,7 +196,7 @@ c10::intrusive_ptr<c10::ivalue::Future> SharedRanks::average(const at::Tensor& b
                                                              std::shared_ptr<StartListener> start,
                                                              std::shared_ptr<Staging> staging) {
     auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), devices_of(buffer));
-    std::optional<NotFinite> found;
+    std::optional<GradientStatistics> found;
     {
         const std::lock_guard lock(state_->mutex);
         // Announced in the order of the calls, on all ranks.
