@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from harness import programs
 from harness.together import Together
+from pyddpdiag import _native
 from pyddpdiag.bench.intervals import interleave
 from pyddpdiag.ranks.session import Session
 from pyddpdiag.record import shared_setup
@@ -58,7 +59,7 @@ def _program(stack: ExitStack, session: Session, way: str, size: int, in_a_row: 
 
 
 def _step(way: str, buffers: list[torch.Tensor], in_a_row: int) -> Callable[[], float]:
-    begin = _over_gloo() if way == GLOO else _in_shared_memory()
+    begin = _over_gloo() if way == GLOO else _in_shared_memory(len(buffers))
     together = Together()
 
     def step() -> float:
@@ -67,15 +68,20 @@ def _step(way: str, buffers: list[torch.Tensor], in_a_row: int) -> Callable[[], 
         together.begin()
         at = time.perf_counter()
         for _ in range(in_a_row):
-            for work in [begin(buffer) for buffer in buffers]:
-                work.wait()
+            for work in [begin(buffer, i) for i, buffer in enumerate(buffers)]:
+                if work is not None:
+                    work.wait()
         return (time.perf_counter() - at) / in_a_row
 
     return step
 
 
-def _over_gloo() -> Callable[[torch.Tensor], dist.Work]:
-    def begin(buffer: torch.Tensor) -> dist.Work:
+Begin = Callable[[torch.Tensor, int], dist.Work | None]
+"""Begins the sum of the buffer of this number; None: it is complete already."""
+
+
+def _over_gloo() -> Begin:
+    def begin(buffer: torch.Tensor, _: int) -> dist.Work:
         work = dist.all_reduce(buffer, async_op=True)
         assert work is not None
         return work
@@ -83,10 +89,12 @@ def _over_gloo() -> Callable[[torch.Tensor], dist.Work]:
     return begin
 
 
-def _in_shared_memory() -> Callable[[torch.Tensor], dist.Work]:
+def _in_shared_memory(buffers: int) -> Begin:
     group = dist.group.WORLD
     assert group is not None
     ranks, _ = shared_setup.share(group, "require")
     assert ranks is not None
     numbers = count()
-    return lambda buffer: ranks.add_up(buffer, next(numbers))
+    # Kept, as those of a GradientReducer are.
+    places = [_native.SharedPlace() for _ in range(buffers)]
+    return lambda buffer, i: ranks.add_up(buffer, next(numbers), places[i])

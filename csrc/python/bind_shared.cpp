@@ -45,16 +45,20 @@ std::shared_ptr<SharedRanks> make_ranks(SharedMember& own, const std::vector<Sha
 }
 
 // A bucket that nobody records. Its gradients are divided already. `place`: kept by the caller for this buffer and these
-// ranks; nullptr: it is looked for afresh.
+// ranks. nullptr: the sum is complete already, as of small ones that all ranks bring at once; to make a work for it and to
+// wait for that would take as long again.
 c10::intrusive_ptr<c10d::Work> add_up(const std::shared_ptr<SharedRanks>& ranks, const at::Tensor& buffer,
-                                      std::uint64_t number, SharedPlace* place) {
+                                      std::uint64_t number, SharedPlace& place) {
     if (!SharedPath::possible(buffer)) {
         throw std::invalid_argument("this tensor cannot lie in shared memory.");
     }
-    SharedPlace own;
-    SharedPlace& where = place != nullptr ? *place : own;
-    return work_of(where.average(*ranks, buffer, number, /*divided=*/true, nullptr, /*watched=*/false),
-                   helper_of(ranks));
+    auto future =
+        place.average(*ranks, buffer, number, /*divided=*/true, /*start=*/nullptr, /*watched=*/false);
+    // On an accelerator a wait is needed all the same: it makes the current streams wait.
+    if (buffer.is_cpu() && future->completed() && !future->hasError()) {
+        return nullptr;
+    }
+    return work_of(std::move(future), helper_of(ranks));
 }
 
 // Called with the GIL. The functions live as long as the process: there is no moment at which the last pinned memory is
@@ -97,7 +101,7 @@ void bind_shared(py::module_& module) {
     py::class_<SharedRanks, std::shared_ptr<SharedRanks>>(module, "SharedRanks")
         .def(py::init(&make_ranks), py::arg("own"), py::arg("peers"), py::arg("names"), py::arg("timeout_ms"),
              py::arg("between") = nullptr)
-        .def("add_up", &add_up, py::arg("buffer"), py::arg("number"), py::arg("place") = nullptr,
+        .def("add_up", &add_up, py::arg("buffer"), py::arg("number"), py::arg("place"),
              py::call_guard<py::gil_scoped_release>());
     module.def(
         "share_memory",

@@ -121,7 +121,8 @@ class GradientReducer:
         self._recording: _native.Reduction | None = None
         self._begun = False
         self._next = 0
-        self._flying: list[tuple[dist.Work, list[torch.Tensor]]] = []
+        # None: a sum that is complete already.
+        self._flying: list[tuple[dist.Work | None, list[torch.Tensor]]] = []
 
     def _ready(self, index: int, parameter: torch.Tensor) -> None:
         """Runs in the backward pass, right after a gradient has been accumulated."""
@@ -176,6 +177,7 @@ class GradientReducer:
         number = self._passes * len(self._buckets) + bucket.index
         gradients = [self._gradient(i) for i in bucket.parameters]
         _native.flatten(gradients, bucket.buffer, 1 / self._size, None, STREAMING_ABOVE)
+        work: dist.Work | None
         if self._recording is not None:
             parameters = [self._parameters[i] for i in bucket.parameters]
             work = self._recording.begin(bucket.index, len(self._buckets), bucket.buffer, parameters, number)
@@ -183,7 +185,7 @@ class GradientReducer:
             work = self._shared.add_up(bucket.buffer, number, self._places[self._next])
         else:
             work = dist.all_reduce(bucket.buffer, group=self._group, async_op=True)
-        assert work is not None
+            assert work is not None
         self._flying.append((work, gradients))
         self._next += 1
 
@@ -238,7 +240,8 @@ class GradientReducer:
             if recording is not None:
                 recording.waiting()
             for bucket, (work, gradients) in zip(self._buckets, self._flying, strict=True):
-                self._wait(bucket, work, timeout_s)
+                if work is not None:
+                    self._wait(bucket, work, timeout_s)
                 _native.unflatten_(bucket.buffer, gradients, 1.0, STREAMING_ABOVE)
                 if recording is not None:
                     recording.taken()

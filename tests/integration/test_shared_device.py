@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from support import device
+from support import added_up, device
 from support.hooked import in_order
 from support.own_hosts import only_own_host
 from support.ranks import run_ranks
@@ -89,7 +89,7 @@ def _sums(rank: int, world: int, library: str, pins: bool, hosts: list[int]) -> 
             works.append(ranks.add_up(buffer, number, place))
             number += 1
         for work in works:
-            work.wait()
+            added_up.wait(work)
         # On the current stream: it must have been made to wait for the copies back.
         results = [torch.empty_like(buffer).copy_(buffer) for buffer in buffers]
         found.append([_bits(result) for result in results])
@@ -229,7 +229,7 @@ def _until_killed(rank: int, _: int, library: str, folder: str) -> tuple[str, fl
                 died.write_text(repr(time.monotonic()))
                 os.kill(os.getpid(), KILL)
             buffer.fill_(step)
-            ranks.add_up(buffer, step, place).wait()
+            added_up.wait(ranks.add_up(buffer, step, place))
     except RuntimeError as error:
         return str(error), time.monotonic() - float(died.read_text())
     return "no error", 0.0
@@ -255,10 +255,10 @@ def _stuck(rank: int, _: int, library: str, pins: bool) -> tuple[list[str], floa
     errors = []
     begun = time.monotonic()
     buffers[0].fill_(1)
-    works = [ranks.add_up(buffer, number) for number, buffer in enumerate(buffers)]
+    works = [added_up.begin(ranks, buffer, number) for number, buffer in enumerate(buffers)]
     for work in works:
         try:
-            work.wait()
+            added_up.wait(work)
         except RuntimeError as error:
             errors.append(str(error))
     return errors, time.monotonic() - begun

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from support import added_up
 from support.models import batch, branches
 from support.own_hosts import only_own_host
 from support.ranks import run_ranks
@@ -47,7 +48,7 @@ def _sums(rank: int, _: int) -> dict[tuple[str, int], tuple[bool, bytes]]:
         for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
             for count in COUNTS:
                 buffer = _addend(rank, dtype, count)
-                ranks.add_up(buffer, number).wait()
+                added_up.add_up(ranks, buffer, number)
                 number += 1
                 x = [_addend(other, dtype, count) for other in range(4)]
                 same = torch.equal(buffer, (x[0] + x[3]) + (x[1] + x[2]))
@@ -75,7 +76,7 @@ def _sums_of_three(rank: int, _: int) -> list[tuple[bool, bytes]]:
     answers = []
     for number, dtype in enumerate((torch.float16, torch.bfloat16)):
         buffer = _addend(rank, dtype, 300_001)
-        ranks.add_up(buffer, number).wait()
+        added_up.add_up(ranks, buffer, number)
         x = [_addend(other, dtype, 300_001) for other in range(6)]
         hosts = [(x[0] + x[4]).float(), (x[1] + x[2]).float(), (x[3] + x[5]).float()]
         same = torch.equal(buffer, (hosts[0] + hosts[1] + hosts[2]).to(dtype))
@@ -95,9 +96,9 @@ def _different(rank: int, _: int) -> str:
     assert group is not None
     ranks, _found = shared_setup.share(group, "require")
     assert ranks is not None
-    ranks.add_up(torch.ones(300_000), 0).wait()
+    added_up.add_up(ranks, torch.ones(300_000), 0)
     try:
-        ranks.add_up(torch.ones(300_000 + HOSTS[rank]), 1).wait()
+        added_up.add_up(ranks, torch.ones(300_000 + HOSTS[rank]), 1)
     except RuntimeError as error:
         return str(error)
     return "no error"

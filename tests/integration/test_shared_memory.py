@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from support import added_up
 from support.models import batch, branches, gradient_bytes
 from support.ranks import run_ranks
 from torch import nn
@@ -284,11 +285,10 @@ def _waited_for(rank: int, ranks: int, folder: str) -> None:
         buffers = [torch.full((count,), rank + 1.0) for count in (1, 70_000, 5, 400_000, 300)]
         works = []
         for buffer in buffers:
-            works.append(shared.add_up(buffer, number))
+            works.append(added_up.begin(shared, buffer, number))
             number += 1
         with ThreadPoolExecutor(2) as threads:
-            for done in threads.map(lambda work: work.wait(), reversed(works), timeout=60):
-                assert done
+            list(threads.map(added_up.wait, reversed(works), timeout=60))
         for buffer in buffers:
             assert bool((buffer == ranks * (ranks + 1) / 2).all())
 

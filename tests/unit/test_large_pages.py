@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from support import added_up
 
 from pyddpdiag import _native
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such pages without a privilege")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux has such pages without a privilege"
+)
 
 LARGE = 2 << 20
 COLLAPSE = 25
@@ -21,7 +24,9 @@ COLLAPSE = 25
 
 def _large_page_bytes(address: int) -> int:
     """How much of the mapping at `address` lies in large pages of shared memory."""
-    mappings = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.MULTILINE)
+    mappings = re.split(
+        r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.MULTILINE
+    )
     for mapping in mappings[1:]:
         begin, end = (int(text, 16) for text in mapping.split(maxsplit=1)[0].split("-"))
         if begin <= address < end:
@@ -42,9 +47,7 @@ def _moved(mebibytes: float) -> torch.Tensor:
     """A buffer of so many MiB that one rank alone has averaged in shared memory."""
     ranks = _native.SharedRanks(_native.SharedMember(), [None], ["rank 0"], 60_000)
     buffer = torch.full((int(mebibytes * 2**20) // 4,), 3.0)
-    work = ranks.add_up(buffer, 0, _native.SharedPlace())
-    if work is not None:
-        work.wait()
+    added_up.add_up(ranks, buffer, 0)
     assert bool((buffer == 3).all())
     return buffer
 

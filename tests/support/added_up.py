@@ -1,0 +1,24 @@
+"""Sums in shared memory without a module and without a reducer."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from pyddpdiag import _native
+
+
+def begin(ranks: _native.SharedRanks, buffer: torch.Tensor, number: int) -> dist.Work | None:
+    """Begins the sum of a buffer that is summed only once."""
+    return ranks.add_up(buffer, number, _native.SharedPlace())
+
+
+def wait(work: dist.Work | None) -> None:
+    """Waits for a sum, unless it was complete when it began."""
+    if work is not None:
+        work.wait()
+
+
+def add_up(ranks: _native.SharedRanks, buffer: torch.Tensor, number: int) -> None:
+    """Both."""
+    wait(begin(ranks, buffer, number))
