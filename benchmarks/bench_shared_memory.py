@@ -58,8 +58,11 @@ def _gloo(way: str) -> list[str]:
 
 def _libraries(way: str) -> list[str]:
     """What sums in shared memory are compared with, as far as it can run here."""
-    others = [name for name in (programs.OPEN_MPI, programs.MPICH) if not programs.why_not(name)]
-    return [sums.GLOO, *others] if way in OURS else []
+    others = [programs.OPEN_MPI, programs.MPICH]
+    if way == sums.SHARED:
+        others.append(programs.FROM_PYTHON)
+    known = [name for name in others if not programs.why_not(name)]
+    return [sums.GLOO, *known] if way in OURS else []
 
 
 def _rivals(way: str) -> list[str]:
@@ -76,7 +79,7 @@ def test_sum_alone(row: Row, ranks: int, size: str, way: str) -> None:
     _sum(row, size, way, ranks, SIZES[size], 1, _rivals)
 
 
-@pytest.mark.parametrize("way", [*sums.WAYS, programs.FROM_CPP, programs.OPEN_MPI, programs.MPICH])
+@pytest.mark.parametrize("way", [*sums.WAYS, *sums.OTHERS[:-1]])
 @pytest.mark.parametrize("size", ["4KiB", "64KiB", "1MiB"])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_sums_in_a_row(row: Row, ranks: int, size: str, way: str) -> None:

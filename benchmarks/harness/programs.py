@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +21,8 @@ SOURCES = Path(__file__).resolve().parents[1] / "programs"
 CORE = SOURCES.parents[1] / "csrc"
 BUILT = SOURCES.parents[1] / "build" / "benchmarks"
 OPEN_MPI, MPICH, LIMIT, FROM_CPP = "Open MPI", "MPICH", "memory limit", "shared memory from C++"
+FROM_PYTHON = "Open MPI from Python"
+"""By mpi4py. Its wheels do not find Debian's MPICH."""
 _MEMORY = ["platform/linux.cpp", "platform/linux_shared_*.cpp", "platform/shared_memory.cpp"]
 # Of the core, without torch and Python.
 _SOURCES = {
@@ -33,17 +36,23 @@ _SOURCES = {
     ],
 }
 # As Debian names them where both are installed.
-_SUFFIX = {OPEN_MPI: "openmpi", MPICH: "mpich"}
-_PACKAGES = {OPEN_MPI: "openmpi-bin libopenmpi-dev", MPICH: "mpich libmpich-dev"}
+_SUFFIX = {OPEN_MPI: "openmpi", MPICH: "mpich", FROM_PYTHON: "openmpi"}
+_PACKAGES = {
+    OPEN_MPI: "openmpi-bin libopenmpi-dev",
+    MPICH: "mpich libmpich-dev",
+    FROM_PYTHON: "openmpi-bin libopenmpi3",
+}
 
 
 def why_not(name: str) -> str:
     """Why the program cannot be built and run here; empty if it can, or if it is none of these."""
-    if name not in (OPEN_MPI, MPICH, LIMIT, FROM_CPP):
+    if name not in (OPEN_MPI, MPICH, LIMIT, FROM_CPP, FROM_PYTHON):
         return ""
     if sys.platform != "linux":
         return f"{name}: the program is for Linux"
     absent = [tool for tool in _tools(name) if shutil.which(tool) is None]
+    if not absent and name == FROM_PYTHON and find_spec("mpi4py") is None:
+        return f"{name}: there is no mpi4py here (pip install mpi4py)"
     if not absent:
         return ""
     packages = _PACKAGES.get(name, "g++")
@@ -53,11 +62,14 @@ def why_not(name: str) -> str:
 def _tools(name: str) -> list[str]:
     if name in _SOURCES:
         return ["c++"]
-    return [f"mpicxx.{_SUFFIX[name]}", f"mpirun.{_SUFFIX[name]}"]
+    run, build = f"mpirun.{_SUFFIX[name]}", f"mpicxx.{_SUFFIX[name]}"
+    return [run] if name == FROM_PYTHON else [run, build]
 
 
 def _build(name: str) -> Path:
     """The compiled program; a run finds that of the one before, unless a source has changed."""
+    if name == FROM_PYTHON:
+        return SOURCES / "mpi_allreduce.py"
     program = BUILT / name.replace(" ", "-")
     sources = [*SOURCES.glob("*.?pp"), *CORE.rglob("*.?pp")]
     if program.exists() and program.stat().st_mtime > max(source.stat().st_mtime for source in sources):
@@ -68,7 +80,7 @@ def _build(name: str) -> Path:
         command = ["c++", "-std=c++20", "-pthread", "-O3", f"-I{CORE}", str(SOURCES / own)]
         command += [str(source) for pattern in core for source in sorted(CORE.glob(pattern))]
     else:
-        command = [_tools(name)[0], "-O3", "-march=native", str(SOURCES / "mpi_allreduce.cpp")]
+        command = [_tools(name)[1], "-std=c++20", "-O3", "-march=native", str(SOURCES / "mpi_allreduce.cpp")]
     BUILT.mkdir(parents=True, exist_ok=True)
     half = program.with_suffix(f".{os.getpid()}")
     subprocess.run([*command, "-o", str(half)], check=True)
@@ -77,14 +89,14 @@ def _build(name: str) -> Path:
 
 
 def _command(name: str, program: Path, folder: Path, size: int, ranks: int, in_a_row: int) -> list[str]:
-    arguments = [str(program), str(folder), str(size)]
+    arguments = [*([sys.executable] if name == FROM_PYTHON else []), str(program), str(folder), str(size)]
     if name == LIMIT:
         return [*arguments, str(ranks)]
     if name == FROM_CPP:
         return [*arguments, str(ranks), str(in_a_row)]
     # More ranks than cores, and by root in a container: Open MPI wants to be told that this is meant.
-    extra = ["--oversubscribe", "--allow-run-as-root"] if name == OPEN_MPI else []
-    return [_tools(name)[1], *extra, "-n", str(ranks), *arguments, str(in_a_row)]
+    extra = ["--oversubscribe", "--allow-run-as-root"] if _SUFFIX[name] == "openmpi" else []
+    return [_tools(name)[0], *extra, "-n", str(ranks), *arguments, str(in_a_row)]
 
 
 @dataclass(frozen=True)
@@ -125,7 +137,11 @@ def running(name: str, size: int, ranks: int, in_a_row: int = 1) -> Iterator[Pro
             # For reading, too, or this would wait until the other end is open.
             pipes.append(os.open(folder / f"go.{rank}", os.O_RDWR))
         with subprocess.Popen(
-            _command(name, program, folder, size, ranks, in_a_row), stdout=subprocess.PIPE, text=True
+            _command(name, program, folder, size, ranks, in_a_row),
+            stdout=subprocess.PIPE,
+            text=True,
+            # Which library mpi4py takes.
+            env={**os.environ, "MPI4PY_MPIABI": "openmpi"},
         ) as process:
             try:
                 yield Program(process, tuple(pipes))

@@ -20,7 +20,13 @@ from pyddpdiag.record import shared_setup
 GLOO, SHARED = "Gloo", "shared memory"
 WAYS = (GLOO, SHARED)
 # One buffer at a time.
-OTHERS = (programs.FROM_CPP, programs.OPEN_MPI, programs.MPICH, programs.LIMIT)
+OTHERS = (
+    programs.FROM_CPP,
+    programs.OPEN_MPI,
+    programs.MPICH,
+    programs.FROM_PYTHON,
+    programs.LIMIT,
+)
 
 
 def measure(
@@ -59,7 +65,7 @@ def _program(stack: ExitStack, session: Session, way: str, size: int, in_a_row: 
 
 
 def _step(way: str, buffers: list[torch.Tensor], in_a_row: int) -> Callable[[], float]:
-    begin = _over_gloo() if way == GLOO else _in_shared_memory(len(buffers))
+    sum_up = _over_gloo(buffers) if way == GLOO else _in_shared_memory(buffers)
     together = Together()
 
     def step() -> float:
@@ -67,34 +73,43 @@ def _step(way: str, buffers: list[torch.Tensor], in_a_row: int) -> Callable[[], 
         dist.barrier()
         together.begin()
         at = time.perf_counter()
-        for _ in range(in_a_row):
-            for work in [begin(buffer, i) for i, buffer in enumerate(buffers)]:
-                if work is not None:
-                    work.wait()
-        return (time.perf_counter() - at) / in_a_row
+        sum_up(in_a_row)
+        end = time.perf_counter()
+        # From when the first rank begins, by a clock that all processes of a machine share.
+        began = torch.tensor(at, dtype=torch.float64)
+        dist.all_reduce(began, dist.ReduceOp.MIN)
+        return (end - float(began)) / in_a_row
 
     return step
 
 
-Begin = Callable[[torch.Tensor, int], dist.Work | None]
-"""Begins the sum of the buffer of this number; None: it is complete already."""
+def _over_gloo(buffers: list[torch.Tensor]) -> Callable[[int], None]:
+    def sum_up(times: int) -> None:
+        for _ in range(times):
+            for work in [dist.all_reduce(buffer, async_op=True) for buffer in buffers]:
+                assert work is not None
+                work.wait()
+
+    return sum_up
 
 
-def _over_gloo() -> Begin:
-    def begin(buffer: torch.Tensor, _: int) -> dist.Work:
-        work = dist.all_reduce(buffer, async_op=True)
-        assert work is not None
-        return work
-
-    return begin
-
-
-def _in_shared_memory(buffers: int) -> Begin:
+def _in_shared_memory(buffers: list[torch.Tensor]) -> Callable[[int], None]:
     group = dist.group.WORLD
     assert group is not None
     ranks, _ = shared_setup.share(group, "require")
     assert ranks is not None
-    numbers = count()
     # Kept, as those of a GradientReducer are.
-    places = [_native.SharedPlace() for _ in range(buffers)]
-    return lambda buffer, i: ranks.add_up(buffer, next(numbers), places[i])
+    placed = [(buffer, _native.SharedPlace()) for buffer in buffers]
+    numbers = count()
+
+    def sum_up(times: int) -> None:
+        for _ in range(times):
+            flying = []
+            for buffer, place in placed:
+                work = ranks.add_up(buffer, next(numbers), place)
+                if work is not None:
+                    flying.append(work)
+            for work in flying:
+                work.wait()
+
+    return sum_up

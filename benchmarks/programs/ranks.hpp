@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <span>
 #include <string>
 
 namespace programs {
@@ -31,6 +33,11 @@ inline void* shared(std::size_t bytes) {
     return memory;
 }
 
+// In seconds, by a clock that all processes of a machine share.
+inline double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 // For some milliseconds, as ranks do before they sum: meanwhile the scheduler gives each a core of its own, if there are
 // enough. Those that have just been woken may be on the same one.
 inline void compute() {
@@ -42,7 +49,8 @@ inline void compute() {
 // This process and those that it starts, as ranks from 0 on.
 class Ranks {
 public:
-    explicit Ranks(std::uint64_t count) : count_(count) {
+    explicit Ranks(std::uint64_t count)
+        : count_(count), began_(new (shared(count * sizeof(Moment))) Moment[count]) {
         const pid_t first = getpid();
         for (std::uint64_t i = 1; i < count && rank_ == 0; ++i) {
             if (fork() == 0) {
@@ -77,7 +85,8 @@ public:
     }
 
     // A byte in the pipe FOLDER/go.R starts a round in rank R, and its end ends them. After they have computed, all begin
-    // `work` together, and rank 0 prints the seconds that it took there.
+    // `work` together, which nobody ends before all have begun it. Rank 0 prints the seconds from when the first rank
+    // begins until it has done its own.
     template <typename Work>
     void rounds(const std::string& folder, const Work& work) {
         const int go = open((folder + "/go." + std::to_string(rank_)).c_str(), O_RDONLY);
@@ -85,18 +94,24 @@ public:
         while (read(go, &byte, 1) == 1) {
             compute();
             meet();
-            const auto at = std::chrono::steady_clock::now();
+            began_[rank_].store(now());
             work();
-            const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - at;
             if (rank_ == 0) {
-                std::printf("%.9f\n", seconds.count());
+                double seconds = 0;
+                for (const double end = now(); const auto& began : std::span(began_, count_)) {
+                    seconds = std::max(seconds, end - began.load());
+                }
+                std::printf("%.9f\n", seconds);
                 std::fflush(stdout);
             }
         }
     }
 
 private:
+    using Moment = std::atomic<double>;
+
     std::uint64_t count_;
+    Moment* began_;  // by rank
     std::uint64_t rank_ = 0;
     std::uint64_t meetings_ = 0;
     std::atomic<std::uint64_t>* there_ =
