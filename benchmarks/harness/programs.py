@@ -22,7 +22,7 @@ CORE = SOURCES.parents[1] / "csrc"
 BUILT = SOURCES.parents[1] / "build" / "benchmarks"
 OPEN_MPI, MPICH, LIMIT, FROM_CPP = "Open MPI", "MPICH", "memory limit", "shared memory from C++"
 FROM_PYTHON = "Open MPI from Python"
-"""By mpi4py. Its wheels do not find Debian's MPICH."""
+"""By mpi4py, whose wheels do not find the MPICH of Debian 12."""
 _MEMORY = ["platform/linux.cpp", "platform/linux_shared_*.cpp", "platform/shared_memory.cpp"]
 # Of the core, without torch and Python.
 _SOURCES = {
@@ -62,8 +62,8 @@ def why_not(name: str) -> str:
 def _tools(name: str) -> list[str]:
     if name in _SOURCES:
         return ["c++"]
-    run, build = f"mpirun.{_SUFFIX[name]}", f"mpicxx.{_SUFFIX[name]}"
-    return [run] if name == FROM_PYTHON else [run, build]
+    build, run = f"mpicxx.{_SUFFIX[name]}", f"mpirun.{_SUFFIX[name]}"
+    return [run] if name == FROM_PYTHON else [build, run]
 
 
 def _build(name: str) -> Path:
@@ -80,7 +80,7 @@ def _build(name: str) -> Path:
         command = ["c++", "-std=c++20", "-pthread", "-O3", f"-I{CORE}", str(SOURCES / own)]
         command += [str(source) for pattern in core for source in sorted(CORE.glob(pattern))]
     else:
-        command = [_tools(name)[1], "-std=c++20", "-O3", "-march=native", str(SOURCES / "mpi_allreduce.cpp")]
+        command = [_tools(name)[0], "-std=c++20", "-O3", "-march=native", str(SOURCES / "mpi_allreduce.cpp")]
     BUILT.mkdir(parents=True, exist_ok=True)
     half = program.with_suffix(f".{os.getpid()}")
     subprocess.run([*command, "-o", str(half)], check=True)
@@ -96,7 +96,7 @@ def _command(name: str, program: Path, folder: Path, size: int, ranks: int, in_a
         return [*arguments, str(ranks), str(in_a_row)]
     # More ranks than cores, and by root in a container: Open MPI wants to be told that this is meant.
     extra = ["--oversubscribe", "--allow-run-as-root"] if _SUFFIX[name] == "openmpi" else []
-    return [_tools(name)[0], *extra, "-n", str(ranks), *arguments, str(in_a_row)]
+    return [_tools(name)[-1], *extra, "-n", str(ranks), *arguments, str(in_a_row)]
 
 
 @dataclass(frozen=True)

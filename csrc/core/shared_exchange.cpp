@@ -259,15 +259,34 @@ void SharedExchange::fail(const SharedExchangeError& error) {
     }
 }
 
-void SharedExchange::give_up(const std::string& why) {
+void SharedExchange::fall_silent(const SharedExchangeError& error) {
     const std::lock_guard turn(completing_);
     {
         const std::lock_guard lock(mutex_);
         silent_ = true;
     }
     if (broken_.empty()) {
-        fail(SharedExchangeError(names_[rank_] + why));
+        fail(error);
     }
+}
+
+void SharedExchange::give_up(const std::string& why) {
+    fall_silent(SharedExchangeError(names_[rank_] + why));
+}
+
+bool SharedExchange::give_up_if_one_has_ended() {
+    const Ranks gone = ended();
+    if (!gone.empty()) {
+        fall_silent(ended_error(gone));
+    }
+    return !gone.empty();
+}
+
+SharedExchangeError SharedExchange::ended_error(const Ranks& ranks) const {
+    // One that had failed before may have ended for somebody else's reason.
+    const bool followed = control(ranks.front()).standing.load() == Standing::failed;
+    return SharedExchangeError(listed(ranks) + rank_has_ended,
+                               followed ? hearsay_of_followers : milliseconds{});
 }
 
 GradientStatistics SharedExchange::complete(const std::function<bool()>& goes_on) {

@@ -95,6 +95,8 @@ public:
     // For the thread that completes: our next bucket will not come. From now on the other ranks get no announcement of
     // ours, and every bucket completes with an error: our name and `why`.
     void give_up(const std::string& why);
+    // The same if another rank of this host has ended, which is then to blame. Whether it has.
+    bool give_up_if_one_has_ended();
     // Waits until the oldest announced bucket holds the average, and returns the statistics of what we brought, or if it
     // was not watched, only what of it is not finite. Throws SharedExchangeError: what is in the bucket then is nobody's.
     // `goes_on`: asked now and then while it waits; false ends the wait with an error.
@@ -115,6 +117,9 @@ private:
     template <typename Condition>
     [[nodiscard]] bool comes_soon(const Condition& condition) noexcept;
     void fail(const SharedExchangeError& error);
+    void fall_silent(const SharedExchangeError& error);
+    // `ranks` have, one at least.
+    [[nodiscard]] SharedExchangeError ended_error(const Ranks& ranks) const;
     // The oldest announced bucket, and its operation. Throws std::logic_error: there is none.
     [[nodiscard]] SharedBucket oldest(std::uint64_t& number);
     // What the ranks found in our bucket of the operation, which is done.

@@ -102,10 +102,7 @@ private:
 
     void require_running(const Ranks& ended) const {
         if (!ended.empty()) {
-            // One that had failed before may have ended for somebody else's reason.
-            const bool followed = exchange_->control(ended.front()).standing.load() == Standing::failed;
-            throw SharedExchangeError(exchange_->listed(ended) + rank_has_ended,
-                                      followed ? hearsay_of_followers : std::chrono::milliseconds{});
+            throw exchange_->ended_error(ended);
         }
     }
 

@@ -248,6 +248,33 @@ STUCK_US = 15_000_000
 TIMEOUT_S = 4
 
 
+def _killed_meanwhile(rank: int, _: int, library: str, folder: str) -> tuple[str, float]:
+    """Rank 1 ends while the device of rank 0 is stuck."""
+    late, ranks = _ready(library, True)
+    died = Path(folder, "died")
+    buffer, place = torch.ones(1000, device=device.NAME), _native.SharedPlace()
+    added_up.wait(ranks.add_up(buffer, 0, place))
+    if rank == 1:
+        time.sleep(1)
+        died.write_text(repr(time.monotonic()))
+        os.kill(os.getpid(), KILL)
+    late.set_delay(STUCK_US, 0)
+    buffer.fill_(1)
+    try:
+        added_up.wait(ranks.add_up(buffer, 1, place))
+    except RuntimeError as error:
+        return str(error), time.monotonic() - float(died.read_text())
+    return "no error", 0.0
+
+
+def test_a_rank_that_is_killed_while_a_device_is_stuck_is_named(tmp_path: Path, library: str) -> None:
+    [(text, seconds), _] = run_ranks(
+        _killed_meanwhile, 2, tmp_path, library, str(tmp_path), lost=frozenset({1})
+    )
+    assert "rank 1 (process " in text and "has ended in the middle of training" in text, text
+    assert seconds < 2
+
+
 def _stuck(rank: int, _: int, library: str, pins: bool) -> tuple[list[str], float]:
     late, ranks = _ready(library, pins)
     buffers = [torch.ones(1000, device=device.NAME), torch.ones(1000)]

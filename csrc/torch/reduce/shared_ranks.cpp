@@ -16,6 +16,9 @@
 namespace ddpdiag {
 namespace {
 
+// How often it is asked whether the other ranks still run, while a device is waited for.
+constexpr std::chrono::milliseconds look_every{50};
+
 std::vector<c10::Device> devices_of(const at::Tensor& buffer) {
     return buffer.is_cpu() ? std::vector<c10::Device>{} : std::vector{buffer.device()};
 }
@@ -115,7 +118,16 @@ struct SharedRanks::State {
                         job.start->produced();
                     }
                 };
-                job.staging->await(job.buffer, timeout, [this] { return goes_on(); }, produced);
+                // A rank that dies meanwhile must not go unnoticed until the device is done.
+                auto look_at = std::chrono::steady_clock::now();
+                const auto waits = [&] {
+                    if (const auto now = std::chrono::steady_clock::now(); now >= look_at) {
+                        look_at = now + look_every;
+                        return goes_on() && !exchange.give_up_if_one_has_ended();
+                    }
+                    return goes_on();
+                };
+                job.staging->await(job.buffer, timeout, waits, produced);
             } catch (const StagingError& error) {
                 exchange.give_up(error.what());
             }
