@@ -12,8 +12,8 @@ from typing import Final
 from pyddpdiag.analyse.wire_fit import SMALL_BYTES, WireFit, fit_wire, lasting_buckets
 from pyddpdiag.model import BucketStats
 
-LATENCY_SHARE: Final = 1 / 2.4
-"""Of Gloo's time for a bucket of 1 KiB: measured between 2 and 4 ranks, the least gain of them."""
+LATENCY_SHARE: Final = 1 / 9
+"""Of Gloo's time for a bucket of 4 KiB: measured between 2 and 4 ranks, the lower end of the least gain's interval."""
 
 BYTES_SHARE: Final = 1 / 7.1
 """Of Gloo's time for a bucket of 25 MiB, likewise."""
