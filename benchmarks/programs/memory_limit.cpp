@@ -29,7 +29,9 @@ int main(int argc, char** argv) {
     const std::uint64_t count = std::strtoull(argv[3], nullptr, 10);
     // The package's own memory, with its large pages; the other ranks inherit it.
     std::vector<ddpdiag::platform::SharedMemory> memories;
+    memories.reserve(count);
     std::vector<std::byte*> buckets;
+    buckets.reserve(count);
     for (std::uint64_t i = 0; i < count; ++i) {
         memories.push_back(ddpdiag::platform::SharedMemory::create(bytes));
         buckets.push_back(memories.back().data());

@@ -205,6 +205,7 @@ CASE("all statistics are taken of those who are watched, before they are summed"
     }
     values[0][5] = values[2][69'000] = values[2][3] = std::numeric_limits<float>::infinity();
     std::vector<ddpdiag::GradientStatistics> wanted;
+    wanted.reserve(values.size());
     for (const auto& own : values) {
         wanted.push_back(ddpdiag::statistics(own.data(), Element::f32, count));
     }
