@@ -128,8 +128,8 @@ std::string path_of(std::string_view name) {
 
 SharedMemory SharedMemory::create(std::size_t bytes) {
     const std::string what = "cannot make " + std::to_string(bytes) + " bytes of shared memory";
-    require_available(bytes, what);
     const std::size_t reserved = paged_bytes(bytes);
+    require_available(reserved, what);
     Descriptor memory(::memfd_create("pyddpdiag", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory.get() < 0) {
         fail(what, errno);
