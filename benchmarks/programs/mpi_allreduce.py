@@ -10,13 +10,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-from mpi4py import MPI
 
 COMPUTES_S = 0.01  # as programs::compute() in ranks.hpp
 
 
 def main() -> None:
     """Runs rounds until the pipe ends."""
+    from mpi4py import MPI  # which begins MPI
+
     folder, size, in_a_row = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     ranks = MPI.COMM_WORLD
     values = np.zeros(size // 4, dtype=np.float32)
@@ -35,4 +36,5 @@ def main() -> None:
                 print(f"{end - began:.9f}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
