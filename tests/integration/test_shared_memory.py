@@ -288,7 +288,8 @@ def _waited_for(rank: int, ranks: int, folder: str) -> None:
             works.append(added_up.begin(shared, buffer, number))
             number += 1
         with ThreadPoolExecutor(2) as threads:
-            list(threads.map(added_up.wait, reversed(works), timeout=60))
+            for done in threads.map(added_up.wait, reversed(works), timeout=60):
+                assert done
         for buffer in buffers:
             assert bool((buffer == ranks * (ranks + 1) / 2).all())
 

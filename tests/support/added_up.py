@@ -13,10 +13,9 @@ def begin(ranks: _native.SharedRanks, buffer: torch.Tensor, number: int) -> dist
     return ranks.add_up(buffer, number, _native.SharedPlace())
 
 
-def wait(work: dist.Work | None) -> None:
-    """Waits for a sum, unless it was complete when it began."""
-    if work is not None:
-        work.wait()
+def wait(work: dist.Work | None) -> bool:
+    """Waits for a sum, unless it was complete when it began. What the wait says of it: true, or it raises."""
+    return work is None or bool(work.wait())
 
 
 def add_up(ranks: _native.SharedRanks, buffer: torch.Tensor, number: int) -> None:
