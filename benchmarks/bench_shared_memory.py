@@ -128,23 +128,28 @@ def _sum(
     )
 
 
-def _by_hand(variant: str) -> list[str]:
-    """What the variants without DDP are compared with."""
-    return [name for name in ("torch by hand f32", "GradientReducer f32") if variant == reducers.SHARED]
+REDUCERS: dict[str, list[str]] = {
+    "torch by hand f32": [],
+    "GradientReducer f32": [],
+    reducers.BY_HAND_VIEWS: [],
+    reducers.SHARED: ["torch by hand f32", "GradientReducer f32"],
+    reducers.SHARED_VIEWS: ["torch by hand f32", reducers.BY_HAND_VIEWS, reducers.SHARED],
+}
+"""Ways without DDP, and what each is compared with."""
 
 
-@pytest.mark.parametrize("variant", ["torch by hand f32", "GradientReducer f32", reducers.SHARED])
+@pytest.mark.parametrize("variant", REDUCERS)
 def test_reducer(row: Row, variant: str) -> None:
     rounds = row.rounds(ROUNDS)
     measured = row.once(
         "variant",
         lambda names: run(reducers.measure, 2, "resnet50", names, rounds),
-        needs=_by_hand,
+        needs=lambda name: REDUCERS[name],
     )
     row.report(
         "averaging resnet50 in shared memory",
         measured[variant],
-        speedup_over=speedups(measured, variant, _by_hand(variant)),
+        speedup_over=speedups(measured, variant, REDUCERS[variant]),
         ranks=2,
         list="resnet50",
     )

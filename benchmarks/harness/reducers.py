@@ -18,6 +18,8 @@ from pyddpdiag.ranks.session import Session
 VARIANTS = ("torch by hand f32", "torch by hand bf16", "GradientReducer f32", "GradientReducer bf16")
 SHARED = "GradientReducer shared f32"
 """In memory that the ranks share."""
+BY_HAND_VIEWS, SHARED_VIEWS = "torch by hand views f32", "GradientReducer shared views f32"
+"""Gradients stay where they were averaged, instead of being copied back."""
 
 PARTS = ("backward alone", "all_reduce alone f32", "all_reduce alone bf16")
 """What no loop can do without, each by itself."""
@@ -33,7 +35,7 @@ def _backward(parameters: list[torch.Tensor]) -> None:
     torch.stack([p.square().sum() for p in parameters]).sum().backward()
 
 
-def _by_hand(kind: str, dtype: torch.dtype) -> Callable[[], float]:
+def _by_hand(kind: str, dtype: torch.dtype, stay: bool = False) -> Callable[[], float]:
     """One flat buffer, allocated before; copied to, scaled, reduced and copied from by torch's fused loops."""
     parameters = _parameters(kind)
     buffer = torch.empty(sum(p.numel() for p in parameters), dtype=dtype)
@@ -49,17 +51,23 @@ def _by_hand(kind: str, dtype: torch.dtype) -> Callable[[], float]:
         torch._foreach_copy_(views, gradients)
         buffer.mul_(1 / dist.get_world_size())
         dist.all_reduce(buffer)
-        torch._foreach_copy_(gradients, views)
+        if stay:
+            for parameter, view in zip(parameters, views, strict=True):
+                parameter.grad = view
+        else:
+            torch._foreach_copy_(gradients, views)
         return time.perf_counter() - begin
 
     return step
 
 
 def _reducer(
-    kind: str, dtype: torch.dtype, shared_memory: Literal["off", "require"] = "off"
+    kind: str, dtype: torch.dtype, shared_memory: Literal["off", "require"] = "off", stay: bool = False
 ) -> Callable[[], float]:
     parameters = _parameters(kind)
-    reducer = pyddpdiag.GradientReducer(parameters, dtype=dtype, shared_memory=shared_memory)
+    reducer = pyddpdiag.GradientReducer(
+        parameters, dtype=dtype, shared_memory=shared_memory, gradient_as_bucket_view=stay
+    )
 
     def step() -> float:
         begin = time.perf_counter()
@@ -95,15 +103,17 @@ def _all_reduce_alone(kind: str, dtype: torch.dtype) -> Callable[[], float]:
 
 
 def _step(kind: str, name: str) -> Callable[[], float]:
-    """The step of a name in VARIANTS or PARTS, or of SHARED."""
+    """The step of a name in VARIANTS or PARTS, or of another one above."""
     if name == "backward alone":
         return _backward_alone(kind)
     what, _, last = name.rpartition(" ")
     dtype = torch.bfloat16 if last == "bf16" else torch.float32
     make = {
         "torch by hand": _by_hand,
+        "torch by hand views": partial(_by_hand, stay=True),
         "GradientReducer": _reducer,
         "GradientReducer shared": partial(_reducer, shared_memory="require"),
+        "GradientReducer shared views": partial(_reducer, shared_memory="require", stay=True),
         "all_reduce alone": _all_reduce_alone,
     }
     return make[what](kind, dtype)

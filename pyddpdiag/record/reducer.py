@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -16,7 +16,7 @@ import torch.distributed as dist
 from pyddpdiag import _native
 from pyddpdiag.errors import NoProcessGroupError, ReductionError, UsageError
 from pyddpdiag.record import gloo, orderly_exit, shared_setup
-from pyddpdiag.record.buckets import Bucket, check_same_on_all_ranks, in_buckets, named
+from pyddpdiag.record.buckets import Bucket, check_same_on_all_ranks, in_buckets, named, require_own_types
 from pyddpdiag.record.ddp_modules import Description
 from pyddpdiag.record.flattening import STREAMING_ABOVE
 from pyddpdiag.record.recorder import Recorder
@@ -54,11 +54,17 @@ class GradientReducer:
         shared_memory: "auto": where all ranks of the group share memory, they average the buckets there, without
             Gloo (docs/shared-memory.md); Gloo otherwise. "require": an error where they do not. "off": Gloo.
             The same on all ranks.
+        gradient_as_bucket_view: as DDP's option of this name: gradients are views of their buckets from the moment
+            their all-reduce begins, and are not copied back. That is faster, and takes less memory by the size of all
+            gradients. What you keep of a gradient changes in the next pass; between `backward` and `all_reduce`, and
+            after an error, gradients are undefined. Those of parameters that are not contiguous (channels last) are
+            copied back all the same.
 
     Raises:
         NoProcessGroupError: torch.distributed is not initialised.
         NotGlooError: `recorder` was given, and the process group does not reduce the gradients over Gloo.
-        UsageError: there are no parameters, one cannot be reduced, or an argument is out of its range.
+        UsageError: there are no parameters, one cannot be reduced, or an argument is out of its range; or gradients
+            are to be views of buckets of another type.
         ReductionError: the ranks disagree on their parameters; or they do not share memory, and must.
     """
 
@@ -70,6 +76,7 @@ class GradientReducer:
         process_group: dist.ProcessGroup | None = None,
         recorder: Recorder | None = None,
         shared_memory: SharedMemory = "off",
+        gradient_as_bucket_view: bool = False,
     ) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise NoProcessGroupError(
@@ -86,6 +93,11 @@ class GradientReducer:
         self._names, self._parameters = named(params)
         self._cap_mb = bucket_cap_mb
         self._buckets = in_buckets(self._parameters, bucket_cap_mb, dtype)
+        # By bucket and parameter; empty: gradients are copied back.
+        self._views: list[list[torch.Tensor]] = []
+        if gradient_as_bucket_view:
+            require_own_types(self._buckets, self._parameters, self._names)
+            self._views = [bucket.views(self._parameters) for bucket in self._buckets]
         self._recorder = recorder
         if recorder is not None:
             gloo.require(group, self._parameters[0].device, self._rank)
@@ -121,8 +133,8 @@ class GradientReducer:
         self._recording: _native.Reduction | None = None
         self._begun = False
         self._next = 0
-        # None: a sum that is complete already.
-        self._flying: list[tuple[dist.Work | None, list[torch.Tensor]]] = []
+        # A sum's work (None: it is complete already), and what brings its averages back to the gradients.
+        self._flying: list[tuple[dist.Work | None, Callable[[], object]]] = []
 
     def _ready(self, index: int, parameter: torch.Tensor) -> None:
         """Runs in the backward pass, right after a gradient has been accumulated."""
@@ -176,7 +188,7 @@ class GradientReducer:
         # The same on all ranks, or they are not in the same pass.
         number = self._passes * len(self._buckets) + bucket.index
         gradients = [self._gradient(i) for i in bucket.parameters]
-        _native.flatten(gradients, bucket.buffer, 1 / self._size, None, STREAMING_ABOVE)
+        bring_back = self._fill(bucket, gradients)
         work: dist.Work | None
         if self._recording is not None:
             parameters = [self._parameters[i] for i in bucket.parameters]
@@ -186,8 +198,33 @@ class GradientReducer:
         else:
             work = dist.all_reduce(bucket.buffer, group=self._group, async_op=True)
             assert work is not None
-        self._flying.append((work, gradients))
+        self._flying.append((work, bring_back))
         self._next += 1
+
+    def _fill(self, bucket: Bucket, gradients: list[torch.Tensor]) -> Callable[[], object]:
+        """Scales the gradients into their bucket; returns what brings the averages back to them."""
+        buffer, scale = bucket.buffer, 1 / self._size
+        if not self._views:
+            _native.flatten(gradients, buffer, scale, None, STREAMING_ABOVE)
+            return partial(_native.unflatten_, buffer, gradients, 1.0, STREAMING_ABOVE)
+        views = self._views[bucket.index]
+        if all(gradient is view for gradient, view in zip(gradients, views, strict=True)):
+            # Zeroed in place before this pass, or accumulated, so they came where they belong.
+            buffer.mul_(scale)
+            return _nothing
+        try:
+            _native.flatten(gradients, buffer, scale, None, STREAMING_ABOVE)
+        except ValueError:
+            there = buffer.untyped_storage().data_ptr()
+            apart = [g.clone() if g.untyped_storage().data_ptr() == there else g for g in gradients]
+            _native.flatten(apart, buffer, scale, None, STREAMING_ABOVE)
+        copied = []
+        for index, gradient, view in zip(bucket.parameters, gradients, views, strict=True):
+            if gradient.is_contiguous():
+                self._parameters[index].grad = view
+            else:
+                copied.append((gradient, view))
+        return partial(_copy, copied) if copied else _nothing
 
     def _gradient(self, index: int) -> torch.Tensor:
         parameter = self._parameters[index]
@@ -239,10 +276,10 @@ class GradientReducer:
                 self._launch()
             if recording is not None:
                 recording.waiting()
-            for bucket, (work, gradients) in zip(self._buckets, self._flying, strict=True):
+            for bucket, (work, bring_back) in zip(self._buckets, self._flying, strict=True):
                 if work is not None:
                     self._wait(bucket, work, timeout_s)
-                _native.unflatten_(bucket.buffer, gradients, 1.0, STREAMING_ABOVE)
+                bring_back()
                 if recording is not None:
                     recording.taken()
         except BaseException:
@@ -297,6 +334,15 @@ class GradientReducer:
     ) -> None:
         """Closes the reducer."""
         self.close()
+
+
+def _copy(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for gradient, average in pairs:
+        gradient.copy_(average)
+
+
+def _nothing() -> None:
+    """Where the averages are in place."""
 
 
 def _ready(this: weakref.ref[GradientReducer], index: int, parameter: torch.Tensor) -> None:

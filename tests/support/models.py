@@ -43,6 +43,6 @@ def batch(rank: int, step: int, dtype: torch.dtype, rows: int = 8) -> torch.Tens
 def gradient_bytes(module: nn.Module) -> list[bytes]:
     """The gradients' bits, in the order of the parameters."""
     return [
-        b"" if p.grad is None else p.grad.detach().contiguous().view(torch.uint8).numpy().tobytes()
+        b"" if p.grad is None else p.grad.detach().reshape(-1).clone().view(torch.uint8).numpy().tobytes()
         for p in module.parameters()
     ]
