@@ -21,8 +21,14 @@ SOURCES = Path(__file__).resolve().parents[1] / "programs"
 CORE = SOURCES.parents[1] / "csrc"
 BUILT = SOURCES.parents[1] / "build" / "benchmarks"
 OPEN_MPI, MPICH, LIMIT, FROM_CPP = "Open MPI", "MPICH", "memory limit", "shared memory from C++"
+SMALL_PAGES = "shared memory from C++, small pages"
+"""The same in pages of 4 KiB, also where there are larger ones."""
 FROM_PYTHON = "Open MPI from Python"
 """By mpi4py, whose wheels do not find the MPICH of Debian 12."""
+# Begins the program that its arguments name without transparent large pages (41: PR_SET_THP_DISABLE).
+_IN_SMALL_PAGES = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(41, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
 _MEMORY = ["platform/linux.cpp", "platform/linux_shared_*.cpp", "platform/shared_memory.cpp"]
 # Of the core, without torch and Python.
 _SOURCES = {
@@ -46,7 +52,7 @@ _PACKAGES = {
 
 def why_not(name: str) -> str:
     """Why the program cannot be built and run here; empty if it can, or if it is none of these."""
-    if name not in (OPEN_MPI, MPICH, LIMIT, FROM_CPP, FROM_PYTHON):
+    if name not in (OPEN_MPI, MPICH, LIMIT, FROM_CPP, SMALL_PAGES, FROM_PYTHON):
         return ""
     if sys.platform != "linux":
         return f"{name}: the program is for Linux"
@@ -60,7 +66,7 @@ def why_not(name: str) -> str:
 
 
 def _tools(name: str) -> list[str]:
-    if name in _SOURCES:
+    if name in (*_SOURCES, SMALL_PAGES):
         return ["c++"]
     build, run = f"mpicxx.{_SUFFIX[name]}", f"mpirun.{_SUFFIX[name]}"
     return [run] if name == FROM_PYTHON else [build, run]
@@ -70,6 +76,8 @@ def _build(name: str) -> Path:
     """The compiled program; a run finds that of the one before, unless a source has changed."""
     if name == FROM_PYTHON:
         return SOURCES / "mpi_allreduce.py"
+    if name == SMALL_PAGES:
+        return _build(FROM_CPP)
     program = BUILT / name.replace(" ", "-")
     sources = [*SOURCES.glob("*.?pp"), *CORE.rglob("*.?pp")]
     if program.exists() and program.stat().st_mtime > max(source.stat().st_mtime for source in sources):
@@ -89,10 +97,11 @@ def _build(name: str) -> Path:
 
 
 def _command(name: str, program: Path, folder: Path, size: int, ranks: int, in_a_row: int) -> list[str]:
-    arguments = [*([sys.executable] if name == FROM_PYTHON else []), str(program), str(folder), str(size)]
+    by = {FROM_PYTHON: [sys.executable], SMALL_PAGES: [sys.executable, "-c", _IN_SMALL_PAGES]}
+    arguments = [*by.get(name, []), str(program), str(folder), str(size)]
     if name == LIMIT:
         return [*arguments, str(ranks)]
-    if name == FROM_CPP:
+    if name in (FROM_CPP, SMALL_PAGES):
         return [*arguments, str(ranks), str(in_a_row)]
     # More ranks than cores, and by root in a container: Open MPI wants to be told that this is meant.
     extra = ["--oversubscribe", "--allow-run-as-root"] if _SUFFIX[name] == "openmpi" else []

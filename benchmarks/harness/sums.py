@@ -27,6 +27,7 @@ OTHERS = (
     programs.FROM_PYTHON,
     programs.LIMIT,
 )
+ALL_OTHERS = (*OTHERS, programs.SMALL_PAGES)
 
 
 def measure(
@@ -40,7 +41,7 @@ def measure(
     with ExitStack() as stack:
         steps: dict[str, Callable[[], float]] = {}
         for way in ways:
-            if way in OTHERS:
+            if way in ALL_OTHERS:
                 steps[way] = _program(stack, session, way, size, in_a_row)
             else:
                 steps[way] = _step(way, [torch.zeros(size // 4) for _ in range(buffers)], in_a_row)

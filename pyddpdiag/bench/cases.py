@@ -11,7 +11,7 @@ from pyddpdiag.errors import UsageError
 from pyddpdiag.workloads.archs import ARCHS, arch_name
 
 MODELS: Final = tuple(ARCHS)
-HOOKS: Final = ("plain", "builtin", "native", "timed", "bf16", "timed_bf16", "torch_bf16", "shared")
+HOOKS: Final = ("plain", "builtin", "native", "timed", "bf16", "timed_bf16", "torch_bf16", "shared", "noop")
 # The old name of `bf16` in benchmarks; older result files still hold it.
 _OLDER_HOOKS: Final = {"native_bf16": "bf16"}
 BUCKET_CAPS_MB: Final = (25.0, 1.0, 0.25, 5.0, 100.0)

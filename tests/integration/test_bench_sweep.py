@@ -46,14 +46,14 @@ def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 def test_a_sweep_of_steps(tmp_path: Path) -> None:
     path = tmp_path / "steps.json"
-    options = ("--arch", "mlp_small", "--hook", "plain,native,torch_bf16", "--bucket-cap-mb", "0.25")
+    options = ("--arch", "mlp_small", "--hook", "plain,native,torch_bf16,noop", "--bucket-cap-mb", "0.25")
     command = bench("buckets", *options, "--nproc", "2", "--rounds", 6, "--output", path)
     with started(command, tmp_path) as process:
         code, out, err = end(process)
     assert code == 0, err
     assert str(path) in out and "torch_bf16" in out
     found = {e.extra_info["hook"]: e for e in read(path).entries}
-    assert set(found) == {"plain", "native", "torch_bf16"}
+    assert set(found) == {"plain", "native", "torch_bf16", "noop"}
     for hook, entry in found.items():
         info = entry.extra_info
         assert len(entry.round_s) == 6
@@ -62,7 +62,7 @@ def test_a_sweep_of_steps(tmp_path: Path) -> None:
         assert info["parameters"] == 4 * 256 * 256
         assert info["batch_size"] == 2 and info["dtype"] == "float32" and info["bucket_cap_mb"] == 0.25
         assert info["torch"] and info["cpu"] and info["interfaces_by_rank"]
-        assert (info["split"] is None) == (hook == "torch_bf16")
+        assert (info["split"] is None) == (hook in ("torch_bf16", "noop"))
     split = found["native"].extra_info["split"]
     assert split["compute_s"] > 0 and split["wire_s"] > 0 and split["queue_s"] is not None
     assert found["native"].extra_info["split_from"] == "its own trace"

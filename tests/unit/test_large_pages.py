@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 LARGE = 2 << 20
 COLLAPSE = 25
+PR_SET_THP_DISABLE = 41
 
 
 def _large_page_bytes(address: int) -> int:
@@ -64,3 +65,13 @@ def test_large_buckets_begin_with_a_large_page(mebibytes: float, pages: int) -> 
 
 def test_small_buckets_take_no_large_page() -> None:
     assert _large_page_bytes(_moved(0.9).data_ptr()) == 0
+
+
+def test_without_large_pages_all_goes_on() -> None:
+    """As where a service manager or an administrator switches them off for a process."""
+    system = ctypes.CDLL(None)
+    assert system.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0
+    try:
+        assert _large_page_bytes(_moved(25).data_ptr()) == 0
+    finally:
+        system.prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import debugging_hooks, default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
@@ -40,6 +40,10 @@ def torch_bf16(
 
 def _plain(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
     pass
+
+
+def _noop(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
+    ddp.register_comm_hook(None, debugging_hooks.noop_hook)
 
 
 def _builtin(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
@@ -74,6 +78,7 @@ def _timed_bf16(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None
 
 REGISTRY = {
     "plain": Hook(_plain, twin=True),
+    "noop": Hook(_noop),
     "builtin": Hook(_builtin, twin=True),
     "native": Hook(_native, records=True),
     "timed": Hook(_timed, records=True),

@@ -23,8 +23,8 @@ def buckets(
     hook: Annotated[
         str,
         typer.Option(
-            help="Hooks, named as in `train`: plain, builtin, native, timed, bf16, timed_bf16; and torch_bf16. "
-            "The first is measured first."
+            help="Hooks, named as in `train`: plain, builtin, native, timed, bf16, timed_bf16, shared; torch_bf16; and "
+            "noop, which averages nothing: what a step takes without that. The first is measured first."
         ),
     ] = "plain,native",
     bucket_cap_mb: Annotated[
