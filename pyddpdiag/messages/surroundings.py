@@ -82,4 +82,14 @@ MESSAGES: tuple[Message, ...] = (
         role=Role.WARNING,
         lines=(SetVariable("OMP_NUM_THREADS", "CORES-PER-RANK"),),
     ),
+    Message(
+        "aborted_at_exit",
+        text_pattern(r"terminate called without an active exception"),
+        "A process was aborted while Python ended: most likely a thread of Gloo's was still releasing a collective, "
+        "and torch does not wait for those. The work was done, or another error stands before this one; but the exit "
+        "code says that the process failed.",
+        "End the program with torch.distributed.destroy_process_group() and time.sleep(0.1), or make a "
+        "pyddpdiag.Recorder in it: that waits for these threads.",
+        role=Role.WARNING,
+    ),
 )

@@ -198,6 +198,11 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
         {},
     ),
     (
+        "aborted_at_exit",
+        "terminate called without an active exception\nFatal Python error: Aborted",
+        {},
+    ),
+    (
         "one_thread",
         "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid your "
         "system being "
