@@ -55,8 +55,8 @@ class GradientReducer:
             Gloo (docs/shared-memory.md); Gloo otherwise. "require": an error where they do not. "off": Gloo.
             The same on all ranks.
         gradient_as_bucket_view: as DDP's option of this name: gradients are views of their buckets from the moment
-            their all-reduce begins, and are not copied back. That is faster, and takes less memory by the size of all
-            gradients. What you keep of a gradient changes in the next pass; between `backward` and `all_reduce`, and
+            their all-reduce begins, and are not copied back. That is faster, and once they are averaged, they take no
+            memory beside the buckets. What you keep of a gradient changes in the next pass; between `backward` and `all_reduce`, and
             after an error, gradients are undefined. Those of parameters that are not contiguous (channels last) are
             copied back all the same.
 
