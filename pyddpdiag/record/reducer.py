@@ -56,9 +56,9 @@ class GradientReducer:
             The same on all ranks.
         gradient_as_bucket_view: as DDP's option of this name: gradients are views of their buckets from the moment
             their all-reduce begins, and are not copied back. That is faster, and once they are averaged, they take no
-            memory beside the buckets. What you keep of a gradient changes in the next pass; between `backward` and `all_reduce`, and
-            after an error, gradients are undefined. Those of parameters that are not contiguous (channels last) are
-            copied back all the same.
+            memory beside the buckets. What you keep of a gradient changes in the next pass; between `backward` and
+            `all_reduce`, and after an error, gradients are undefined. Those of parameters that are not contiguous
+            (channels last) are copied back all the same.
 
     Raises:
         NoProcessGroupError: torch.distributed is not initialised.

@@ -217,6 +217,37 @@ def test_a_reducer_and_ddp_average_there_and_the_trace_says_so(tmp_path: Path, l
         assert not here["times"][:, BucketTime.DEVICE_READY].any()
 
 
+def _views(rank: int, _: int, library: str) -> list[bool]:
+    """Gradients that stay in buckets of the device have the bits of copied ones on the CPU."""
+    late = device.load(Path(library))
+    group = _group()
+    there, here = _model().to(device.NAME), _model()
+    reducers = [
+        pyddpdiag.GradientReducer(
+            model.parameters(),
+            bucket_cap_mb=0.002,
+            process_group=group,
+            shared_memory="require",
+            gradient_as_bucket_view=model is there,
+        )
+        for model in (there, here)
+    ]
+    late.set_delay(LATE_US, LATE_US)
+    same = []
+    for step in range(PASSES):
+        for model, reducer in zip((there, here), reducers, strict=True):
+            model.zero_grad(set_to_none=step % 2 == 0)
+            batch = _batch(rank, step).to(next(model.parameters()).device)
+            model(batch).square().mean().backward()
+            reducer.all_reduce()
+        same.append(_gradients(there) == _gradients(here))
+    return same
+
+
+def test_gradients_there_can_be_views_of_their_buckets(tmp_path: Path, library: str) -> None:
+    assert run_ranks(_views, 2, tmp_path, library) == [[True] * PASSES] * 2
+
+
 def _until_killed(rank: int, _: int, library: str, folder: str) -> tuple[str, float]:
     late, ranks = _ready(library, pins=True)
     died = Path(folder, "died")
