@@ -7,6 +7,8 @@ with a recorder of its own; the prediction is made from the trace of those over 
 from __future__ import annotations
 
 import argparse
+import math
+import statistics
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,8 +65,9 @@ class Saved:
 
     @property
     def share(self) -> float:
-        """Of what was saved, how much was predicted."""
-        return self.predicted / (self.over_gloo - self.in_shared_memory)
+        """Of what was saved, how much was predicted; NaN: nothing was saved."""
+        saved = self.over_gloo - self.in_shared_memory
+        return self.predicted / saved if saved > 0 else math.nan
 
 
 def train(session: Session, folder: str, case: Case) -> None:
@@ -130,8 +133,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = [measure(case) for _ in range(times)]
         shares += [one.share for one in found]
         print(row(case, found), flush=True)
-    middle = sorted(shares)[len(shares) // 2]
-    print(f"\nFrom {min(shares):.2f} to {max(shares):.2f}, {middle:.2f} in the median.")
+    known = [share for share in shares if not math.isnan(share)]
+    if known:
+        middle = statistics.median(known)
+        print(f"\nFrom {min(known):.2f} to {max(known):.2f}, {middle:.2f} in the median.")
 
 
 if __name__ == "__main__":
