@@ -23,18 +23,6 @@ class Bucket:
     shapes: dict[int, torch.Size]
     buffer: torch.Tensor = field(repr=False)
 
-    def views(self, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The buffer's part of each of its parameters, in its shape; with its strides if it is contiguous."""
-        views, begin = [], 0
-        for i, shape in self.shapes.items():
-            part = self.buffer[begin : begin + shape.numel()].view(shape)
-            begin += shape.numel()
-            # Those of dimensions of size 1 are anything, but optimizers are faster where they are the parameter's.
-            views.append(
-                part.as_strided(shape, parameters[i].stride()) if parameters[i].is_contiguous() else part
-            )
-        return views
-
 
 def named(
     params: Iterable[torch.Tensor] | Iterable[tuple[str, torch.Tensor]],
@@ -108,22 +96,6 @@ def in_buckets(parameters: list[torch.Tensor], cap_mb: float, dtype: torch.dtype
         )
         for index, (kind, members) in enumerate(done)
     ]
-
-
-def require_own_types(buckets: list[Bucket], parameters: list[torch.Tensor], names: list[str]) -> None:
-    """Gradients can be views of their buckets.
-
-    Raises:
-        UsageError: a bucket is of another type than one of its parameters.
-    """
-    for bucket in buckets:
-        for i in bucket.parameters:
-            if parameters[i].dtype is not bucket.buffer.dtype:
-                raise UsageError(
-                    f"the gradient of '{names[i]}' ({parameters[i].dtype}) cannot be a view of a bucket of "
-                    f"{bucket.buffer.dtype}.",
-                    hint="leave out dtype, or gradient_as_bucket_view.",
-                )
 
 
 def check_same_on_all_ranks(

@@ -16,7 +16,8 @@ import torch.distributed as dist
 from pyddpdiag import _native
 from pyddpdiag.errors import NoProcessGroupError, ReductionError, UsageError
 from pyddpdiag.record import gloo, orderly_exit, shared_setup
-from pyddpdiag.record.buckets import Bucket, check_same_on_all_ranks, in_buckets, named, require_own_types
+from pyddpdiag.record.bucket_views import BucketViews
+from pyddpdiag.record.buckets import Bucket, check_same_on_all_ranks, in_buckets, named
 from pyddpdiag.record.ddp_modules import Description
 from pyddpdiag.record.flattening import STREAMING_ABOVE
 from pyddpdiag.record.recorder import Recorder
@@ -93,11 +94,10 @@ class GradientReducer:
         self._names, self._parameters = named(params)
         self._cap_mb = bucket_cap_mb
         self._buckets = in_buckets(self._parameters, bucket_cap_mb, dtype)
-        # By bucket and parameter; empty: gradients are copied back.
-        self._views: list[list[torch.Tensor]] = []
+        # Empty: gradients have memory of their own.
+        self._views: list[BucketViews] = []
         if gradient_as_bucket_view:
-            require_own_types(self._buckets, self._parameters, self._names)
-            self._views = [bucket.views(self._parameters) for bucket in self._buckets]
+            self._views = [BucketViews(b, self._parameters, self._names) for b in self._buckets]
         self._recorder = recorder
         if recorder is not None:
             gloo.require(group, self._parameters[0].device, self._rank)
@@ -134,7 +134,7 @@ class GradientReducer:
         self._begun = False
         self._next = 0
         # A sum's work (None: it is complete already), and what brings its averages back to the gradients.
-        self._flying: list[tuple[dist.Work | None, Callable[[], object]]] = []
+        self._flying: list[tuple[dist.Work | None, Callable[[], None]]] = []
 
     def _ready(self, index: int, parameter: torch.Tensor) -> None:
         """Runs in the backward pass, right after a gradient has been accumulated."""
@@ -201,30 +201,13 @@ class GradientReducer:
         self._flying.append((work, bring_back))
         self._next += 1
 
-    def _fill(self, bucket: Bucket, gradients: list[torch.Tensor]) -> Callable[[], object]:
+    def _fill(self, bucket: Bucket, gradients: list[torch.Tensor]) -> Callable[[], None]:
         """Scales the gradients into their bucket; returns what brings the averages back to them."""
-        buffer, scale = bucket.buffer, 1 / self._size
-        if not self._views:
-            _native.flatten(gradients, buffer, scale, None, STREAMING_ABOVE)
-            return partial(_native.unflatten_, buffer, gradients, 1.0, STREAMING_ABOVE)
-        views = self._views[bucket.index]
-        if all(gradient is view for gradient, view in zip(gradients, views, strict=True)):
-            # Zeroed in place before this pass, or accumulated, so they came where they belong.
-            buffer.mul_(scale)
-            return _nothing
-        try:
-            _native.flatten(gradients, buffer, scale, None, STREAMING_ABOVE)
-        except ValueError:
-            there = buffer.untyped_storage().data_ptr()
-            apart = [g.clone() if g.untyped_storage().data_ptr() == there else g for g in gradients]
-            _native.flatten(apart, buffer, scale, None, STREAMING_ABOVE)
-        copied = []
-        for index, gradient, view in zip(bucket.parameters, gradients, views, strict=True):
-            if gradient.is_contiguous():
-                self._parameters[index].grad = view
-            else:
-                copied.append((gradient, view))
-        return partial(_copy, copied) if copied else _nothing
+        scale = 1 / self._size
+        if self._views:
+            return self._views[bucket.index].fill(gradients, scale)
+        _native.flatten(gradients, bucket.buffer, scale, None, STREAMING_ABOVE)
+        return partial(_native.unflatten_, bucket.buffer, gradients, 1.0, STREAMING_ABOVE)
 
     def _gradient(self, index: int) -> torch.Tensor:
         parameter = self._parameters[index]
@@ -334,15 +317,6 @@ class GradientReducer:
     ) -> None:
         """Closes the reducer."""
         self.close()
-
-
-def _copy(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    for gradient, average in pairs:
-        gradient.copy_(average)
-
-
-def _nothing() -> None:
-    """Where the averages are in place."""
 
 
 def _ready(this: weakref.ref[GradientReducer], index: int, parameter: torch.Tensor) -> None:
