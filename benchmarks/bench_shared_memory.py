@@ -22,14 +22,9 @@ from pyddpdiag.bench.cases import Case, step_cases
 
 ROUNDS, SITTINGS = 20, 4
 IN_A_ROW = 50
-SIZES = {
-    "4KiB": 2**12,
-    "64KiB": 2**16,
-    "1MiB": 2**20,
-    "4MiB": 2**22,
-    "25MiB": 25 * 2**20,
-    "100MiB": 100 * 2**20,
-}
+SIZES = {"4KiB": 2**12, "64KiB": 2**16, "1MiB": 2**20, "25MiB": 25 * 2**20, "100MiB": 100 * 2**20}
+# From the first bucket on that lies in large pages.
+PAGED = {"1MiB": 2**20, "4MiB": 2**22, "25MiB": 25 * 2**20, "100MiB": 100 * 2**20}
 CASES = [
     *step_cases(["mlp", "digits-cnn"], ["plain", "native", "bf16", "shared"], [None], [2]),
     *step_cases(["mlp"], ["plain", "shared"], [None], [4]),
@@ -45,7 +40,7 @@ def label(case: Case) -> str:
 
 
 def base(case: Case) -> list[Case]:
-    """DDP without a hook, with the same ranks and buckets; for shared memory the 16-bit hook and none at all, too."""
+    """DDP without a hook, with the same ranks and buckets; for shared memory, also in 16 bits and without averages."""
     others = ("plain", "bf16", "noop") if case.hook == "shared" else ("plain",)
     return [one for one in (replace(case, hook=hook) for hook in others) if one != case and one in CASES]
 
@@ -80,7 +75,7 @@ def _rivals(way: str) -> list[str]:
 
 
 @pytest.mark.parametrize("way", [*sums.WAYS, *sums.OTHERS])
-@pytest.mark.parametrize("size", [size for size in SIZES if size != "4MiB"])
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_sum_alone(row: Row, ranks: int, size: str, way: str) -> None:
     if way in sums.OTHERS and (why := programs.why_not(way)):
@@ -99,12 +94,12 @@ def test_sums_in_a_row(row: Row, ranks: int, size: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", [programs.FROM_CPP, programs.SMALL_PAGES])
-@pytest.mark.parametrize("size", ["1MiB", "4MiB", "25MiB", "100MiB"])
+@pytest.mark.parametrize("size", PAGED)
 def test_pages(row: Row, size: str, way: str) -> None:
     """What it is worth that large buckets lie in pages of 2 MiB, where the kernel has such."""
     if why := programs.why_not(way):
         pytest.skip(why)
-    _sum(row, f"{size} by pages", way, 2, SIZES[size], 1, _small_pages)
+    _sum(row, f"{size} by pages", way, 2, PAGED[size], 1, _small_pages)
 
 
 def _small_pages(way: str) -> list[str]:

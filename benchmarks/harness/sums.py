@@ -27,7 +27,6 @@ OTHERS = (
     programs.FROM_PYTHON,
     programs.LIMIT,
 )
-ALL_OTHERS = (*OTHERS, programs.SMALL_PAGES)
 
 
 def measure(
@@ -41,10 +40,10 @@ def measure(
     with ExitStack() as stack:
         steps: dict[str, Callable[[], float]] = {}
         for way in ways:
-            if way in ALL_OTHERS:
-                steps[way] = _program(stack, session, way, size, in_a_row)
-            else:
+            if way in WAYS:
                 steps[way] = _step(way, [torch.zeros(size // 4) for _ in range(buffers)], in_a_row)
+            else:
+                steps[way] = _program(stack, session, way, size, in_a_row)
         for step in steps.values():
             step()
         return interleave(steps, rounds)

@@ -24,7 +24,7 @@ def buckets(
         str,
         typer.Option(
             help="Hooks, named as in `train`: plain, builtin, native, timed, bf16, timed_bf16, shared; torch_bf16; and "
-            "noop, which averages nothing: what a step takes without that. The first is measured first."
+            "noop, which averages nothing and so shows what the rest of a step takes. The first is measured first."
         ),
     ] = "plain,native",
     bucket_cap_mb: Annotated[
