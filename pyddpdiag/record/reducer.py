@@ -111,7 +111,7 @@ class GradientReducer:
         if shared_memory != "off":
             self._shared, self._sharing = shared_setup.share(group, shared_memory)
         self._places = [_native.SharedPlace() for _ in self._buckets]
-        self._broken = False
+        self._broken = ""  # why no pass can be trusted any more
         self._passes = -1
         self._home = {p: b for b, bucket in enumerate(self._buckets) for p in bucket.parameters}
         self._synchronising = True
@@ -139,6 +139,9 @@ class GradientReducer:
     def _ready(self, index: int, parameter: torch.Tensor) -> None:
         """Runs in the backward pass, right after a gradient has been accumulated."""
         self._accumulated = True
+        home = self._home[index]
+        if self._views and home < self._next:
+            self._broken = f"a second gradient of '{self._names[index]}' went into a bucket on its way"
         if not self._synchronising:
             return
         if not self._begun:
@@ -152,7 +155,6 @@ class GradientReducer:
                 "under reducer.no_sync().",
             )
         self._seen[index] = 1
-        home = self._home[index]
         self._missing[home] -= 1
         # In the same order on every rank, whatever the order in which gradients arrive.
         while self._next < len(self._buckets) and self._missing[self._next] == 0:
@@ -178,12 +180,7 @@ class GradientReducer:
         self._recording = self._known[1]
 
     def _launch(self) -> None:
-        if self._broken:
-            raise ReductionError(
-                f"rank {self._rank}: an earlier pass of this GradientReducer has failed; its buckets in shared memory "
-                "may be half summed.",
-                hint="look for the first error; then make a new GradientReducer on all ranks.",
-            )
+        self._require_sound()
         bucket = self._buckets[self._next]
         # The same on all ranks, or they are not in the same pass.
         number = self._passes * len(self._buckets) + bucket.index
@@ -200,6 +197,13 @@ class GradientReducer:
             assert work is not None
         self._flying.append((work, bring_back))
         self._next += 1
+
+    def _require_sound(self) -> None:
+        if self._broken:
+            raise ReductionError(
+                f"rank {self._rank}: an earlier pass of this GradientReducer has failed; {self._broken}.",
+                hint="look for the first error; then make a new GradientReducer on all ranks.",
+            )
 
     def _fill(self, bucket: Bucket, gradients: list[torch.Tensor]) -> Callable[[], None]:
         """Scales the gradients into their bucket; returns what brings the averages back to them."""
@@ -241,7 +245,8 @@ class GradientReducer:
         Raises:
             UsageError: there was no gradient since the last call, a parameter was changed, or a gradient is
                 sparse.
-            ReductionError: a bucket was not reduced: another rank is missing, late or gone.
+            ReductionError: a bucket was not reduced: another rank is missing, late or gone; or a second gradient went
+                into it meanwhile (`gradient_as_bucket_view`).
         """
         if not self._hooks:
             raise UsageError(f"rank {self._rank}: the GradientReducer is closed.", hint="make a new one.")
@@ -255,6 +260,7 @@ class GradientReducer:
             self._begin_recording()
         recording = self._recording
         try:
+            self._require_sound()
             while self._next < len(self._buckets):
                 self._launch()
             if recording is not None:
@@ -269,7 +275,8 @@ class GradientReducer:
             self._known = None  # what it knows of this pass will not come to its end
             if self._shared is not None and self._flying:
                 # Others may still write into the buckets. They see that this rank has left.
-                self._shared, self._recording, self._broken = None, None, True
+                self._shared = self._recording = None
+                self._broken = self._broken or "its buckets in shared memory may be half summed"
             raise
         finally:
             self._begin()

@@ -120,6 +120,35 @@ def test_recorded(tmp_path: Path) -> None:
     run_ranks(_recorded, 2, tmp_path, str(tmp_path))
 
 
+def _adds_twice(rank: int, _: int, way: str, no_sync: bool) -> tuple[str, str]:
+    """A second backward pass adds to a bucket that other ranks sum already: nobody may use what comes of it."""
+    parameter = nn.Parameter(torch.ones(1000))
+    reducer = pyddpdiag.GradientReducer([parameter], shared_memory=way, gradient_as_bucket_view=True)
+    parameter.sum().backward()
+    if no_sync:
+        with reducer.no_sync():
+            parameter.sum().backward()
+    else:
+        with pytest.raises(UsageError, match="got a second gradient before all_reduce"):
+            parameter.sum().backward()
+    with pytest.raises(ReductionError) as spoiled:
+        reducer.all_reduce()
+    with pytest.raises(ReductionError) as again:
+        parameter.sum().backward()
+    return str(spoiled.value), str(again.value)
+
+
+@pytest.mark.parametrize("no_sync", [False, True])
+@pytest.mark.parametrize("way", ["off", "require"])
+def test_a_second_gradient_in_a_bucket_on_its_way_spoils_the_reducer(
+    tmp_path: Path, way: str, no_sync: bool
+) -> None:
+    for texts in run_ranks(_adds_twice, 2, tmp_path, way, no_sync):
+        for text in texts:
+            assert "a second gradient of 'parameter 0' went into a bucket on its way" in text
+            assert "make a new GradientReducer on all ranks" in text
+
+
 def _outlives(rank: int, _: int) -> list[float]:
     parameter = nn.Parameter(torch.ones(300_000))
     group = dist.new_group()
