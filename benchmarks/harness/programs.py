@@ -26,9 +26,12 @@ SMALL_PAGES = "shared memory from C++, small pages"
 FROM_PYTHON = "Open MPI from Python"
 """By mpi4py, whose wheels do not find the MPICH of Debian 12."""
 # Begins the program that its arguments name without transparent large pages (41: PR_SET_THP_DISABLE).
-_IN_SMALL_PAGES = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(41, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
-)
+_IN_SMALL_PAGES = """
+import ctypes, os, sys
+if ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) != 0:
+    sys.exit("this kernel does not let a process do without large pages")
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 _MEMORY = ["platform/linux.cpp", "platform/linux_shared_*.cpp", "platform/shared_memory.cpp"]
 # Of the core, without torch and Python.
 _SOURCES = {
