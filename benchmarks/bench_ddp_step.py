@@ -75,12 +75,11 @@ def wait_until_quiet() -> None:
     quiet = 0.5 * (psutil.cpu_count() or 1)
     # The cases before this one are load as well: it takes a minute until they are forgotten.
     limit = time.monotonic() + 180
-    while load_before() > quiet and time.monotonic() < limit:
+    # None: the system keeps no load, and there is nothing to wait for.
+    while (load := load_before() or 0.0) > quiet and time.monotonic() < limit:
         time.sleep(5)
-    if load_before() > quiet:
-        pytest.skip(
-            f"the machine is busy (load {load_before():.1f}): two runs would differ by what else it does"
-        )
+    if load > quiet:
+        pytest.skip(f"the machine is busy (load {load:.1f}): two runs would differ by what else it does")
 
 
 @pytest.mark.parametrize("place", places(SAME), ids=lambda place: f"{label(place[1])}-{place[0]}")

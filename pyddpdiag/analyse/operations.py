@@ -119,6 +119,7 @@ def open_operations(
                     started=bool(started > 0),
                     abandoned=abandoned,
                     open_ms=max(0, max(trace.newest_ns, until or 0) - began) / 1e6,
+                    shared=bool(record["flags"] & Flag.SHARED),
                 )
             )
     return Listed(tuple(found), sum(part.open_total for part in parts))

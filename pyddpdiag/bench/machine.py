@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -34,7 +36,18 @@ def cpu_name() -> str:
     except OSError:
         lines = []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, "") or platform.processor() or platform.machine()
+    return next(named, "") or _registered_name() or platform.processor() or platform.machine()
+
+
+def _registered_name() -> str:
+    """The processor's name in Windows' registry, whose other names for it are a family and a model; "" elsewhere."""
+    try:
+        winreg = importlib.import_module("winreg")
+        place = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, place) as key:
+            return str(winreg.QueryValueEx(key, "ProcessorNameString")[0]).strip()
+    except (ImportError, OSError):
+        return ""
 
 
 def torch_version() -> str:
@@ -45,9 +58,18 @@ def torch_version() -> str:
         return ""
 
 
-def load_before() -> float:
-    """Processes that want a processor, mean over the last minute: what else this machine does, before we begin."""
-    return float(psutil.getloadavg()[0])
+def load_before() -> float | None:
+    """Processes that want a processor, mean over the last minute: what else this machine does, before we begin.
+
+    None on Windows, which keeps no such mean: psutil begins to count there with its first call, so that it returns 0
+    or, where performance counters are off, fails.
+    """
+    if not hasattr(os, "getloadavg"):
+        return None
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return None
 
 
 def link_speed(names: str) -> list[int | None]:

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from pyddpdiag.analyse.interfaces import VARIABLE
 from pyddpdiag.bench.intervals import Estimate, Word, estimate, ratio_in_pairs, verdict
 from pyddpdiag.bench.results import Entry
+from pyddpdiag.messages.shells import SetVariable, this_shell, write
 from pyddpdiag.model.words import number
 
 _LOOKS: Final = (4, 2)
@@ -37,7 +39,7 @@ class Race:
         clear: whether all others are slower by more than the noise.
         places: all entrants, the fastest first.
         alone: where several interfaces at once won: the single ones, against the fastest of them.
-        exports: what to export, by rank.
+        exports: the line to paste before the start, by rank.
         hosts: on how many machines the ranks were.
         lines: the outcome in sentences.
     """
@@ -66,7 +68,10 @@ def judge(entries: Sequence[Entry]) -> Race:
     singles = [entry for entry in entries if "," not in _name(entry)]
     if "," in _name(best) and len(singles) > 1:
         alone = _placed(singles)[1]
-    exports = tuple(f"export GLOO_SOCKET_IFNAME={names}" for names in best.extra_info["interfaces_by_rank"])
+    # Ranks of one job have one system: this one's.
+    exports = tuple(
+        write(SetVariable(VARIABLE, names), this_shell()) for names in best.extra_info["interfaces_by_rank"]
+    )
     lines = [*_lines(places, clear), *_lines_alone(alone)]
     return Race(_name(best), clear, places, alone, exports, int(best.extra_info["hosts"]), tuple(lines))
 

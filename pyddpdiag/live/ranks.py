@@ -76,6 +76,7 @@ def _open(view: RunView, operation: OpenOperation) -> Operation:
         # Records of other collectives need not know their step.
         operation.step if operation.kind == "bucket" else None,
         operation.open_ms / 1e3,
+        operation.shared,
     )
 
 

@@ -71,10 +71,11 @@ def print_hang(found: Hang, file: TextIO) -> None:
 
 def _ranks(screen: Screen, found: Hang) -> None:
     shown = _shown(found)
+    hosts = len({rank.host for rank in found.ranks if rank.host})
     columns: dict[str, Sequence[Cell]] = {
         "rank": [str(rank.rank) for rank in shown],
         "host": [screen.cut(rank.host or "?", 16) for rank in shown],
-        "state": [Text(*_STATE[rank.state]) for rank in shown],
+        "state": [_state(rank, hosts) for rank in shown],
         "pid": [str(rank.pid or "-") for rank in shown],
         "step": ["-" if rank.last_step is None else str(rank.last_step) for rank in shown],
         "silent for": [_seconds(rank.silent_s) for rank in shown],
@@ -87,6 +88,13 @@ def _ranks(screen: Screen, found: Hang) -> None:
     left = len(found.ranks) - len(shown)
     note = f"{count(left, 'other rank')} not shown; --json shows all." if left else ""
     screen.table(Table("Ranks", columns, 3, note=note))
+
+
+def _state(rank: RankState, hosts: int) -> Text:
+    words, style = _STATE[rank.state]
+    if rank.state == "waiting" and rank.waits_in is not None and rank.waits_in.shared:
+        words = "waits in shared memory" + (" or Gloo" if hosts > 1 else "")
+    return Text(words, style)
 
 
 def _shown(found: Hang) -> list[RankState]:

@@ -20,7 +20,8 @@ EXIT_CODES: Final[dict[Status, int]] = {"moving": 0, "ended": 0, "found": 1, "ca
 class Operation:
     """A bucket or another collective. `parameters`, `bytes` and `step` as far as they are known.
 
-    `open_s`: for how long at least it has been in flight; None where it never began.
+    `open_s`: for how long at least it has been in flight; None where it never began. `shared`: it is summed in shared
+    memory, and Gloo has a part in it only between hosts.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Operation:
     bytes: int | None = None
     step: int | None = None
     open_s: float | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,11 @@ def iptables(address: str) -> str:
     return "ip6tables" if ":" in address else "iptables"
 
 
+def shell_on(system_name: str) -> Shell:
+    """The shell to write lines for where another machine is meant: its system's, by a name such as Windows-10-SP0."""
+    return Shell.POWERSHELL if system_name.startswith("Windows") else Shell.POSIX
+
+
 def this_shell() -> Shell:
     """The shell that started this process, as far as the names of its parents reveal it."""
     if not system.WINDOWS:

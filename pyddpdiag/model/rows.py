@@ -146,7 +146,7 @@ class OpenOperation:
     """An operation that had begun and not ended.
 
     `open_ms`: how long at least; by the reader's clock if it runs beside the rank's process, else by the rank's
-    newest record.
+    newest record. `shared`: it is summed in shared memory; Gloo has a part in it only between hosts.
     """
 
     rank: int
@@ -158,6 +158,7 @@ class OpenOperation:
     started: bool
     abandoned: bool
     open_ms: float
+    shared: bool = False
 
 
 @dataclass(frozen=True)

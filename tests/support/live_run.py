@@ -84,10 +84,10 @@ class LiveRun:
         """When a step begins; the one after the last begins at the newest record."""
         return self.end - (STEPS - step) * STEP_MS * MS
 
-    def wait(self, *ranks: int) -> None:
+    def wait(self, *ranks: int, flags: int = 0) -> None:
         """These ranks begin the next bucket and wait in it."""
         for rank in ranks:
-            self.writers[rank].bucket(STEPS, self.end - MS, self.end, 0, state=IN_FLIGHT)
+            self.writers[rank].bucket(STEPS, self.end - MS, self.end, 0, state=IN_FLIGHT, flags=flags)
 
     def write(self, *, without: frozenset[int] = frozenset()) -> None:
         """Write the traces, except those of some ranks."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -214,12 +214,21 @@ def on_interfaces(
     return writers
 
 
+def write_as_on_windows(folder: Path, writers: Sequence[RankWriter]) -> None:
+    """Once more, with the name of the system that Windows' own sidecars have."""
+    for writer in writers:
+        writer.sidecar["platform"] = "Windows-10-10.0.19045-SP0"
+        writer.write(folder)
+
+
 def test_traffic_on_an_interface_that_was_not_asked_for(tmp_path: Path) -> None:
-    on_interfaces(tmp_path, 3, {1: "eth1"}, eth0=None, eth1=None)
+    writers = on_interfaces(tmp_path, 3, {1: "eth1"}, eth0=None, eth1=None)
     found = only(tmp_path)
     assert (found.kind, found.rank) == ("wrong_interface", 1)
     assert "GLOO_SOCKET_IFNAME asks for eth1, and rank 1 sends over eth0" in found.message
-    assert found.advice.endswith("export GLOO_SOCKET_IFNAME=eth1")
+    assert found.advice.endswith(": export GLOO_SOCKET_IFNAME=eth1")
+    write_as_on_windows(tmp_path, writers)
+    assert only(tmp_path).advice.endswith(": $env:GLOO_SOCKET_IFNAME = 'eth1'")
 
 
 def test_two_interfaces_of_which_one_is_not_used(tmp_path: Path) -> None:
@@ -285,7 +294,9 @@ def test_an_order_of_interfaces_that_differs(tmp_path: Path) -> None:
     order = only(tmp_path)
     assert order.kind == "interface_order"
     assert (order.severity, order.rank) == ("warning", 2)
-    assert order.advice.endswith("export GLOO_SOCKET_IFNAME=eth0,eth1")
+    assert order.advice.endswith(": export GLOO_SOCKET_IFNAME=eth0,eth1")
+    write_as_on_windows(tmp_path, writers)
+    assert only(tmp_path).advice.endswith(": $env:GLOO_SOCKET_IFNAME = 'eth0,eth1'")
     # Other names on another machine are no other order.
     writers[2].sidecar["environment"] = {"GLOO_SOCKET_IFNAME": "ens1,ens0"}
     writers[2].sidecar["interfaces"] = []

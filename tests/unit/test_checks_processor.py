@@ -45,6 +45,7 @@ def write(
     cores: int = 0,
     steps: int = STEPS,
     load: float | None = None,
+    platform: str = "",
 ) -> None:
     """Steps of about 40 ms, of which a rank computes 30 and communicates 3."""
     random = np.random.default_rng(7)
@@ -81,6 +82,7 @@ def write(
         now = arrived + 3 * MS
     for writer, number in zip(writers, threads or [0] * len(ranks), strict=True):
         writer.sidecar["host"] = "one"
+        writer.sidecar["platform"] = platform
         writer.sidecar["torch_threads"] = number
         writer.sidecar["cores"] = list(range(cores))
         writer.write(folder)
@@ -254,6 +256,9 @@ def test_threads_of_all_ranks_on_too_few_cores(tmp_path: Path) -> None:
     assert (found.kind, found.rank) == ("oversubscribed_threads", None)
     assert (found.evidence["threads"], found.evidence["cores"]) == (8, 4)
     assert found.advice == "export OMP_NUM_THREADS=2"
+    windows = tmp_path / "windows"
+    write(windows, [Extra(delay=20)] * 2, threads=[4, 4], cores=4, platform="Windows-10-10.0.19045-SP0")
+    assert findings(windows)[0].advice == "$env:OMP_NUM_THREADS = '2'"
     # Twice as many as cores: that may be right.
     assert found.confidence == "low"
     write(tmp_path / "many", [Extra(delay=20)] * 2, threads=[8, 8], cores=4)

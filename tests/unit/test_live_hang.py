@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from pyddpdiag.live.judge import judge
 from pyddpdiag.live.look import look
 from pyddpdiag.live.show import hang_to_json, print_hang
 from pyddpdiag.live.state import Hang
+from pyddpdiag.trace.layout import Flag
 
 DOCS = Path(__file__).parents[2] / "docs" / "hang.md"
 SECOND_NS = 1_000_000_000
@@ -180,6 +182,19 @@ def test_runs_that_are_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (found.status, [rank.state for rank in found.ranks]) == ("cannot_tell", ["dead", "dead"])
     assert cli.main(["hang", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+def test_a_rank_that_waits_in_shared_memory_does_not_wait_in_gloo(tmp_path: Path) -> None:
+    with waiting_processes(2) as ranks:
+        run = LiveRun(tmp_path, ranks)
+        run.wait(0, flags=Flag.SHARED)
+        run.write()
+        found = answer(tmp_path)
+    assert "waits in shared memory" in text_of(found) and "in Gloo" not in text_of(found)
+    assert json.loads(hang_to_json(found))["ranks"][0]["waits_in"]["shared"] is True
+    # Between hosts it is Gloo that carries it.
+    several = replace(found, ranks=(found.ranks[0], replace(found.ranks[1], host="another")))
+    assert "waits in shared memory or Gloo" in text_of(several)
 
 
 def test_json_has_its_documented_keys(tmp_path: Path) -> None:

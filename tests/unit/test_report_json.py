@@ -145,7 +145,7 @@ LINK = {
     "low_rtt_ms",
     "usual_rtt_ms",
 }
-OPEN = {"rank", "kind", "what", "sequence", "step", "bytes", "started", "abandoned", "open_ms"}
+OPEN = {"rank", "kind", "what", "sequence", "step", "bytes", "started", "abandoned", "open_ms", "shared"}
 ERROR = {"rank", "kind", "what", "sequence", "step", "text", "at_ms"}
 GAP = {"rank", "group", "before", "between", "after", "last_sequence", "group_last_sequence"}
 MISMATCH = {"group", "sequence", "step", "field", "values", "count", "operation"}

@@ -9,6 +9,7 @@ from pyddpdiag.analyse.bars import confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.interfaces import VARIABLE, asked_for
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.messages.shells import SetVariable, shell_on, write
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import listed, milliseconds
 
@@ -20,6 +21,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     # The order of most ranks; of equals the lowest rank's.
     usual, _ = Counter(asked[rank] for rank in sorted(asked)).most_common(1)[0]
     other = [rank for rank in sorted(asked) if asked[rank] != usual]
+    shell = shell_on(view.sidecars[other[0]].platform)
     exposed = view.exposure
     costs = exposed.is_found
     half = exposed.cost_ms * (1 - 1 / len(usual)) if costs else None
@@ -39,7 +41,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "exposed_ms": exposed.cost_ms if costs else None,
         },
         change_mind="The interfaces have other names on that machine, so that this order joins the right ones.",
-        advice=f"Use one order on all ranks: export {VARIABLE}={','.join(usual)}",
+        advice=f"Use one order on all ranks: {write(SetVariable(VARIABLE, ','.join(usual)), shell)}",
     )
 
 

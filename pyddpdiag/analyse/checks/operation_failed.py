@@ -9,7 +9,7 @@ from pyddpdiag.analyse.checks.rank_lost import lost_ranks
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
-from pyddpdiag.messages.shells import Shell
+from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model import Finding, OperationError
 from pyddpdiag.model.words import count, listed, ranks, verb
 
@@ -49,7 +49,9 @@ def _look(view: RunView) -> Iterator[Finding]:
             "text": first.text,
         },
         change_mind="That it failed is in the records. A rank that reports an error often only lost its neighbour.",
-        advice="" if lost else f"{_meaning(first.text)}{_where_to_look(view)}",
+        advice=""
+        if lost
+        else f"{_meaning(first.text, shell_on(view.sidecars[first.rank].platform))}{_where_to_look(view)}",
     )
 
 
@@ -72,9 +74,9 @@ def _never_began(view: RunView, first: OperationError) -> list[int]:
     ]
 
 
-def _meaning(text: str) -> str:
+def _meaning(text: str, shell: Shell) -> str:
     """What the catalog knows of an error that says why; most say only that another rank is gone or late."""
-    found = explain(text, lines_for=Shell.POSIX)
+    found = explain(text, lines_for=shell)
     return f"{found.cause} {found.fix} " if found.known and found.role is Role.CAUSE else ""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pyddpdiag.analyse.bars import confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.messages.shells import SetVariable, shell_on, write
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import count, milliseconds
 from pyddpdiag.output import clean
@@ -17,6 +18,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     for host in view.crowding:
         worst = max(host.waits.by_rank.values())
         most = "" if host.culprit is None else f", most of them of rank {host.culprit}"
+        fewer = SetVariable("OMP_NUM_THREADS", str(max(1, host.cores // len(host.ranks))))
         yield Finding(
             kind="oversubscribed_threads",
             severity="warning",
@@ -35,7 +37,7 @@ def _look(view: RunView) -> Iterator[Finding]:
                 "steps": steps.steps,
             },
             change_mind="The step takes as long with fewer threads.",
-            advice=f"export OMP_NUM_THREADS={max(1, host.cores // len(host.ranks))}"
+            advice=write(fewer, shell_on(view.sidecars[host.ranks[0]].platform))
             + (" and start fewer ranks on this host." if len(host.ranks) > host.cores else ""),
         )
 

@@ -9,6 +9,7 @@ from pyddpdiag.analyse.bars import confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.interfaces import VARIABLE, Detour, detours
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.messages.shells import SetVariable, shell_on, write
 from pyddpdiag.model import Finding, words
 from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import milliseconds
@@ -67,7 +68,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         "measures it.",
         advice="Race the two: pyddpdiag bench interfaces, with --dist-url on each host."
         if first.why == "idle"
-        else f"Give all ranks the same names in the same order: export {VARIABLE}={first.advised}",
+        else "Give all ranks the same names in the same order: "
+        + write(SetVariable(VARIABLE, first.advised), shell_on(view.sidecars[first.rank].platform)),
     )
 
 

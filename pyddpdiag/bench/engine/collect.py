@@ -27,7 +27,7 @@ class Collected:
         rounds: seconds of each round, by case.
         left_out: why a case was not measured, by case.
         gathered: who the ranks are.
-        load_before: of the machine, see `machine.load_before`.
+        load_before: of the machine, None where it is not known; see `machine.load_before`.
         sitting, began, start_s: the current sitting, when its ranks were started (seconds since 1970), and how long
             the start took.
     """
@@ -36,7 +36,7 @@ class Collected:
     rounds: dict[int, list[float]] = field(default_factory=dict)
     left_out: dict[int, str] = field(default_factory=dict)
     gathered: Gathered = field(default_factory=lambda: Gathered((), (), ""))
-    load_before: float = field(default_factory=load_before)
+    load_before: float | None = field(default_factory=load_before)
     sitting: int = 0
     began: float = 0.0
     start_s: float = 0.0
@@ -105,7 +105,7 @@ class Collected:
             ",".join(names[place] for place in case.picks) if case.picks else interface
             for names in self.gathered.names[: case.world_size]
         ]
-        info["load_before"] = round(self.load_before, 2)
+        info["load_before"] = None if self.load_before is None else round(self.load_before, 2)
         info["cores"] = psutil.cpu_count() or 1
         info["hosts"] = len(set(self.gathered.hosts[: case.world_size]))
         info["sittings"] = [count for count in self._sittings[index] if count]

@@ -10,7 +10,7 @@ from pyddpdiag.doctor.mesh.facts import Facts
 from pyddpdiag.doctor.mesh.probe import Attempt
 from pyddpdiag.doctor.mesh.verdict import Trouble, Verdict
 from pyddpdiag.messages.explain import explain
-from pyddpdiag.messages.shells import Shell
+from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model import words
 
 
@@ -109,4 +109,4 @@ def _group(ranks: Mapping[int, Facts], formed: Mapping[int, Mapping[str, Any]]) 
 
 def shell_of(facts: Facts) -> Shell:
     """The shell for lines to paste at a rank."""
-    return Shell.POWERSHELL if facts.system == "Windows" else Shell.POSIX
+    return shell_on(facts.system)

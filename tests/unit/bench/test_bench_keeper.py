@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from pyddpdiag.bench.cases import allreduce_cases
+from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.engine.collect import Collected
 from pyddpdiag.bench.engine.keeper import Keeper
 from pyddpdiag.bench.engine.news import Gathered, Measured
 from pyddpdiag.bench.engine.plan import Budget, SweepPlan
-from pyddpdiag.bench.machine import machine_info
+from pyddpdiag.bench.machine import cpu_name, machine_info
 from pyddpdiag.bench.reading import read
 from pyddpdiag.bench.results import save
 from pyddpdiag.errors import ResultError, ResultWriteError, UsageError
@@ -38,6 +44,36 @@ def test_bandwidths_are_those_of_the_median(tmp_path: Path) -> None:
     assert entry.extra_info["algbw_gbps"] == pytest.approx(2**20 / 0.002 / 1e9)
     assert entry.extra_info["busbw_gbps"] == entry.extra_info["algbw_gbps"]  # 2 (n - 1) / n is 1 for 2 ranks
     assert entry.extra_info["steps_per_round"] == 4
+
+
+def test_a_system_that_keeps_no_load_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows: psutil's own count begins with its first call, and fails where performance counters are off."""
+
+    def counters_are_off() -> tuple[float, float, float]:
+        raise RuntimeError("PdhAddEnglishCounterW failed. Performance counters may be disabled.")
+
+    monkeypatch.setattr(psutil, "getloadavg", counters_are_off)
+    monkeypatch.delattr(os, "getloadavg", raising=False)
+    keeper = Keeper(tmp_path / "a.json")
+    keeper.keep(collected((0, 0.5)), complete=True)
+    found = read(keeper.path)
+    assert found.entries[0].extra_info["load_before"] is None
+    assert not [note for note in compare([found]).notes if "busy" in note]
+
+
+def test_the_processor_is_called_as_windows_registry_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`platform` has only "AMD64 Family 25 Model 17 Stepping 1" there."""
+    key = contextlib.nullcontext("the key")
+    places = {r"HARDWARE\DESCRIPTION\System\CentralProcessor\0": key}
+    values = {("the key", "ProcessorNameString"): ("AMD EPYC 9B14 96-Core Processor  ", 1)}
+    registry = SimpleNamespace(
+        HKEY_LOCAL_MACHINE="machine",
+        OpenKey=lambda root, place: places[place] if root == "machine" else None,
+        QueryValueEx=lambda opened, name: values[opened, name],
+    )
+    monkeypatch.setitem(sys.modules, "winreg", registry)
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: "")  # no /proc/cpuinfo
+    assert cpu_name() == "AMD EPYC 9B14 96-Core Processor"
 
 
 def test_what_cannot_be_written_is_kept_elsewhere(tmp_path: Path) -> None:

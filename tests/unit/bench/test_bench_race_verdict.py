@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from sample_entries import reduce
 
+from pyddpdiag import system
 from pyddpdiag.bench.race import at_a_look, judge, settled
 
 
@@ -28,6 +30,12 @@ def test_several_at_once_may_win() -> None:
 def test_each_rank_has_its_own_line() -> None:
     race = judge([reduce("eth0", 0.01, 1, ["eth0", "ens5"]), reduce("eth1", 0.05, 2, ["eth1", "ens6"])])
     assert race.exports == ("export GLOO_SOCKET_IFNAME=eth0", "export GLOO_SOCKET_IFNAME=ens5")
+
+
+def test_windows_has_its_own_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "WINDOWS", True)
+    line, _ = judge([reduce("Ethernet 2", 0.01, 1)]).exports
+    assert line in ("$env:GLOO_SOCKET_IFNAME = 'Ethernet 2'", 'set "GLOO_SOCKET_IFNAME=Ethernet 2"')
 
 
 def test_one_interface_is_no_race() -> None:
