@@ -8,6 +8,7 @@ page only show text that was cleaned here; a test forbids `print` elsewhere.
 from __future__ import annotations
 
 import html
+import io
 import sys
 from typing import Final, TextIO
 
@@ -38,3 +39,20 @@ def say(text: str = "", file: TextIO | None = None, *, end: str = "\n") -> None:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     # One write: lines of several ranks on one terminal must not mix.
     stream.write(clean_lines(text).encode(encoding, "replace").decode(encoding) + end)
+
+
+class Buffer(io.StringIO):
+    """Text that is made first and then shown on `target` in one piece: it has the target's encoding.
+
+    A plain `io.StringIO` has none. What is made for it has signs that the target may lack: on a Windows code page the
+    rules of a table would be question marks. Without a target it is for a file in UTF-8.
+    """
+
+    def __init__(self, target: TextIO | None = None) -> None:
+        super().__init__()
+        self._encoding: str | None = getattr(target, "encoding", None)
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The name of the target's encoding."""
+        return self._encoding or "utf-8"

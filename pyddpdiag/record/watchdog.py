@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import sys
 import threading
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError, UsageError
-from pyddpdiag.output import say
+from pyddpdiag.output import Buffer, say
 
 LEAST_S: Final = 1.0
 LOOKS: Final = 4
@@ -101,7 +100,7 @@ class Watchdog:
         from pyddpdiag.live.hang import hang
         from pyddpdiag.live.show import print_hang
 
-        out = io.StringIO()
+        out = Buffer(sys.stderr)
         try:
             found = hang(self._path.parent)
         except PyddpdiagError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -65,9 +66,8 @@ def run(
         display.note(f"--- {number} {'rank, without DDP' if number == 1 else 'ranks'} ---")
         runs.append(_one(settings, number, target, display))
     results.save(target / _RESULT, [_entry(settings, run) for run in runs], force=True)
-    text = table.text(runs)
     try:
-        (target / "scaling.txt").write_text(text, encoding="utf-8")
+        (target / "scaling.txt").write_text(table.text(runs), encoding="utf-8")
         (target / "scaling.html").write_text(page.page(runs), encoding="utf-8")
         if picture.available():
             for chart in charts(runs):
@@ -80,7 +80,7 @@ def run(
         name for name, there in (("page", plotly.available()), ("pictures", picture.available())) if not there
     ]
     note = f" No charts for the {' and '.join(missing)}: pip install 'pyddpdiag[charts]'." if missing else ""
-    return f"{text}\nIn {target}: scaling.json, .txt, .html, .png and the traces.{note}\n"
+    return f"{table.text(runs, sys.stdout)}\nIn {target}: scaling.json, .txt, .html, .png and the traces.{note}\n"
 
 
 def _prepare(target: Path, force: bool) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
+from typing import TextIO
 
+from pyddpdiag.output import Buffer
 from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.table import Cell, Table
 from pyddpdiag.scaling.model import Run
@@ -12,9 +13,9 @@ from pyddpdiag.scaling.model import Run
 _PARTS = ("compute_s", "data_wait_s", "exposed_s", "other_s")
 
 
-def text(runs: Sequence[Run]) -> str:
-    """Everything, for a terminal or a file."""
-    file = io.StringIO()
+def text(runs: Sequence[Run], target: TextIO | None = None) -> str:
+    """Everything, with the signs that `target` can show; None: for a file in UTF-8."""
+    file = Buffer(target)
     screen = screen_for(file)
     for table in tables(runs):
         screen.table(table)

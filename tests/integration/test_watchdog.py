@@ -25,7 +25,7 @@ def test_every_rank_says_who_holds_it_up_and_says_it_once(tmp_path: Path) -> Non
         said = [ranks.folder / f"stderr_{rank}" for rank in range(2)]
 
         def texts() -> list[str]:
-            return [path.read_text(encoding="utf-8") for path in said]
+            return [path.read_text(encoding="utf-8", errors="replace") for path in said]
 
         wait_for(lambda: all("Python stack" in text for text in texts()), 60)
         time.sleep(2 * WATCHDOG_S)
@@ -34,6 +34,8 @@ def test_every_rank_says_who_holds_it_up_and_says_it_once(tmp_path: Path) -> Non
             assert f"rank {rank}: no progress for" in text
             assert "Rank 1 is stuck in its own code" in text
             assert "Traceback" not in text
+        # Each in the signs that its stream can show.
+        assert "\u2500" in texts()[0] and "???" not in texts()[1] and "-----" in texts()[1]
         assert "in oversleep" in texts()[1] and "in backward" in texts()[0]
         assert all(process.is_alive() for process in ranks.processes)
 

@@ -46,7 +46,8 @@ def training(
         how: `goes_on`: for ever. `sleeps`: the victim sleeps in its own code. `skips`: the victim leaves out a barrier.
             `ends`: all close their recorders after the first steps, and wait. `dies`: the victim exits with an error.
         victim: which rank.
-        watchdog_s: of the recorders, which then write to `stderr_<rank>` in the run's folder.
+        watchdog_s: of the recorders, which then write to `stderr_<rank>` in the run's folder: rank 0 in UTF-8, others
+            in a code page of Windows.
     """
     context = multiprocessing.get_context("spawn")
     run = folder / "run"
@@ -87,7 +88,8 @@ def _train(
     rank: int, world_size: int, meeting: str, folder: str, how: str, victim: int, watchdog_s: float | None
 ) -> None:
     if watchdog_s is not None:
-        sys.stderr = (Path(folder) / f"stderr_{rank}").open("w", encoding="utf-8", buffering=1)
+        encoding = "cp1252" if rank else "utf-8"
+        sys.stderr = (Path(folder) / f"stderr_{rank}").open("w", encoding=encoding, buffering=1)
     os.environ["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
     import torch
     import torch.distributed as dist

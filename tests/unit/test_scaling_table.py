@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from pyddpdiag.errors import UsageError
@@ -71,3 +73,9 @@ def test_sizes() -> None:
 
 def test_one_number_of_ranks_says_so() -> None:
     assert "nothing to compare with" in table.text(RUNS[:1])
+
+
+def test_it_has_the_signs_of_the_stream_that_it_is_for() -> None:
+    assert "\u2500" in table.text(RUNS)
+    page = table.text(RUNS, io.TextIOWrapper(io.BytesIO(), encoding="cp1252"))
+    assert page.isascii() and "-----" in page

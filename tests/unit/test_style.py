@@ -282,6 +282,13 @@ def test_text_leaves_the_program_in_one_place() -> None:
     assert not speaks("say('a')\nscreen.print(b)\nfile.write(c)")
 
 
+def test_text_for_a_screen_is_not_made_in_a_buffer_without_an_encoding() -> None:
+    # The first is the buffer with one; the others make the contents of files.
+    allowed = {"output.py", "export/frames.py", "report/charts/picture.py"}
+    found = {p.relative_to(ROOT / "pyddpdiag").as_posix() for p in PACKAGE if "StringIO" in read(p)}
+    assert found == allowed
+
+
 def test_long_files_say_why() -> None:
     assert [name(p) for p in SOURCES if too_long(read(p))] == []
     assert too_long("x\n" * 401)
