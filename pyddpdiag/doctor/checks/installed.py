@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import shutil
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 from pyddpdiag import system
 from pyddpdiag._loader import built_with
 from pyddpdiag.doctor.check import Outcome, Situation, failed, passed, warned
+from pyddpdiag.doctor.cxx_runtime import beside_python, file_version, runtime_file
 from pyddpdiag.doctor.torch_facts import Torch, find
 from pyddpdiag.errors import NativeModuleError
 from pyddpdiag.messages.shells import Run
 
 # An older msvcp140.dll makes the first all-reduce hang, or torch fail to load.
 _OLDEST_RUNTIME = (14, 40)
-_SIGNATURE = struct.pack("<I", 0xFEEF04BD)
+_CONDA = Run("conda install vc14_runtime")
 _RUNTIME = Run("winget install --id Microsoft.VCRedist.2015+.x64")
 
 
@@ -37,7 +37,7 @@ def check(situation: Situation) -> Iterator[Outcome]:
         yield from _native(torch, needs)
         yield _backends(torch)
     if system.WINDOWS:
-        yield _runtime(_runtime_file())
+        yield _runtime(runtime_file())
 
 
 def _needs() -> str:
@@ -99,28 +99,6 @@ def _backends(torch: Torch) -> Outcome:
     return passed("backend", f"gloo: {why}, and no wheel has MPI")
 
 
-def _runtime_file() -> Path | None:
-    """The msvcp140.dll that would be loaded."""
-    import os
-
-    folder = Path(os.environ.get("SYSTEMROOT", r"C:\Windows")) / "System32" / "msvcp140.dll"
-    return folder if folder.is_file() else None
-
-
-def file_version(path: Path) -> tuple[int, int, int, int] | None:
-    """The version in a Windows library's resources; None if there is none.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    content = path.read_bytes()
-    at = content.find(_SIGNATURE)
-    if at < 0 or len(content) < at + 16:
-        return None
-    _, _, high, low = struct.unpack_from("<IIII", content, at)
-    return high >> 16, high & 0xFFFF, low >> 16, low & 0xFFFF
-
-
 def _runtime(path: Path | None) -> Outcome:
     if path is None:
         return failed(
@@ -137,10 +115,19 @@ def _runtime(path: Path | None) -> Outcome:
         )
     shown = ".".join(map(str, version)) if version is not None else "unknown"
     if version is not None and version[:2] < _OLDEST_RUNTIME:
+        text = f"{path} is {shown}, older than torch's own: with such a one the first all-reduce may hang."
+        if path.parent == beside_python():
+            # An installed redistributable is not looked at.
+            return warned(
+                "C++ runtime",
+                text,
+                "It lies beside python.exe and is loaded before the system's: update it there, or use another Python.",
+                *([_CONDA] if (path.parent / "conda-meta").is_dir() else []),
+            )
         return warned(
             "C++ runtime",
-            f"{path.name} is {shown}, older than torch's own: with such a one the first all-reduce may hang.",
+            text,
             "Install the current Visual C++ Redistributable (x64), and start a new shell.",
             _RUNTIME,
         )
-    return passed("C++ runtime", f"{path.name} {shown}")
+    return passed("C++ runtime", f"{path} {shown}")

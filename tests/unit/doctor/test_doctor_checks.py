@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import socket
 import struct
@@ -9,13 +10,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
 from support.doctored import command, paste, variables_after
 
 from pyddpdiag import system
-from pyddpdiag.doctor import launch
+from pyddpdiag.doctor import cxx_runtime, launch
 from pyddpdiag.doctor.check import Outcome, Situation, Status
 from pyddpdiag.doctor.checks import addresses, batch, installed, launcher, meeting, threads, variables
 from pyddpdiag.doctor.torch_facts import Torch
@@ -293,7 +297,7 @@ def test_the_version_of_a_windows_library_is_read_anywhere(tmp_path: Path) -> No
     path = tmp_path / "msvcp140.dll"
     fixed = struct.pack("<IIII", 0xFEEF04BD, 0x10000, (14 << 16) | 29, (30133 << 16) | 2)
     path.write_bytes(b"MZ" + b"\0" * 500 + fixed + b"\0" * 100)
-    assert installed.file_version(path) == (14, 29, 30133, 2)
+    assert cxx_runtime.file_version(path) == (14, 29, 30133, 2)
     assert installed._runtime(path).status is Status.WARN
     path.write_bytes(
         b"MZ" + fixed.replace(struct.pack("<I", (14 << 16) | 29), struct.pack("<I", (14 << 16) | 44))
@@ -302,7 +306,50 @@ def test_the_version_of_a_windows_library_is_read_anywhere(tmp_path: Path) -> No
     missing = installed._runtime(None)
     assert missing.status is Status.FAIL and "VCRedist" in write(missing.lines[0], Shell.POWERSHELL)
     path.write_bytes(b"MZ")
-    assert installed.file_version(path) is None
+    assert cxx_runtime.file_version(path) is None
+
+
+def test_the_runtime_that_is_loaded_counts_before_the_one_beside_python_and_the_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conda has one beside python.exe, which is loaded whatever System32 holds."""
+    old, new = ((14 << 16) | minor for minor in (29, 44))
+
+    def library(folder: Path, version: int) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "msvcp140.dll"
+        path.write_bytes(struct.pack("<IIII", 0xFEEF04BD, 0x10000, version, 0))
+        return path
+
+    conda, windows = tmp_path / "conda", tmp_path / "Windows"
+    monkeypatch.setattr(system, "WINDOWS", True)
+    monkeypatch.delattr(ctypes, "WinDLL", raising=False)  # on Windows itself: nothing is loaded yet
+    monkeypatch.setattr(sys, "base_prefix", str(conda))
+    monkeypatch.setenv("SYSTEMROOT", str(windows))
+
+    def runtime() -> Outcome:
+        return next(one for one in installed.check(situation()) if one.name == "C++ runtime")
+
+    systems = library(windows / "System32", new)
+    assert (runtime().status, str(systems) in runtime().text) == (Status.PASS, True)
+    own = library(conda, old)
+    assert (runtime().status, str(own) in runtime().text) == (Status.WARN, True)
+    assert "beside python.exe" in runtime().fix and runtime().lines == ()
+    (conda / "conda-meta").mkdir()
+    assert [write(line, Shell.CMD) for line in runtime().lines] == ["conda install vc14_runtime"]
+
+    loaded = library(tmp_path / "loaded", new)
+
+    def name_of(handle: ctypes.c_void_p, path: Any, size: int) -> int:
+        assert handle.value == 7 and size == len(path)
+        path.value = str(loaded)
+        return len(path.value)
+
+    kernel = SimpleNamespace(
+        GetModuleHandleW=MagicMock(side_effect={"msvcp140.dll": 7}.get), GetModuleFileNameW=name_of
+    )
+    monkeypatch.setattr(ctypes, "WinDLL", {"kernel32": kernel}.get, raising=False)
+    assert (runtime().status, str(loaded) in runtime().text) == (Status.PASS, True)
 
 
 def test_torch_of_a_windows_whose_gloo_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
