@@ -3,7 +3,8 @@
 Run: torchrun --nproc-per-node 2 examples/torchrun.py [FOLDER]    (several machines: multi_node.md)
 Started plainly, it is a world of one.
 
-On Windows set USE_LIBUV=0 first: torch's Windows builds have a TCP store without libuv.
+On Windows torchrun works only if it meets over a file: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, and add
+--rdzv-backend c10d --rdzv-endpoint D:/rdzv --rdzv-conf store_type=file --rdzv-id ID, with a new ID for each run.
 """
 
 from __future__ import annotations

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from pyddpdiag.output import say
 
 
 def run(
@@ -24,6 +27,10 @@ def run(
 
     The verdict comes in the end, on standard error. The exit code is that of the command.
     """
+    from pyddpdiag.doctor.checks.torchrun import warning
     from pyddpdiag.integrations import launch
 
+    trouble = warning(command)
+    if trouble:
+        say(trouble, sys.stderr)
     raise typer.Exit(launch.run(command, trace if trace is not None else launch.new_folder()))

@@ -16,6 +16,7 @@ from pyddpdiag.doctor.checks import (
     launcher,
     meeting,
     threads,
+    torchrun,
     variables,
 )
 from pyddpdiag.doctor.loading import Loading
@@ -26,6 +27,7 @@ from pyddpdiag.output import clean
 CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("installation", installed.check),
     ("launcher", launcher.check),
+    ("torchrun", torchrun.check),
     ("variables", variables.check),
     ("addresses", addresses.check),
     ("firewall", firewall.check),

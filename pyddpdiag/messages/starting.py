@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyddpdiag.messages import torchrun
 from pyddpdiag.messages.message import Message, Role, text_pattern
 from pyddpdiag.messages.shells import ByShell, Run, SetVariable
 
@@ -9,10 +10,9 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "store_without_libuv",
         text_pattern(r"use_libuv was requested but PyTorch was (?:built|build) without libuv"),
-        "torch's TCP store asks for libuv, which the Windows wheels of torch do not have in it.",
-        "Set USE_LIBUV=0 before the start (also for torchrun), pass use_libuv=False, or use "
-        "pyddpdiag.init_process_group, which does so by itself.",
-        lines=(SetVariable("USE_LIBUV", "0"),),
+        f"{torchrun.WHY}. So does a TCPStore that a script makes by itself; init_process_group does not.",
+        f"{torchrun.FIX} For a TCPStore of your own pass use_libuv=False.",
+        lines=torchrun.LINES_ON_WINDOWS,
     ),
     Message(
         "port_in_use",
@@ -134,7 +134,8 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "init_process_group was called as a rank of torchrun, but the variables that torchrun sets are missing.",
         "Start the script by torchrun, or give init_method, rank and world_size.",
-        lines=(Run("torchrun --nproc-per-node 2 SCRIPT.py"),),
+        lines=torchrun.lines(False),
+        windows_lines=torchrun.lines(True),
     ),
     Message(
         "initialised_twice",

@@ -11,6 +11,7 @@ import pytest
 from support.promised import need
 from train_support import ROOT, finish, records_published, started
 
+from pyddpdiag.messages import torchrun
 from pyddpdiag.ranks import interfaces
 from pyddpdiag.trace.layout import Flag, Kind, StepTime
 from pyddpdiag.trace.run import open_run
@@ -92,9 +93,14 @@ def test_uneven_data_end_in_join_with_the_recorder_attached(tmp_path: Path) -> N
     assert_recorded(tmp_path / "trace")
 
 
-def test_torchrun_starts_two_ranks(tmp_path: Path) -> None:
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    out = run_example("torchrun.py", tmp_path, "trace", launcher=launcher)
+def test_torchrun_starts_two_ranks_by_the_line_for_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It works on any system; torchrun as it is on others starts the ranks in test_train_join.py."""
+    monkeypatch.setenv(torchrun.UNSHARED.name, torchrun.UNSHARED.value)
+    meeting = str(tmp_path / "meeting")
+    words = torchrun.COMMAND_ON_WINDOWS.replace("D:/rdzv", meeting).removesuffix(" SCRIPT.py").split()
+    out = run_example("torchrun.py", tmp_path, "trace", launcher=("-m", "torch.distributed.run", *words[1:]))
     assert "rank 0 of 2 wrote" in out and "rank 1 of 2 wrote" in out
     assert_recorded(tmp_path / "trace")
 

@@ -12,6 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pyddpdiag.doctor import launch
+from pyddpdiag.doctor.check import Check, Outcome, Situation
+from pyddpdiag.messages.shells import Shell
+from pyddpdiag.ranks.rendezvous import Target
+
 TIMEOUT_S = 60
 #: What a rank of another job would leave in the environment of the tests.
 RANK_VARIABLES = (
@@ -35,6 +40,20 @@ def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     kept["NO_COLOR"] = "1"
     return {**kept, **(variables or {})}
+
+
+def situation(
+    environ: dict[str, str] | None = None, target: Target | None = None, **options: int
+) -> Situation:
+    """What the checks look at: these variables, this place to meet, and the options of the command."""
+    batch_size = options.pop("batch_size", None)
+    place = launch.read(environ or {}, **options)
+    return Situation(environ or {}, place, target, "", Shell.POSIX, batch_size=batch_size)
+
+
+def bad(check: Check, where: Situation) -> list[Outcome]:
+    """What a check finds that did not pass."""
+    return [outcome for outcome in check(where) if outcome.status]
 
 
 def command(*arguments: object) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 
 from pyddpdiag import cli
 from pyddpdiag.cli import train
+from pyddpdiag.messages import torchrun
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, Target, TcpTarget
 from pyddpdiag.train.settings import TrainSettings
 
@@ -63,6 +64,20 @@ def test_the_documented_commands_of_this_system_are_understood(
     file = FileTarget("D:\\pg" if WINDOWS else "/tmp/pg")
     assert [target_of(place) for _, place in started] == [file] * len(commands)
     assert {settings.data for settings, _ in started} >= {"D:\\images" if WINDOWS else "images"}
+
+
+def test_the_documented_torchrun_is_one_that_works_on_windows() -> None:
+    (row,) = [
+        line
+        for line in WALK_THROUGH.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| torchrun |")
+    ]
+    _, _, windows, linux, _ = row.split("|")
+    (name, value), *_ = re.findall(r'`\$env:(\w+)="(\w+)"`', windows)
+    (command,) = re.findall(r"`(torchrun [^`]+)`", windows)
+    assert torchrun.works_on_windows(command.split(), {name: value})
+    assert command.split()[:11] == torchrun.COMMAND_ON_WINDOWS.split()[:11]
+    assert torchrun.is_torchrun(linux.strip(" `").split())
 
 
 def test_tcp_is_the_same_on_both(started: list[tuple[TrainSettings, Place | None]]) -> None:

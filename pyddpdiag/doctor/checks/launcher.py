@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyddpdiag import system
 from pyddpdiag.doctor.check import Outcome, Situation, failed, passed
 from pyddpdiag.doctor.launch import LAUNCHERS, TORCH, number
-from pyddpdiag.messages.shells import Run, SetVariable, UnsetVariable
+from pyddpdiag.messages import torchrun
+from pyddpdiag.messages.shells import SetVariable, UnsetVariable
 from pyddpdiag.output import clean
 
 _NAME = "launcher"
@@ -30,7 +32,7 @@ def check(situation: Situation) -> Iterator[Outcome]:
                     f"{names} {'is' if len(missing) == 3 else 'are'} set, but not {', '.join(missing)}: "
                     "init_process_group needs all four.",
                     "Start the script by torchrun, which sets them, or set the rest.",
-                    Run("torchrun --nproc-per-node 2 SCRIPT.py"),
+                    *torchrun.lines(system.WINDOWS),
                 )
             )
             yield problems[-1]

@@ -1,4 +1,4 @@
-"""Variables that change how Gloo and torch's store start."""
+"""Variables that change how Gloo starts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from pyddpdiag import system
 from pyddpdiag.doctor.check import Outcome, Situation, failed, passed, warned
-from pyddpdiag.messages.shells import SetVariable, UnsetVariable
+from pyddpdiag.messages.shells import UnsetVariable
 from pyddpdiag.output import clean
 
 _FALSE = {"", "0", "false", "off", "no", "n", "f"}
 
 
 def check(situation: Situation) -> Iterator[Outcome]:
-    """GLOO_DEVICE_TRANSPORT, TORCH_GLOO_LAZY_INIT, USE_LIBUV."""
-    found = [*_transport(situation), *_lazy(situation), *_libuv(situation)]
+    """GLOO_DEVICE_TRANSPORT and TORCH_GLOO_LAZY_INIT."""
+    found = [*_transport(situation), *_lazy(situation)]
     yield from found or [passed("variables", "none that changes how Gloo starts")]
 
 
@@ -39,15 +39,4 @@ def _lazy(situation: Situation) -> Iterator[Outcome]:
             "TORCH_GLOO_LAZY_INIT is set: where only some ranks have it, the others crash at the start.",
             "Set it on all ranks or on none.",
             UnsetVariable("TORCH_GLOO_LAZY_INIT"),
-        )
-
-
-def _libuv(situation: Situation) -> Iterator[Outcome]:
-    text = situation.environ.get("USE_LIBUV")
-    if not system.STORE_HAS_LIBUV and (text is None or text.lower() not in _FALSE):
-        yield warned(
-            "USE_LIBUV",
-            "torch's store has no libuv in the Windows wheels, and asks for it unless USE_LIBUV is 0.",
-            "Set it, or use pyddpdiag.init_process_group.",
-            SetVariable("USE_LIBUV", "0"),
         )

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import socket
-import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-from unittest.mock import MagicMock
 
 import psutil
 import pytest
-from support.doctored import command, paste, variables_after
+from support.doctored import bad, command, paste, situation, variables_after
 
 from pyddpdiag import system
-from pyddpdiag.doctor import cxx_runtime, launch
-from pyddpdiag.doctor.check import Outcome, Situation, Status
+from pyddpdiag.doctor import launch
+from pyddpdiag.doctor.check import Check, Outcome, Situation, Status
 from pyddpdiag.doctor.checks import addresses, batch, installed, launcher, meeting, threads, variables
 from pyddpdiag.doctor.torch_facts import Torch
 from pyddpdiag.messages.shells import SetVariable, Shell, UnsetVariable, write
-from pyddpdiag.ranks.rendezvous import FileTarget, Target, TcpTarget
+from pyddpdiag.ranks.rendezvous import FileTarget, TcpTarget
 
 POSIX = pytest.mark.skipif(system.WINDOWS, reason="pastes into a POSIX shell")
-Check = Callable[[Situation], Iterator[Outcome]]
-
-
-def situation(
-    environ: dict[str, str] | None = None, target: Target | None = None, **options: int
-) -> Situation:
-    batch_size = options.pop("batch_size", None)
-    place = launch.read(environ or {}, **options)
-    return Situation(environ or {}, place, target, "", Shell.POSIX, batch_size=batch_size)
-
-
-def bad(check: Check, where: Situation) -> list[Outcome]:
-    return [outcome for outcome in check(where) if outcome.status]
 
 
 def pasted(outcome: Outcome, environ: Mapping[str, str]) -> dict[str, str]:
@@ -168,16 +150,10 @@ def test_launchers_are_known_by_their_variables(
 
 
 def test_variables_of_gloo() -> None:
-    where = situation({"GLOO_DEVICE_TRANSPORT": "IBVERBS", "TORCH_GLOO_LAZY_INIT": "1", "USE_LIBUV": "0"})
+    where = situation({"GLOO_DEVICE_TRANSPORT": "IBVERBS", "TORCH_GLOO_LAZY_INIT": "1"})
     assert [outcome.name for outcome in bad(variables.check, where)] == ["transport", "lazy init"]
-    assert mended(variables.check, situation({"TORCH_GLOO_LAZY_INIT": "1", "USE_LIBUV": "0"}))
-    assert mended(variables.check, situation({"GLOO_DEVICE_TRANSPORT": "UV2", "USE_LIBUV": "0"}))
-
-
-def test_a_windows_wheel_without_libuv_in_its_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "STORE_HAS_LIBUV", False)
-    assert [outcome.name for outcome in bad(variables.check, situation({}))] == ["USE_LIBUV"]
-    assert mended(variables.check, situation({}))
+    assert mended(variables.check, situation({"TORCH_GLOO_LAZY_INIT": "1"}))
+    assert mended(variables.check, situation({"GLOO_DEVICE_TRANSPORT": "UV2"}))
 
 
 def test_threads_against_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,75 +267,6 @@ def test_an_unreachable_master_is_told_within_the_limit() -> None:
     # 198.51.100.0/24 is for documentation: nobody answers there.
     (outcome,) = bad(meeting.check, situation({"RANK": "1"}, TcpTarget("198.51.100.7", 29555)))
     assert outcome.name == "MASTER_PORT" and outcome.status
-
-
-def test_the_version_of_a_windows_library_is_read_anywhere(tmp_path: Path) -> None:
-    path = tmp_path / "msvcp140.dll"
-    fixed = struct.pack("<IIII", 0xFEEF04BD, 0x10000, (14 << 16) | 29, (30133 << 16) | 2)
-    path.write_bytes(b"MZ" + b"\0" * 500 + fixed + b"\0" * 100)
-    assert cxx_runtime.file_version(path) == (14, 29, 30133, 2)
-    assert installed._runtime(path).status is Status.WARN
-    path.write_bytes(
-        b"MZ" + fixed.replace(struct.pack("<I", (14 << 16) | 29), struct.pack("<I", (14 << 16) | 44))
-    )
-    assert installed._runtime(path).status is Status.PASS
-    missing = installed._runtime(None)
-    assert missing.status is Status.FAIL and "VCRedist" in write(missing.lines[0], Shell.POWERSHELL)
-    path.write_bytes(b"MZ")
-    assert cxx_runtime.file_version(path) is None
-
-
-def test_the_runtime_that_is_loaded_counts_before_the_one_beside_python_and_the_systems(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """conda has one beside python.exe, which is loaded whatever System32 holds."""
-    old, new = ((14 << 16) | minor for minor in (29, 44))
-
-    def library(folder: Path, version: int) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "msvcp140.dll"
-        path.write_bytes(struct.pack("<IIII", 0xFEEF04BD, 0x10000, version, 0))
-        return path
-
-    conda, windows = tmp_path / "conda", tmp_path / "Windows"
-    monkeypatch.setattr(system, "WINDOWS", True)
-    monkeypatch.delattr(ctypes, "WinDLL", raising=False)  # on Windows itself: nothing is loaded yet
-    monkeypatch.setattr(sys, "base_prefix", str(conda))
-    monkeypatch.setenv("SYSTEMROOT", str(windows))
-
-    def runtime() -> Outcome:
-        return next(one for one in installed.check(situation()) if one.name == "C++ runtime")
-
-    systems = library(windows / "System32", new)
-    assert (runtime().status, str(systems) in runtime().text) == (Status.PASS, True)
-    own = library(conda, old)
-    assert (runtime().status, str(own) in runtime().text) == (Status.WARN, True)
-    assert "beside python.exe" in runtime().fix and runtime().lines == ()
-    (conda / "conda-meta").mkdir()
-    assert [write(line, Shell.CMD) for line in runtime().lines] == ["conda install vc14_runtime"]
-
-    loaded = library(tmp_path / "loaded", new)
-
-    def name_of(handle: ctypes.c_void_p, path: Any, size: int) -> int:
-        assert handle.value == 7 and size == len(path)
-        path.value = str(loaded)
-        return len(path.value)
-
-    kernel = SimpleNamespace(
-        GetModuleHandleW=MagicMock(side_effect={"msvcp140.dll": 7}.get), GetModuleFileNameW=name_of
-    )
-    monkeypatch.setattr(ctypes, "WinDLL", {"kernel32": kernel}.get, raising=False)
-    assert (runtime().status, str(loaded) in runtime().text) == (Status.PASS, True)
-
-
-def test_torch_of_a_windows_whose_gloo_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "WINDOWS", True)
-    monkeypatch.setattr(installed, "find", lambda: Torch("2.9.1+cpu", Path()))
-    monkeypatch.setattr(installed, "built_with", lambda: "2.9")
-    torch = next(outcome for outcome in installed.check(situation()) if outcome.name == "torch")
-    assert torch.status is Status.FAIL and "unsupported gloo device" in torch.text
-    monkeypatch.setattr(installed, "find", lambda: Torch("2.11.0+cpu", Path()))
-    assert next(iter(installed.check(situation()))).status is Status.PASS
 
 
 def test_another_torch_than_the_wheels_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

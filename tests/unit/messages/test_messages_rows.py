@@ -10,6 +10,7 @@ import pytest
 TESTS = Path(__file__).resolve().parents[2]
 CATALOG = "unit/messages/test_messages_catalog.py::test_real_messages_are_recognised"
 CHECKS = "unit/doctor/test_doctor_checks.py::"
+WINDOWS = "unit/doctor/test_doctor_windows.py::"
 MESH = "faults/test_doctor_mesh.py::"
 START = "integration/test_init_process_group.py::"
 
@@ -25,8 +26,8 @@ ROWS: dict[str, tuple[str, ...]] = {
         CATALOG,
         "unit/messages/test_messages_logs.py::test_a_killed_rank_is_named_by_the_launchers_summary",
     ),
-    "6 libuv": (CATALOG, f"{CHECKS}test_a_windows_wheel_without_libuv_in_its_store"),
-    "7 unsupported gloo device": (CATALOG, f"{CHECKS}test_torch_of_a_windows_whose_gloo_is_broken"),
+    "6 libuv": (CATALOG, f"{WINDOWS}test_torchrun_on_windows_is_recognised_before_it_fails"),
+    "7 unsupported gloo device": (CATALOG, f"{WINDOWS}test_torch_of_a_windows_whose_gloo_is_broken"),
     "8 the port is taken": (CATALOG, f"{START}test_a_silent_listener_is_refused_by_every_rank"),
     "9 an address that cannot be bound": (CATALOG,),
     "10 IPv6, link-local, a blank": (CATALOG, f"{CHECKS}test_master_addresses_that_cannot_work"),
