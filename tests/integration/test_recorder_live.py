@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from support.ranks import receive
 from support.trace_victim import NAMES, context, start
 
 from pyddpdiag.trace.layout import CollectiveTime, Kind, StepTime
@@ -82,9 +82,7 @@ def test_two_readers_of_a_live_trace(tmp_path: Path) -> None:
             readers.append(reader)
             pipes.append(ours)
         for pipe in pipes:
-            if not pipe.poll(100):
-                pytest.fail("a reader gave no answer")
-            seen = pipe.recv()
+            seen = receive(pipe, 100)
             assert isinstance(seen, dict), seen
             assert seen["snapshots"] >= 10
             assert seen["records"] > 0

@@ -60,9 +60,9 @@ def run_ranks(
         deadline = time.monotonic() + timeout_s
         for rank, pipe in enumerate(pipes):
             try:
-                if not pipe.poll(max(0.0, deadline - time.monotonic())):
-                    pytest.fail(f"rank {rank} gave no answer in {timeout_s} s")
-                kind, answer = pipe.recv()
+                kind, answer = receive(pipe, deadline - time.monotonic())
+            except TimeoutError:
+                pytest.fail(f"rank {rank} gave no answer in {timeout_s} s")
             except EOFError:
                 kind, answer = "lost", None
             if kind == "failed":
@@ -82,14 +82,29 @@ def run_ranks(
     return answers
 
 
+def receive(pipe: Connection, seconds: float) -> Any:
+    """What a process sends within this time.
+
+    Raises:
+        EOFError: the process has ended. Windows says so with a BrokenPipeError, of `poll` as of `recv`.
+        TimeoutError: nothing came.
+    """
+    try:
+        if pipe.poll(max(0.0, seconds)):
+            return pipe.recv()
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise EOFError from error
+    raise TimeoutError(f"nothing came in {seconds:.0f} s")
+
+
 def _await_ready(pipes: Sequence[Connection]) -> None:
     """Waits until all ranks are ready, then lets them begin together."""
     limit = time.monotonic() + START_S
     for rank, pipe in enumerate(pipes):
         try:
-            if not pipe.poll(max(0.0, limit - time.monotonic())):
-                pytest.fail(f"rank {rank} was not ready in {START_S} s")
-            pipe.recv()
+            receive(pipe, limit - time.monotonic())
+        except TimeoutError:
+            pytest.fail(f"rank {rank} was not ready in {START_S} s")
         except EOFError:
             pytest.fail(f"rank {rank} ended before it was ready; its own output says why")
     for pipe in pipes:

@@ -19,6 +19,7 @@ from typing import Any
 
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import read_trace
+from support.ranks import receive
 from support.shared_job import Way, same_bits, train_until_killed
 
 ANSWER_S = 100
@@ -131,10 +132,10 @@ def _never_rest() -> None:
 
 
 def _answer(pipe: Connection, who: str) -> Any:
-    if not pipe.poll(ANSWER_S):
-        raise AssertionError(f"{who}: no answer in {ANSWER_S} s")
     try:
-        return pipe.recv()
+        return receive(pipe, ANSWER_S)
+    except TimeoutError:
+        raise AssertionError(f"{who}: no answer in {ANSWER_S} s") from None
     except EOFError:
         raise AssertionError(f"{who}: it ended without an answer") from None
 

@@ -10,11 +10,13 @@ drive is there. Everybody else, pytest above all, keeps the real ones: it is who
 from __future__ import annotations
 
 import builtins
+import enum
 import errno
 import importlib
 import io
 import ntpath
 import os
+import re
 import signal
 import sys
 import typing
@@ -97,6 +99,8 @@ WITH_PATHS = {
 }
 # Windows' own modules, of which there is nothing here.
 GHOSTS = ("nt", "_winapi")
+# What Windows refuses in a name, wherever it stands.
+FORBIDDEN = re.compile(r'[<>:"|?*\x00-\x1f]')
 # In the order in which one needs the other.
 REMADE = ("genericpath", "ntpath", "fnmatch", "glob", "shutil", "tempfile", "pathlib")
 
@@ -125,6 +129,12 @@ def _behind_drive(path: Any) -> Any:
     drive, rest = ntpath.splitdrive(plain)
     if drive.upper() not in ("", "Z:"):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), plain)
+    if FORBIDDEN.search(rest):
+        refused = OSError(
+            errno.EINVAL, "The filename, directory name, or volume label syntax is incorrect", plain
+        )
+        refused.winerror = 123  # type: ignore[attr-defined]
+        raise refused
     plain = rest.replace("\\", "/")
     return os.fsencode(plain) if isinstance(text, bytes) else plain
 
@@ -139,6 +149,12 @@ def _translated(function: Callable[..., Any], count: int) -> Callable[..., Any]:
 def _realpath(path: Any, *, strict: bool = False) -> Any:
     del strict
     return WINDOWS["ntpath"].abspath(path)
+
+
+def _signals() -> Any:
+    """The signals that Windows has, by the numbers that it has for them."""
+    names = ("SIGINT", "SIGILL", "SIGFPE", "SIGSEGV", "SIGTERM")
+    return enum.IntEnum("Signals", {**{name: getattr(signal, name) for name in names}, "SIGABRT": 22})
 
 
 def _make() -> dict[str, ModuleType]:
@@ -161,7 +177,7 @@ def _make() -> dict[str, ModuleType]:
     made: dict[str, ModuleType] = {
         "os": windows,
         "sys": Stand(sys, set(), platform="win32"),
-        "signal": Stand(signal, HIDDEN_OF_SIGNAL),
+        "signal": Stand(signal, HIDDEN_OF_SIGNAL, Signals=_signals()),
         "io": Stand(io, set(), open=_translated(io.open, 1)),
     }
     with _swapped(made):

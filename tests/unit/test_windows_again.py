@@ -22,6 +22,9 @@ AGAIN = (
     "train/test_train_settings.py",
     "ranks/test_ranks_failure.py",
     "test_documented_commands.py",
+    # Its folders and what stands in them: as an example of tests that write runs.
+    "export/test_loaded.py",
+    "test_windows_forms.py::test_windows_refuses_a_name_and_lacks_signals",
     "test_windows_forms.py::test_a_drive_path_survives_its_url",
     "test_windows_forms.py::test_a_network_path_survives_its_url",
     "test_windows_forms.py::test_the_article_url_names_its_place",

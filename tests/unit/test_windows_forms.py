@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.ranks import receive
 
 from pyddpdiag.ranks.meeting_file import fresh_file
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, file_path, join_url
@@ -148,7 +152,26 @@ def test_names_that_are_made_up_here_are_names_on_windows() -> None:
     assert [name for name in names if not valid_on_windows(name)] == []
 
 
+@pytest.mark.skipif(sys.platform != "win32", reason="others take such names, and have the signals")
+def test_windows_refuses_a_name_and_lacks_signals(tmp_path: Path) -> None:
+    """So a test that cannot pass there is found by support/windows_form.py."""
+    with pytest.raises(OSError, match="<img src=x>"):
+        (tmp_path / "<img src=x>").mkdir()
+    assert not (tmp_path / "<img src=x>").exists()
+    assert 9 not in [int(one) for one in signal.Signals] and not hasattr(signal, "SIGKILL")
+
+
+@pytest.mark.parametrize("way", ["poll", "recv"])
+def test_a_dead_rank_of_a_test_has_ended_whatever_its_pipe_says(way: str) -> None:
+    """Windows: PeekNamedPipe finds a pipe broken that its other end has left."""
+    broken = BrokenPipeError(109, "The pipe has been ended")
+    with pytest.raises(EOFError):
+        receive(MagicMock(**{f"{way}.side_effect": broken}), 1)
+
+
 def tracked() -> list[PurePath]:
+    if shutil.which("git") is None:
+        pytest.skip("no git here")
     done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip("not a git checkout")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -27,9 +28,16 @@ def test_it_shows_itself_without_a_script(folder: Path) -> None:
     assert "<svg" in text or "<table" in text
 
 
-def test_it_escapes_what_comes_from_elsewhere(tmp_path: Path) -> None:
-    folder = write_shown(tmp_path / "<img src=x>")
+def test_it_escapes_what_comes_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host may call itself anything; a folder may not, on Windows."""
+    folder = write_shown(tmp_path)
+    for path in folder.glob("rank_*.json"):
+        sidecar = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps({**sidecar, "host": "<img src=x>"}), encoding="utf-8")
     assert "<img" not in pyddpdiag.load(folder)._repr_html_()
+    monkeypatch.setattr("pyddpdiag.report.charts.picture.available", lambda: False)
+    text = pyddpdiag.load(folder)._repr_html_()
+    assert "<img" not in text and "&lt;img src=x&gt;" in text
 
 
 def test_without_matplotlib_it_shows_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
