@@ -17,6 +17,7 @@ from support.trace_writer import IN_FLIGHT, MS
 from pyddpdiag import processes
 from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.pipeline import exit_code, load_report
+from pyddpdiag.trace.layout import Flag
 
 Processes = Callable[[int], list[psutil.Process]]
 
@@ -117,6 +118,19 @@ def test_where_every_rank_began_it_is_the_transport(tmp_path: Path, waiting: Pro
     run.wait(0, 1)
     found = only(run.report())
     assert (found.kind, found.rank, found.since_step) == ("transport_stalled", None, STEPS)
+    assert "network between the hosts" in found.advice
+
+
+def test_where_every_rank_began_it_in_shared_memory_no_network_is_to_blame(
+    tmp_path: Path, waiting: Processes
+) -> None:
+    run = LiveRun(tmp_path, waiting(2))
+    run.wait(0, 1, flags=Flag.SHARED)
+    found = only(run.report())
+    assert found.kind == "transport_stalled" and "through shared memory" in found.advice
+    # Over several hosts, Gloo carries it between them.
+    run.writers[1].sidecar["host"] = "another"
+    assert "network between the hosts" in only(run.report()).advice
 
 
 def test_a_paused_rank_may_have_begun_what_it_has_no_record_of(tmp_path: Path, waiting: Processes) -> None:

@@ -41,10 +41,23 @@ def _look(view: RunView) -> Iterator[Finding]:
             bucket=_bucket(awaited),
             since_step=awaited.step,
             evidence=evidence,
-            change_mind="A process hangs inside Gloo, or the machines are so busy that they hardly run.",
-            advice="Look at the network between the hosts: is every peer reachable on the interface that Gloo uses "
-            "(GLOO_SOCKET_IFNAME), and do large packets pass (MTU)?",
+            change_mind="A process hangs inside the operation, or the machines are so busy that they hardly run.",
+            advice=_where_it_stands(view, awaited),
         )
+
+
+def _where_it_stands(view: RunView, awaited: Awaited) -> str:
+    """What to look at where all ranks are in one operation: the way that it takes."""
+    shared = any(one.shared for one in view.in_flight.first if one.what == awaited.what)
+    if shared and len({rank.host for rank in view.ranks}) == 1:
+        return (
+            "It goes through shared memory, over no network: look at the ranks' own stacks (py-spy dump), and at what "
+            "else the cores of this host do."
+        )
+    return (
+        "Look at the network between the hosts: is every peer reachable on the interface that Gloo uses "
+        "(GLOO_SOCKET_IFNAME), and do large packets pass (MTU)?"
+    )
 
 
 def _missing(
