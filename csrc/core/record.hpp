@@ -36,6 +36,7 @@ enum Flag : std::uint32_t {
     flag_name = 1U << 11U,        // connection: a part of its name, no reading
     flag_shared = 1U << 12U,      // bucket: summed by the ranks in shared memory; Gloo only between hosts
     flag_finite = 1U << 13U,      // bucket: all values that this rank put in were seen to be finite
+    flag_sparse = 1U << 14U,      // bucket: sparse, so each rank brings as many bytes as it has values
 };
 
 // Index into Record::times by kind; all are monotonic nanoseconds, 0 = not seen.

@@ -50,6 +50,7 @@ class Flag(IntFlag):
     NAME = 2048
     SHARED = 4096
     FINITE = 8192
+    SPARSE = 16384
 
 
 class State(IntEnum):

@@ -16,6 +16,7 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
+from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.layout import DTYPE_NAMES, BackwardTime, BucketTime, Flag, Kind
 from pyddpdiag.trace.run import Run, open_run
 
@@ -217,3 +218,28 @@ def test_parameters_in_sampled_passes_only(recorded: tuple[str, str, Run]) -> No
             assert ready.min() == this[BackwardTime.FIRST_GRADIENT]
             assert ready.max() <= this[BackwardTime.FINALIZE_BEGIN]
             assert (np.diff(ready.astype(np.int64)) >= 0).all()
+
+
+def _sparse_job(rank: int, _: int, folder: str) -> None:
+    embedding = torch.nn.Embedding(100, 8, sparse=True)
+    ddp = DistributedDataParallel(torch.nn.Sequential(embedding, torch.nn.Linear(8, 2)))
+    with pyddpdiag.Recorder(Path(folder), capacity_mb=1) as recorder:
+        recorder.attach(ddp)
+        for step in range(STEPS):
+            ddp.zero_grad()
+            # Another number of words on each rank, and in each step.
+            ddp(torch.arange(3 + 10 * rank + step)).pow(2).mean().backward()
+
+
+def test_ranks_may_bring_sparse_gradients_of_unlike_size(tmp_path: Path) -> None:
+    run_ranks(_sparse_job, 2, tmp_path, str(tmp_path / "run"))
+    sizes = []
+    for rank in open_run(tmp_path / "run").ranks:
+        buckets = rank.of_kind(Kind.BUCKET)
+        sparse = buckets["flags"] & Flag.SPARSE > 0
+        assert sparse.sum() == STEPS == (~sparse).sum()
+        sizes.append(buckets["bytes"][sparse].tolist())
+    assert sizes[0] != sizes[1]
+    report = load_report(tmp_path / "run")
+    assert report.mismatches == ()
+    assert "mismatched_all_reduce" not in {finding.kind for finding in report.verdict.findings}

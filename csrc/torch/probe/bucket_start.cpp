@@ -16,7 +16,8 @@ Record bucket_record(const Recorder& recorder, const BucketLayout& layout, c10d:
     record.kind = static_cast<std::uint16_t>(Kind::bucket);
     record.dtype = static_cast<std::uint8_t>(facts.dtype);
     record.reduce_op = static_cast<std::uint8_t>(ReduceOp::average);
-    record.flags = arrival.origin | facts.flags | (bucket.isLast() ? flag_last_bucket : 0U);
+    record.flags = arrival.origin | facts.flags | (bucket.isLast() ? flag_last_bucket : 0U) |
+                   (bucket.getBufferRef().is_sparse() ? flag_sparse : 0U);
     record.group = group.id;
     record.sequence = sequence;
     record.reference = layout.identity;
