@@ -13,6 +13,14 @@ import numpy.typing as npt
 RESAMPLES: Final = 2000
 MARGIN: Final = 0.05
 """Two medians of separate runs that differ by less than this are not called different, however sure it is."""
+ALIKE: Final = 1.2
+"""No difference is said only where one of this factor, which a user would want to know about, can be ruled out."""
+
+FEWEST: Final = 5
+"""Rounds: with fewer, nothing can be told."""
+
+TOO_FEW: Final = "too few rounds"
+WIDE: Final = "wide interval"
 
 Word = Literal["faster", "slower", "no difference", "cannot tell"]
 Values = npt.NDArray[np.float64]
@@ -116,16 +124,27 @@ def verdict(ratio_of_times: Estimate, rounds: int, margin: float = MARGIN) -> Wo
 
     Args:
         ratio_of_times: with its interval.
-        rounds: the fewest rounds of the two; below 5 nothing can be told.
-        margin: only an interval that lies outside of 1 by this much as a whole is a difference.
+        rounds: the fewest rounds of the two; below FEWEST nothing can be told.
+        margin: only an interval that lies outside of 1 by this much as a whole is a difference. There is none only if
+            the whole interval lies within ALIKE, or within the margin if that is larger.
     """
-    if rounds < 5:
+    if rounds < FEWEST:
         return "cannot tell"
     if ratio_of_times.high < 1 / (1 + margin):
         return "faster"
     if ratio_of_times.low > 1 + margin:
         return "slower"
-    return "no difference"
+    alike = max(ALIKE, 1 + margin)
+    return (
+        "no difference" if 1 / alike < ratio_of_times.low and ratio_of_times.high < alike else "cannot tell"
+    )
+
+
+def why_not(word: Word, rounds: int) -> str:
+    """Why `verdict` cannot tell; empty if it can."""
+    if word != "cannot tell":
+        return ""
+    return TOO_FEW if rounds < FEWEST else WIDE
 
 
 def _of_medians(compare: np.ufunc, values: Sequence[float], base: Sequence[float]) -> Estimate:

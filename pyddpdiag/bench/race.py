@@ -16,8 +16,6 @@ _LOOKS: Final = (4, 2)
 """A race is looked at after a quarter of its rounds and after half of them; it ends where it is settled."""
 LEVEL: Final = 0.99
 """Of the intervals: high, as a race is looked at up to three times, and the winner is chosen by the same rounds."""
-ALIKE: Final = 1.2
-"""No difference is said only where one of this factor can be ruled out."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +125,7 @@ def _settled(round_s: Sequence[Sequence[float]]) -> bool:
 def _judged(values: Sequence[float], best: Sequence[float]) -> tuple[Estimate, Word]:
     """The ratio of paired rounds, and what it says of `values`."""
     ratio = ratio_in_pairs(values, best, LEVEL)
-    word = verdict(ratio, len(values))
-    if word == "no difference" and not (ratio.low > 1 / ALIKE and ratio.high < ALIKE):
-        word = "cannot tell"
-    return ratio, word
+    return ratio, verdict(ratio, len(values))
 
 
 def _lines(places: Sequence[Place], clear: bool) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,7 @@ from pyddpdiag.model.findings import EXIT_CODES
 from pyddpdiag.model.words import count, milliseconds, number, percent
 from pyddpdiag.output import clean, say
 from pyddpdiag.report.screen import Screen, screen_for
+from pyddpdiag.report.table import Cell, Table
 from pyddpdiag.report.text import STATUS_STYLE
 
 SCHEMA_VERSION: Final = 1
@@ -172,7 +173,7 @@ def picture(pulse: Pulse, screen: Screen) -> RenderableType:
         Text(screen.text(dot.join(head)), "dim"),
         Text(screen.text(dot.join(_figures(pulse)) or "No step is complete yet.")),
         Text(screen.text(clean(pulse.line)), style),
-        _grid(pulse, screen),
+        *_grids(pulse, screen),
     ]
     if len(pulse.ranks) > MOST_RANKS:
         parts.append(Text(f"{count(len(pulse.ranks) - MOST_RANKS, 'other rank')} not shown", "dim"))
@@ -183,28 +184,28 @@ def _nth(number_: int) -> str:
     return {2: "second", 3: "third"}.get(number_, f"{number_}th")
 
 
-def _grid(pulse: Pulse, screen: Screen) -> Grid:
-    grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for name in ("rank", "host", "step", "ms", "compute", "data", "exposed", "late"):
-        grid.add_column(name, justify="left" if name in ("rank", "host") else "right", no_wrap=True)
-    grid.add_column("in flight", no_wrap=True, overflow="crop")
+def _grids(pulse: Pulse, screen: Screen) -> list[Grid]:
     ranks = pulse.ranks
     if len(ranks) > MOST_RANKS:
         # Those that are late, or have waited for long.
         first = sorted(ranks, key=lambda one: (-(one.late_ms or 0), -(one.silent_ms or 0)))[:MOST_RANKS]
         ranks = tuple(sorted(first, key=lambda one: one.rank))
-    for rank in ranks:
-        cells = [
-            str(rank.rank),
-            screen.cut(clean(rank.host) or "?", 16),
-            "-" if rank.last_step is None else str(rank.last_step),
-            *(
-                "-" if value is None else number(value)
-                for value in (rank.step_ms, rank.compute_ms, rank.data_wait_ms, rank.exposed_ms, rank.late_ms)
-            ),
-        ]
-        grid.add_row(*(Text(screen.text(cell)) for cell in cells), _doing(rank, screen))
-    return grid
+
+    def told(values: Iterable[float | None]) -> list[Cell]:
+        return ["-" if value is None else number(value) for value in values]
+
+    columns: dict[str, Sequence[Cell]] = {
+        "rank": [str(rank.rank) for rank in ranks],
+        "host": [screen.cut(clean(rank.host) or "?", 16) for rank in ranks],
+        "step": ["-" if rank.last_step is None else str(rank.last_step) for rank in ranks],
+        "ms": told(rank.step_ms for rank in ranks),
+        "compute": told(rank.compute_ms for rank in ranks),
+        "data": told(rank.data_wait_ms for rank in ranks),
+        "exposed": told(rank.exposed_ms for rank in ranks),
+        "late": told(rank.late_ms for rank in ranks),
+        " in flight": [_doing(rank, screen) for rank in ranks],
+    }
+    return screen.grids(Table("Ranks", columns, 2))
 
 
 def _doing(rank: RankPulse, screen: Screen) -> Text:
@@ -219,4 +220,4 @@ def _doing(rank: RankPulse, screen: Screen) -> Text:
     names = f" {clean(oldest.parameters[-1], 24)}" if oldest.parameters else ""
     more = f", +{rank.in_flight - 1}" if rank.in_flight > 1 else ""
     slow = "yellow" if oldest.open_ms > 1000 else ""
-    return Text(screen.text(f"{what}{names} for {milliseconds(oldest.open_ms)}{more}"), slow)
+    return Text(screen.text(f"{what}{names} in flight for {milliseconds(oldest.open_ms)}{more}"), slow)

@@ -13,18 +13,14 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from pyddpdiag.output import clean, clean_lines
+from pyddpdiag.report.fitting import GAP, GOOD_TEXT, fitted, natural
 from pyddpdiag.report.table import Cell, Table
 
-NARROWEST: Final = 80
+NARROWEST: Final = 40
 WIDEST: Final = 110
 PIPED: Final = 110
 
 INDENT: Final = 2
-GAP: Final = 2
-"""Blanks between two columns."""
-LEAST_TEXT: Final = 16
-"""A text column is not cut below this width."""
-
 PLAIN: Final = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 """SIMPLE_HEAD for code pages that lack its lines."""
 
@@ -61,8 +57,29 @@ class Screen:
             self.console.print(Text(" " * indent) + line, soft_wrap=True)
 
     def table(self, table: Table) -> None:
-        """Print a table. If it is too wide, its widest text column is cut."""
-        columns = self._squeezed(table)
+        """Print a table, as `grids` fits it into the width."""
+        self.console.print()
+        self.print(Text(table.title, "bold"), INDENT)
+        for place, grid in enumerate(self.grids(table)):
+            if place:
+                self.console.print()
+            self.console.print(Padding(grid, (0, 0, 0, INDENT), expand=False))
+        if table.note:
+            self.print(Text(table.note, "dim"), INDENT)
+
+    def grids(self, table: Table) -> list[Grid]:
+        """The table as it is drawn: whole, or in blocks one below the other.
+
+        Texts give way where it is too wide: they are broken into lines. No number is ever cut.
+        """
+        columns: dict[str, Sequence[Cell]] = {
+            name: [self._cell(cell) for cell in cells] for name, cells in table.columns.items()
+        }
+        shown = replace(table, columns=columns)
+        blocks = fitted(shown, self.console.width - INDENT)
+        return [self._grid(shown, widths) for widths in blocks]
+
+    def _grid(self, table: Table, widths: Mapping[str, int]) -> Grid:
         grid = Grid(
             box=box.SIMPLE_HEAD if self.fancy else PLAIN,
             show_edge=False,
@@ -70,38 +87,27 @@ class Screen:
             padding=(0, 1, 0, 0),
             header_style="dim",
         )
-        for place, name in enumerate(columns):
-            grid.add_column(
-                self.text(name if not name.startswith(" ") else ""),
-                justify="left" if table.is_text(place, name) else "right",
-                no_wrap=True,
-                overflow="crop",
-            )
-        for cells, is_dim in replace(table, columns=columns).rows():
+        for place, name in enumerate(table.columns):
+            if name in widths:
+                grid.add_column(
+                    self.text(name if not name.startswith(" ") else ""),
+                    justify="left" if table.is_text(place, name) else "right",
+                    vertical="top",
+                    width=widths[name],
+                    overflow="fold",
+                )
+        chosen = {name: table.columns[name] for name in table.columns if name in widths}
+        for cells, is_dim in replace(table, columns=chosen).rows():
             grid.add_row(*cells, style="dim" if is_dim else None)
-        self.console.print()
-        self.print(Text(table.title, "bold"), INDENT)
-        self.console.print(Padding(grid, (0, 0, 0, INDENT), expand=False))
-        if table.note:
-            self.print(Text(table.note, "dim"), INDENT)
-
-    def _squeezed(self, table: Table) -> Mapping[str, Sequence[Cell]]:
-        """The columns as they can be shown, the widest text cut to the available width."""
-        columns: dict[str, Sequence[Cell]] = {
-            name: [self._cell(cell) for cell in cells] for name, cells in table.columns.items()
-        }
-        texts = [name for name in list(columns)[: table.texts] if columns[name]]
-        room = self.room(columns)
-        if room < 0 and texts:
-            widest = max(texts, key=lambda name: max(map(len, columns[name])))
-            width = max(LEAST_TEXT, max(map(len, columns[widest])) + room)
-            columns[widest] = [self.cut(str(cell), width) for cell in columns[widest]]
-        return columns
+        return grid
 
     def room(self, columns: Mapping[str, Sequence[Cell]]) -> int:
-        """How many characters a table with these columns leaves free; negative if it doesn't fit."""
+        """How many characters a table with these columns leaves free; negative if it doesn't fit.
+
+        A text without a name, which can be broken into lines, is not what others have to leave for.
+        """
         widths = [
-            max([0 if name.startswith(" ") else len(name), *(len(cell) for cell in cells)])
+            min(natural(name, cells), GOOD_TEXT) if name.startswith(" ") else natural(name, cells)
             for name, cells in columns.items()
         ]
         return self.console.width - INDENT - sum(widths) - GAP * len(widths)

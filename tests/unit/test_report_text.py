@@ -63,7 +63,7 @@ def test_piped_text_has_no_colours_and_fits(tmp_path: Path) -> None:
     assert max(map(len, text.splitlines())) <= 110
 
 
-@pytest.mark.parametrize("width", [80, 96, 110])
+@pytest.mark.parametrize("width", [60, 80, 96, 110])
 def test_terminal_widths(tmp_path: Path, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("NO_COLOR", "1")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyddpdiag.bench.compare.comparison import Change, Comparison, Pair, PartChange
+from pyddpdiag.bench.compare.names import short_names
 from pyddpdiag.bench.compare.tables import changes_table, curves_table, pairs_table, scaling_table
-from pyddpdiag.bench.intervals import Word
+from pyddpdiag.bench.intervals import TOO_FEW, Word
 from pyddpdiag.report.charts.chart import Axis, Chart, Line, Mark, Panel, Whiskers, plain
 
 MOST_PAIRS: Final = 40
@@ -74,13 +75,12 @@ def _ratios(name: str, every: Sequence[Pair]) -> Chart:
     )
     others = list(dict.fromkeys(pair.other for pair in pairs))
     left = "" if len(pairs) == len(every) else f" The first {len(pairs)} of {len(every)} are shown."
-    all_are = f" All are {common}." if common else ""
     low, high = min(interval(pair)[0] for pair in pairs), max(interval(pair)[1] for pair in pairs)
     what = "training times" if name == "trainings" else "times"
     return Chart(
         name,
         f"{' and '.join(others)} against {pairs[0].base}: ratios of {what}",
-        f"Below 1 is faster than {pairs[0].base}. Bars are 95% intervals.{all_are}{left}",
+        f"Below 1 is faster than {pairs[0].base}. Bars are 95% intervals.{common and ' '}{common}{left}",
         [Panel(series, Axis("", labels=labels), height=_ROW * len(pairs) + 24)],
         Axis(f"time / time of {pairs[0].base}", logarithmic=True, ticks=ratio_ticks(low, high), line_at=1.0),
         pairs_table(list(every)),
@@ -110,7 +110,7 @@ def _by_word(look: Mapping[Any, tuple[str, Mark]], rows: Sequence[_Row]) -> list
 
 def interval(pair: Pair) -> tuple[float, float]:
     """The interval to draw: none where there are too few rounds for one, as in the table."""
-    if pair.why == "too few rounds":
+    if pair.why == TOO_FEW:
         return pair.ratio.median, pair.ratio.median
     return pair.ratio.low, pair.ratio.high
 
@@ -140,27 +140,6 @@ def _changes(changes: Sequence[PartChange]) -> Chart:
         Axis("ms per step", line_at=0.0),
         changes_table(changes),
     )
-
-
-def short_names(pairs: Sequence[Pair]) -> tuple[str, list[str]]:
-    """What all cases have in common, and what is left of each; the other's name if there are several."""
-    words = [pair.case.split() for pair in pairs]
-    shortest = min(map(len, words))
-    front = next((at for at in range(shortest) if len({each[at] for each in words}) > 1), shortest)
-    back = next(
-        (at for at in range(shortest - front) if len({each[-1 - at] for each in words}) > 1), shortest - front
-    )
-    several = len({pair.other for pair in pairs}) > 1
-    labels = []
-    for pair, each in zip(pairs, words, strict=True):
-        rest = " ".join(each[front : len(each) - back]) or pair.case
-        labels.append(
-            f"{pair.other}: {rest}" if several and rest != pair.case else pair.other if several else rest
-        )
-    if front + back == shortest and len(set(pair.case for pair in pairs)) == 1:
-        return (pairs[0].case if several else ""), labels
-    common = " ".join(words[0][:front] + words[0][len(words[0]) - back :])
-    return common, labels
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:

@@ -9,8 +9,8 @@ from typing import Any, Final
 from pyddpdiag.analyse.parts import mover
 from pyddpdiag.bench.between import ratio_of_runs, typical
 from pyddpdiag.bench.compare.comparison import PARTS, Comparison, Curve, Pair, Scaling, Series
-from pyddpdiag.bench.compare.matching import Key, keys, match, name, series_of
-from pyddpdiag.bench.intervals import MARGIN, estimate, verdict
+from pyddpdiag.bench.compare.matching import Key, keys, match, name, series_of, settings
+from pyddpdiag.bench.intervals import ALIKE, MARGIN, WIDE, estimate, verdict, why_not
 from pyddpdiag.bench.reading import article
 from pyddpdiag.bench.results import Entry, ResultFile, by_sitting, sittings_of
 from pyddpdiag.model.words import milliseconds, number
@@ -22,8 +22,6 @@ _ALONE_MARGIN: Final = 0.25
 _OTHERS: Final = 0.1
 """Of all processors: if other programs took so much more during one run, its being slower is not the case's."""
 _OTHER_LOAD: Final = "another load"
-_HIDDEN: Final = 1.2
-"""A difference that a user would want to know about; an interval that reaches beyond it may hide it."""
 
 
 def compare(files: Sequence[ResultFile], *, with_article: bool = True) -> Comparison:
@@ -99,12 +97,11 @@ def _caveats(series: Sequence[Series], pairs: Sequence[Pair]) -> list[str]:
             f"{len(loaded)} of {len(pairs)} cases took longer where other programs took over {_OTHERS:.0%} of the "
             "processors more: which of it is theirs cannot be told. Repeat it at an equal load."
         )
-    judged = [pair for pair in pairs if pair.word == "no difference"]
-    hidden = [p for p in judged if p.ratio.high > _HIDDEN or p.ratio.low < 1 / _HIDDEN]
-    if hidden:
+    wide = [pair for pair in pairs if pair.why == WIDE]
+    if wide:
         told.append(
-            f"{len(hidden)} of {len(judged)} cases without a difference could hide one of {_HIDDEN - 1:.0%} or more: "
-            "their sittings scatter, see the intervals. Repeat it on a quieter machine, or with more --sittings."
+            f"{len(wide)} of {len(pairs)} cases could hide a difference of {ALIKE - 1:.0%} or more: their sittings "
+            "scatter, see the intervals. Repeat it on a quieter machine, or with more --sittings."
         )
     return told
 
@@ -127,7 +124,7 @@ def _pair(base: Series, other: Series, key: Key, ours: Entry, theirs: Entry) -> 
     alone = len(left) == len(right) == 1
     rounds = min(len(ours.round_s), len(theirs.round_s))
     word = verdict(ratio, rounds, _ALONE_MARGIN if alone else MARGIN)
-    why = "too few rounds" if word == "cannot tell" else ""
+    why = why_not(word, rounds)
     before_others, after_others = _others(ours), _others(theirs)
     if word in ("faster", "slower") and None not in (before_others, after_others):
         # More load makes a run slower by an unknown amount: only a change in the other direction is a
@@ -138,7 +135,10 @@ def _pair(base: Series, other: Series, key: Key, ours: Entry, theirs: Entry) -> 
     parts = _parts(ours.extra_info.get("split"), theirs.extra_info.get("split"))
     before, after = typical(left), typical(right)
     cause = _cause(parts, after - before) if word in ("faster", "slower") else ""
-    return Pair(ours.kind, name(key), base.label, other.label, before, after, ratio, word, parts, cause, why)
+    labels = base.label, other.label
+    return Pair(
+        ours.kind, name(key), *labels, before, after, ratio, word, parts, cause, why, settings=settings(key)
+    )
 
 
 def _others(entry: Entry) -> float | None:

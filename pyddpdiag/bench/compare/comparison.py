@@ -45,6 +45,7 @@ class Pair:
             where both files know them.
         cause: the part that makes most of the difference, as a phrase; "" if there is none or it is unknown.
         why: the reason for `cannot tell`.
+        settings: the parts of `case`, "" for one that it leaves out; empty: it has none.
     """
 
     kind: str
@@ -58,6 +59,7 @@ class Pair:
     parts: Mapping[str, float] = field(default_factory=dict)
     cause: str = ""
     why: str = ""
+    settings: tuple[str, ...] = ()
 
 
 Change = Literal["more", "less", "no difference", "cannot tell"]
@@ -65,7 +67,10 @@ Change = Literal["more", "less", "no difference", "cannot tell"]
 
 @dataclass(frozen=True)
 class PartChange:
-    """A part of a step in the first run and in another: medians in ms, and their difference with its interval."""
+    """A part of a step in the first run and in another: medians in ms, and their difference with its interval.
+
+    `why` is the reason for `cannot tell`.
+    """
 
     base: str
     other: str
@@ -74,6 +79,7 @@ class PartChange:
     other_ms: float
     difference_ms: Estimate
     word: Change
+    why: str = ""
 
 
 @dataclass(frozen=True)

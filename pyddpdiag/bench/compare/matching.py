@@ -83,9 +83,14 @@ def match(base: Series, other: Series) -> list[tuple[Key, Entry, Entry]]:
     return common
 
 
+def settings(key: Key) -> tuple[str, ...]:
+    """The parts of a case's name for people; "" for those that it leaves out."""
+    return tuple("" if part in _UNSAID else str(part) for part in key)
+
+
 def name(key: Key) -> str:
     """A case's name for people."""
-    return " ".join(str(part) for part in key if part not in _UNSAID)
+    return " ".join(part for part in settings(key) if part)
 
 
 def _key(entry: Entry, with_interface: bool) -> Key:

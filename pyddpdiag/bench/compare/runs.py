@@ -12,7 +12,17 @@ import numpy as np
 from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.bench.compare.comparison import Change, Comparison, Pair, PartChange, Series
-from pyddpdiag.bench.intervals import Estimate, difference_of_rounds, ratio_of_rounds, verdict
+from pyddpdiag.bench.intervals import (
+    ALIKE,
+    FEWEST,
+    TOO_FEW,
+    WIDE,
+    Estimate,
+    difference_of_rounds,
+    ratio_of_rounds,
+    verdict,
+    why_not,
+)
 from pyddpdiag.export.run import ExportedRun
 from pyddpdiag.exports import read_run
 from pyddpdiag.model.words import count, listed, number, size
@@ -23,7 +33,6 @@ MARGIN: Final = 0.1
 _PART_MARGIN: Final = 0.02
 """Of the first run's step: a part that changed by less explains nothing."""
 
-_LEAST: Final = 5
 MOST_BUCKETS: Final = 60
 _VALUES: Final = 1000
 """Of a long run: stretches of it, so that an interval takes no longer than that."""
@@ -71,6 +80,13 @@ def compare_runs(folders: Sequence[Path]) -> Comparison:
             if alone:
                 only[f"{side.label}, not {against.label}"] = alone
         notes += _notes(base, other, len(common))
+    whys = [pair.why for pair in pairs] + [change.why for change in changes]
+    wide = whys.count(WIDE)
+    if wide:
+        notes.append(
+            f"{wide} of {len(whys)} rows could hide a difference of {ALIKE - 1:.0%} or more: they "
+            "scatter, see the intervals. Record more steps, or on a quieter machine."
+        )
     return Comparison(
         tuple(Series(run.label, (), _about(run)) for run in runs),
         tuple(pairs),
@@ -110,16 +126,31 @@ def _changes(base: _Run, other: _Run) -> list[PartChange]:
             continue
         difference = difference_of_rounds(after.tolist(), before.tolist())
         least = (MARGIN if name == "wall" else _PART_MARGIN) * step
-        word: Change = "no difference"
-        if min(len(before), len(after)) < _LEAST:
-            word = "cannot tell"
-        elif difference.low > 0 and difference.median >= least:
-            word = "more"
-        elif difference.high < 0 and difference.median <= -least:
-            word = "less"
+        rounds = min(len(before), len(after))
+        word, why = _word(difference, least, (ALIKE - 1) * step, rounds)
         medians = float(np.median(before)), float(np.median(after))
-        found.append(PartChange(base.label, other.label, part, *medians, difference, word))
+        found.append(PartChange(base.label, other.label, part, *medians, difference, word, why))
     return found
+
+
+def _word(change: Estimate, least: float, relevant: float, rounds: int) -> tuple[Change, str]:
+    """What a change of a part says, and why it cannot be told.
+
+    Args:
+        change: in ms, with its interval.
+        least: what it must be at least.
+        relevant: what there must not be if there is no difference.
+        rounds: the fewest steps of the two.
+    """
+    if rounds < FEWEST:
+        return "cannot tell", TOO_FEW
+    if change.low > 0 and change.median >= least:
+        return "more", ""
+    if change.high < 0 and change.median <= -least:
+        return "less", ""
+    if -relevant < change.low and change.high < relevant:
+        return "no difference", ""
+    return "cannot tell", WIDE
 
 
 def _pair(case: str, base: _Run, other: _Run, before: Float64, after: Float64) -> Pair:
@@ -129,9 +160,8 @@ def _pair(case: str, base: _Run, other: _Run, before: Float64, after: Float64) -
     else:
         ratio = ratio_of_rounds(after.tolist(), before.tolist())
     word = verdict(ratio, rounds, MARGIN)
-    why = "too few rounds" if word == "cannot tell" else ""
     medians = float(np.median(before)) / 1e3, float(np.median(after)) / 1e3
-    return Pair("run", case, base.label, other.label, *medians, ratio, word, why=why)
+    return Pair("run", case, base.label, other.label, *medians, ratio, word, why=why_not(word, rounds))
 
 
 def _notes(base: _Run, other: _Run, common: int) -> list[str]:

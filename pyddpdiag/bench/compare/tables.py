@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyddpdiag.bench.compare.comparison import Comparison, Pair, PartChange, Scaling
+from pyddpdiag.bench.compare.names import short_cases
+from pyddpdiag.bench.intervals import TOO_FEW, WIDE
 from pyddpdiag.model.words import number
 from pyddpdiag.report.table import Table
 
@@ -78,10 +80,12 @@ def _gain(row: Scaling, n: int) -> str:
 def pairs_table(pairs: Sequence[Pair]) -> Table:
     """Ratios and differences of pairs: of whole trainings, or of steps and all-reduces."""
     scale, unit = (1.0, "s of the whole training") if pairs[0].kind == "scaling" else (1e3, "ms of a step")
+    common, cases = short_cases(pairs)
+    whom, of = _whom(pairs)
     columns: dict[str, list[str]] = {
-        "case": [pair.case for pair in pairs],
-        "of": [pair.other for pair in pairs],
-        "verdict": [f"{pair.word}: {pair.why}" if pair.why else pair.word for pair in pairs],
+        "case": cases,
+        **of,
+        "verdict": [_judged(pair) for pair in pairs],
         "ratio": [f"{pair.ratio.median:.3g}" for pair in pairs],
         "interval": [_interval(pair) for pair in pairs],
     }
@@ -92,32 +96,52 @@ def pairs_table(pairs: Sequence[Pair]) -> Table:
         ]
     if any(pair.cause for pair in pairs):
         columns[" mostly"] = [pair.cause for pair in pairs]
-    title = f"Against {pairs[0].base}: ratio of times with its 95% interval; differences (d) in {unit}"
-    return Table(title, columns, 3, [pair.word in ("no difference", "cannot tell") for pair in pairs])
+    title = f"{whom}: ratio of times with its 95% interval"
+    if known:
+        title += f"; differences (d) in {unit}"
+    return Table(
+        title, columns, 2 + len(of), [pair.word in ("no difference", "cannot tell") for pair in pairs], common
+    )
 
 
 def changes_table(changes: Sequence[PartChange]) -> Table:
     """What the parts of a step take in two runs."""
+    whom, of = _whom(changes)
     columns: dict[str, list[str]] = {
         "part of a step": [change.part for change in changes],
-        "of": [change.other for change in changes],
-        "verdict": [str(change.word) for change in changes],
+        **of,
+        "verdict": [_judged(change) for change in changes],
         "before": [number(change.base_ms) for change in changes],
         "after": [number(change.other_ms) for change in changes],
         "change": [f"{change.difference_ms.median:+.3g}" for change in changes],
         "interval": [
             "-"
-            if change.word == "cannot tell"
+            if change.why == TOO_FEW
             else f"{change.difference_ms.low:+.3g}..{change.difference_ms.high:+.3g}"
             for change in changes
         ],
     }
-    title = f"Parts of a step against {changes[0].base}: medians in ms, change with its 95% interval"
-    return Table(title, columns, 3, [change.word in ("no difference", "cannot tell") for change in changes])
+    title = f"{whom}: parts of a step, medians in ms, change with its 95% interval"
+    return Table(
+        title, columns, 2 + len(of), [change.word in ("no difference", "cannot tell") for change in changes]
+    )
+
+
+def _judged(one: Pair | PartChange) -> str:
+    # A wide interval stands beside it.
+    return f"{one.word}: {one.why}" if one.why not in ("", WIDE) else one.word
+
+
+def _whom(ones: Sequence[Pair] | Sequence[PartChange]) -> tuple[str, dict[str, list[str]]]:
+    """Who is compared with whom: in the title, and where it differs from row to row in a column."""
+    others = [one.other for one in ones]
+    if len(set(others)) > 1:
+        return f"Against {ones[0].base}", {"of": others}
+    return f"{others[0]} against {ones[0].base}", {}
 
 
 def _interval(pair: Pair) -> str:
-    if pair.why == "too few rounds":
+    if pair.why == TOO_FEW:
         return "-"
     return f"{pair.ratio.low:.3g}..{pair.ratio.high:.3g}"
 

@@ -70,6 +70,19 @@ def test_too_few_steps_are_not_judged(tmp_path: Path) -> None:
     found = compare_runs([written(tmp_path / "b"), tmp_path / "a"])
     assert {change.word for change in found.changes} == {"cannot tell"}
     assert {pair.word for pair in found.pairs} == {"cannot tell"}
+    assert {one.why for one in (*found.changes, *found.pairs)} == {"too few rounds"}
+
+
+def test_what_scatters_too_much_is_not_called_no_difference(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 2)):
+        write_training(tmp_path / name, steps=12, jitter_ms=60.0, seed=seed)
+    found = compare_runs([tmp_path / "a", tmp_path / "b"])
+    step = found.changes[0]
+    assert step.difference_ms.low < 0 < step.difference_ms.high
+    assert (
+        (step.word, step.why) == ("cannot tell", "wide interval") == (found.pairs[0].word, found.pairs[0].why)
+    )
+    assert "could hide a difference of 20% or more" in " ".join(found.notes)
 
 
 def test_what_differs_between_the_runs_is_said(tmp_path: Path) -> None:
@@ -103,19 +116,34 @@ def test_folders_and_files_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "no traces" in capsys.readouterr().err
 
 
-def pair(case: str, other: str = "b") -> Pair:
-    return Pair("step", case, "a", other, 1.0, 1.0, Estimate(1.0, 0.9, 1.1), "no difference")
+def pair(*settings: str, other: str = "b") -> Pair:
+    case = " ".join(part for part in settings if part)
+    estimate = Estimate(1.0, 0.9, 1.1)
+    return Pair("step", case, "a", other, 1.0, 1.0, estimate, "no difference", settings=settings)
 
 
-def test_labels_leave_out_what_all_cases_share() -> None:
-    cases = ["digits batch 32 plain 25 MiB 2 ranks", "digits batch 32 native 25 MiB 2 ranks"]
-    assert short_names([pair(case) for case in cases]) == (
-        "digits batch 32 25 MiB 2 ranks",
-        ["plain", "native"],
+def test_names_leave_out_what_all_cases_share_and_never_tell_two_alike() -> None:
+    shared = [pair("digits", "batch 32", hook, "25 MiB", "2 ranks") for hook in ("plain", "native")]
+    common = "All are digits batch 32 25 MiB 2 ranks."
+    assert short_names(shared) == (common, ["plain", "native"])
+    assert short_names(shared[:1]) == ("", [shared[0].case])
+    twice = [pair(*shared[0].settings, other=other) for other in "bc"]
+    assert short_names(twice) == (f"All are {twice[0].case}.", ["b", "c"])
+    assert short_names([pair("x", "one"), pair("x", "two", other="c")]) == (
+        "All are x.",
+        ["b: one", "c: two"],
     )
-    assert short_names([pair(cases[0])]) == ("", [cases[0]])
-    assert short_names([pair(cases[0], "b"), pair(cases[0], "c")]) == (cases[0], ["b", "c"])
-    assert short_names([pair("x one"), pair("x two", "c")]) == ("x", ["b: one", "c: two"])
+    # Parts, not words: "1 MiB" is in the names of both.
+    sizes = [pair("mlp", "25 MiB", "first 1 MiB", "2 ranks"), pair("mlp", "1 MiB", "", "2 ranks")]
+    assert short_names(sizes) == ("All are mlp 2 ranks.", ["25 MiB first 1 MiB", "1 MiB"])
+    first = [pair("mlp", "25 MiB", "first 1 MiB", "2 ranks"), pair("mlp", "25 MiB", "", "2 ranks")]
+    assert short_names(first) == ("All are mlp 2 ranks.", ["25 MiB first 1 MiB", "25 MiB"])
+    models = (("cnn", "digits", "batch 32"), ("mlp", "", "batch 2"))
+    every = [pair(*model, hook, "2 ranks") for model in models for hook in ("plain", "native")]
+    assert short_names(every) == (
+        "All are 2 ranks; cnn: digits batch 32; mlp: batch 2.",
+        ["cnn plain", "cnn native", "mlp plain", "mlp native"],
+    )
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.98, 1.02), (0.5, 2.0), (0.01, 40.0), (3.0, 4.0)])
