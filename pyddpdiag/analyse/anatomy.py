@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.model import RunReport, StepTable
+from pyddpdiag.analyse.own_time import beside
+from pyddpdiag.model import StepTable
+from pyddpdiag.model.details import OwnTime
 from pyddpdiag.trace.rows import Int64
 
 STRETCHES: Final = 240
-SLOW: Final = 8
-"""So many of the slowest steps are worth a look."""
+FEW: Final = 8
+"""So many ranks are looked at one by one, and of more so many kinds of ranks that are alike."""
+
+ALIKE: Final = 0.05
+"""Of the step: ranks none of whose parts differ by more are alike."""
 
 PARTS: Final = ("data_wait", "compute", "other", "late", "communication")
 """`other`: in other collectives than buckets. `late`: exposed communication beyond that of the rank that has least of
 it, which is waiting for the last rank."""
 
 
+OWN: Final = ("phase", "core", "blocked")
+"""Of what is left of a rank's own time: phases of the program, waiting for a core, and sleeping."""
+
+ALL_PARTS: Final = ("data_wait", "compute", *OWN, "other", "late", "communication")
+
+
 @dataclass(frozen=True, eq=False)
 class Anatomy:
-    """Stretches of steps, and for each of `PARTS` its mean per step: [stretches, ranks] in ms, NaN = not known.
+    """Stretches of steps, and for each of `ALL_PARTS` its mean per step: [stretches, ranks] in ms, NaN = not known.
+
+    `split` says whether it is known what of the own time a rank sleeps; if not, `compute` holds that as well.
 
     `first` and `last` are the steps that a stretch begins and ends with. `wall` is what a step takes on its slowest
     rank: the median of the stretch, and the `worst` of its steps, which is step `worst_step`.
@@ -36,6 +49,7 @@ class Anatomy:
     wall: Float64
     worst: Float64
     worst_step: Int64
+    split: bool = False
 
     def __len__(self) -> int:
         """Number of stretches."""
@@ -61,8 +75,8 @@ def step_parts(steps: StepTable) -> StepParts:
     return StepParts(steps.data_wait_ms, steps.compute_ms, steps.other_ms, steps.exposed_ms - least, least)
 
 
-def anatomy(steps: StepTable, stretches: int = STRETCHES) -> Anatomy:
-    """The judged steps in at most so many stretches of equal length."""
+def anatomy(steps: StepTable, own: OwnTime | None = None, stretches: int = STRETCHES) -> Anatomy:
+    """The judged steps in at most so many stretches of equal length; `own` splits the ranks' own time."""
     steps = steps.take(steps.judged)
     ranks, who = np.unique(steps.rank, return_inverse=True)
     numbers, begin, sizes = np.unique(steps.step, return_index=True, return_counts=True)
@@ -70,11 +84,18 @@ def anatomy(steps: StepTable, stretches: int = STRETCHES) -> Anatomy:
     of_step = np.arange(len(numbers)) * count // max(1, len(numbers))
     of_row = np.repeat(of_step, sizes)
     parts = step_parts(steps)
-    table = {name: _means(getattr(parts, name), of_row, who, (count, len(ranks))) for name in PARTS}
+    shape = (count, len(ranks))
+    table = {name: _means(getattr(parts, name), of_row, who, shape) for name in PARTS}
+    told = beside(steps, own) if own is not None else None
+    columns = {
+        name: np.full(shape, np.nan) if told is None else _means(getattr(told, name), of_row, who, shape)
+        for name in ("cpu_ms", "core_ms", "phase_ms")
+    }
+    table |= _own(table["compute"], **columns)
     wall = np.fmax.reduceat(steps.wall_ms, begin) if len(steps) else np.empty(0)
     edges = np.searchsorted(of_step, np.arange(count))
     middle, worst, worst_step = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, np.int64)
-    for place, (low, high) in enumerate(zip(edges, [*edges[1:], len(numbers)], strict=True)):
+    for place, (low, high) in enumerate(zip(edges, [*edges[1:], len(numbers)][:count], strict=True)):
         known = np.nan_to_num(wall[low:high], nan=-1.0)
         at = int(known.argmax())
         worst_step[place] = numbers[low + at]
@@ -89,35 +110,44 @@ def anatomy(steps: StepTable, stretches: int = STRETCHES) -> Anatomy:
         middle,
         worst,
         worst_step,
+        bool(np.isfinite(columns["cpu_ms"]).any()),
     )
 
 
-def steps_to_show(report: RunReport) -> dict[int, str]:
-    """Steps worth a look, each with its reason: slow ones, a typical one, and those that findings name; by number."""
-    steps = report.steps
-    numbers, begin = np.unique(steps.step, return_index=True)
-    if not len(numbers):
-        return {}
-    wall = np.fmax.reduceat(steps.wall_ms, begin)
-    judged = ~np.isin(numbers, np.array(steps.left_out, np.int64)) & np.isfinite(wall)
-    shown: dict[int, str] = {}
-    known = np.flatnonzero(judged)
-    if len(known):
-        order = known[np.argsort(-wall[known], kind="stable")]
-        for place, at in enumerate(order[:SLOW].tolist()):
-            shown[int(numbers[at])] = "the slowest" if place == 0 else "slow"
-        middle = known[np.argmin(np.abs(wall[known] - np.median(wall[known])))]
-        shown.setdefault(int(numbers[middle]), "typical")
-    there = set(numbers.tolist())
-    for finding in report.verdict.findings:
-        if finding.since_step in there:
-            shown.setdefault(int(finding.since_step or 0), f"{finding.kind} begins")
-    for error in report.errors[:1]:
-        if error.step in there:
-            shown.setdefault(error.step, "an operation failed")
-    for number, reason in ((int(numbers[0]), "the first"), (int(numbers[-1]), "the last")):
-        shown.setdefault(number, reason)
-    return dict(sorted(shown.items()))
+def alike(found: Anatomy, apart: Collection[int]) -> list[tuple[int, ...]]:
+    """Ranks by the places of those whose whole run is alike, in order; all are single where there are few of them.
+
+    Args:
+        found: the parts of their steps.
+        apart: ranks that are never put together with others.
+    """
+    places = range(len(found.ranks))
+    if len(found.ranks) <= FEW:
+        return [(place,) for place in places]
+    means = np.stack(
+        [np.nan_to_num(np.nanmean(np.nan_to_num(each), axis=0)) for each in found.parts.values()]
+    )
+    near = ALIKE * float(means.sum(axis=0).mean())
+    groups: dict[int, list[int]] = {}
+    single = [place for place in places if found.ranks[place] in apart][:FEW]
+    for place in places:
+        heads = [head for head in groups if head not in single]
+        far = np.abs(means[:, heads] - means[:, [place]]).max(axis=0) if heads and place not in single else []
+        nearest = int(np.argmin(far)) if len(far) else -1
+        if nearest >= 0 and (far[nearest] <= near or len(heads) >= FEW):
+            groups[heads[nearest]].append(place)
+        else:
+            groups[place] = [place]
+    return [tuple(group) for group in groups.values()]
+
+
+def _own(whole: Float64, cpu_ms: Float64, core_ms: Float64, phase_ms: Float64) -> dict[str, Float64]:
+    """A rank's own time by what it does there. What is neither on a core nor waits for one sleeps."""
+    phase = np.fmin(whole, np.nan_to_num(phase_ms))
+    rest = whole - phase
+    compute = np.where(np.isnan(cpu_ms), rest, np.fmin(rest, cpu_ms))
+    core = np.fmin(rest - compute, np.nan_to_num(core_ms))
+    return {"compute": compute, "phase": phase, "core": core, "blocked": rest - compute - core}
 
 
 def _means(values: Float64, rows: Int64, columns: Int64, shape: tuple[int, int]) -> Float64:

@@ -50,6 +50,18 @@ def ranks(which: Sequence[int]) -> str:
     return f"{'rank' if len(which) == 1 else 'ranks'} {listed(which)}"
 
 
+def ranges(which: Iterable[int], limit: int = 4) -> str:
+    """Numbers in rising order, neighbours as one: 0, 2 to 511."""
+    runs: list[list[int]] = []
+    for one in which:
+        if runs and one == runs[-1][1] + 1:
+            runs[-1][1] = one
+        else:
+            runs.append([one, one])
+    texts = [str(low) if low == high else f"{low} to {high}" for low, high in runs]
+    return ", ".join(texts[:limit]) + (" and others" if len(texts) > limit else "")
+
+
 def verb(which: Sequence[int], one: str, several: str) -> str:
     """What they do: `one` is said of a single rank, `several` of more."""
     return one if len(which) == 1 else several

@@ -57,7 +57,11 @@
         if (needed > width - layout.margin.l - layout.margin.r) axis.tickangle = -60;
       }
     }
-    for (const note of layout.annotations || []) note.font = { color: c.dim, size: 12 };
+    for (const note of layout.annotations || []) {
+      const callout = note.name === "callout";
+      note.font = { color: callout ? c.ink : c.dim, size: 12, weight: callout ? 700 : 400 };
+      if (callout && narrow) note.text = wrapped(note.text, 30);
+    }
     for (const shape of layout.shapes || []) shape.line.color = c.dim;
     // A legend of several rows takes its room above the picture.
     if (layout.showlegend) {
@@ -79,8 +83,11 @@
       if (trace.meta && trace.meta.heat) {
         trace.colorscale = [[0, c.low], [1, c.high]];
         trace.colorbar.tickfont = { color: c.ink };
+        // Read on every colour between the two ends.
+        trace.textfont = { color: c.ink };
         if (narrow) trace.showscale = false;
       }
+      if (trace.meta && trace.meta.marked) trace.marker.line = { color: c.ink, width: 3 };
       if (trace.meta && trace.meta.labels) trace.hovertext = trace.customdata.map((at) => trace.meta.labels[at]);
     }
     return copy;

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from pyddpdiag.output import as_html
 from pyddpdiag.report.charts import plotly
-from pyddpdiag.report.charts.chart import Chart, Choice
+from pyddpdiag.report.charts.chart import Chart, Choice, Spans
+from pyddpdiag.report.charts.colours import colour
 from pyddpdiag.report.table import Cell, Table
 
 _KEYS: Final = "Keys: arrows move it, plus and minus zoom, 0 shows all."
@@ -50,6 +51,23 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """One number that matters: its name, value and what it is. `tone` is `good` or `bad` where it is one of them."""
+
+    name: str
+    value: str
+    about: str
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Numbers side by side."""
+
+    items: Sequence[Figure]
+
+
+@dataclass(frozen=True)
 class Picks:
     """Buttons that pick something from the choice `chooser`; each has its key and text."""
 
@@ -58,7 +76,7 @@ class Picks:
     items: Sequence[tuple[int, str]]
 
 
-Part = Table | Chart | Choice | Paragraph | Headline | Notice | Picks
+Part = Table | Chart | Choice | Paragraph | Headline | Notice | Picks | Figures
 
 
 @dataclass(frozen=True)
@@ -123,13 +141,15 @@ class _Page:
             return self._notice(part)
         if isinstance(part, Picks):
             return _picks(part)
+        if isinstance(part, Figures):
+            return _figures(part)
         return f"<p{_dim(part.dim)}>{_text(part.text)}</p>"
 
     def _chart(self, chart: Chart) -> str:
         figure = plotly.figure(chart)
         self._figures[chart.name] = figure
         return _figure(
-            _plot(chart.name, chart.title, figure["layout"]["height"]),
+            _legend([chart]) + _plot(chart.name, chart.title, figure["layout"]["height"]),
             chart,
             f"<details>\n<summary>The numbers as a table</summary>\n{self._rows(chart.table)}\n</details>",
         )
@@ -149,15 +169,15 @@ class _Page:
             f'<div data-of="{choice.name}" data-key="{key}"{" hidden" if place else ""}>{self._rows(chart.table)}</div>'
             for place, (key, _, chart) in enumerate(pairs)
         )
-        first = pairs[0][2]
+        shown = [chart for *_, chart in pairs]
         height = self._figures[f"{choice.name}-{pairs[0][0]}"]["layout"]["height"]
         select = (
             f'<p><label for="{choice.name}">{_text(choice.label)}</label> '
             f'<select id="{choice.name}" data-choice>{options}</select></p>\n'
         )
         return _figure(
-            select + _plot(choice.name, choice.title, height, choice.name),
-            first,
+            select + _legend(shown) + _plot(choice.name, choice.title, height, choice.name),
+            shown[0],
             f"<details>\n<summary>The numbers as a table</summary>\n{tables}\n</details>",
             choice.title,
         )
@@ -228,6 +248,32 @@ def _picks(picks: Picks) -> str:
     )
     label = _text(picks.label)
     return f'<div class="picks" role="group" aria-label="{label}">\n<span>{label}</span>\n{buttons}\n</div>'
+
+
+def _figures(figures: Figures) -> str:
+    items = "\n".join(
+        f"<div{_class([item.tone] if item.tone else [])}><dt>{_text(item.name)}</dt>"
+        f'<dd class="value">{_text(item.value)}</dd><dd>{_text(item.about)}</dd></div>'
+        for item in figures.items
+    )
+    return f'<dl class="figures">\n{items}\n</dl>'
+
+
+def _legend(charts: Sequence[Chart]) -> str:
+    """What the colours of bars mean, in less room than Plotly needs; empty for charts of something else."""
+    named: dict[str, str] = {}
+    for chart in charts:
+        for panel in chart.panels:
+            for series in panel.series:
+                if not isinstance(series, Spans):
+                    return ""
+                named.setdefault(series.name, colour(series.colour))
+    if len(named) < 2:
+        return ""
+    items = "".join(
+        f'<li><span style="background:{shade}"></span>{_text(name)}</li>' for name, shade in named.items()
+    )
+    return f'<ul class="legend" aria-hidden="true">{items}</ul>\n'
 
 
 def _contents(sections: Sequence[str]) -> str:

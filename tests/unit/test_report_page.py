@@ -141,7 +141,7 @@ def test_the_screen_prints_the_same_table() -> None:
 def test_the_widest_text_gives_way_to_the_numbers() -> None:
     out = io.StringIO()
     screen_for(out).table(Table("t", {"case": ["x" * 300], "time": ["123456"]}, 1))
-    assert "123456" in out.getvalue() and "…" in out.getvalue()
+    assert "123456" in out.getvalue() and out.getvalue().count("x") == 300
     assert max(map(len, out.getvalue().splitlines())) <= 110
 
 

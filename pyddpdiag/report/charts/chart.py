@@ -57,7 +57,10 @@ class Points:
 
 @dataclass(frozen=True)
 class Spans:
-    """Bars from `start` to `end` in the lane `lane`, counted from the top. `hover`: indices into `labels`."""
+    """Bars from `start` to `end` in the lane `lane`, counted from the top. `hover`: indices into `labels`.
+
+    `texts` stand in the bars that have room for them; `marked` ones have a frame.
+    """
 
     name: str
     start: Sequence[float]
@@ -66,6 +69,8 @@ class Spans:
     colour: str
     labels: Sequence[str] = ()
     hover: Sequence[int] = ()
+    texts: Sequence[str] = ()
+    marked: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,16 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Callout:
+    """Words in the lane `lane` about what is above it at `x`; they begin there, or end there."""
+
+    x: float
+    lane: int
+    text: str
+    side: Literal["start", "end"] = "start"
+
+
+@dataclass(frozen=True)
 class Panel:
     """Series over one vertical axis. `height` in pixels on a page of usual width."""
 
@@ -121,6 +136,7 @@ class Panel:
     y: Axis
     title: str = ""
     height: int = 220
+    callouts: Sequence[Callout] = ()
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ ROLES: Final = {
     "late": "#e69f00",
     "queue": "#9b7fd1",
     "wire": "#009e73",
+    "phase": "#a0522d",
+    "core": "#999933",
+    "blocked": "#6b7079",
     "other": "#56b4e9",
     "optimizer": "#b59f6b",
     "rest": "#8a8f98",
@@ -31,3 +34,16 @@ SERIES: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9
 def colour(role: str) -> str:
     """The colour of a role, or of the series number `role`, as #rrggbb."""
     return ROLES[role] if role in ROLES else SERIES[int(role) % len(SERIES)]
+
+
+def ink_on(background: str) -> str:
+    """Black or white, whichever is read better on a colour."""
+    # Against either of them, every colour has a contrast of 4.5 to 1 at least with one.
+    return "#000000" if (brightness(background) + 0.05) ** 2 > 1.05 * 0.05 else "#ffffff"
+
+
+def brightness(colour_: str) -> float:
+    """Relative luminance of #rrggbb, 0 to 1, as the contrast of WCAG is made of."""
+    parts = [int(colour_[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

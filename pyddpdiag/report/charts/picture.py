@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
 from pyddpdiag.errors import UsageError
@@ -20,7 +21,7 @@ from pyddpdiag.report.charts.chart import (
     Spans,
     Whiskers,
 )
-from pyddpdiag.report.charts.colours import colour
+from pyddpdiag.report.charts.colours import colour, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,10 +32,25 @@ WIDTH: Final = 10.0
 """Inches: 1600 pixels."""
 
 LONGEST_LABEL: Final = 60
+_LONGEST_SENTENCES: Final = 600
+_LINE: Final = 140
+"""Characters of a line below the title."""
+
+_TITLE: Final = 0.36
+_SAYS: Final = 0.18
+"""Inches of the title, and of each line below it."""
+
+_KEY: Final = 0.75
+_LETTER: Final = 0.085
+"""Inches of a colour in the legend, and of a letter of its name."""
+
 _INCH: Final = 100.0
 """Pixels of a page that become an inch of a picture."""
 
 _CELLS_WITH_TEXT: Final = 144
+_TEXT_SHARE: Final = 0.012
+"""Of the widest bar: what a character in a bar takes."""
+
 _MARKS: Final = {"circle": "o", "cross": "x", "diamond": "D"}
 _STROKES: Final = {"solid": "-", "dash": "--", "dot": ":"}
 
@@ -82,8 +98,23 @@ def _draw(chart: Chart) -> Figure:
             hint="pip install 'pyddpdiag[charts]'",
         ) from error
     heights = [panel.height for panel in chart.panels]
-    figure = Figure(figsize=(WIDTH, (sum(heights) + 60 * len(heights) + 90) / _INCH), layout="constrained")
-    figure.suptitle(plain(chart.title), x=0.01, ha="left", fontsize="large", fontweight="bold")
+    says = textwrap.wrap(clean(chart.says, _LONGEST_SENTENCES).replace("$", r"\$"), _LINE)
+    drawn = (sum(heights) + 60 * len(heights) + 60) / _INCH
+    above = _TITLE + _SAYS * len(says)
+    whole = drawn + above
+    figure = Figure(figsize=(WIDTH, whole), layout="constrained")
+    # Below what is written above it; constrained layout itself knows of one text only.
+    figure.get_layout_engine().set(rect=(0, 0, 1, drawn / whole))  # type: ignore[union-attr,call-arg]
+    figure.text(0.01, 1 - 0.08 / whole, plain(chart.title), va="top", fontsize="large", fontweight="bold")
+    figure.text(
+        0.01,
+        1 - _TITLE / whole,
+        "\n".join(says),
+        va="top",
+        fontsize="small",
+        color="dimgrey",
+        linespacing=1.3,
+    )
     grid: Any = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
     named: dict[str, Any] = {}
     for place, (panel, axes) in enumerate(zip(chart.panels, grid[:, 0], strict=True)):
@@ -99,7 +130,7 @@ def _draw(chart: Chart) -> Figure:
             list(named.values()),
             list(named),
             loc="outside lower left",
-            ncols=min(5, len(named)),
+            ncols=max(1, min(len(named), int(WIDTH / (_KEY + _LETTER * max(map(len, named)))))),
             frameon=False,
         )
     return figure
@@ -118,6 +149,12 @@ def _panel(panel: Panel, x: Axis, axes: Axes) -> None:
     for series in panel.series:
         if not isinstance(series, Area):
             _series(series, axes)
+    for callout in panel.callouts:
+        ends = callout.side == "end"
+        text = f"{plain(callout.text)} ▲" if ends else f"▲ {plain(callout.text)}"
+        axes.text(
+            callout.x, callout.lane, text, ha="right" if ends else "left", va="center", fontweight="bold"
+        )
     axes.set_title(plain(panel.title), loc="left", fontsize="medium")
     axes.set_ylabel(plain(panel.y.title))
     _scale(panel.y, axes, "y")
@@ -171,7 +208,10 @@ def _series(series: Series, axes: Axes) -> None:
         )
     elif isinstance(series, Spans):
         long = [end - start for start, end in zip(series.start, series.end, strict=True)]
-        axes.barh(list(series.lane), long, left=list(series.start), height=0.86, **told)
+        frame: dict[str, Any] = {"edgecolor": "black", "linewidth": 1.6, "zorder": 3} if series.marked else {}
+        bars = axes.barh(list(series.lane), long, left=list(series.start), height=0.86, **frame, **told)
+        if series.texts:
+            _bar_texts(series, long, bars, axes)
     elif isinstance(series, Whiskers):
         low = [value - low for value, low in zip(series.value, series.low, strict=True)]
         high = [high - value for value, high in zip(series.value, series.high, strict=True)]
@@ -184,6 +224,17 @@ def _series(series: Series, axes: Axes) -> None:
             markersize=5,
             **told,
         )
+
+
+def _bar_texts(series: Spans, long: list[float], bars: Any, axes: Axes) -> None:
+    """Texts in the bars that are wide enough for them."""
+    least = _TEXT_SHARE * max(series.end)
+    texts = [
+        plain(text) if took >= least * len(text) else ""
+        for text, took in zip(series.texts, long, strict=True)
+    ]
+    ink = ink_on(colour(series.colour))
+    axes.bar_label(bars, texts, label_type="center", color=ink, fontsize="small", zorder=4)
 
 
 def _heat(series: Heat, axes: Axes) -> None:

@@ -16,6 +16,7 @@ from pyddpdiag.output import clean
 from pyddpdiag.report.charts.chart import (
     Area,
     Axis,
+    Callout,
     Chart,
     Heat,
     Panel,
@@ -25,12 +26,13 @@ from pyddpdiag.report.charts.chart import (
     Whiskers,
     rounded,
 )
-from pyddpdiag.report.charts.colours import colour
+from pyddpdiag.report.charts.colours import colour, ink_on
 
 GAP: Final = 44
 """Pixels between two panels, for the title of the lower one."""
 
 ABOVE: Final = 30
+_NOTHING_ABOVE: Final = 8
 BELOW: Final = 56
 _CELLS_WITH_TEXT: Final = 400
 _SYMBOLS: Final = {"circle": "circle", "cross": "x", "diamond": "diamond"}
@@ -66,13 +68,18 @@ def figure(chart: Chart) -> dict[str, Any]:
     """The chart as `data` and `layout`."""
     heights = [panel.height for panel in chart.panels]
     drawn = sum(heights) + GAP * (len(heights) - 1)
+    legend = chart.legend and not _only_spans(chart)
+    above = ABOVE if legend or any(panel.title for panel in chart.panels) else _NOTHING_ABOVE
     layout: dict[str, Any] = {
-        "height": drawn + ABOVE + BELOW,
-        "margin": {"l": 56, "r": 16, "t": ABOVE, "b": BELOW},
-        "showlegend": chart.legend,
+        "height": drawn + above + BELOW,
+        "margin": {"l": 56, "r": 16, "t": above, "b": BELOW},
+        # The page says what the colours of bars mean.
+        "showlegend": legend,
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1 + 6 / drawn, "yanchor": "bottom"},
         "hovermode": "closest",
         "barmode": "overlay",
+        # A text that does not fit into its bar is left out; it is there when it is pointed at, and in the table.
+        "uniformtext": {"mode": "hide", "minsize": 11},
         "dragmode": "zoom",
         "annotations": [],
         "shapes": [],
@@ -87,6 +94,7 @@ def figure(chart: Chart) -> dict[str, Any]:
         layout[f"yaxis{number}"] = {**axis, "domain": [max(0.0, domain[0]), min(1.0, domain[1])]}
         if panel.title:
             layout["annotations"].append(_title(panel.title, min(1.0, domain[1])))
+        layout["annotations"] += [_callout(callout, number) for callout in panel.callouts]
         top -= panel.height + GAP
         for series in panel.series:
             for trace in _traces(series, chart.x, panel):
@@ -103,6 +111,10 @@ def figure(chart: Chart) -> dict[str, Any]:
     for place, panel in enumerate(chart.panels):
         _guide(layout, chart.x, panel.y, "" if place == 0 else str(place + 1))
     return {"data": data, "layout": layout}
+
+
+def _only_spans(chart: Chart) -> bool:
+    return all(isinstance(series, Spans) for panel in chart.panels for series in panel.series)
 
 
 def series_name(series: Series) -> str:
@@ -130,6 +142,22 @@ def _title(text: str, y: float) -> dict[str, Any]:
         "yanchor": "bottom",
         "showarrow": False,
         "name": "panel title",
+    }
+
+
+def _callout(callout: Callout, number: str) -> dict[str, Any]:
+    ends = callout.side == "end"
+    return {
+        "text": f"{shown(callout.text)} ▲" if ends else f"▲ {shown(callout.text)}",
+        "x": rounded(callout.x, 7),
+        "xref": "x",
+        "xanchor": "right" if ends else "left",
+        "xshift": 6 if ends else -6,
+        "y": callout.lane,
+        "yref": f"y{number}",
+        "yanchor": "middle",
+        "showarrow": False,
+        "name": "callout",
     }
 
 
@@ -237,12 +265,22 @@ def _spans(series: Spans, told: dict[str, Any]) -> dict[str, Any]:
         "width": 0.86,
         "marker": {"color": colour(series.colour), "line": {"width": 0}},
     }
+    if series.marked:
+        told["meta"] = {"marked": True}
+    if series.texts:
+        told |= {
+            "text": [shown(text) for text in series.texts],
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "textangle": 0,
+            "insidetextfont": {"color": ink_on(colour(series.colour))},
+        }
     if series.hover:
         # The page puts each text in its place: many spans share a few.
         told |= {
             "hoverinfo": "text",
             "customdata": list(series.hover),
-            "meta": {"labels": _texts(series.labels)},
+            "meta": {**told.get("meta", {}), "labels": _texts(series.labels)},
         }
     return told
 

@@ -10,7 +10,18 @@ from pyddpdiag.analyse.wire_fit import fit_wire, lasting_buckets
 from pyddpdiag.model import BucketStats, GroupStats, RunReport
 from pyddpdiag.model.details import Lateness, RunDetails
 from pyddpdiag.model.words import listed, number, percent, size
-from pyddpdiag.report.charts.chart import Axis, Chart, Heat, Line, Panel, Points, log_ticks, plain, rounded
+from pyddpdiag.report.charts.chart import (
+    Axis,
+    Chart,
+    Heat,
+    Line,
+    Panel,
+    Points,
+    Spans,
+    log_ticks,
+    plain,
+    rounded,
+)
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.paths import path_in_words
 from pyddpdiag.report.run.verdict import stat
@@ -19,6 +30,8 @@ from pyddpdiag.report.table import Table
 MOST_COLUMNS = 60
 MOST_ROWS = 64
 MOST_BUCKETS = 500
+FEW_BUCKETS = 12
+MOST_BARS = 24
 
 
 def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
@@ -112,32 +125,9 @@ def _latest_rows(late: Lateness) -> list[int]:
 
 def _bandwidth(buckets: Sequence[BucketStats]) -> Chart:
     known = [b for b in buckets if b.bytes > 0 and b.times.busbw_gbps.median and b.times.wire_ms.median]
-    series: list[Points | Line] = []
-    for name, group, mark in (
-        ("bucket", [b for b in known if not b.first_steps_only], "circle"),
-        ("bucket of the first layout", [b for b in known if b.first_steps_only], "cross"),
-    ):
-        if group:
-            series.append(
-                Points(
-                    name,
-                    [b.bytes for b in group],
-                    plain(b.times.busbw_gbps.median for b in group),
-                    "accent" if mark == "circle" else "rest",
-                    "circle" if mark == "circle" else "cross",
-                    [
-                        f"bucket {b.bucket[:8]}, {size(b.bytes)}; {_parameters(b)}; {stat(b.times.busbw_gbps)} GB/s; "
-                        f"{stat(b.times.wire_ms)} ms on the wire"
-                        for b in group
-                    ],
-                )
-            )
+    lasting = [b for b in known if not b.first_steps_only] or known
     fitted = _fitted(known)
-    told = ""
-    if fitted is not None:
-        line, told = fitted
-        series.append(line)
-    at = _ticks([b.bytes for b in known])
+    few = len(lasting) <= FEW_BUCKETS
     columns = {
         "bucket": [b.bucket for b in known],
         "bytes": [str(b.bytes) for b in known],
@@ -145,19 +135,63 @@ def _bandwidth(buckets: Sequence[BucketStats]) -> Chart:
         "algbw (GB/s)": [stat(b.times.algbw_gbps) for b in known],
         "busbw (GB/s)": [stat(b.times.busbw_gbps) for b in known],
     }
+    line = f" {'The line is the fit to them' if not few else 'A fit to all'}: {fitted[1]}" if fitted else ""
+    panel, x = _bars(known) if few else _cloud(lasting, fitted[0] if fitted else None)
     return Chart(
         "bandwidth",
-        "Bandwidth by size of bucket",
-        f"Load on a link while a bucket is on the wire (busbw), median of its occurrences.{told}",
-        [
-            Panel(
-                series,
-                Axis("GB/s", logarithmic=True, ticks=_ticks([b.times.busbw_gbps.median for b in known])),
-                height=260,
-            )
-        ],
-        Axis("size of the bucket", logarithmic=True, ticks=at, tick_texts=[size(round(each)) for each in at]),
+        "Bandwidth by bucket" if few else "Bandwidth by size of bucket",
+        f"Load on a link while a bucket is on the wire (busbw), median of its occurrences.{line}",
+        [panel],
+        x,
         Table("Bandwidth by size of bucket", columns, 1),
+    )
+
+
+def _about(b: BucketStats) -> str:
+    return (
+        f"bucket {b.bucket[:8]}, {size(b.bytes)}; {_parameters(b)}; {stat(b.times.busbw_gbps)} GB/s; "
+        f"{stat(b.times.wire_ms)} ms on the wire"
+    )
+
+
+def _bars(known: Sequence[BucketStats]) -> tuple[Panel, Axis]:
+    """A bar for each of a few buckets, the smallest first: points would leave most of a picture empty."""
+    order = sorted(known, key=lambda b: b.bytes)[:MOST_BARS]
+    series = []
+    for name, role, first in (("bucket", "accent", False), ("bucket of the first layout", "rest", True)):
+        mine = [(lane, b) for lane, b in enumerate(order) if b.first_steps_only == first]
+        if mine:
+            rates = [float(b.times.busbw_gbps.median or 0.0) for _, b in mine]
+            series.append(
+                Spans(
+                    name,
+                    [0.0] * len(mine),
+                    rates,
+                    [lane for lane, _ in mine],
+                    role,
+                    [_about(b) for _, b in mine],
+                    list(range(len(mine))),
+                    [number(rate) for rate in rates],
+                )
+            )
+    labels = [f"{size(b.bytes)}, {b.bucket[:8]}" for b in order]
+    return Panel(series, Axis("", labels=labels), height=24 * len(order) + 16), Axis("GB/s", from_zero=True)
+
+
+def _cloud(lasting: Sequence[BucketStats], fit: Line | None) -> tuple[Panel, Axis]:
+    """A point for each bucket that lasts, by its size."""
+    rates = [b.times.busbw_gbps.median for b in lasting]
+    points = Points(
+        "bucket", [b.bytes for b in lasting], plain(rates), "accent", "circle", [_about(b) for b in lasting]
+    )
+    at = _ticks([b.bytes for b in lasting])
+    return (
+        Panel(
+            [points, fit] if fit else [points],
+            Axis("GB/s", logarithmic=True, ticks=_ticks(rates)),
+            height=220,
+        ),
+        Axis("size of the bucket", logarithmic=True, ticks=at, tick_texts=[size(round(each)) for each in at]),
     )
 
 
@@ -173,7 +207,7 @@ def _fitted(known: Sequence[BucketStats]) -> tuple[Line, str] | None:
     x = np.geomspace(low, high, 40)
     y = [amount * 2 * (n - 1) / n / (fit.wire_ms(amount) * 1e6) for amount in x.tolist()]
     rate = "" if fit.ms_per_byte <= 0 else f" and {number(1e-6 / fit.ms_per_byte)} GB/s"
-    words = f" The line is the fit to them: {number(fit.latency_ms)} ms for each all-reduce{rate}."
+    words = f"{number(fit.latency_ms)} ms for each all-reduce{rate}."
     return Line(
         "fit: latency + bytes / bandwidth", [rounded(v) for v in x.tolist()], plain(y), "bad", "dash"
     ), words

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.words import count
@@ -28,7 +26,7 @@ def run_page(report: RunReport, details: RunDetails | None) -> str:
 def sections(report: RunReport, details: RunDetails | None) -> list[Section]:
     """The views of the page that have something to show."""
     found = [
-        Section("Verdict", verdict.parts(report)),
+        Section("Verdict", verdict.parts(report, details)),
         Section("Steps", steps.parts(report, details)),
         Section(
             "One step", waterfall.parts(report, details) if details else [Paragraph(_NO_DETAILS, dim=True)]
@@ -56,11 +54,8 @@ def _about(report: RunReport) -> str:
     told = [f"{len(report.ranks)} of {count(report.world_size, 'rank')}"]
     if numbers:
         told.append("step " + " to ".join(map(str, numbers)))
-    median = float(np.nanmedian(report.steps.wall_ms)) if np.isfinite(report.steps.wall_ms).any() else None
     told += sorted({f"torch {rank.torch}" for rank in report.ranks if rank.torch})[:2]
     hosts = sorted({rank.host for rank in report.ranks if rank.host})
     told.append(f"{count(len(hosts), 'host')}" if len(hosts) != 1 else f"host {hosts[0]}")
-    if median is not None:
-        told.append(f"median step {median:.4g} ms")
     told.append(f"run {report.run_id[:8]}")
     return ", ".join(told) + "."

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.anatomy import PARTS, Anatomy, anatomy
+from pyddpdiag.analyse.anatomy import Anatomy, anatomy
+from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.words import number
 from pyddpdiag.report.charts.chart import Area, Axis, Chart, Line, Panel, Points, plain
 from pyddpdiag.report.page import Part, Picks
+from pyddpdiag.report.run.parts import COLOURS, drawn_parts, groups, label, mean, name, said
 from pyddpdiag.report.table import Table
 
 CHOOSER: Final = "waterfall"
-MOST_RANKS: Final = 16
-"""With more of them, no picture of each can be read; the table of ranks has them all."""
-
-NAMES: Final = {
-    "data_wait": "waits for data",
-    "compute": "computes",
-    "other": "in other collectives",
-    "late": "waits for the last rank",
-    "communication": "waits for communication",
-}
-COLOURS: Final = {
-    "data_wait": "data",
-    "compute": "compute",
-    "other": "other",
-    "late": "late",
-    "communication": "wire",
-}
 
 
 def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
     """Step times over the run with the slow ones marked, then each rank's parts."""
-    found = anatomy(report.steps)
+    found = _anatomy(report, details)
     if not len(found):
         return []
     told: list[Part] = [_walls(found, report, details)]
@@ -45,57 +31,52 @@ def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
             (step, f"step {step}: {reason}{_took(report, step)}") for step, reason in details.shown.items()
         ]
         told.append(Picks(CHOOSER, "Show below:", items))
-    told.append(step_chart(report))
+    told.append(step_chart(report, details))
     return told
 
 
-def step_chart(report: RunReport) -> Chart:
+def step_chart(report: RunReport, details: RunDetails | None = None) -> Chart:
     """The parts of a step on each rank, over the run."""
-    found = anatomy(report.steps)
-    ranks = _shown_ranks(found, report)
-    stretch = _stretch(found)
+    found = _anatomy(report, details)
+    rows = groups(found, report) if len(found) else []
+    shown = drawn_parts(found)
     x = _closed(found.first.tolist(), int(found.last[-1]) + 1 if len(found) else 0)
+    values = {part: [mean(found, part, row) for row in rows] for part in shown}
     top = max(
-        (float(np.nansum([found.parts[name][:, who] for name in PARTS], axis=0).max()) for who in ranks),
+        (float(np.nansum([values[part][at] for part in shown], axis=0).max()) for at in range(len(rows))),
         default=0.0,
     )
+    height = 150 if len(rows) <= 2 else 96 if len(rows) <= 4 else 70
     panels = []
-    for who in ranks:
+    for at, row in enumerate(rows):
         areas = []
-        for name in PARTS:
-            values = plain(found.parts[name][:, who])
-            areas.append(Area(NAMES[name], x, [*values, values[-1]] if values else [], COLOURS[name]))
-        height = 150 if len(ranks) <= 2 else 96 if len(ranks) <= 4 else 70
-        panels.append(
-            Panel(
-                areas,
-                Axis("ms" if len(ranks) > 4 else "ms per step", from_zero=True),
-                f"rank {found.ranks[who]}",
-                height,
-            )
-        )
-    left = (
-        ""
-        if len(ranks) == len(found.ranks)
-        else f" {len(ranks)} of {len(found.ranks)} ranks are shown: those that are late most, and the first ones."
-    )
+        for part in shown:
+            told = plain(values[part][at])
+            areas.append(Area(name(part, found), x, [*told, told[-1]] if told else [], COLOURS[part]))
+        axis = Axis("ms" if len(rows) > 4 else "ms per step", from_zero=True)
+        panels.append(Panel(areas, axis, label(found, row), height))
     return Chart(
         "step-anatomy",
         "Where each step's time goes",
-        f"The mean step of each rank{stretch}, split into its parts. What is exposed of communication on the rank that "
-        f"waits least is communication itself; what others wait beyond that is for the last rank.{left}",
+        f"The mean step of each rank{_stretch(found)}, split into its parts. What is exposed of communication on the "
+        "rank that waits least is communication itself; what others wait beyond that is for the last rank."
+        f"{said(found, rows)}",
         panels,
         Axis("step"),
-        _table(found, ranks),
+        _table(found, rows, shown, values),
         note=f"The highest step here takes {number(top)} ms." if top else "",
     )
+
+
+def _anatomy(report: RunReport, details: RunDetails | None) -> Anatomy:
+    return anatomy(report.steps, details.own if details else None)
 
 
 def _walls(found: Anatomy, report: RunReport, details: RunDetails | None) -> Chart:
     x = found.first.tolist()
     several = bool((found.last > found.first).any())
-    name = "median of a stretch" if several else "the slowest rank's step"
-    series: list[Line | Points] = [Line(name, x, plain(found.wall), "accent")]
+    title = "median of a stretch" if several else "the slowest rank's step"
+    series: list[Line | Points] = [Line(title, x, plain(found.wall), "accent")]
     if several:
         series.append(Line("its slowest step", found.worst_step.tolist(), plain(found.worst), "rest"))
     if details:
@@ -133,29 +114,21 @@ def _walls(found: Anatomy, report: RunReport, details: RunDetails | None) -> Cha
     )
 
 
-def _table(found: Anatomy, ranks: list[int]) -> Table:
+def _table(
+    found: Anatomy,
+    rows: Sequence[tuple[int, ...]],
+    shown: Sequence[str],
+    values: Mapping[str, Sequence[Float64]],
+) -> Table:
     columns: dict[str, list[str]] = {"rank": [], "first step": [], "last step": []}
-    for name in PARTS:
-        columns[f"{NAMES[name]} (ms)"] = []
-    for who in ranks:
-        for at in range(len(found)):
-            columns["rank"].append(str(found.ranks[who]))
-            columns["first step"].append(str(found.first[at]))
-            columns["last step"].append(str(found.last[at]))
-            for name in PARTS:
-                columns[f"{NAMES[name]} (ms)"].append(_cell(float(found.parts[name][at, who])))
+    columns |= {f"{name(part, found)} (ms)": [] for part in shown}
+    for at, row in enumerate(rows):
+        columns["rank"] += [label(found, row).removeprefix("rank ")] * len(found)
+        columns["first step"] += [str(step) for step in found.first.tolist()]
+        columns["last step"] += [str(step) for step in found.last.tolist()]
+        for part in shown:
+            columns[f"{name(part, found)} (ms)"] += [_cell(value) for value in values[part][at].tolist()]
     return Table("Where each step's time goes, mean per step", columns, 0)
-
-
-def _shown_ranks(found: Anatomy, report: RunReport) -> list[int]:
-    """Places of the ranks to show: those that findings blame and that come last most often, then the first."""
-    if len(found.ranks) <= MOST_RANKS:
-        return list(range(len(found.ranks)))
-    blamed = [finding.rank for finding in report.verdict.findings if finding.rank is not None]
-    last = sorted(report.ranks, key=lambda rank: -rank.last_arrivals)
-    order = dict.fromkeys([*blamed, *(rank.rank for rank in last[: MOST_RANKS // 2]), *found.ranks])
-    places = {rank: place for place, rank in enumerate(found.ranks)}
-    return sorted(places[rank] for rank in list(order)[:MOST_RANKS] if rank in places)
 
 
 def _stretch(found: Anatomy) -> str:

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyddpdiag.model import Finding, RankStats, RunReport, Stat
+from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.words import milliseconds, number, percent, sentence
-from pyddpdiag.report.page import Headline, Notice, Paragraph, Part
+from pyddpdiag.report.page import Figures, Headline, Notice, Paragraph, Part
+from pyddpdiag.report.run.figures import figures
+from pyddpdiag.report.run.where import where_chart
 from pyddpdiag.report.table import Table
 
 
-def parts(report: RunReport) -> list[Part]:
-    """The line on top, and each finding with what it rests on."""
-    return [
-        Headline(report.verdict.line, report.verdict.status),
-        *(_notice(finding) for finding in report.verdict.findings),
-    ]
+def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
+    """The line on top, the numbers that matter, where the time goes, and each finding with what it rests on."""
+    found: list[Part] = [Headline(report.verdict.line, report.verdict.status)]
+    numbers, where = figures(report), where_chart(report, details)
+    if numbers:
+        found.append(Figures(numbers))
+    if where is not None:
+        found.append(where)
+    return [*found, *(_notice(finding) for finding in report.verdict.findings)]
 
 
 def rest(report: RunReport) -> list[Part]:

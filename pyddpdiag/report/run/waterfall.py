@@ -8,12 +8,14 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.anatomy import FEW, anatomy
 from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import Events, RankTimeline, RunDetails
-from pyddpdiag.model.words import number, size
+from pyddpdiag.model.words import milliseconds, number, size
 from pyddpdiag.report.charts.chart import Axis, Chart, Choice, Panel, Spans, plain
 from pyddpdiag.report.page import Paragraph, Part
-from pyddpdiag.report.run.steps import CHOOSER, MOST_RANKS
+from pyddpdiag.report.run.parts import groups
+from pyddpdiag.report.run.steps import CHOOSER
 from pyddpdiag.report.table import Table
 from pyddpdiag.trace.layout import BackwardTime, BucketTime, CollectiveTime, PhaseTime, StepTime
 
@@ -22,18 +24,21 @@ MOST_SPANS: Final = 9_000
 
 NAMED_PARAMETERS: Final = 6
 
+LEAST_SLEEP: Final = 0.1
+"""Of the step."""
+
 _OPEN_NS: Final = 1_000_000
 """How far beyond the step's newest time an operation is drawn that has not ended."""
 
+REST: Final = "rest of the script"
 COLOURS: Final = {
     "waits for data": "data",
-    "before forward": "accent",
     "forward": "forward",
     "backward": "compute",
-    "computes": "compute",
+    "forward and backward": "compute",
     "waits for buckets": "rest",
-    "optimizer and the rest": "optimizer",
-    "phase of the program": "good",
+    REST: "optimizer",
+    "phase of the program": "phase",
     "bucket: waits for the last rank": "late",
     "bucket: in Gloo's queue": "queue",
     "bucket: on the wire": "wire",
@@ -82,14 +87,15 @@ def parts(report: RunReport, details: RunDetails) -> list[Part]:
     """The steps worth a look, of which one is shown at a time."""
     names = {bucket.bucket: _say(bucket.parameters) for bucket in report.buckets}
     charts: dict[int, Chart] = {}
+    alike = _kinds(report, details)
     left = MOST_SPANS
-    first = ("asked for", "the slowest")
     order = sorted(
-        details.shown,
-        key=lambda step: first.index(details.shown[step]) if details.shown[step] in first else 2,
+        details.shown, key=lambda step: (step != details.opens, details.shown[step] != "the slowest", step)
     )
     for step in order:
-        chart = _chart(step, details.shown[step], details.timelines, names)
+        chart = _chart(
+            step, details.shown[step], details.timelines, names, alike, _sleepers(report, details, step)
+        )
         left -= sum(len(series.start) for series in chart.panels[0].series if isinstance(series, Spans))
         if charts and left < 0:
             break
@@ -104,19 +110,53 @@ def parts(report: RunReport, details: RunDetails) -> list[Part]:
     ]
 
 
-def _chart(step: int, reason: str, timelines: Sequence[RankTimeline], names: Mapping[str, str]) -> Chart:
+def _kinds(report: RunReport, details: RunDetails) -> dict[int, int]:
+    """Ranks to draw for all that are alike over the run, each with how many these are; blamed ones stand alone."""
+    found = anatomy(report.steps, details.own, stretches=1)
+    if not len(found):
+        return {}
+    return {found.ranks[group[0]]: len(group) for group in groups(found, report)}
+
+
+def _sleepers(report: RunReport, details: RunDetails, step: int) -> dict[int, float]:
+    """How long ranks slept in a step, in ms, as far as it is known and worth a word."""
+    found = anatomy(report.steps.take(report.steps.step == step), details.own, stretches=1)
+    if not len(found) or not found.split:
+        return {}
+    asleep = np.nan_to_num(found.parts["blocked"][0])
+    return {
+        rank: ms
+        for rank, ms in zip(found.ranks, asleep.tolist(), strict=True)
+        if ms > LEAST_SLEEP * float(found.worst[0])
+    }
+
+
+def _chart(
+    step: int,
+    reason: str,
+    timelines: Sequence[RankTimeline],
+    names: Mapping[str, str],
+    alike: Mapping[int, int],
+    asleep: Mapping[int, float],
+) -> Chart:
     here = [line.take(np.array([step])) for line in timelines]
     known = [line for line in here if len(line.buckets) or len(line.steps) or len(line.passes)]
-    ranks = _some(known)
+    ranks = _some(known, alike)
     begins = [_begin(line) for line in ranks]
     drawn = _Drawn(min((begin for begin in begins if begin), default=0))
     everyone = _all_there([line.buckets for line in known])
     newest = max((_end(line) for line in known), default=0) + _OPEN_NS
     for line in ranks:
         _rank(drawn, line, everyone, names, newest)
+        if line.rank in asleep:
+            drawn.names[-1] += f" sleeps {milliseconds(asleep[line.rank])}"
+        like = alike.get(line.rank, 1) - 1
+        if like and len(ranks) < len(known):
+            drawn.names[-1] += f", like {like} more"
     series = [drawn.series(name) for name in COLOURS if name in drawn.spans]
     left = (
-        f" {len(ranks)} of {len(known)} ranks are shown: the last to bring a bucket, and the first ones."
+        f" {len(ranks)} of {len(known)} ranks are shown: one of each kind that is alike over the run, those that "
+        "findings blame, and the last to bring a bucket."
         if len(ranks) < len(known)
         else ""
     )
@@ -177,18 +217,18 @@ def _program(drawn: _Drawn, line: RankTimeline, lane: int, who: str) -> None:
         forward, end = times[BackwardTime.FORWARD_BEGIN], times[BackwardTime.FORWARD_END]
         begin = times[BackwardTime.BEGIN] or times[BackwardTime.FIRST_GRADIENT] or end
         over = times[BackwardTime.FINALIZE_BEGIN]
-        drawn.add("before forward", max(start, done), forward, lane, f"{who}; in the script, before forward")
+        drawn.add(REST, max(start, done), forward, lane, f"{who}; in the script, before forward")
         drawn.add("forward", forward, end, lane, f"{who}; forward")
         if begin:
             drawn.add("backward", begin, over, lane, f"{who}; backward")
         else:
-            drawn.add("computes", start, over, lane, f"{who}; computes")
+            drawn.add("forward and backward", start, over, lane, f"{who}; forward and backward")
         drawn.add(
             "waits for buckets", over, times[BackwardTime.FINALIZE_END], lane, f"{who}; waits for buckets"
         )
         done = max(done, times[BackwardTime.FINALIZE_END])
     for times in line.steps.times.tolist():
-        drawn.add("optimizer and the rest", done, times[StepTime.END], lane, f"{who}; optimizer and the rest")
+        drawn.add(REST, done, times[StepTime.END], lane, f"{who}; optimizer and the rest")
     first, last = _begin(line), _end(line)
     for place, times in enumerate(line.phases.times.tolist()):
         begin, end = max(first, times[PhaseTime.BEGIN]), min(last, times[PhaseTime.END])
@@ -263,18 +303,11 @@ def _all_there(every: Sequence[Events]) -> dict[tuple[int, int], int]:
     return last
 
 
-def _some(lines: Sequence[RankTimeline]) -> list[RankTimeline]:
-    if len(lines) <= MOST_RANKS:
+def _some(lines: Sequence[RankTimeline], alike: Mapping[int, int]) -> list[RankTimeline]:
+    if len(lines) <= FEW:
         return list(lines)
-
-    def brought(line: RankTimeline) -> int:
-        return int(line.buckets.times[:, BucketTime.ENQUEUED].max(initial=0))
-
-    last = sorted(lines, key=lambda line: -brought(line))[: MOST_RANKS // 2]
-    chosen = {line.rank for line in last}
-    chosen |= {
-        line.rank for line in [line for line in lines if line.rank not in chosen][: MOST_RANKS - len(last)]
-    }
+    brought = {line.rank: int(line.buckets.times[:, BucketTime.ENQUEUED].max(initial=0)) for line in lines}
+    chosen = {*alike, max(brought, key=lambda rank: brought[rank])} if alike else set(list(brought)[:FEW])
     return [line for line in lines if line.rank in chosen]
 
 

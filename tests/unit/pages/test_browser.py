@@ -55,7 +55,7 @@ def test_every_chart_is_drawn_and_fits(running: Any, page_of_run: Path, width: i
     seen = Seen()
     page = opened(running, page_of_run, seen, viewport={"width": width, "height": 900}, color_scheme=scheme)
     drawn = page.evaluate(DRAWN)
-    assert len(drawn) == 9
+    assert len(drawn) == 10
     for chart in drawn:
         assert chart["marks"] > 0 and chart["fits"] and chart["tall"] > 100 and chart["hidden"], chart
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -115,7 +115,9 @@ def test_a_click_on_a_slow_step_shows_it(running: Any, page_of_run: Path) -> Non
     places = page.evaluate(
         "document.querySelector('[data-chart=\"step-times\"]').data.find((one) => one.meta).customdata.map(String)"
     )
-    box = points.nth(places.index(other)).bounding_box()
+    point = points.nth(places.index(other))
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     # Waits are for elements: the page allows no eval, which Playwright's wait for an expression would need.

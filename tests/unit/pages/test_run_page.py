@@ -13,7 +13,8 @@ import pytest
 from support.shown_run import write_shown
 from support.trace_writer import write_training
 
-from pyddpdiag.analyse.anatomy import PARTS, anatomy, step_parts, steps_to_show
+from pyddpdiag.analyse.anatomy import PARTS, anatomy, step_parts
+from pyddpdiag.analyse.shown_steps import steps_to_show
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_details, load_report
 from pyddpdiag.report.charts.chart import Area, Chart, Heat, Points, Spans
@@ -23,6 +24,7 @@ pytest.importorskip("plotly", reason="pages need plotly")
 
 VIEWS = ["Verdict", "Steps", "One step", "Buckets", "Links", "Gradients and loss", "Files and ranks"]
 CHARTS = [
+    "where",
     "step-times",
     "step-anatomy",
     "waterfall",
@@ -206,6 +208,7 @@ def test_a_page_of_a_saved_report_has_what_that_holds(
     text = run_page(*load_details(saved))
     assert "A saved report holds no single steps" in text
     assert Page(text).all("div", "data-chart") == [
+        "where",
         "step-times",
         "step-anatomy",
         "bandwidth",

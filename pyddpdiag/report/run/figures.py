@@ -1,0 +1,111 @@
+"""The four numbers of a run: what a step takes, what is exposed, what a late rank costs, what the best cure saves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.anatomy import step_parts
+from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model.words import milliseconds, number, percent
+from pyddpdiag.report.page import Figure
+
+_LATE: Final = ("late_rank", "episodic_rank")
+_CURES: Final = {
+    "collector_pauses": "without the collector's pauses",
+    "core_contention": "with a core for each rank",
+    "data_wait": "if no rank waited for data",
+    "high_latency": "on a link without the delay",
+    "interface_order": "over the other interface",
+    "large_last_bucket": "with a smaller last bucket",
+    "loopback": "in shared memory",
+    "other_collectives": "without other collectives",
+    "oversubscribed_threads": "with fewer threads",
+    "packet_loss": "without losses",
+    "pause": "without the pauses",
+    "single_bucket": "with more buckets",
+    "slow_link": "if all links were alike",
+    "small_buckets": "with larger buckets",
+    "uneven_ranks": "if all ranks had equal work",
+    "wrong_interface": "over the faster interface",
+}
+_SAVED: Final = ("shared_memory_saves_ms", "saved_ms")
+_OWN_SAVING: Final = ("loopback",)
+"""Kinds of which only the evidence says what a cure saves, not what they cost."""
+
+
+def figures(report: RunReport) -> list[Figure]:
+    """The four numbers; empty where no step is known."""
+    steps = report.steps.take(report.steps.judged)
+    walls = steps.wall_ms[np.isfinite(steps.wall_ms)]
+    if not len(walls):
+        return []
+    step = float(np.median(walls))
+    mean, late = float(walls.mean()), float(np.percentile(walls, 95))
+    return [
+        Figure("Step", milliseconds(step), f"median; mean {number(mean)}, 95% below {milliseconds(late)}"),
+        _exposed(report, step),
+        _late(report),
+        _saved(report, step),
+    ]
+
+
+def _exposed(report: RunReport, step: float) -> Figure:
+    steps = report.steps.take(report.steps.judged)
+    communication = step_parts(steps).communication
+    known = communication[np.isfinite(communication)]
+    if not len(known):
+        return Figure("Exposed", "-", "what of communication is hidden is not known")
+    exposed = float(np.median(known))
+    share = percent(exposed / step) if step else "-"
+    return Figure("Exposed", milliseconds(exposed), f"{share} of the step: not hidden behind backward")
+
+
+def _late(report: RunReport) -> Figure:
+    found = next((finding for finding in report.verdict.findings if finding.kind in _LATE), None)
+    if found is not None and found.cost_ms is not None:
+        often = found.evidence.get("share_of_steps")
+        share = f" in {percent(often)} of steps" if isinstance(often, float) else ""
+        return Figure(
+            "Late", milliseconds(found.cost_ms), f"rank {found.rank}, for which the others wait{share}", "bad"
+        )
+    steps = report.steps.take(report.steps.judged)
+    late = step_parts(steps).late
+    known = np.isfinite(late)
+    if not known.any():
+        return Figure("Late", "-", "not known")
+    _, at = np.unique(steps.step[known], return_inverse=True)
+    most = np.zeros(int(at.max()) + 1)
+    np.maximum.at(most, at, late[known])
+    return Figure(
+        "Late", milliseconds(float(np.median(most))), "waiting for the last rank, now one and now another"
+    )
+
+
+def _saved(report: RunReport, step: float) -> Figure:
+    """The finding whose cure saves most; nothing is added up, as cures overlap."""
+    savings = [(saving, finding) for finding in report.verdict.findings if (saving := _saving(finding))]
+    if not savings:
+        return Figure("Could be saved", "-", "nothing found to cure")
+    saving, finding = max(savings, key=lambda each: each[0])
+    share = f" ({percent(saving / step)})" if step else ""
+    unsure = ", if it is right" if finding.confidence == "low" else ""
+    return Figure(
+        "Could be saved", f"{number(saving)} ms", f"of a step{share}, {_cure(finding)}{unsure}", "good"
+    )
+
+
+def _saving(finding: Finding) -> float | None:
+    if finding.severity == "note":
+        return None
+    told = next((finding.evidence[name] for name in _SAVED if name in finding.evidence), None)
+    if isinstance(told, (int, float)):
+        return float(told)
+    if finding.kind in _LATE or (finding.kind in _CURES and finding.kind not in _OWN_SAVING):
+        return finding.cost_ms
+    return None
+
+
+def _cure(finding: Finding) -> str:
+    return f"if rank {finding.rank} kept pace" if finding.kind in _LATE else _CURES[finding.kind]
