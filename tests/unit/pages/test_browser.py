@@ -28,6 +28,45 @@ DRAWN = """() => Array.from(document.querySelectorAll(".plot")).map((plot) => ({
   hidden: Array.from(plot.querySelectorAll("svg")).every((svg) => svg.getAttribute("aria-hidden") === "true"),
 }))"""
 
+# Texts whose contrast to what is below them is less than WCAG's AA; those on a heat map, whose cells are an image,
+# are a test of the colours themselves.
+WEAK = """() => {
+  const parsed = (text) => (text.match(/[0-9.]+/g) || []).map(Number);
+  const bright = (rgb) => {
+    const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = rgb.slice(0, 3).map((v) => linear(v / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const below = (element) => {
+    const bar = element.closest(".point") && element.closest(".point").querySelector("path");
+    if (bar) return parsed(getComputedStyle(bar).fill);
+    for (let at = element; at; at = at.parentElement) {
+      const rgb = parsed(getComputedStyle(at).backgroundColor);
+      if (rgb.length === 3 || rgb[3] > 0) return rgb;
+    }
+    return parsed(getComputedStyle(document.body).backgroundColor);
+  };
+  const found = new Set();
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const element = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || !element.getClientRects().length) continue;
+    if (element.closest("script, .heatmaplayer, .skip, .copied, select")) continue;
+    const style = getComputedStyle(element);
+    const ink = bright(parsed(element.closest("svg") ? style.fill : style.color)), under = bright(below(element));
+    const contrast = (Math.max(ink, under) + 0.05) / (Math.min(ink, under) + 0.05);
+    let opacity = 1;
+    for (let at = element; at; at = at.parentElement) opacity *= Number(getComputedStyle(at).opacity);
+    const text = walk.currentNode.data.trim().slice(0, 40);
+    if (contrast < 4.5 || opacity < 1) found.add(text + ": " + contrast.toFixed(2));
+  }
+  return [...found];
+}"""
+
+FIRST_SCREEN = """() => [
+  ".headline", ".figures", "[data-chart=where] .barlayer", "[data-chart=where] .annotation-text-g"
+].map((name) => document.querySelector(name).getBoundingClientRect()).map((box) => [box.top, box.bottom])"""
+
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Any]:
@@ -66,6 +105,11 @@ def test_every_chart_is_drawn_and_fits(running: Any, page_of_run: Path, width: i
     assert (bright[0] > bright[1]) == (scheme == "dark") and abs(bright[0] - bright[1]) > 450
     text = page.evaluate("getComputedStyle(document.querySelector('.xtick text')).fill")
     assert text == ink
+    assert page.evaluate(WEAK) == []
+    # The first screen: verdict, four numbers, and where the time goes with the culprit marked.
+    tops, bottoms = zip(*page.evaluate(FIRST_SCREEN), strict=True)
+    assert list(tops) == sorted(tops) and bottoms[-1] <= 900, (tops, bottoms)
+    assert len(page.query_selector_all(".figures dd.value")) == 4
     without_trouble(seen, page_of_run)
     page.context.close()
 
