@@ -60,7 +60,7 @@
     for (const note of layout.annotations || []) {
       const callout = note.name === "callout";
       note.font = { color: callout ? c.ink : c.dim, size: 12, weight: callout ? 700 : 400 };
-      if (callout && narrow) note.text = wrapped(note.text, 30);
+      if (callout && narrow) note.text = wrapped(note.text, 26);
     }
     for (const shape of layout.shapes || []) shape.line.color = c.dim;
     // A legend of several rows takes its room above the picture.

@@ -78,9 +78,16 @@ def _late(report: RunReport) -> Figure:
     _, at = np.unique(steps.step[known], return_inverse=True)
     most = np.zeros(int(at.max()) + 1)
     np.maximum.at(most, at, late[known])
-    return Figure(
-        "Late", milliseconds(float(np.median(most))), "waiting for the last rank, now one and now another"
-    )
+    return Figure("Late", milliseconds(float(np.median(most))), f"waiting for the last rank{_last(report)}")
+
+
+def _last(report: RunReport) -> str:
+    """Which rank is the last one most often."""
+    shares = {rank.rank: rank.last_arrivals / rank.arrivals for rank in report.ranks if rank.arrivals}
+    if len(shares) < 2:
+        return ""
+    rank = max(shares, key=lambda each: shares[each])
+    return f": rank {rank} most often, for {percent(shares[rank])} of buckets"
 
 
 def _saved(report: RunReport, step: float) -> Figure:
@@ -90,7 +97,7 @@ def _saved(report: RunReport, step: float) -> Figure:
         return Figure("Could be saved", "-", "nothing found to cure")
     saving, finding = max(savings, key=lambda each: each[0])
     share = f" ({percent(saving / step)})" if step else ""
-    unsure = ", if it is right" if finding.confidence == "low" else ""
+    unsure = "; confidence low" if finding.confidence == "low" else ""
     return Figure(
         "Could be saved", f"{number(saving)} ms", f"of a step{share}, {_cure(finding)}{unsure}", "good"
     )

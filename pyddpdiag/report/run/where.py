@@ -197,10 +197,13 @@ def _of_all(
     part = _OF_KIND.get(finding.kind)
     if part is None or not any(values.get(part, ())):
         return None
-    named = finding.rank in row_of
-    row = row_of[finding.rank] if finding.rank in row_of else int(np.argmax(values[part]))
-    text = f"{parts.name(part, found)}: {milliseconds(values[part][row])}"
-    return _Culprit(row, part, text, everywhere=not named)
+    if finding.rank in row_of:
+        row = row_of[finding.rank]
+        return _Culprit(
+            row, part, f"rank {finding.rank} {parts.name(part, found)}: {milliseconds(values[part][row])}"
+        )
+    text = f"every rank {parts.name(part, found)}: {milliseconds(float(np.mean(values[part])))}"
+    return _Culprit(len(values[part]) - 1, part, text, everywhere=True)
 
 
 def _known(value: float) -> float:

@@ -121,14 +121,14 @@ def test_without_readings_of_the_processor_nobody_says_that_a_rank_computes(
 
 
 def test_what_holds_up_all_ranks_is_marked_on_all(tmp_path: Path) -> None:
-    write_training(tmp_path, world_size=3, steps=20, wire_ms=12.0)
+    write_training(tmp_path, world_size=3, steps=20, wire_ms=12.0, jitter_ms=0.4)
     report, details = load_details(tmp_path)
     chart = where_chart(report, details)
     assert chart is not None and "waits for communication" in chart.panels[0].callouts[0].text
     marked = [series for series in chart.panels[0].series if isinstance(series, Spans) and series.marked]
     assert [len(series.start) for series in marked] == [3]
     late, saved = figures(report)[2:]
-    assert late.value == "0.00 ms" and saved.name == "Could be saved"
+    assert "most often, for" in late.about and saved.name == "Could be saved"
 
 
 def test_ranks_that_are_alike_are_one_bar(tmp_path: Path) -> None:
