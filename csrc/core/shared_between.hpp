@@ -58,6 +58,8 @@ public:
     // block while others may write into it. Throws SharedBetweenError.
     virtual void begin(const std::shared_ptr<const SharedBlock>& block, std::uint64_t offset,
                        std::uint64_t bytes, Element element) = 0;
+    // Whether what was begun of a block is still under way: others may read it and write to it.
+    [[nodiscard]] virtual bool uses_block() const noexcept = 0;
     // Begins to send and to receive, in the same order of calls on all hosts, which have told the same sizes. Keeps the
     // values as long as it needs them. Throws SharedBetweenError.
     virtual void begin(const SharedSwap& swap) = 0;

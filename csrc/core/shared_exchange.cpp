@@ -78,6 +78,11 @@ SharedExchange::~SharedExchange() {
     if (platform::process_id() != process_) {
         return;  // a forked child, which is no rank
     }
+    if (!queue_.empty() && broken_.empty()) {
+        stand_down({});
+        static_cast<void>(others_let_go());
+        return;
+    }
     auto here = Standing::here;
     own_.control().standing.compare_exchange_strong(here, Standing::left);
     ring_all();
@@ -137,20 +142,6 @@ SharedExchange::Ranks SharedExchange::busy_with(std::uint64_t number) const {
     return result;
 }
 
-// Those that are to blame: not one that had failed before it ended, as we are about to, if there is another.
-SharedExchange::Ranks SharedExchange::ended() const {
-    Ranks result;
-    Ranks followed;
-    for (std::size_t rank = 0; rank < ranks(); ++rank) {
-        const auto& peer = peers_[rank];
-        if (peer && !peer->runs()) {
-            const bool failed = control(rank).standing.load() == Standing::failed;
-            (failed ? followed : result).push_back(rank);
-        }
-    }
-    return result.empty() ? followed : result;
-}
-
 void SharedExchange::announce(SharedBucket bucket) {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(bucket));
@@ -188,9 +179,7 @@ GradientStatistics SharedExchange::let_go_of_oldest(std::uint64_t number) {
     queue_.pop_front();
     ++completed_;
     announced_ = std::max(announced_, completed_);
-    if (broken_.empty()) {
-        announce_what_fits();
-    }
+    announce_what_fits();
     return found;
 }
 
@@ -250,45 +239,6 @@ std::optional<GradientStatistics> SharedExchange::complete_at_once(const std::fu
     return let_go_of_oldest(number);
 }
 
-void SharedExchange::fail(const SharedExchangeError& error) {
-    broken_ = error.what();
-    own_.control().standing.store(Standing::failed);
-    ring_all();
-    if (between_ != nullptr) {
-        broken_ = between_->agreed(broken_, error.hearsay());
-    }
-}
-
-void SharedExchange::fall_silent(const SharedExchangeError& error) {
-    const std::lock_guard turn(completing_);
-    {
-        const std::lock_guard lock(mutex_);
-        silent_ = true;
-    }
-    if (broken_.empty()) {
-        fail(error);
-    }
-}
-
-void SharedExchange::give_up(const std::string& why) {
-    fall_silent(SharedExchangeError(names_[rank_] + why));
-}
-
-bool SharedExchange::give_up_if_one_has_ended() {
-    const Ranks gone = ended();
-    if (!gone.empty()) {
-        fall_silent(ended_error(gone));
-    }
-    return !gone.empty();
-}
-
-SharedExchangeError SharedExchange::ended_error(const Ranks& ranks) const {
-    // One that had failed before may have ended for somebody else's reason.
-    const bool followed = control(ranks.front()).standing.load() == Standing::failed;
-    return SharedExchangeError(listed(ranks) + rank_has_ended,
-                               followed ? hearsay_of_followers : milliseconds{});
-}
-
 GradientStatistics SharedExchange::complete(const std::function<bool()>& goes_on) {
     const std::lock_guard turn(completing_);
     std::uint64_t number = 0;
@@ -307,7 +257,7 @@ GradientStatistics SharedExchange::complete(const std::function<bool()>& goes_on
     }
     const GradientStatistics found = let_go_of_oldest(number);
     if (!broken_.empty()) {
-        throw SharedExchangeError(broken_);
+        throw SharedExchangeError(broken_, {}, {}, std::exchange(in_use_, false));
     }
     return found;
 }
@@ -333,7 +283,7 @@ std::vector<std::byte*> SharedExchange::buckets(std::uint64_t number, const Shar
         if (!theirs) {
             return {};
         }
-        require_same(wanted.told(), names_[rank], theirs->told());
+        require_same(wanted.told(), names_[rank], theirs->told(), std::uint64_t{1} << rank);
         all.push_back(*theirs);
     }
     std::vector<std::byte*> result;
@@ -347,10 +297,12 @@ std::vector<std::byte*> SharedExchange::buckets(std::uint64_t number, const Shar
     return result;
 }
 
-void SharedExchange::require_same(const Told& ours, const std::string& name, const Told& theirs) const {
+void SharedExchange::require_same(const Told& ours, const std::string& name, const Told& theirs,
+                                  std::uint64_t blamed) const {
     if (theirs != ours) {
         throw SharedExchangeError("the ranks do not bring the same bucket: " + names_[rank_] + " has " +
-                                  described(ours) + "; " + name + " has " + described(theirs) + ".");
+                                      described(ours) + "; " + name + " has " + described(theirs) + ".",
+                                  {.cause = FailureCause::differs, .blamed = blamed});
     }
 }
 
@@ -367,8 +319,11 @@ std::byte* SharedExchange::bucket_of(std::size_t rank, const Announced& theirs, 
         if (between_ == nullptr && is_done(number, ours)) {
             return nullptr;  // its memory may be given back by now
         }
+        if (one_has_failed()) {
+            throw failed_error(failed());
+        }
         if (ends(*peers_[rank])) {
-            throw SharedExchangeError(listed(ended()) + rank_has_ended);
+            throw ended_error(ended());
         }
         throw SharedExchangeError("cannot reach the bucket of " + names_[rank] + ": " + error.what());
     }

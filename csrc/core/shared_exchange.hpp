@@ -18,6 +18,7 @@
 #include "core/shared_announcement.hpp"
 #include "core/shared_between.hpp"
 #include "core/shared_block.hpp"
+#include "core/shared_failure.hpp"
 #include "core/shared_member.hpp"
 #include "core/shared_places.hpp"
 #include "core/shared_sum.hpp"
@@ -28,13 +29,20 @@ namespace ddpdiag {
 // The text names the ranks that are to blame. No bucket of this exchange is averaged any more.
 class SharedExchangeError : public std::runtime_error {
 public:
-    explicit SharedExchangeError(const std::string& text, std::chrono::milliseconds hearsay = {})
-        : std::runtime_error(text), hearsay_(hearsay) {}
+    explicit SharedExchangeError(const std::string& text, const SharedFailure& failure = {},
+                                 std::chrono::milliseconds hearsay = {}, bool in_use = false)
+        : std::runtime_error(text), failure_(failure), hearsay_(hearsay), in_use_(in_use) {}
+    [[nodiscard]] const SharedFailure& failure() const noexcept { return failure_; }
     // Where there are several hosts: how long to listen for the reason of a rank that may know it better.
     [[nodiscard]] std::chrono::milliseconds hearsay() const noexcept { return hearsay_; }
+    // Others may still read the bucket's block and write to it, for nobody knows how long: its bytes must stay as they
+    // are, and it must not be used for anything else.
+    [[nodiscard]] bool in_use() const noexcept { return in_use_; }
 
 private:
+    SharedFailure failure_;
     std::chrono::milliseconds hearsay_;
+    bool in_use_;
 };
 
 // One bucket of ours.
@@ -55,6 +63,11 @@ struct SharedBucket {
 //
 // With ranks on several hosts, the ranks of each host sum a bucket into one of them, a part into each; then each rank
 // adds up its part with those of the other hosts, and copies the sum into the buckets of all ranks of its host.
+//
+// A rank that fails lets go of its buckets, which then may hold anything, while others may come late and find that all
+// have announced. So it says that it has failed, and then waits for those who are at its buckets; and whoever wants to
+// touch another rank's bucket says so first, and then looks whether a rank has failed (stand_down(), AtBuckets). So every
+// rank gets either the average of exactly what all ranks brought, or an error; and after one, only errors.
 //
 // For two threads at a time: one enters and announces, the other completes what was announced, in the same order. The
 // first may complete small buckets itself.
@@ -79,7 +92,8 @@ public:
     SharedExchange(SharedMember own, std::vector<std::optional<SharedPeer>> peers,
                    std::vector<std::string> names, std::chrono::milliseconds timeout,
                    std::shared_ptr<SharedBetween> between = nullptr);
-    // The other ranks see that we have left. Neither thread may be at work.
+    // The other ranks see that we have left; if a bucket is not complete, that we have failed. Neither thread may be at
+    // work.
     ~SharedExchange();
     SharedExchange(const SharedExchange&) = delete;
     SharedExchange& operator=(const SharedExchange&) = delete;
@@ -98,7 +112,8 @@ public:
     // The same if another rank of this host has ended, which is then to blame. Whether it has.
     bool give_up_if_one_has_ended();
     // Waits until the oldest announced bucket holds the average, and returns the statistics of what we brought, or if it
-    // was not watched, only what of it is not finite. Throws SharedExchangeError: what is in the bucket then is nobody's.
+    // was not watched, only what of it is not finite. Throws SharedExchangeError: what is in the bucket then is nobody's,
+    // and unless the error says so, nobody uses it any more.
     // `goes_on`: asked now and then while it waits; false ends the wait with an error.
     GradientStatistics complete(const std::function<bool()>& goes_on = {});
     // For the thread that announces: completes the bucket that it has just announced if it has at most at_once_bytes,
@@ -111,15 +126,23 @@ private:
     using Clock = std::chrono::steady_clock;
     using Ranks = std::vector<std::size_t>;
     class Wait;
+    class AtBuckets;
 
     void announce_what_fits();
     // Spins, for at most about half of what it costs to hand a bucket to another thread and to be woken when it is done.
     template <typename Condition>
     [[nodiscard]] bool comes_soon(const Condition& condition) noexcept;
     void fail(const SharedExchangeError& error);
-    void fall_silent(const SharedExchangeError& error);
+    void fail_unless_broken(const SharedExchangeError& error);
+    // Nobody touches our buckets from now on, but those who are at them already.
+    void stand_down(SharedFailure failure) noexcept;
+    // Waits until no rank that runs is at a bucket; false: one still is when the time is over.
+    [[nodiscard]] bool others_let_go() const noexcept;
     // `ranks` have, one at least.
     [[nodiscard]] SharedExchangeError ended_error(const Ranks& ranks) const;
+    // Why one of these has failed.
+    [[nodiscard]] SharedExchangeError failed_error(const Ranks& ranks) const;
+    [[nodiscard]] std::string in_words(const SharedFailure& failure) const;
     // The oldest announced bucket, and its operation. Throws std::logic_error: there is none.
     [[nodiscard]] SharedBucket oldest(std::uint64_t& number);
     // What the ranks found in our bucket of the operation, which is done.
@@ -137,8 +160,11 @@ private:
     void add_up_in_16_bits(const Part& part, const SharedBucket& ours, Wait& wait);
     // Copies our part into the buckets of this host, and waits until its other ranks have done so.
     void hand_out(std::uint64_t number, const Part& part, const std::vector<std::byte*>& buckets, Wait& wait);
-    void require_same(const Told& ours, const std::string& name, const Told& theirs) const;
-    // Claims units until there are none, and sums them from `buckets` into those that `targets` names for a unit.
+    // `blamed`: see SharedFailure.
+    void require_same(const Told& ours, const std::string& name, const Told& theirs,
+                      std::uint64_t blamed = 0) const;
+    // Claims units until there are none, and sums them from `buckets` into those that `targets` names for a unit. Throws
+    // SharedExchangeError: a rank has failed before all units were done.
     using Targets = std::function<std::span<std::byte* const>(std::uint64_t unit)>;
     void sum_units(std::uint64_t number, const SharedBucket& ours, const SharedSum& sum,
                    const std::vector<std::byte*>& buckets, const Targets& targets);
@@ -153,6 +179,8 @@ private:
     [[nodiscard]] Ranks not_handed_out_by(std::uint64_t number) const;
     [[nodiscard]] Ranks busy_with(std::uint64_t number) const;
     [[nodiscard]] Ranks ended() const;
+    [[nodiscard]] Ranks failed() const;
+    [[nodiscard]] bool one_has_failed() const noexcept;
     // Empty: the operation is done meanwhile.
     [[nodiscard]] std::vector<std::byte*> buckets(std::uint64_t number, const SharedBucket& ours);
     [[nodiscard]] std::byte* bucket_of(std::size_t rank, const Announced& theirs, std::uint64_t number,
@@ -175,11 +203,12 @@ private:
     std::deque<SharedBucket> queue_;  // from operation completed_ on
     std::uint64_t announced_ = 0;     // operations
     std::uint64_t completed_ = 0;     // operations
-    bool silent_ = false;             // nothing is announced any more
+    bool silent_ = false;             // we have failed: nothing is announced any more
 
     std::mutex completing_;  // held while a bucket is completed, with its waits; of all that follows
     std::vector<std::optional<PeerPlaces>> mapped_;  // by rank
     std::string broken_;                             // why; empty: it is not
+    bool in_use_ = false;                            // see SharedExchangeError; of the oldest bucket
     Patience patience_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <span>
 
+#include "core/shared_at_buckets.hpp"
 #include "core/shared_exchange.hpp"
 #include "core/shared_wait.hpp"
 
@@ -93,9 +94,15 @@ void SharedExchange::add_up_in_16_bits(const Part& part, const SharedBucket& our
 
 void SharedExchange::hand_out(std::uint64_t number, const Part& part, const std::vector<std::byte*>& buckets,
                               Wait& wait) {
-    for (std::size_t rank = 0; rank < ranks(); ++rank) {
-        if (rank != rank_) {
-            std::memcpy(buckets[rank] + part.begin, buckets[rank_] + part.begin, part.bytes);
+    {
+        const AtBuckets here(*this, number);
+        if (here.one_has_failed()) {
+            throw failed_error(failed());
+        }
+        for (std::size_t rank = 0; rank < ranks(); ++rank) {
+            if (rank != rank_) {
+                std::memcpy(buckets[rank] + part.begin, buckets[rank_] + part.begin, part.bytes);
+            }
         }
     }
     own_.control().handed_out.store(number + 1);

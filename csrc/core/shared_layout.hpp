@@ -14,7 +14,7 @@ namespace ddpdiag {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<std::uint32_t>::is_always_lock_free);
 
-inline constexpr std::uint64_t shared_magic = 0x3364657261687364;  // "dshared3"
+inline constexpr std::uint64_t shared_magic = 0x3464657261687364;  // "dshared4"
 inline constexpr std::size_t most_shared_ranks = 64;
 // As many operations may be under way; a rank that is further ahead waits before it announces more.
 inline constexpr std::size_t shared_operations = 256;
@@ -49,15 +49,18 @@ struct alignas(64) Progress {
     alignas(64) std::atomic<std::uint64_t> done;
 };
 
+// One that has left has completed all that it has announced; of one that has failed, no bucket may be summed any more.
 enum class Standing : std::uint32_t { here = 0, left = 1, failed = 2 };
 
 struct SharedControl {
     std::atomic<std::uint64_t> magic;
     std::array<std::atomic<std::uint64_t>, 2> secret;  // who knows it has read this memory
     std::atomic<Standing> standing;
+    std::atomic<std::uint64_t> failure;  // once it has failed, why: see show()
+    std::atomic<std::uint64_t> blamed;
     alignas(64) std::atomic<std::uint32_t> rings;  // of its bell
     std::atomic<std::uint32_t> sleeping;           // whether it needs waking
-    alignas(64) std::atomic<std::uint64_t> busy;   // the tag of the operation whose unit it sums; 0: none
+    alignas(64) std::atomic<std::uint64_t> busy;   // the tag of the operation at whose buckets it is; 0: none
     std::atomic<std::uint64_t> handed_out;         // with several hosts: of so many operations, its part
     std::array<Announcement, shared_operations> announcements;
     std::array<Progress, shared_operations> progress;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <span>
 
+#include "core/shared_at_buckets.hpp"
 #include "core/shared_exchange.hpp"
 #include "core/shared_progress.hpp"
 
@@ -29,17 +30,24 @@ void SharedExchange::sum_units(std::uint64_t number, const SharedBucket& ours,
 void SharedExchange::sum_units(std::uint64_t number, const SharedBucket& ours, const SharedSum& sum,
                                const std::vector<std::byte*>& buckets, const Targets& targets) {
     Progress& progress = control(0).progress[number % shared_operations];
-    auto& busy = own_.control().busy;
     const std::uint64_t units = units_of(ours);
     const std::uint64_t bytes = unit_of(ours.sum.bytes);
     const std::uint64_t watched = watched_in(number);
     std::array<GradientStatistics, most_shared_ranks> room{};
     const std::span found(room.data(), ranks());
-    busy.store(number + 1);
+    const AtBuckets here(*this, number);
+    // All may have done their part before one failed in a later bucket.
+    if (here.one_has_failed() && !is_done(number, ours)) {
+        throw failed_error(failed());
+    }
     while (const auto unit = claim_unit(progress, number, units)) {
         const std::uint64_t begin = *unit * bytes;
         std::ranges::fill(found, GradientStatistics{});
         sum.run(buckets, targets(*unit), begin, std::min(begin + bytes, ours.sum.bytes), found, watched);
+        if (here.one_has_failed()) {
+            throw failed_error(
+                failed());  // it may have waited for us in vain: what was summed may be anything
+        }
         for (std::size_t rank = 0; rank < ranks(); ++rank) {
             if (found[rank].non_finite != 0 || found[rank].sum_squares != 0) {
                 add(control(rank).announcements[number % shared_operations], found[rank]);
@@ -49,7 +57,6 @@ void SharedExchange::sum_units(std::uint64_t number, const SharedBucket& ours, c
             ring_all();
         }
     }
-    busy.store(0);
 }
 
 // A bit per rank.

@@ -50,13 +50,12 @@ public:
     void over_hosts(SharedBetween& between, const Step& step) const {
         try {
             while (!step(look_every)) {
-                require_running(exchange_->ended());
-                require_none_failed();
-                require_time(between.others(), hearsay_of_connections, Clock::now());
+                require_none(exchange_->ended(), exchange_->failed());
+                require_time(between.others(), {}, hearsay_of_connections, Clock::now());
             }
         } catch (const SharedBetweenError& error) {
             throw SharedExchangeError(
-                "the sum over the hosts with " + between.others() + " failed: " + error.what(),
+                "the sum over the hosts with " + between.others() + " failed: " + error.what(), {},
                 hearsay_of_connections);
         }
     }
@@ -82,10 +81,11 @@ private:
     void look(const Condition& condition, const Awaited& awaited, bool must_stay,
               std::chrono::milliseconds hearsay, Clock::time_point now) const {
         const Ranks ended = exchange_->ended();
+        const Ranks failed = exchange_->failed();
         Ranks left;
         const Ranks late = awaited();
         for (const std::size_t rank : late) {
-            if (must_stay && exchange_->control(rank).standing.load() != Standing::here) {
+            if (must_stay && exchange_->control(rank).standing.load() == Standing::left) {
                 left.push_back(rank);
             }
         }
@@ -93,40 +93,38 @@ private:
         if (condition()) {
             return;
         }
-        require_running(ended);
+        require_none(ended, failed);
         if (!left.empty()) {
-            throw SharedExchangeError(exchange_->listed(left) + rank_has_failed, hearsay_of_followers);
+            throw SharedExchangeError(exchange_->listed(left) + rank_has_failed,
+                                      {.cause = FailureCause::own, .origin = left.front()},
+                                      hearsay_of_followers);
         }
-        require_time(late.empty() ? std::string("the other ranks") : exchange_->listed(late), hearsay, now);
+        require_time(late.empty() ? std::string("the other ranks") : exchange_->listed(late), late, hearsay,
+                     now);
     }
 
-    void require_running(const Ranks& ended) const {
+    void require_none(const Ranks& ended, const Ranks& failed) const {
         if (!ended.empty()) {
             throw exchange_->ended_error(ended);
         }
-    }
-
-    // It would never hand out its part.
-    void require_none_failed() const {
-        Ranks failed;
-        for (std::size_t rank = 0; rank < exchange_->ranks(); ++rank) {
-            if (exchange_->control(rank).standing.load() == Standing::failed) {
-                failed.push_back(rank);
-            }
-        }
         if (!failed.empty()) {
-            throw SharedExchangeError(exchange_->listed(failed) + rank_has_failed, hearsay_of_followers);
+            throw exchange_->failed_error(failed);
         }
     }
 
-    void require_time(const std::string& awaited, std::chrono::milliseconds hearsay,
+    // `late`: of the own host.
+    void require_time(const std::string& awaited, const Ranks& late, std::chrono::milliseconds hearsay,
                       Clock::time_point now) const {
+        const std::uint64_t blamed = bits_of(late);
         if (*goes_on_ && !(*goes_on_)()) {
-            throw SharedExchangeError("given up while waiting for " + awaited + ".");
+            throw SharedExchangeError("given up while waiting for " + awaited + ".",
+                                      {.cause = FailureCause::given_up, .blamed = blamed});
         }
         if (now >= deadline_) {
-            throw SharedExchangeError("waited " + std::to_string(exchange_->timeout_.count() / 1000) +
-                                          " s for " + awaited + ", which still runs but does not take part.",
+            const auto waited = static_cast<std::uint64_t>(exchange_->timeout_.count() / 1000);
+            throw SharedExchangeError("waited " + std::to_string(waited) + " s for " + awaited +
+                                          ", which still runs but does not take part.",
+                                      {.cause = FailureCause::late, .seconds = waited, .blamed = blamed},
                                       hearsay);
         }
     }

@@ -102,7 +102,8 @@ void bind_shared(py::module_& module) {
         .def(py::init(&make_ranks), py::arg("own"), py::arg("peers"), py::arg("names"), py::arg("timeout_ms"),
              py::arg("between") = nullptr)
         .def("add_up", &add_up, py::arg("buffer"), py::arg("number"), py::arg("place"),
-             py::call_guard<py::gil_scoped_release>());
+             py::call_guard<py::gil_scoped_release>())
+        .def("give_up", &SharedRanks::give_up, py::call_guard<py::gil_scoped_release>());
     module.def(
         "share_memory",
         [](Recorder& recorder, const Handle& group, std::shared_ptr<SharedRanks> ranks) {

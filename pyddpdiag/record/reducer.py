@@ -273,10 +273,7 @@ class GradientReducer:
                     recording.taken()
         except BaseException:
             self._known = None  # what it knows of this pass will not come to its end
-            if self._shared is not None and self._flying:
-                # Others may still write into the buckets. They see that this rank has left.
-                self._shared = self._recording = None
-                self._broken = self._broken or "its buckets in shared memory may be half summed"
+            self._let_go()
             raise
         finally:
             self._begin()
@@ -298,6 +295,13 @@ class GradientReducer:
                 "group cannot be used any more.",
             ) from error
 
+    def _let_go(self) -> None:
+        """Makes buckets on their way through shared memory ours again: no other rank sums what is in them later."""
+        if self._shared is not None and self._flying:
+            self._shared.give_up()
+            self._shared = self._recording = None
+            self._broken = self._broken or "its buckets in shared memory may be half summed"
+
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Backward passes within this context accumulate gradients and reduce nothing."""
@@ -313,6 +317,7 @@ class GradientReducer:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
+        self._let_go()
         self._shared = self._known = None
 
     def __enter__(self) -> GradientReducer:

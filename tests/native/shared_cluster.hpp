@@ -107,6 +107,10 @@ public:
         }
         return met_ >= number;
     }
+    bool have_met(std::uint64_t number) {
+        const std::lock_guard lock(mutex_);
+        return met_ >= number;
+    }
     void close() {
         const std::lock_guard lock(mutex_);
         closed_ = true;
@@ -152,6 +156,7 @@ public:
         ++begun_;
         meeting_->bring(reinterpret_cast<float*>(block->data() + offset), bytes / sizeof(float));
     }
+    [[nodiscard]] bool uses_block() const noexcept override { return !meeting_->have_met(begun_); }
     void begin(const SharedSwap& swap) override {
         ++begun_;
         meeting_->bring(home_, swap);

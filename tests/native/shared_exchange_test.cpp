@@ -18,24 +18,14 @@
 namespace {
 
 using ddpdiag::SharedExchange;
-using ddpdiag::SharedExchangeError;
 using shared_group::Bucket;
+using shared_group::error_of;
 using shared_group::fill;
 using shared_group::in_this_process;
 using shared_group::is_averaged;
 using shared_group::on_all_ranks;
 using shared_group::unit;
 using std::chrono::milliseconds;
-
-// The text of the error that completing the next bucket gives; empty if there was none.
-std::string error_of(SharedExchange& exchange, const std::function<bool()>& goes_on = {}) {
-    try {
-        exchange.complete(goes_on);
-        return {};
-    } catch (const SharedExchangeError& error) {
-        return error.what();
-    }
-}
 
 bool mentions(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;

@@ -60,10 +60,11 @@ inline std::vector<std::optional<ddpdiag::SharedPeer>> peers(const std::vector<s
     return result;
 }
 
-// `between`: of each rank, the way to other hosts; empty: there are none.
+// `timeouts`: of each rank. `between`: of each, the way to other hosts; empty: there are none.
 inline std::vector<std::unique_ptr<ddpdiag::SharedExchange>> in_this_process(
-    std::size_t ranks, std::chrono::milliseconds timeout = std::chrono::minutes(2),
+    const std::vector<std::chrono::milliseconds>& timeouts,
     const std::vector<std::shared_ptr<ddpdiag::SharedBetween>>& between = {}) {
+    const std::size_t ranks = timeouts.size();
     std::vector<ddpdiag::SharedMember> members(ranks);
     std::vector<std::string> member_names;
     member_names.reserve(ranks);
@@ -75,10 +76,26 @@ inline std::vector<std::unique_ptr<ddpdiag::SharedExchange>> in_this_process(
     result.reserve(ranks);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         result.push_back(std::make_unique<ddpdiag::SharedExchange>(
-            std::move(members[rank]), peers(member_names, processes, rank), names(ranks), timeout,
+            std::move(members[rank]), peers(member_names, processes, rank), names(ranks), timeouts[rank],
             between.empty() ? nullptr : between[rank]));
     }
     return result;
+}
+
+inline std::vector<std::unique_ptr<ddpdiag::SharedExchange>> in_this_process(
+    std::size_t ranks, std::chrono::milliseconds timeout = std::chrono::minutes(2),
+    const std::vector<std::shared_ptr<ddpdiag::SharedBetween>>& between = {}) {
+    return in_this_process(std::vector(ranks, timeout), between);
+}
+
+// The text of the error that completing the next bucket gives; empty if there was none.
+inline std::string error_of(ddpdiag::SharedExchange& exchange, const std::function<bool()>& goes_on = {}) {
+    try {
+        exchange.complete(goes_on);
+        return {};
+    } catch (const ddpdiag::SharedExchangeError& error) {
+        return error.what();
+    }
 }
 
 // A bucket of f32 in memory of its own.

@@ -71,6 +71,10 @@ struct GlooBetween::Arrival {
     bool done = false;
     std::string error;  // empty: none
 
+    [[nodiscard]] bool arrived() {
+        const std::lock_guard lock(mutex);
+        return done;
+    }
     void arrived(const std::string& failure) {
         const std::lock_guard lock(mutex);
         done = true;
@@ -164,6 +168,11 @@ void GlooBetween::begin(const std::shared_ptr<const SharedBlock>& block, std::ui
             [block](void* /*data*/) {}, at::TensorOptions().dtype(type_of(element)))};
         return backend.allreduce(part);
     });
+    block_ = arrival_;
+}
+
+bool GlooBetween::uses_block() const noexcept {
+    return block_ != nullptr && !block_->arrived();
 }
 
 // Messages have no future, and a wait for one that takes too long breaks the connection: a thread of their own waits. Left

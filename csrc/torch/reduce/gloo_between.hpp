@@ -53,6 +53,7 @@ public:
     [[nodiscard]] std::vector<Told> told(std::chrono::milliseconds limit) override;
     void begin(const std::shared_ptr<const SharedBlock>& block, std::uint64_t offset, std::uint64_t bytes,
                Element element) override;
+    [[nodiscard]] bool uses_block() const noexcept override;
     // By messages: Gloo's all-to-all would send before it asks (BucketExchange).
     void begin(const SharedSwap& swap) override;
     [[nodiscard]] bool wait(std::chrono::milliseconds limit) override;
@@ -74,6 +75,7 @@ private:
     std::string others_;
     std::size_t home_;
     std::shared_ptr<Arrival> arrival_;  // of what was begun
+    std::shared_ptr<Arrival> block_;    // of what was begun of a block
     std::shared_ptr<Arrival> telling_;  // of what was told
     std::vector<at::Tensor> told_;      // what arrives then, by host
 };

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "platform/platform.hpp"
+#include "torch/reduce/shared_storage.hpp"
 
 namespace ddpdiag {
 namespace {
@@ -106,7 +107,7 @@ struct SharedRanks::State {
 
     bool goes_on() {
         const std::lock_guard lock(mutex);
-        return !stop;
+        return !stop && !given_up;
     }
 
     // When the device has brought it. If it does not, nobody may sum what is in the block.
@@ -155,10 +156,29 @@ struct SharedRanks::State {
         } catch (const StagingError& failed) {
             exchange.give_up(failed.what());
             return std::current_exception();
+        } catch (const SharedExchangeError& failed) {
+            if (failed.in_use()) {
+                leave(job);
+            }
+            return std::current_exception();
         } catch (...) {
             return std::current_exception();
         }
         return nullptr;
+    }
+
+    // Others are still at the job's block, which nobody here may use any more: neither the owner of the buffer nor a
+    // later bucket that would be copied into it.
+    void leave(const Job& job) noexcept {
+        try {
+            if (job.staging != nullptr) {
+                left.push_back(job.staging);
+            } else {
+                move_out_of_shared_memory(job.buffer);
+            }
+        } catch (const std::exception& error) {
+            static_cast<void>(error);  // no memory is left; the failure of the bucket is told all the same
+        }
     }
 
     const std::uint64_t process = platform::process_id();
@@ -172,6 +192,8 @@ struct SharedRanks::State {
     std::deque<Job> jobs;
     std::size_t unannounced = 0;  // jobs, also the one at work
     bool stop = false;
+    bool given_up = false;
+    std::vector<std::shared_ptr<Staging>> left;  // under the turn
 };
 
 SharedRanks::SharedRanks(SharedMember own, std::vector<std::optional<SharedPeer>> peers,
@@ -247,6 +269,18 @@ c10::intrusive_ptr<c10::ivalue::Future> SharedRanks::average(const at::Tensor& b
     }
     done(*future, buffer);
     return future;
+}
+
+void SharedRanks::give_up() {
+    const auto state = state_;
+    {
+        const std::lock_guard lock(state->mutex);
+        state->given_up = true;
+    }
+    for (bool more = true; more;) {
+        std::unique_lock turn(state->turn);
+        more = state->complete_next(turn);
+    }
 }
 
 void SharedRanks::help(const c10::ivalue::Future& future) {

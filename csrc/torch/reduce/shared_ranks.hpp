@@ -39,6 +39,9 @@ public:
                                                                   SharedBucket bucket,
                                                                   std::shared_ptr<StartListener> start,
                                                                   std::shared_ptr<Staging> staging = nullptr);
+    // Returns when no bucket is on its way and nobody is at one, which is soon: from now on, a bucket that would have to
+    // wait for other ranks gets an error. Not with the GIL.
+    void give_up();
     // For a thread that is about to wait for this future: completes what comes before it, and it, unless the thread of the
     // ranks is at it. So nobody has to be woken only to wake somebody else. Takes as long as the buckets do.
     void help(const c10::ivalue::Future& future);

@@ -32,4 +32,11 @@ std::shared_ptr<const SharedBlock> move_to_shared_memory(const at::Tensor& tenso
     return block;
 }
 
+void move_out_of_shared_memory(const at::Tensor& tensor) {
+    c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+    c10::DataPtr data = c10::GetAllocator(c10::kCPU)->allocate(storage.nbytes());
+    std::memcpy(data.get(), storage.data(), storage.nbytes());
+    storage.set_data_ptr_noswap(std::move(data));
+}
+
 }  // namespace ddpdiag

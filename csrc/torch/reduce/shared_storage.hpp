@@ -17,4 +17,7 @@ namespace ddpdiag {
 // left.
 std::shared_ptr<const SharedBlock> move_to_shared_memory(const at::Tensor& tensor);
 
+// The other way round, into memory of this process alone. The block stays as it is for those who hold it.
+void move_out_of_shared_memory(const at::Tensor& tensor);
+
 }  // namespace ddpdiag
