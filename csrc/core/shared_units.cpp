@@ -45,8 +45,8 @@ void SharedExchange::sum_units(std::uint64_t number, const SharedBucket& ours, c
         std::ranges::fill(found, GradientStatistics{});
         sum.run(buckets, targets(*unit), begin, std::min(begin + bytes, ours.sum.bytes), found, watched);
         if (here.one_has_failed()) {
-            throw failed_error(
-                failed());  // it may have waited for us in vain: what was summed may be anything
+            // It may have waited for us in vain: what was summed may be anything.
+            throw failed_error(failed());
         }
         for (std::size_t rank = 0; rank < ranks(); ++rank) {
             if (found[rank].non_finite != 0 || found[rank].sum_squares != 0) {

@@ -142,6 +142,7 @@ class GradientReducer:
         home = self._home[index]
         if self._views and home < self._next:
             self._broken = f"a second gradient of '{self._names[index]}' went into a bucket on its way"
+            self._let_go()
         if not self._synchronising:
             return
         if not self._begun:

@@ -331,3 +331,29 @@ def test_a_device_that_does_not_finish_is_an_error_in_time(tmp_path: Path, libra
         # Its own wait, and for what is still on its way to the staging buffer.
         assert TIMEOUT_S - 0.5 < seconds < STUCK_US / 1e6
     assert f"has waited {TIMEOUT_S} s for its gradients, which {device.NAME}:0 does not finish" in stuck[0][0]
+
+
+def _late(rank: int, _: int, library: str, folder: str) -> list[str]:
+    """Rank 1 comes when rank 0 has given up, and has copied other values to where it waited."""
+    _late_device, ranks = _ready(library, pins=True)
+    buffer, place = torch.ones(1000, device=device.NAME), _native.SharedPlace()
+    added_up.wait(ranks.add_up(buffer, 0, place))
+    given_up = Path(folder, "given up")
+    while rank == 1 and not given_up.exists():
+        time.sleep(0.02)
+    errors = []
+    for number in (1, 2):
+        buffer.fill_(1 if number == 1 else 1000)
+        try:
+            added_up.wait(ranks.add_up(buffer, number, place))
+        except RuntimeError as error:
+            errors.append(str(error))
+    given_up.touch()
+    return errors
+
+
+def test_a_rank_that_is_late_there_gets_errors(tmp_path: Path, library: str) -> None:
+    waited, late = run_ranks(_late, 2, tmp_path, library, str(tmp_path), group_timeout_s=TIMEOUT_S)
+    assert len(waited) == len(late) == 2
+    assert f"waited {TIMEOUT_S} s for rank 1 (process " in waited[0]
+    assert "rank 1 (process " in late[0] and "ran but did not take part" in late[0]
