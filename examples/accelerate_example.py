@@ -1,7 +1,7 @@
 """The recorder under Hugging Face Accelerate, by one line. It logs the verdict in the end.
 
 Needs: pip install accelerate. Run: python examples/accelerate_example.py [FOLDER], which starts two ranks by itself, or
-accelerate launch --cpu --num_processes 2 examples/accelerate_example.py [FOLDER]
+torchrun --nproc-per-node 2 examples/accelerate_example.py [FOLDER]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WORLD_SIZE = 2
 
 
 def train(folder: str) -> None:
-    """Trains in the process group that is up, or in the one of `accelerate launch`."""
+    """Trains in the process group that is up, or in the one of the launcher."""
     torch.manual_seed(0)
     accelerator = Accelerator(cpu=True, kwargs_handlers=[DistributedDataParallelKwargs(bucket_cap_mb=1)])
     net = nn.Sequential(nn.Linear(10, 64), nn.Tanh(), nn.Linear(64, 5))

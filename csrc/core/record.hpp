@@ -26,7 +26,7 @@ enum Flag : std::uint32_t {
     flag_last_bucket = 1U << 1U,  // DDP's last bucket of this backward pass
     flag_native = 1U << 2U,       // registered by Recorder.attach, not as a Python hook
     flag_device = 1U << 3U,       // the bucket lives on an accelerator
-    flag_no_batch = 1U << 4U,     // step: the loader was exhausted, no batch came
+    flag_no_batch = 1U << 4U,     // step: none took place; the next one has its number
     flag_sampled = 1U << 5U,      // backward: parameter records were written for this pass
     flag_abandoned = 1U << 6U,    // closed by the recorder, which did not see its end
     flag_compressed = 1U << 7U,   // bucket: `bytes` and `dtype` describe what travelled, not the bucket

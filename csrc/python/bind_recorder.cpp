@@ -153,7 +153,9 @@ void bind_recorder(py::module_& module) {
         .def("step_begin", &Recorder::step_begin)
         .def("step_begun", &Recorder::step_begun, py::arg("wait_begin_ns"), py::arg("begin_ns"))
         .def("step_end", &Recorder::step_end)
+        .def("step_withdrawn", &Recorder::step_withdrawn)
         .def("wait_abandoned", &Recorder::wait_abandoned)
+        .def_property_readonly("backward_signs", &Recorder::backward_signs)
         .def("set_paused", &Recorder::set_paused)
         .def(
             "mark_ended",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyddpdiag.errors import PackageMissingError
 from pyddpdiag.integrations import unchanged
@@ -18,6 +18,9 @@ except ImportError as _error:
         f"pyddpdiag.integrations.accelerate needs Accelerate, which cannot be imported: {_error}",
         hint="pip install accelerate",
     ) from _error
+
+START: Final = "torchrun --nproc-per-node 2 SCRIPT"
+"""Starts two ranks. `accelerate launch --cpu` starts one process, whatever --num_processes says (Accelerate 1.15)."""
 
 _logger = get_logger("accelerate.pyddpdiag")
 
@@ -35,6 +38,7 @@ class Diagnostics:
     """
 
     def __init__(self, accelerator: Any, folder: str | Path | None = None, **options: Any) -> None:
+        self._processes = accelerator.num_processes
         self._watched = Watched(folder, options)
         unchanged.watch(self._watched)
         for name in ("save_state", "save_model"):
@@ -45,10 +49,12 @@ class Diagnostics:
         """Ends the recording and logs the verdict, on the first rank."""
         session = self._watched.session
         if session is None:
-            _logger.warning(
-                "pyddpdiag recorded nothing: no DistributedDataParallel module has trained. Start several processes "
-                "(accelerate launch --cpu --num_processes 2).",
-            )
+            reason = "no DistributedDataParallel module ran with gradients."
+            if self._watched.left_alone:
+                reason = f"a DistributedDataParallel module was left alone: {self._watched.left_alone}"
+            elif self._processes < 2:
+                reason = f"there is one process. Start several: {START}"
+            _logger.warning(f"pyddpdiag recorded nothing: {reason}")
         elif not session.recorder.closed:
             line = session.verdict()
             if line is not None:

@@ -55,30 +55,41 @@ class Watched:
         self._optimizer_seen = False
         self._begun_by: DistributedDataParallel | None = None
         self._failed = False
+        self.left_alone = ""
+        """Why a DDP module that runs is not recorded here; "" if each one is, or none has run with gradients."""
 
     def forward(self, ddp: DistributedDataParallel, given: Any) -> None:
         """A forward pass of a DDP module begins; `given` is torch.compile's module of it, or the same."""
-        trains = torch.is_grad_enabled() and ddp.training
-        if trains and ddp not in self._seen:
+        # DDP itself looks only at this, and never at `training`.
+        may_train = torch.is_grad_enabled()
+        if may_train and ddp not in self._seen:
             self._seen.add(ddp)
             self._attach(ddp, given)
         marks = self._loop()
         if marks is None:
             return
-        if not trains:
+        if not may_train:
             marks.forget()
-        elif not marks.open:
-            self._begin(marks, ddp)
-        elif not (self._by_batches or self._optimizer_seen) and self._begun_by is ddp:
-            # Neither a loader nor an optimizer of torch's: each pass is a step.
+            return
+        # Lightning leaves the wrapper in evaluation mode, and the model inside trains. With all of it in that mode,
+        # this is an evaluation that records gradients, or a fine-tuning: the backward pass will show it.
+        sure = any(module.training for module in ddp.modules())
+        if marks.open and self._is_another(marks, ddp, sure):
             marks.end()
-            self._begin(marks, ddp)
+        if not marks.open:
+            self._by_batches = marks.has_batch
+            # Only until there is something better to tell steps by.
+            self._begun_by = None if self._by_batches or self._optimizer_seen else ddp
+        marks.begin(sure=sure)
 
-    def _begin(self, marks: LoopMarks, ddp: DistributedDataParallel) -> None:
-        self._by_batches = marks.has_batch
-        # Only until there is something better to tell steps by.
-        self._begun_by = None if self._by_batches or self._optimizer_seen else ddp
-        marks.begin()
+    def _is_another(self, marks: LoopMarks, ddp: DistributedDataParallel, sure: bool) -> bool:
+        """Whether a pass belongs to another step than the open one, though the loop took no batch."""
+        if self._by_batches:
+            return False
+        if sure and marks.in_doubt:
+            return True  # the pass before was of an evaluation
+        # Neither a loader nor an optimizer of torch's: each pass is a step.
+        return not self._optimizer_seen and self._begun_by is ddp
 
     def timed(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         """A hook that the script registers, with the probes around it; our own ones as they are."""
@@ -109,7 +120,8 @@ class Watched:
 
     def _attach(self, ddp: DistributedDataParallel, given: Any) -> None:
         if ddp._comm_hooks or is_attached(ddp):
-            return  # timed, or recorded by the script
+            self.left_alone = self.left_alone or "the script gave it a recorder or a communication hook"
+            return  # recorded by the script, or timed
         try:
             self._open().attach(given)
         except _FAILURES as error:
@@ -123,6 +135,8 @@ class Watched:
             register_optimizer_step_post_hook(self._optimizer_stepped)
             # After the note how the process ended, which has priority 0. Processes of multiprocessing run this, too.
             util.Finalize(None, self.session.close, exitpriority=-1)
+        elif self.session is None:
+            self.left_alone = f"the script has a recorder of its own, of '{recorder.folder}'"
         return recorder
 
     def _optimizer_stepped(self, optimizer: Optimizer, *_: Any) -> None:
@@ -130,6 +144,8 @@ class Watched:
         if marks is not None:
             self._optimizer_seen = True
             self._begun_by = None
+            if marks.open:
+                marks.begin()  # in which an optimizer steps: no evaluation
             if not self._by_batches:
                 marks.end()
 
@@ -143,6 +159,7 @@ class Watched:
     def _cannot(self, error: Exception) -> None:
         if not self._failed:
             self._failed = True
+            self.left_alone = str(error)
             rank = dist.get_rank() if dist.is_initialized() else "?"
             say(f"pyddpdiag run: rank {rank}: a DDP module is left alone: {error}", sys.stderr)
 

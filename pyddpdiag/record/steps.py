@@ -106,7 +106,8 @@ class LoopMarks:
     """Steps of a loop that somebody else owns, by what can be seen of it: batches, passes, optimizer steps.
 
     A step begins with the batch that a training pass uses, which shows only with that pass: evaluations take
-    batches, too.
+    batches, too. A pass that may be one of an evaluation begins a step in doubt. It is withdrawn if no backward pass
+    of a module begins in it.
     """
 
     def __init__(self, core: _native.Recorder, modules: Modules) -> None:
@@ -115,6 +116,7 @@ class LoopMarks:
         self._open = False
         self._waits_since = 0  # 0: nobody has waited for a batch since the last step
         self._batch_came = 0
+        self._signs: int | None = None  # of backward passes, when a step in doubt began
 
     @property
     def open(self) -> bool:
@@ -140,20 +142,31 @@ class LoopMarks:
         """No step will use it: there is none, or it is for an evaluation."""
         self._waits_since = self._batch_came = 0
 
-    def begin(self) -> None:
+    @property
+    def in_doubt(self) -> bool:
+        """Whether nothing shows yet that the open step is one."""
+        return self._signs is not None and self._signs == self._core.backward_signs
+
+    def begin(self, *, sure: bool = True) -> None:
         """A step, since its batch came. If one is open, it goes on."""
         if not self._open:
             now = monotonic_ns()
             begun = self._batch_came or now
             self._core.step_begun(self._waits_since or begun, begun)
             self._open = True
+            self._signs = None if sure else self._core.backward_signs
+        elif sure:
+            self._signs = None
         self.forget()
 
     def end(self) -> None:
         """Of the step that is open, if one is."""
         if self._open:
             self._open = False
-            self._core.step_end()
+            if self.in_doubt:
+                self._core.step_withdrawn()
+            else:
+                self._core.step_end()
             self._modules.catch_up()
 
     def close(self) -> None:

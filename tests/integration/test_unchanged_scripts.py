@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.plain_job import BATCHES, EPOCHS, FAILS_IN, STEPS
+from support.promised import need
 from train_support import ROOT, finish, started
 
 from pyddpdiag.cli import main
@@ -80,6 +82,52 @@ def test_a_script_with_its_own_hook_is_only_timed(tmp_path: Path) -> None:
         # Without a loader, a step ends with the optimizer's.
         assert rank.of_kind(Kind.STEP)["step"].tolist() == list(range(STEPS))
         assert rank.sidecar.closed
+
+
+def test_lightning_with_a_validation_loader_is_recorded_in_every_epoch(tmp_path: Path) -> None:
+    absent = importlib.util.find_spec("lightning") is None
+    need("frameworks", "lightning is not installed (dependency group 'frameworks')" if absent else "")
+    job = str(ROOT / "tests" / "support" / "lightning_job.py")
+    code, _, err = ran(
+        *RUN, "--trace", "run", "--", sys.executable, job, str(EPOCHS), str(BATCHES), cwd=tmp_path
+    )
+    assert code == 0, err
+    for rank in open_run(tmp_path / "run").ranks:
+        steps = rank.of_kind(Kind.STEP)
+        assert steps["step"].tolist() == list(range(2 * EPOCHS * BATCHES))
+        assert not (steps["flags"] & (Flag.ABANDONED | Flag.NO_BATCH)).any()
+        assert rank.of_kind(Kind.BACKWARD)["step"].tolist() == list(range(2 * EPOCHS * BATCHES))
+
+
+ACCELERATED = """
+import accelerate, torch
+from pyddpdiag.integrations.accelerate import Diagnostics
+accelerator = accelerate.Accelerator(cpu=True)
+ddp = accelerator.prepare(torch.nn.Linear(2, 2))
+Diagnostics(accelerator)
+with torch.no_grad():
+    ddp(torch.ones(1, 2))
+if accelerator.is_main_process:
+    print(accelerator.num_processes)
+accelerator.end_training()
+"""
+
+
+def test_what_the_line_for_accelerate_tells_to_start_is_two_ranks(tmp_path: Path) -> None:
+    absent = importlib.util.find_spec("accelerate") is None
+    need("frameworks", "accelerate is not installed (dependency group 'frameworks')" if absent else "")
+    from pyddpdiag.integrations.accelerate import START
+
+    (tmp_path / "script.py").write_text(ACCELERATED, encoding="utf-8")
+    launcher, *options = START.replace("SCRIPT", "script.py").split()
+    assert launcher == "torchrun"
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+    code, out, err = ran(*torchrun, *options, cwd=tmp_path)
+    assert (code, out) == (0, "2\n"), err
+    assert err.count("pyddpdiag recorded nothing: no DistributedDataParallel module ran with gradients") == 1
+    code, out, err = ran(sys.executable, "script.py", cwd=tmp_path)
+    assert (code, out) == (0, "1\n"), err
+    assert f"there is one process. Start several: {START}" in err
 
 
 def test_the_exit_code_and_a_sitecustomize_are_the_scripts_own(tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ struct Pass {
 };
 
 Pass count_pass(const Recorder& recorder, ModuleState& module) {
+    module.marks.backward_signs.fetch_add(1, std::memory_order_relaxed);
     const Pass pass{.number = module.marks.begun.fetch_add(1, std::memory_order_relaxed),
                     .sampled = module.marks.sampled.load(std::memory_order_relaxed)};
     module.hook.watched = WatchedPass::due(recorder.gradient_options(), pass.number);
@@ -190,6 +191,7 @@ void forward_end(const Recorder& recorder, const std::shared_ptr<ModuleState>& m
             node->add_pre_hook(observer([module] {
                 if (module->marks.armed.exchange(false, std::memory_order_relaxed)) {
                     module->marks.backward_begin.store(platform::monotonic_ns(), std::memory_order_relaxed);
+                    module->marks.backward_signs.fetch_add(1, std::memory_order_relaxed);
                 }
             }));
         }

@@ -241,6 +241,20 @@ void Recorder::step_end() {
     check_trace();
 }
 
+void Recorder::step_withdrawn() {
+    wait_abandoned();
+    steps_begun_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+std::uint64_t Recorder::backward_signs() const {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t signs = 0;
+    for (const auto& module : modules_) {
+        signs += module->marks.backward_signs.load(std::memory_order_relaxed);
+    }
+    return signs;
+}
+
 void Recorder::wait_abandoned() {
     const std::lock_guard lock(step_mutex_);
     step_operation_.set_flags(flag_no_batch);

@@ -86,7 +86,11 @@ public:
     // Both, by times that have passed: of a loop that only showed afterwards that this was a step.
     void step_begun(std::int64_t wait_begin_ns, std::int64_t begin_ns);
     void step_end();
+    // What began was no step: the next one gets its number. On the thread that began it.
+    void step_withdrawn();
     void wait_abandoned();
+    // Grows with each backward pass of a module that begins, whether it synchronises or not.
+    [[nodiscard]] std::uint64_t backward_signs() const;
     [[nodiscard]] std::uint32_t step_of(const ModuleState& module) const noexcept;
     [[nodiscard]] std::uint32_t step_of(std::uint32_t pass) const noexcept;
 

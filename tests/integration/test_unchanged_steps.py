@@ -1,0 +1,113 @@
+"""Which passes are taken for training in a loop that knows nothing of pyddpdiag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import torch
+from support.ranks import run_ranks
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+from pyddpdiag.integrations import unchanged
+from pyddpdiag.integrations.watched import Watched
+from pyddpdiag.trace.layout import Flag, Kind
+from pyddpdiag.trace.reader import read_trace
+
+STEPS = 20
+
+
+class _Loop:
+    """One DDP module and its optimizer, with batches of a loader or without."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.ddp = DistributedDataParallel(nn.Linear(4, 2))
+        self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=0.1)
+
+    def batches(self, number: int) -> Iterator[torch.Tensor]:
+        for (x,) in DataLoader(TensorDataset(torch.ones(number, 4))):
+            yield x
+
+    def train(self, x: torch.Tensor) -> None:
+        self.optimizer.zero_grad()
+        self.ddp(x).sum().backward()
+        self.optimizer.step()
+
+
+def _wrapper_alone_evaluates(loop: _Loop) -> None:
+    """As in Lightning."""
+    loop.ddp.eval()
+    loop.ddp.module.train()
+    for x in loop.batches(STEPS):
+        loop.train(x)
+
+
+def _fine_tuning(loop: _Loop) -> None:
+    """All of the module is in evaluation mode, and trains; each second pass accumulates only."""
+    loop.ddp.eval()
+    for number, x in enumerate(loop.batches(STEPS)):
+        with ExitStack() as stack:
+            if number % 2 == 0:
+                stack.enter_context(loop.ddp.no_sync())
+            loop.ddp(x).sum().backward()
+
+
+def _evaluations_that_record_gradients(loop: _Loop) -> None:
+    """They are no steps, and the first rank has more of them than the second."""
+    for _ in range(2):
+        loop.ddp.eval()
+        for x in loop.batches(3 - loop.rank):
+            loop.ddp(x)
+        loop.ddp.train()
+        for x in loop.batches(STEPS // 2):
+            loop.train(x)
+
+
+def _evaluations_without_a_loader(loop: _Loop) -> None:
+    for number in range(STEPS):
+        if number % 5 == 1:
+            loop.ddp.eval()
+            for _ in range(3 - loop.rank):
+                loop.ddp(torch.ones(1, 4))
+            loop.ddp.train()
+        loop.train(torch.ones(1, 4))
+
+
+LOOPS: dict[str, Callable[[_Loop], None]] = {
+    "wrapper": _wrapper_alone_evaluates,
+    "fine-tuning": _fine_tuning,
+    "evaluations": _evaluations_that_record_gradients,
+    "no loader": _evaluations_without_a_loader,
+}
+
+
+def _job(rank: int, _: int, folder: str) -> None:
+    for name, run in LOOPS.items():
+        watched = Watched(f"{folder}/{name}", {"capacity_mb": 1})
+        unchanged.watch(watched)
+        run(_Loop(rank))
+        assert watched.session is not None, name
+        watched.session.close()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unchanged")
+    run_ranks(_job, 2, folder, str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_step_is_a_pass_that_trains(trained: Path, loop: str) -> None:
+    for rank in range(2):
+        trace = read_trace(trained / loop / f"rank_{rank}.ddptrace")
+        steps = trace.of_kind(Kind.STEP)
+        real = steps[(steps["flags"] & (Flag.NO_BATCH | Flag.ABANDONED)) == 0]
+        assert real["step"].tolist() == list(range(STEPS))
+        passes = trace.of_kind(Kind.BACKWARD)["step"].tolist()
+        assert passes == list(range(1, STEPS, 2) if loop == "fine-tuning" else range(STEPS))
