@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -56,16 +55,26 @@ def run(command: Sequence[str], folder: Path) -> int:
         if command[0].endswith(".py"):
             hint = f"pyddpdiag run -- python {command[0]}"
         raise UsageError(f"there is no program '{command[0]}'.", hint=hint)
-    code = _to_its_end([program, *command[1:]], {**os.environ, **environment(folder)})
-    show(folder)
-    return code
+    # Not in the ranks, which import this file under `python -m pyddpdiag.attach`.
+    from pyddpdiag.integrations.signals import to_its_end
+
+    ended = to_its_end([program, *command[1:]], {**os.environ, **environment(folder)})
+    with suppress(OSError):  # a terminal that hung up
+        show(folder, interrupted_by=ended.signal_number)
+    return ended.code
 
 
-def show(folder: Path) -> None:
-    """The verdict over what was recorded, on standard error: standard output is the script's."""
+def show(folder: Path, *, interrupted_by: int = 0) -> None:
+    """The verdict over what was recorded, on standard error: standard output is the script's.
+
+    Args:
+        folder: of the run.
+        interrupted_by: the signal that asked `pyddpdiag run` to stop; 0: none did.
+    """
     from pyddpdiag.pipeline import print_report
 
-    say(f"\npyddpdiag: {folder}", sys.stderr)
+    how = f" (interrupted by {signal.Signals(interrupted_by).name})" if interrupted_by else ""
+    say(f"\npyddpdiag: {folder}{how}", sys.stderr)
     if not any(folder.glob("**/rank_*.ddptrace")):
         say(
             "nothing was recorded: no DistributedDataParallel module trained over Gloo in a Python that has pyddpdiag "
@@ -77,25 +86,6 @@ def show(folder: Path) -> None:
         print_report(folder, file=sys.stderr)
     except PyddpdiagError as error:
         say(f"no verdict: {error}", sys.stderr)
-
-
-def _to_its_end(command: list[str], environ: dict[str, str]) -> int:
-    """The exit code of a command; as a shell says it where a signal ended it."""
-    with subprocess.Popen(command, env=environ) as process:
-
-        def terminate(*_: object) -> None:
-            with suppress(OSError):
-                process.terminate()
-
-        before = signal.signal(signal.SIGTERM, terminate)
-        try:
-            while True:
-                # Ctrl-C reaches the command as well, and it ends in its own time.
-                with suppress(KeyboardInterrupt):
-                    code = process.wait()
-                    return code if code >= 0 else 128 - code
-        finally:
-            signal.signal(signal.SIGTERM, before)
 
 
 __all__ = ["environment", "new_folder", "run", "show"]

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -21,10 +21,12 @@ class StopRequest:
         self.signal_number = 0
 
 
-def _stop_signals() -> list[signal.Signals]:
+def stop_signals() -> list[signal.Signals]:
+    """The signals that ask a process to stop, except those that it ignores: nohup and background shells see to that."""
     # SIGHUP is missing on Windows, SIGBREAK everywhere else.
     names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
-    return [getattr(signal, name) for name in names if hasattr(signal, name)]
+    found = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    return [number for number in found if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager
@@ -42,10 +44,7 @@ def noted() -> Iterator[StopRequest]:
         del frame
         request.signal_number = request.signal_number or number
 
-    before = {}
-    for number in _stop_signals():
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and background shells ignore some
-            before[number] = signal.signal(number, note)
+    before = {number: signal.signal(number, note) for number in stop_signals()}
     try:
         yield request
     finally:
@@ -60,14 +59,22 @@ def held_back() -> Iterator[None]:
     So a Ctrl-C that reaches the whole process group cannot hit a rank that is still starting up, which would
     print a traceback. Windows has no such mask: there the ranks ignore Ctrl-C as soon as they run our code.
     """
+    if hasattr(signal, "pthread_sigmask"):
+        from multiprocessing import resource_tracker
+
+        # Starting the first process starts this helper of multiprocessing, which would unblock SIGINT again.
+        resource_tracker.ensure_running()
+    with blocked({signal.SIGINT}):
+        yield
+
+
+@contextmanager
+def blocked(numbers: Collection[int]) -> Iterator[None]:
+    """Within the block these signals wait, in this thread and the processes that it starts. Not on Windows."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    from multiprocessing import resource_tracker
-
-    # Starting the first process starts this helper of multiprocessing, which would unblock SIGINT again.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:
