@@ -12,7 +12,6 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from pyddpdiag.errors import PyddpdiagError
-from pyddpdiag.pipeline import load_report
 from pyddpdiag.record.recorder import Recorder
 from pyddpdiag.record.steps import LoopMarks
 
@@ -75,6 +74,9 @@ class Session:
         except (RuntimeError, dist.DistError):
             pass  # a rank is late or gone: the verdict says it
         folder = self.recorder.folder
+        # Not with the rank: the analysis takes longer to import than many a step.
+        from pyddpdiag.pipeline import load_report
+
         try:
             line = load_report(folder).verdict.line
         except PyddpdiagError as error:

@@ -91,7 +91,7 @@ _state = _State()
 
 
 def _watched() -> Watched | None:
-    """What watches this process; made at the first pass, since torch is complete by then."""
+    """What watches this process; made with the first DDP module, since torch is complete by then."""
     if _state.watched is None and not _state.failed:
         try:
             from pyddpdiag.integrations.watched import Watched
@@ -121,7 +121,14 @@ def _compiling() -> bool:
 
 def _patch_ddp(module: Any) -> None:
     ddp = module.DistributedDataParallel
-    before, register = ddp._pre_forward, ddp.register_comm_hook
+    make, before, register = ddp.__init__, ddp._pre_forward, ddp.register_comm_hook
+
+    @functools.wraps(make)
+    def init(self: Any, *arguments: Any, **options: Any) -> None:
+        # What watches is imported now and not in the first step. The recorder waits for that: the script may yet open
+        # its own.
+        _watched()
+        make(self, *arguments, **options)
 
     # A copy of the compiler's own would be traced; the calls below are made before it begins.
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -144,6 +151,7 @@ def _patch_ddp(module: Any) -> None:
         watched = _watched()
         register(self, state, hook if watched is None else watched.timed(hook))
 
+    ddp.__init__ = init
     ddp.__call__ = call
     ddp._pre_forward = pre_forward
     ddp.register_comm_hook = register_comm_hook

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import torch
 import torch.distributed as dist
@@ -39,6 +40,8 @@ _ENVIRONMENT = (
     "WORLD_SIZE",
 )
 _DTYPES = {1: "float32", 2: "float64", 3: "float16", 4: "bfloat16", 5: "complex64", 6: "complex128"}
+# When this is imported, and not when a recorder is opened, maybe in a step: Python starts a program to find it out.
+_PLATFORM: Final = platform.platform()
 
 
 class Sidecar:
@@ -70,7 +73,7 @@ class Sidecar:
             pid=os.getpid(),
             process_started_s=processes.started_at(),
             process_namespace=processes.namespace(),
-            platform=platform.platform(),
+            platform=_PLATFORM,
             python=platform.python_version(),
             torch=str(torch.__version__),
             pyddpdiag=pyddpdiag.__version__,
