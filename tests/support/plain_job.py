@@ -40,7 +40,9 @@ def with_a_loader() -> None:
             ddp(x).square().mean().backward()
             optimizer.step()
             # What the recorder needs is there before the first step, and the analysis never.
-            imported = {name for name in set(sys.modules) - loaded if name.startswith(("pyddpdiag", "psutil"))}
+            imported = {
+                name for name in set(sys.modules) - loaded if name.startswith(("pyddpdiag", "psutil"))
+            }
             assert not imported and "pyddpdiag.analyse" not in sys.modules, imported
             first = os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0"
             if first and dist.get_rank() == 1 and epoch == 0 and number == FAILS_IN:
