@@ -130,9 +130,10 @@ def _taken_over(
         return None
     ours = registered.find(ddp)
     if ours is None:
+        whose, hint = registered.of_others(ddp)
         raise AlreadyAttachedError(
-            f"rank {rank}: this DDP module ({description.name}) has a communication hook already.",
-            hint="attach a recorder once, and do not register another hook; DDP takes one per module.",
+            f"rank {rank}: this DDP module ({description.name}) has a communication hook already: {whose}.",
+            hint=hint,
         )
     if ours.recorder is None or not ours.recorder.closed:
         whom = f"'{ours.recorder.path}'" if ours.recorder is not None else "the one that was opened last"

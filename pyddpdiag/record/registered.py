@@ -62,4 +62,26 @@ def find(ddp: DistributedDataParallel) -> Registered | None:
     return Registered(None if recorder is None or recorder is group else recorder, group)
 
 
-__all__ = ["Registered", "averaging", "find", "has_hook"]
+def of_others(ddp: DistributedDataParallel) -> tuple[str, str]:
+    """Whose hook it is, where it is not ours, and how its buckets can be recorded."""
+    from pyddpdiag.record.hooks import TimedHook  # which imports the recorder, and that this file
+
+    hook = ddp._comm_hooks[0][0]
+    name = getattr(hook, "__name__", type(hook).__name__)
+    if isinstance(hook, TimedHook):
+        return (
+            f"'{name}' with the probes around it",
+            "its buckets are recorded; do not attach another recorder.",
+        )
+    if getattr(ddp, "mixed_precision", None) is not None:
+        return (
+            f"torch's own '{name}', which DistributedDataParallel(mixed_precision=...) registers",
+            "`pyddpdiag run` puts pyddpdiag.timed() around it; so does a class of your own (docs/integrations.md).",
+        )
+    return (
+        f"'{name}'",
+        f"DDP takes one per module: register pyddpdiag.timed({name}) in its place, and do not attach.",
+    )
+
+
+__all__ = ["Registered", "averaging", "find", "has_hook", "of_others"]
