@@ -54,6 +54,10 @@ if __name__ == "__main__":
         train(folder)
         dist.destroy_process_group()
     else:
+        print(
+            f"One rank only. Two need a launcher: torchrun --nproc-per-node 2 {sys.argv[0]} [FOLDER]",
+            flush=True,
+        )
         with tempfile.TemporaryDirectory() as temporary:
             meeting = Path(temporary, "meeting").as_uri()
             dist.init_process_group("gloo", init_method=meeting, rank=0, world_size=1, timeout=limit)

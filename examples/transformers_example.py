@@ -6,6 +6,7 @@ torchrun --nproc-per-node 2 examples/transformers_example.py [FOLDER]
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 
@@ -73,4 +74,6 @@ def main(folder: str | None) -> None:
 
 
 if __name__ == "__main__":
+    if "RANK" not in os.environ:
+        sys.exit(f"This example needs a launcher: torchrun --nproc-per-node 2 {sys.argv[0]} [FOLDER]")
     main(sys.argv[1] if len(sys.argv) > 1 else None)

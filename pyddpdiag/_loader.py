@@ -63,10 +63,7 @@ def load() -> ModuleType:
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:
-        raise NativeModuleError(
-            f"recording and training need torch {minor}, which cannot be imported: {error}",
-            hint=f"pip install 'torch=={minor}.*' (reading traces works without it).",
-        ) from error
+        raise _no_torch(f" {minor}", f"which cannot be imported: {error}", f"=={minor}.*") from error
     check_torch_minor(torch.__version__, minor)
     try:
         return importlib.import_module("pyddpdiag._native")
@@ -75,6 +72,33 @@ def load() -> ModuleType:
             f"the native module does not load under torch {torch.__version__}: {error}",
             hint="it was probably built against another build of torch; reinstall or rebuild pyddpdiag.",
         ) from error
+
+
+def require_torch() -> None:
+    """Finds out whether torch is installed, without importing it, which takes seconds.
+
+    Raises:
+        NativeModuleError: it is not.
+    """
+    try:
+        found = "torch" in sys.modules or importlib.util.find_spec("torch") is not None
+    except (ImportError, ValueError):
+        found = False
+    if found:
+        return
+    reason = f"which is not installed for {sys.executable}."
+    try:
+        minor = built_with()
+    except NativeModuleError:
+        raise _no_torch("", reason, "") from None
+    raise _no_torch(f" {minor}", reason, f"=={minor}.*")
+
+
+def _no_torch(minor: str, reason: str, wanted: str) -> NativeModuleError:
+    return NativeModuleError(
+        f"recording and training need torch{minor}, {reason}",
+        hint=f"pip install 'torch{wanted}' (reading traces works without it).",
+    )
 
 
 def check_early() -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn, cast, get_args
 import typer
 
 from pyddpdiag import train as training
+from pyddpdiag._loader import require_torch
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.output import say
 from pyddpdiag.ranks import interfaces, rendezvous
@@ -245,6 +246,7 @@ def _text(path: Path | None) -> str | None:
 
 
 def _gpus() -> int:
+    require_torch()
     import torch
 
     return torch.cuda.device_count()

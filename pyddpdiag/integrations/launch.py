@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pyddpdiag.errors import PyddpdiagError, TraceExistsError, UsageError
+from pyddpdiag._loader import require_torch
+from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.integrations.unchanged import FOLDER
 from pyddpdiag.output import say
 
@@ -76,6 +77,11 @@ def show(folder: Path, *, interrupted_by: int = 0) -> None:
     how = f" (interrupted by {signal.Signals(interrupted_by).name})" if interrupted_by else ""
     say(f"\npyddpdiag: {folder}{how}", sys.stderr)
     if not any(folder.glob("**/rank_*.ddptrace")):
+        try:
+            require_torch()
+        except NativeModuleError as error:
+            say(f"nothing was recorded: {error.message} {error.hint}", sys.stderr)
+            return
         say(
             "nothing was recorded: no DistributedDataParallel module trained over Gloo in a Python that has pyddpdiag "
             "installed and heeds PYTHONPATH (python -I and -E do not).",

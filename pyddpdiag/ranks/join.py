@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+from pyddpdiag._loader import require_torch
 from pyddpdiag.errors import PyddpdiagError, RankFailedError
 from pyddpdiag.output import say
 from pyddpdiag.ranks import interfaces, interrupts
@@ -42,10 +43,12 @@ def join(
         on_event: called with this rank's events, from any thread.
 
     Raises:
+        NativeModuleError: torch is not installed.
         RendezvousError: the ranks did not find together.
         RankFailedError: this rank failed, by itself or because another rank did.
         PyddpdiagError: this rank cannot start; the others have been informed.
     """
+    require_torch()  # without it, we cannot even meet the others to say so
     interface, payload, problem = "", None, None
     try:
         interface, _ = interfaces.choose(options.interfaces, local=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+from pyddpdiag._loader import require_torch
 from pyddpdiag.ranks import interfaces, interrupts, process
 from pyddpdiag.ranks.events import Event
 from pyddpdiag.ranks.lifetime import Assignment
@@ -40,10 +41,12 @@ def launch(
         on_note: called with sentences for the user.
 
     Raises:
+        NativeModuleError: torch is not installed; nothing was started.
         UsageError: an interface is not available; nothing was started.
         RankFailedError: a rank failed or died; all others have been ended.
         KeyboardInterrupt, SystemExit: this process was asked to stop; all ranks have been ended.
     """
+    require_torch()  # here, or each rank ends in a traceback
     interface, note = interfaces.choose(options.interfaces, local=node.alone)
     if note:
         on_note(note)

@@ -16,7 +16,7 @@ def page(runs: Sequence[Run]) -> str:
     """Title, charts (left out without plotly: trainings that took hours are not lost for it) and the tables."""
     drawn: list[Part | Section] = [Section("Charts", charts(runs))]
     if not plotly.available():
-        drawn = [Paragraph("No charts: plotly is not installed (pip install 'pyddpdiag[charts]').")]
+        drawn = [Paragraph("No charts: plotly is not installed (pip install plotly).")]
     return whole_page(
         f"Scaling of the training on {runs[0].result.dataset}", [*drawn, Section("Tables", tables(runs))]
     )

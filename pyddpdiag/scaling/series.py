@@ -76,10 +76,16 @@ def run(
         raise ResultWriteError(f"cannot write to '{target}': {error.strerror or error}.") from error
     if as_json:
         return (target / _RESULT).read_text(encoding="utf-8")
-    missing = [
-        name for name, there in (("page", plotly.available()), ("pictures", picture.available())) if not there
-    ]
-    note = f" No charts for the {' and '.join(missing)}: pip install 'pyddpdiag[charts]'." if missing else ""
+    missing = {}
+    if not plotly.available():
+        missing["page"] = "plotly"
+    if not picture.available():
+        missing["pictures"] = "matplotlib"
+    note = (
+        f" No charts for the {' and '.join(missing)}: pip install {' '.join(missing.values())}."
+        if missing
+        else ""
+    )
     return f"{table.text(runs, sys.stdout)}\nIn {target}: scaling.json, .txt, .html, .png and the traces.{note}\n"
 
 

@@ -106,7 +106,11 @@ def test_torchrun_starts_two_ranks_by_the_line_for_windows(
 
 
 def test_the_torchrun_script_alone_is_a_world_of_one(tmp_path: Path) -> None:
-    assert "rank 0 of 1 wrote" in run_example("torchrun.py", tmp_path, "trace")
+    out = run_example("torchrun.py", tmp_path, "trace")
+    assert (
+        "One rank only. Two need a launcher: torchrun --nproc-per-node 2" in out
+        and "rank 0 of 1 wrote" in out
+    )
 
 
 FRAMEWORKS = {
@@ -139,6 +143,15 @@ def test_under_other_frameworks(package: str, tmp_path: Path) -> None:
         assert (whole["times"][:, StepTime.BEGIN] >= whole["times"][:, StepTime.WAIT_BEGIN]).all()
         named = [name.decode() for name in rank.of_kind(Kind.PHASE)["name"].tolist()]
         assert {name: named.count(name) for name in set(named)} == phases
+
+
+def test_an_example_that_needs_a_launcher_says_so(tmp_path: Path) -> None:
+    absent = importlib.util.find_spec("transformers") is None
+    need("frameworks", "transformers is not installed (dependency group 'frameworks')" if absent else "")
+    with started([sys.executable, str(EXAMPLES / "transformers_example.py")], tmp_path) as process:
+        code, out, err = finish(process, LIMIT_S)
+    assert code == 1 and not out
+    assert "needs a launcher: torchrun --nproc-per-node 2" in err and "Traceback" not in err
 
 
 def test_no_example_is_left_out() -> None:

@@ -14,9 +14,10 @@ from support.models import batch, branches, gradient_bytes
 from support.ranks import run_ranks
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _MixedPrecision
 
 import pyddpdiag
-from pyddpdiag.errors import GradientError, UsageError
+from pyddpdiag.errors import AlreadyAttachedError, GradientError, UsageError
 from pyddpdiag.trace.layout import BucketTime, Flag, GradientValue, Kind
 from pyddpdiag.trace.reader import read_trace
 
@@ -135,6 +136,13 @@ def test_the_sentinel_watches_what_goes_in(tmp_path: Path) -> None:
         assert "rank 1 put" in words and "of step 1" in words
 
 
+class _Timed(DistributedDataParallel):
+    """As in docs/integrations.md."""
+
+    def register_comm_hook(self, state: object, hook: Any) -> None:
+        super().register_comm_hook(state, pyddpdiag.timed(hook))
+
+
 def _wrong(rank: int, _: int, folder: str) -> list[str]:
     messages = []
 
@@ -152,6 +160,15 @@ def _wrong(rank: int, _: int, folder: str) -> list[str]:
                 ddp(batch(rank, 0, torch.float32)).square().mean().backward()
             except Exception as error:
                 messages.append(f"{type(error).__name__}: {error}")
+            with pytest.raises(AlreadyAttachedError) as caught:
+                recorder.attach(ddp)
+            assert f"'timed_{hook.__name__}' with the probes around it" in caught.value.message
+        # Such modules train on accelerators only.
+        for kind in (DistributedDataParallel, _Timed):
+            ddp = kind(branches(torch.float32), mixed_precision=_MixedPrecision(torch.bfloat16))
+            with pytest.raises(AlreadyAttachedError) as caught:
+                recorder.attach(ddp)
+            messages.append(f"{caught.value}")
         try:
             pyddpdiag.timed("allreduce")  # type: ignore[arg-type]
         except UsageError as error:
@@ -159,8 +176,14 @@ def _wrong(rank: int, _: int, folder: str) -> list[str]:
     return messages
 
 
-def test_a_hook_that_fails_fails_as_itself(tmp_path: Path) -> None:
-    for no_future, fails, no_hook in run_ranks(_wrong, 2, tmp_path, str(tmp_path / "trace")):
+def test_a_hook_that_fails_fails_as_itself_and_attach_names_whose_it_is(tmp_path: Path) -> None:
+    for no_future, fails, mixed, timed_mixed, no_hook in run_ranks(
+        _wrong, 2, tmp_path, str(tmp_path / "trace")
+    ):
         assert "no_future returned Tensor, not a torch.futures.Future" in no_future
         assert "a bug in the user's hook" in fails
         assert "takes a communication hook, not str" in no_hook
+        torchs = "_reducer_allreduce_and_upcast_hook'"
+        assert f"torch's own '{torchs}, which DistributedDataParallel(mixed_precision=...) registers" in mixed
+        assert "pyddpdiag.timed()" in mixed
+        assert f"'timed_{torchs} with the probes around it" in timed_mixed

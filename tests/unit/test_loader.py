@@ -111,6 +111,19 @@ def test_without_torch_recording_says_what_to_install(tmp_path: Path, name: str)
     assert f"pip install 'torch=={_loader.built_with()}.*'" in message
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["train", "train --multiprocessing-distributed", "bench allreduce", "run -- {python} -c 0"],
+)
+def test_without_torch_a_command_names_it_before_it_starts_ranks(tmp_path: Path, command: str) -> None:
+    run = "import pyddpdiag.cli; sys.exit(pyddpdiag.cli.main())"
+    done = python(tmp_path, NO_TORCH, run, arguments=command.format(python=sys.executable).split())
+    assert done.returncode == (0 if command.startswith("run") else 2), done.stderr
+    named = f"recording and training need torch {_loader.built_with()}, which is not installed for {sys.executable}."
+    assert done.stderr.count(named) == 1 and f"'torch=={_loader.built_with()}.*'" in done.stderr
+    assert "Traceback" not in done.stderr and "rank" not in done.stderr
+
+
 @pytest.mark.parametrize("native", [True, False])
 def test_without_torch_traces_are_read(pure_copy: Path, tmp_path: Path, native: bool) -> None:
     if native:

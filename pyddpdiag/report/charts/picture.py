@@ -95,7 +95,7 @@ def _draw(chart: Chart) -> Figure:
     except ImportError as error:
         raise UsageError(
             "pictures are drawn by matplotlib, which is not installed.",
-            hint="pip install 'pyddpdiag[charts]'",
+            hint="pip install matplotlib",
         ) from error
     heights = [panel.height for panel in chart.panels]
     says = textwrap.wrap(clean(chart.says, _LONGEST_SENTENCES).replace("$", r"\$"), _LINE)

@@ -59,7 +59,7 @@ def script() -> str:
     if path is None:
         raise UsageError(
             "charts on a page are drawn by plotly, which is not installed.",
-            hint="pip install 'pyddpdiag[charts]'",
+            hint="pip install plotly",
         )
     return path.read_text(encoding="utf-8")
 
