@@ -11,6 +11,7 @@ from pyddpdiag.export.frames import as_frame
 from pyddpdiag.export.run import ExportedRun
 from pyddpdiag.exports import read_run
 from pyddpdiag.model import RunReport, Verdict
+from pyddpdiag.model.words import closed
 from pyddpdiag.output import as_html
 from pyddpdiag.report.charts import picture
 from pyddpdiag.report.run.steps import step_chart
@@ -90,7 +91,7 @@ class LoadedRun:
         """Verdict and step chart: a picture, because notebooks run no scripts of pages that they do not trust."""
         findings = "".join(
             f'<p style="margin:.3em 0;border-left:4px solid {_SEVERITY[finding.severity]};padding-left:.7em">'
-            f"<b>{as_html(finding.severity)}</b>: {as_html(finding.message)}. {as_html(finding.advice)}</p>"
+            f"<b>{as_html(finding.severity)}</b>: {as_html(closed(finding.message))} {as_html(finding.advice)}</p>"
             for finding in self.verdict.findings
         )
         head = f"<p><b>{as_html(self.verdict.line)}</b></p>{findings}"

@@ -22,6 +22,7 @@ from pyddpdiag.report.json import report_to_json
 from pyddpdiag.report.saved import read_report
 from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.attempts import choose_attempt
+from pyddpdiag.trace.folder import folder_of
 from pyddpdiag.trace.run import open_run
 from pyddpdiag.trace.training import read_loss
 
@@ -39,7 +40,7 @@ def load_report(
     Needs neither torch nor the native module.
 
     Args:
-        source: the folder where the recorders wrote, or a JSON file.
+        source: the folder where the recorders wrote, one rank's trace in it, or a JSON file.
         step: narrow the tables to this step; not for a file.
         bucket: narrow the buckets to this id (its beginning) or parameter name (a part of it); not for a file.
         gpus: what was seen of the ranks' GPUs while they trained; not for a file.
@@ -50,7 +51,7 @@ def load_report(
         ReportFileError: the file is not a saved report.
         UsageError: there is no such step, bucket or attempt, or a saved report was to be narrowed.
     """
-    path = Path(source)
+    path = folder_of(Path(source))
     if not path.is_file():
         intake = Intake()
         folder, others = choose_attempt(path, attempt)
@@ -81,7 +82,7 @@ def load_details(
         UsageError: there is no such step or attempt.
     """
     report = load_report(source, attempt=attempt)
-    path = Path(source)
+    path = folder_of(Path(source))
     if path.is_file():
         return report, None
     folder, _ = choose_attempt(path, attempt)

@@ -48,10 +48,11 @@ def export(
 ) -> None:
     """Write a run in the formats of other tools (docs/exports.md)."""
     from pyddpdiag.exports import Wanted, write_exports
+    from pyddpdiag.trace.folder import folder_of
 
     chosen = parse_steps(steps) if steps is not None else None
     wanted = Wanted(chrome, tuple(merge or ()), csv, parquet, tensorboard, openmetrics, chosen)
-    target = output_dir if output_dir is not None else folder / "export"
+    target = output_dir if output_dir is not None else folder_of(folder) / "export"
     for path in write_exports(folder, target, wanted, attempt=attempt, force=force):
         say(f"Written: {path}")
 

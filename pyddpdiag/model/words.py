@@ -67,6 +67,11 @@ def verb(which: Sequence[int], one: str, several: str) -> str:
     return one if len(which) == 1 else several
 
 
+def closed(text: str) -> str:
+    """The text with an end of a sentence."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def sentence(text: str) -> str:
     """The text with a capital first letter."""
     return text[:1].upper() + text[1:]

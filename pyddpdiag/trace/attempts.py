@@ -7,7 +7,7 @@ from pathlib import Path
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model.attempts import attempt_folder, numbers
 from pyddpdiag.model.words import listed
-from pyddpdiag.trace.folder import number_of
+from pyddpdiag.trace.folder import folder_of, number_of
 
 
 def choose_attempt(folder: Path, number: int | None = None) -> tuple[Path, str]:
@@ -17,12 +17,13 @@ def choose_attempt(folder: Path, number: int | None = None) -> tuple[Path, str]:
     whoever reads its traces says what is wrong with it.
 
     Args:
-        folder: the folder that the script names.
+        folder: the folder that the script names, or one rank's trace.
         number: of the attempt, from 0; None: the newest.
 
     Raises:
         UsageError: there is no such attempt.
     """
+    folder = folder_of(folder)
     try:
         entries = list(folder.iterdir())
         found = numbers(entry.name for entry in entries if entry.is_dir())

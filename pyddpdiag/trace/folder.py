@@ -21,6 +21,11 @@ def number_of(path: Path) -> int | None:
     return int(found[1]) if found else None
 
 
+def folder_of(path: Path) -> Path:
+    """The folder of a run: what was given, or where one rank's trace lies that was given instead."""
+    return path.parent if path.suffix == SUFFIX and path.is_file() else path
+
+
 def find_traces(folder: Path) -> tuple[list[Path], list[str]]:
     """The trace files of a folder, sorted by the number in their names, and what else looks like one.
 

@@ -49,6 +49,23 @@ def test_too_little_to_judge_exits_with_2(tmp_path: Path, capsys: pytest.Capture
     assert "Cannot tell" in capsys.readouterr().out
 
 
+def test_one_ranks_trace_stands_for_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_training(tmp_path, late_ms={1: 15.0})
+    file = tmp_path / "rank_0.ddptrace"
+    assert main(["report", str(file), "--html", str(tmp_path / "page.html")]) == 1
+    assert "Rank 1 is late" in capsys.readouterr().out
+    assert main(["watch", "--once", "--json", str(file)]) == 1
+    assert main(["hang", "--json", "--no-stacks", str(file)]) in (0, 2)
+    assert main(["export", "--openmetrics", str(file)]) == 0
+    assert (tmp_path / "export" / "pyddpdiag.prom").is_file()
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert main(["report", "rank_1.ddptrace"]) == 1
+    assert "Rank 1 is late" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("arguments", [[], ["--json"]])
 def test_wrong_folder_exits_with_2_and_a_hint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]

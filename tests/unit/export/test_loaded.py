@@ -25,6 +25,7 @@ def test_it_shows_itself_without_a_script(folder: Path) -> None:
     assert run.verdict.status == "findings" and run.verdict.line in repr(run)
     text = run._repr_html_()
     assert "rank 1 is late" in text and "<script" not in text
+    assert "the others wait for it. " in text and ".. " not in text
     assert "<svg" in text or "<table" in text
 
 
