@@ -38,6 +38,7 @@ from pyddpdiag.analyse.checks import (
     wrong_interface,
 )
 from pyddpdiag.analyse.group_view import members
+from pyddpdiag.analyse.partial import may_look, weakened
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding, words
 
@@ -91,10 +92,11 @@ def _look(view: RunView, *, per_group: bool) -> Iterator[tuple[int, Finding]]:
     """What the checks of one sort find, each with the check's place."""
     kinds: set[str] = set()
     for place, check in enumerate(CHECKS):
-        if check.per_group == per_group and not kinds & set(check.unless):
-            some = list(check.look(view))
-            kinds |= {one.kind for one in some if one.severity != "note"}
-            yield from ((place, one) for one in some)
+        if check.per_group != per_group or kinds & set(check.unless) or not may_look(check, view.run):
+            continue
+        some = list(check.look(view))
+        kinds |= {one.kind for one in some if one.severity != "note"}
+        yield from ((place, weakened(one, check, view.run)) for one in some)
 
 
 def _among(finding: Finding, ranks: tuple[int, ...]) -> Finding:

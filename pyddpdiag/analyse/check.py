@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Severity
 
 Severities = tuple[Severity, ...]
+
+Basis = Literal["all ranks", "waits", "own times", "records"]
+"""What findings rest on, and so what is left of them where traces are missing or damaged (`analyse/partial.py`).
+
+`records`: on what single records or processes say; they stand whatever else is missing. `own times`: on what each rank
+does by itself; they stand where other ranks have no trace. `waits`: on ranks that wait, for which a rank without a
+trace may be the reason; such a finding becomes an observation of low confidence. `all ranks`: on everything; then
+there is no finding at all.
+"""
 
 
 @dataclass(frozen=True)
@@ -24,9 +34,11 @@ class Check:
             only as a note.
         per_group: it compares ranks' times, so it looks at ranks that meet, and at each set of them where a run has
             several.
+        rests_on: what its findings need; a check that does not say so needs the whole traces of all ranks.
     """
 
     kinds: Mapping[str, Severities]
     look: Callable[[RunView], Iterable[Finding]]
     unless: tuple[str, ...] = ()
     per_group: bool = False
+    rests_on: Basis = "all ranks"

@@ -22,6 +22,11 @@ def doubt(view: RunView) -> str:
 def _not_seen(view: RunView) -> str:
     """Something of the run is not in the traces, or it does not go on."""
     run = view.run
+    if run.damaged:
+        return (
+            "nothing follows from what a damaged trace lacks. Copy the files again; or leave them out of the folder, "
+            "and the other ranks are judged."
+        )
     if not any(len(trace) for trace in run.ranks):
         return "the traces hold no records. Did the run make a training step?"
     if view.standstill is not None:
@@ -44,9 +49,12 @@ def _not_seen(view: RunView) -> str:
         ranks = listed(run.missing[:8]) + (
             f" and {run.missing_count - 8} more" if run.missing_count > 8 else ""
         )
+        shown = "what is here shows no trouble"
+        if view.exposure.is_found:
+            shown = "one of them may be what the ranks here wait for"
         return (
             f"the traces of {'rank' if run.missing_count == 1 else 'ranks'} {ranks} of {run.world_size} "
-            "are missing; what is here shows no trouble. Put the traces of all ranks into one folder."
+            f"are missing; {shown}. Put the traces of all ranks into one folder."
         )
     return ""
 

@@ -12,6 +12,7 @@ from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
 from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, median, step_walls
 from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.words import milliseconds
 
 EXPOSED_SHARE: Final = 0.25
 """From this share of a step on, exposed communication is a finding of full confidence."""
@@ -85,6 +86,25 @@ class Exposure:
     def share(self) -> float:
         """What it costs, as a share of a step."""
         return self.typical.value if self.is_typical else self.sums.value
+
+    @property
+    def of_step(self) -> str:
+        """What it costs, and of what: of the median step, as in the tables; else on average, and both are named."""
+        found = f"{milliseconds(self.cost_ms)} of {milliseconds(self.step_ms)} per step"
+        if self.is_typical:
+            return found
+        typical = f"{milliseconds(self.typical_ms)} of {milliseconds(self.median_step_ms)}"
+        return f"{found} on average ({typical} in a typical one)"
+
+    @property
+    def of_each_step(self) -> str:
+        """What it costs, in fewer words."""
+        found = f"{milliseconds(self.cost_ms)} of each step"
+        return (
+            found
+            if self.is_typical
+            else f"{found} on average ({milliseconds(self.typical_ms)} of a typical one)"
+        )
 
     @property
     def is_large(self) -> bool:

@@ -48,8 +48,7 @@ def progress(run: Run, merged: Merged) -> tuple[Progress, ...]:
     found = []
     for trace, buckets in zip(run.ranks, highest, strict=True):
         header = trace.header
-        lost = header.skipped or header.dropped or trace.torn or trace.malformed
-        found.append(Progress(trace.rank, buckets, not lost))
+        found.append(Progress(trace.rank, buckets, trace.is_whole and not header.skipped))
     return tuple(found)
 
 
@@ -73,10 +72,8 @@ def awaited_buckets(
             if reached[who].buckets.get(key, -1) >= first.sequence:
                 continue
             # A paused rank, or one that lost records, may have begun what it has no record of.
-            header = run.ranks[who].header
-            (unsure if header.skipped or header.dropped or run.ranks[who].torn else missing).append(
-                run.ranks[who].rank
-            )
+            trace = run.ranks[who]
+            (missing if trace.is_whole and not trace.header.skipped else unsure).append(trace.rank)
         found.append(
             Awaited(
                 "bucket",

@@ -76,6 +76,7 @@ def rank_stats(
                 beat_age_ms=now.ranks[who].beat_age_ms,
                 ended=header.ended,
                 micro_steps=micro_steps,
+                absent=trace.absent,
             )
         )
     return tuple(found)

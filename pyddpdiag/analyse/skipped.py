@@ -70,8 +70,7 @@ def skipped_steps(steps: StepTable, run: Run, groups: Mapping[int, Membership], 
     usual = np.sort(counts, axis=1)[:, len(ranks) // 2]
     found = []
     for place, trace in enumerate(run.ranks):
-        header = trace.header
-        if header.skipped or header.dropped or trace.torn or trace.malformed:
+        if trace.header.skipped or not trace.is_whole:
             continue
         # Fewer than the others, and than it has itself elsewhere: else the others have more than they should.
         mine = counts[:, place]

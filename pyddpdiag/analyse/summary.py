@@ -80,7 +80,8 @@ def _warnings(view: RunView, step: int | None) -> list[str]:
         warnings.append(
             f"{count(view.repeated, 'bucket record')} told the same all-reduce of the same rank twice."
         )
-    warnings += [_say_gap(gap) for gap in view.gaps[:16]] + _clock_warnings(view.ranks)
+    gaps = [gap for gap in view.gaps if gap.rank not in view.run.damaged]
+    warnings += [_say_gap(gap) for gap in gaps[:16]] + _clock_warnings(view.ranks)
     steps = view.steps
     if steps.left_out and step is None:
         warnings.append(_say_left_out(steps.left_out))

@@ -10,6 +10,7 @@ from pyddpdiag.analyse.costs import share_out
 from pyddpdiag.analyse.doubt import doubt, healthy_words
 from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.headline import headline
+from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding, Verdict, words
 
@@ -45,11 +46,15 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
         shared += share_out(part, [one for one in rest if one.among == members(part)])
     shared += [one for one in rest if not one.among and len(parts) > 1]
     ordered = (*errors, *sorted(shared, key=_weight))
+    # What is wrong with the traces comes before what they say.
+    here = what_is_here(parts[0].run)
     if ordered and ordered[0].severity != "note":
-        return Verdict("findings", headline(ordered), ordered)
+        found = headline(ordered)
+        return Verdict("findings", words.sentence(f"{here}. {found}") if here else found, ordered)
     for part in parts:
         if open_question := doubt(part):
-            return Verdict("cannot_tell", f"Cannot tell: {_of(part)}{open_question}", ordered)
+            told = f"cannot tell: {_of(part)}{open_question}"
+            return Verdict("cannot_tell", words.sentence(f"{here}; {told}" if here else told), ordered)
     return Verdict(
         "healthy", f"Healthy: {'; '.join(_of(part) + healthy_words(part) for part in parts)}.", ordered
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -219,9 +220,11 @@ class RunView:
     @cached_property
     def awaited(self) -> tuple[Awaited, ...]:
         """Operations in which ranks wait, and the ranks that never began them."""
-        return awaited_buckets(
+        found = awaited_buckets(
             self.run, self._merged, self._memberships, self.names, self.progress
         ) + awaited_collectives(self._parties, self._collectives, self.progress)
+        # Nobody knows what a rank without a trace began.
+        return tuple(replace(one, unsure=(*one.unsure, *self.run.missing)) for one in found)
 
     @cached_property
     def unmatched(self) -> tuple[Unmatched, ...]:

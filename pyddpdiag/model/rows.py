@@ -108,6 +108,12 @@ class RankStats:
     beat_age_ms: float | None = None
     ended: ProcessEnd | None = None
     micro_steps: int = 1
+    absent: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no record of this rank was lost, but for what newer ones replaced."""
+        return not (self.dropped or self.torn or self.malformed or self.absent)
 
 
 @dataclass(frozen=True)

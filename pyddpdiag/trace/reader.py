@@ -28,7 +28,7 @@ from pyddpdiag.trace.layout import (
 from pyddpdiag.trace.now import Glance, glance
 from pyddpdiag.trace.rows import is_in_flight
 from pyddpdiag.trace.sidecar import SidecarReader
-from pyddpdiag.trace.slots import PublishedRecords, tickets_of
+from pyddpdiag.trace.slots import FEW, PublishedRecords, tickets_of
 from pyddpdiag.trace.table import Tables, take
 
 __all__ = ["RankTrace", "is_in_flight", "read_header", "read_trace", "tickets_of"]
@@ -49,8 +49,10 @@ class RankTrace:
 
     `count` is how many there are without readings of connections, and `newest_ns` the latest time in them, on the
     rank's own clock; 0 = there is none.
-    `torn` counts records that were being written, `malformed` those whose content cannot be right, and
-    `unknown` those of a kind that this version doesn't know; none of them is in `by_kind`. `warnings` are
+    `torn` counts records that were being written, `malformed` those whose content cannot be right, `absent` those
+    that the header counts and the file lacks, and `unknown` those of a kind that this version doesn't know; none of
+    them is in `by_kind`. `damage` says what is wrong with a file that lacks more than its writer may have left out, or
+    holds much that cannot be right. `warnings` are
     pairs of a file's name and what is wrong with it. `glance` is what was seen of the process that writes it,
     None if that runs elsewhere. `older` records, or fewer, were in the file and were not read.
     """
@@ -67,6 +69,13 @@ class RankTrace:
     warnings: tuple[tuple[str, str], ...]
     glance: Glance | None = None
     older: int = 0
+    absent: int = 0
+    damage: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every record that is still there was read: what has no record did not happen, or is overwritten."""
+        return not (self.header.dropped or self.torn or self.malformed or self.absent)
 
     @property
     def rank(self) -> int:
@@ -177,7 +186,14 @@ def assemble(
         tuple(warnings),
         process,
         max(0, min(read.since, header.capacity - (header.tickets - read.since))),
+        published.absent,
+        _damage(published.notes, malformed),
     )
+
+
+def _damage(notes: list[str], malformed: int) -> str:
+    wrong = [note.partition(";")[0] for note in notes]
+    return ", ".join(wrong + [f"{malformed} records cannot be right"] * (malformed > FEW))
 
 
 @contextmanager

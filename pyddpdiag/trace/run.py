@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,8 @@ class Run:
     """All readable traces of one run, sorted by rank.
 
     `missing` are the ranks below `world_size` that have no trace here; at most the first 1024 are listed,
-    `missing_count` is how many there are.
+    `missing_count` is how many there are. `damaged` says what is wrong with traces that lack records or cannot be
+    read, by rank.
     """
 
     folder: Path
@@ -35,6 +36,12 @@ class Run:
     missing: tuple[int, ...]
     missing_count: int
     warnings: tuple[str, ...]
+    damaged: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every rank has a trace and none is damaged: what no trace shows has not happened."""
+        return not (self.missing_count or self.damaged)
 
     def groups(self) -> dict[int, Group]:
         """Process groups by id, from the sidecars of all ranks; the lowest rank's entry wins."""
@@ -75,7 +82,7 @@ def open_run(
         TraceError: there is no folder, no trace in it, or none that can be read.
     """
     files, warnings = find_traces(folder)
-    failures: list[TraceError] = []
+    failures: dict[Path, TraceError] = {}
     # Headers first: only what is kept is read whole.
     kept = _one_per_rank(_one_run(_headers(files[:FILE_LIMIT], failures, warnings), warnings), warnings)
     sidecars = SidecarReader()
@@ -85,7 +92,7 @@ def open_run(
         try:
             trace = _require(file, read(file.path, sidecars, tables))
         except TraceError as error:
-            failures.append(error)
+            failures[file.path] = error
             continue
         if visit is not None:
             visit(trace)
@@ -93,10 +100,11 @@ def open_run(
         traces.append(trace)
     if not traces:
         if len(failures) == 1:
-            raise failures[0]
-        reasons = "\n".join(f"  {failure.message}" for failure in failures[:NAMED_RANKS])
+            raise next(iter(failures.values()))
+        reasons = "\n".join(f"  {failure.message}" for failure in list(failures.values())[:NAMED_RANKS])
         raise TraceError(f"{folder}: none of its {len(failures)} traces can be read:\n{reasons}")
-    warnings.extend(f"left out: {failure.message}" for failure in failures)
+    # What is wrong with the files comes before all that follows from it.
+    warnings[:0] = [f"left out: {failure.message}" for failure in failures.values()]
     if len(files) > FILE_LIMIT:
         warnings.append(f"{folder}: {len(files)} traces; only the first {FILE_LIMIT} were read.")
     world_size = _world_size(traces, warnings)
@@ -126,8 +134,20 @@ def open_run(
                 )
                 told.setdefault(text, []).append(trace.path.name)
     warnings.extend(f"{named(names)}: {text}" for text, names in told.items())
+    damaged = {trace.rank: trace.damage for trace in traces if trace.damage}
+    for path, failure in failures.items():
+        rank = number_of(path)
+        if rank is not None and rank < world_size and rank not in present:
+            damaged[rank] = failure.message.removeprefix(f"{path}: ").rstrip(".")
     return Run(
-        folder, traces[0].header.run_id, world_size, tuple(traces), missing, missing_count, tuple(warnings)
+        folder,
+        traces[0].header.run_id,
+        world_size,
+        tuple(traces),
+        missing,
+        missing_count,
+        tuple(warnings),
+        dict(sorted(damaged.items())),
     )
 
 
@@ -144,7 +164,7 @@ class _File:
         return number_of(self.path) == self.header.rank
 
 
-def _headers(paths: Sequence[Path], failures: list[TraceError], warnings: list[str]) -> list[_File]:
+def _headers(paths: Sequence[Path], failures: dict[Path, TraceError], warnings: list[str]) -> list[_File]:
     """The headers of all files that have one; a file with several names (links) counts once."""
     found: list[_File] = []
     names: dict[FileIdentity, str] = {}
@@ -153,7 +173,7 @@ def _headers(paths: Sequence[Path], failures: list[TraceError], warnings: list[s
         try:
             header, identity = read_header(path)
         except TraceError as error:
-            failures.append(error)
+            failures[path] = error
             continue
         if identity is not None and names.setdefault(identity, path.name) != path.name:
             again.append(f"{path.name} (as {names[identity]})")

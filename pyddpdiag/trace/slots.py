@@ -36,6 +36,9 @@ RETRIES: Final = 4
 PIECE: Final = 2**13
 """Slots to read at a time: 1 MiB."""
 
+FEW: Final = 8
+"""A writer that is killed may leave some slots that it never filled; a file that lacks more is damaged."""
+
 UNUSED_LIMIT: Final = 2**20
 """Reading stops after this many slots without a record (128 MiB). A sound file has hardly any below
 `tickets`."""
@@ -56,23 +59,40 @@ class PublishedRecords:
     that a newer one could not replace) comes along.
 
     Each piece is in the file's byte order and is overwritten by the next one. `torn` counts the records that
-    were being written, `astray` those whose ticket belongs in another slot, and `notes` says what is missing;
-    all are complete once the iteration is.
+    were being written, `astray` those whose ticket belongs in another slot, `absent` those that the header counts and
+    that the file does not hold, and `notes` says what is missing; all are complete once the iteration is.
     """
 
     def __init__(self, file: RegularFile, header: Header, since: int = 0) -> None:
         self.torn = self.astray = 0
-        self.notes: list[str] = []
+        self._cut = self._unused = 0
         self._file = file
         self._capacity = header.capacity
         there = max(0, file.size - HEADER_BYTES) // RECORD_BYTES
-        if there < header.capacity:
-            self._truncated(there)
         self._used = min(header.capacity, header.tickets, there)
         self._stretches = None if since == 0 else _slots_of(since, header.tickets, header.capacity, there)
+        held = self._used if self._stretches is None else sum(end - begin for begin, end in self._stretches)
+        self._expected = max(0, min(header.capacity, header.tickets - since))
+        self._cut = self._expected - held
         dtype = record_dtype(header.byte_order)
         # Two copies of a piece; each is the second, third or fourth reading in turn.
         self._buffers = tuple(np.empty(min(PIECE, self._used), dtype) for _ in range(2))
+
+    @property
+    def absent(self) -> int:
+        """Records that are not in the file, though the header counts them and none has replaced them."""
+        return self._cut + self._unused
+
+    @property
+    def notes(self) -> list[str]:
+        """What is wrong with the file."""
+        found = []
+        if self._cut:
+            there = self._expected - self._cut
+            found.append(f"truncated: it has {there} of {self._expected} records; copy the file again.")
+        if self._unused > FEW:
+            found.append(f"{self._unused} of {self._used} slots hold no record; copy the file again.")
+        return found
 
     def __iter__(self) -> Iterator[Records]:
         """Yield the published records."""
@@ -96,9 +116,7 @@ class PublishedRecords:
             sparse = sparse or 2 * unused > count
             if sparse and (first == end or end == self._used):
                 first, end = self._skip_hole(first)
-        unused = self._used - read + empty
-        if unused > max(PIECE, self._used // 64):
-            self.notes.append(f"{unused} of {self._used} slots hold no record; copy the file again.")
+        self._unused = self._used - read + empty
 
     def _skip_hole(self, first: int) -> tuple[int, int]:
         """From `first` on, the first slot in the file's next stretch of data, and the first behind it."""
@@ -111,7 +129,8 @@ class PublishedRecords:
     def _piece(self, first: int, count: int) -> Generator[Records, None, int]:
         """Yield the published records in `count` slots from `first` on; return how many were never used."""
         copy, spare = self._buffers
-        count = self._read(first, copy[:count])
+        asked, count = count, self._read(first, copy[:count])
+        self._cut += asked - count
         before = copy["word"][:count].copy()
         state = before & np.uint64(3)
         self.torn += int(np.count_nonzero(state == State.WRITING))
@@ -151,14 +170,7 @@ class PublishedRecords:
     def _read(self, first: int, target: Records) -> int:
         """Read slots into `target`; returns how many whole ones the file still had."""
         raw = target.view(np.uint8).reshape(-1)
-        there = self._file.read_into(raw.data, HEADER_BYTES + RECORD_BYTES * first) // RECORD_BYTES
-        if there < len(target):
-            self._truncated(first + there)
-        return there
-
-    def _truncated(self, there: int) -> None:
-        if not self.notes:
-            self.notes.append(f"truncated: it has {there} of {self._capacity} slots; what is there is used.")
+        return self._file.read_into(raw.data, HEADER_BYTES + RECORD_BYTES * first) // RECORD_BYTES
 
 
 def _slots_of(since: int, end: int, capacity: int, there: int) -> list[tuple[int, int]]:

@@ -155,3 +155,14 @@ def test_how_many_steps_would_tell() -> None:
     asked = share.steps_to_tell(0.10)
     assert asked is not None and 40 <= asked <= 200
     assert share.steps_to_tell(0.0801) is None
+
+
+def test_what_only_the_sum_shows_is_an_average_and_stands_beside_the_median() -> None:
+    """Tables hold medians: a mean without a word beside them looks like a contradiction."""
+    least = np.array([2.0] * 13 + [8.0] * 7)
+    some = exposure_of(least, np.full(20, 22.0), 22.0, can_judge=True)
+    assert not some.is_typical
+    assert some.of_step == "4.10 ms of 22.0 ms per step on average (2.00 ms of 22.0 ms in a typical one)"
+    assert some.of_each_step == "4.10 ms of each step on average (2.00 ms of a typical one)"
+    every = exposure_of(np.full(20, 8.0), np.full(20, 22.0), 22.0, can_judge=True)
+    assert (every.of_step, every.of_each_step) == ("8.00 ms of 22.0 ms per step", "8.00 ms of each step")

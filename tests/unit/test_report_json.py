@@ -40,6 +40,7 @@ TOP = {
 }
 RANK = {
     "rank",
+    "absent",
     "ended",
     "host",
     "torch",

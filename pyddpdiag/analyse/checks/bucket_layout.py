@@ -76,7 +76,7 @@ def _single(view: RunView, bucket: BucketStats) -> Iterator[Finding]:
         kind="single_bucket",
         severity="warning",
         message=f"all gradients are in one bucket of {size(bucket.bytes)}: nothing is sent before backward ends, "
-        f"and {milliseconds(exposed)} of {milliseconds(view.exposure.step_ms)} per step are exposed; {PIECES} buckets "
+        f"and {view.exposure.of_step} are exposed; {PIECES} buckets "
         f"would save up to {milliseconds(saved)}.",
         confidence=_confidence(view),
         bucket=bucket.bucket,
@@ -108,7 +108,7 @@ def _small(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
         severity="warning",
         message=f"the buckets are small: {percent(latency_part)} of the transfer time of {count(number, 'bucket')} "
         f"({size(amount // number)} on average) is latency, {milliseconds(fit.latency_ms)} each{provided}, "
-        f"and {milliseconds(exposed)} of {milliseconds(view.exposure.step_ms)} per step are exposed.",
+        f"and {view.exposure.of_step} are exposed.",
         confidence="low" if fit.assumed else _confidence(view),
         since_step=min(bucket.first_step for bucket in buckets),
         # What is exposed is the end of a queue: it shrinks as the whole queue does.

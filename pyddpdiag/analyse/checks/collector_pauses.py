@@ -43,4 +43,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"collector_pauses": ("warning",)}, _look, per_group=True)
+CHECK = Check({"collector_pauses": ("warning",)}, _look, per_group=True, rests_on="own times")

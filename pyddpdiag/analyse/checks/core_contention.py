@@ -48,4 +48,10 @@ def _some(waiting: Mapping[int, float]) -> str:
     return f"{ranks(tuple(waiting))} {verb(tuple(waiting), 'waits', 'wait')}"
 
 
-CHECK = Check({"core_contention": ("warning",)}, _look, unless=("oversubscribed_threads",), per_group=True)
+CHECK = Check(
+    {"core_contention": ("warning",)},
+    _look,
+    unless=("oversubscribed_threads",),
+    per_group=True,
+    rests_on="own times",
+)

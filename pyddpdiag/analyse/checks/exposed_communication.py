@@ -112,4 +112,5 @@ CHECK = Check(
         "large_last_bucket",
     ),
     per_group=True,
+    rests_on="waits",
 )

@@ -11,7 +11,7 @@ from pyddpdiag.analyse.interfaces import VARIABLE, asked_for
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.shells import SetVariable, shell_on, write
 from pyddpdiag.model import Finding
-from pyddpdiag.model.words import listed, milliseconds
+from pyddpdiag.model.words import listed
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -25,7 +25,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     exposed = view.exposure
     costs = exposed.is_found
     half = exposed.cost_ms * (1 - 1 / len(usual)) if costs else None
-    held = f", and {milliseconds(exposed.cost_ms)} of each step wait for it" if costs else ""
+    held = f", and {exposed.of_each_step} wait for it" if costs else ""
     yield Finding(
         kind="interface_order",
         severity="warning" if costs else "note",
@@ -45,4 +45,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"interface_order": ("warning", "note")}, _look, per_group=True)
+CHECK = Check({"interface_order": ("warning", "note")}, _look, per_group=True, rests_on="waits")

@@ -27,9 +27,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="loopback",
         severity="warning",
         message=f"all ranks are on one machine and exchange gradients through its loopback interface, "
-        f"which takes processor time from training: {milliseconds(exposed.cost_ms)} of "
-        f"{milliseconds(exposed.step_ms)} per step ({percent(exposed.share)}) are spent waiting for buckets after "
-        "backward ended.",
+        f"which takes processor time from training: {exposed.of_step} ({percent(exposed.share)}) are spent waiting "
+        "for buckets after backward ended.",
         confidence=exposed.confidence,
         cost_ms=exposed.cost_ms,
         evidence={

@@ -70,4 +70,4 @@ def _values(mismatch: Mismatch) -> str:
     return listed((f"rank {rank}: {value}" for rank, value in mismatch.values.items()), 4)
 
 
-CHECK = Check({"mismatched_all_reduce": ("error",)}, _look)
+CHECK = Check({"mismatched_all_reduce": ("error",)}, _look, rests_on="records")

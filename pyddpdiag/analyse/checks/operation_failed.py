@@ -20,8 +20,9 @@ def _look(view: RunView) -> Iterator[Finding]:
         return
     first = errors[0]
     text = f": {first.text}" if first.text else ""
-    lost = [rank.rank for rank in lost_ranks(view)]
-    absent = [] if lost else _never_began(view, first)
+    # Where a rank's records are not here, it may be the cause.
+    lost = [rank.rank for rank in lost_ranks(view)] if view.run.is_whole else []
+    absent = _never_began(view, first) if view.run.is_whole and not lost else []
     # The rank that reports an error is rarely the one that caused it.
     if absent:
         cause = (
@@ -61,9 +62,7 @@ def _never_began(view: RunView, first: OperationError) -> list[int]:
         return []
     failed = {error.rank for error in view.errors.first}
     whole = {
-        rank.rank
-        for rank in view.ranks
-        if rank.rank not in failed and not (rank.skipped or rank.dropped or rank.torn or rank.malformed)
+        rank.rank for rank in view.ranks if rank.rank not in failed and rank.is_whole and not rank.skipped
     }
     return [
         gap.rank
@@ -82,6 +81,9 @@ def _meaning(text: str, shell: Shell) -> str:
 
 def _where_to_look(view: RunView) -> str:
     """No rank is known to be lost, but one without an error may have exited by itself."""
+    if not view.run.is_whole:
+        hidden = sorted({*view.run.missing, *view.run.damaged})
+        return f"Look first at the output of {ranks(hidden)}, whose trace is missing or damaged."
     blamed = {error.rank for error in view.errors.first}
     quiet = [rank.rank for rank in view.ranks if rank.rank not in blamed]
     if not quiet:
@@ -90,4 +92,4 @@ def _where_to_look(view: RunView) -> str:
     return f"Look first at {told}, and at {verb(quiet, 'its', 'their')} own output."
 
 
-CHECK = Check({"operation_failed": ("error",)}, _look)
+CHECK = Check({"operation_failed": ("error",)}, _look, rests_on="records")

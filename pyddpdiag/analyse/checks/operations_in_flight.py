@@ -37,4 +37,5 @@ CHECK = Check(
     {"operations_in_flight": ("warning", "note")},
     _look,
     unless=("rank_lost", "rank_stopped", "rank_stuck", "rank_behind", "transport_stalled"),
+    rests_on="waits",
 )

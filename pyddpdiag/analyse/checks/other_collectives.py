@@ -52,5 +52,5 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"other_collectives": ("warning",)}, _look, per_group=True)
+CHECK = Check({"other_collectives": ("warning",)}, _look, per_group=True, rests_on="waits")
 """A rank that waits there for a late one is not held up by the collective: the least of the ranks counts."""

@@ -42,4 +42,4 @@ def _look(view: RunView) -> Iterator[Finding]:
         )
 
 
-CHECK = Check({"oversubscribed_threads": ("warning",)}, _look, per_group=True)
+CHECK = Check({"oversubscribed_threads": ("warning",)}, _look, per_group=True, rests_on="own times")

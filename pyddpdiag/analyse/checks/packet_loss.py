@@ -10,7 +10,6 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.link_faults import named
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
-from pyddpdiag.model.words import milliseconds
 
 EVERYWHERE: Final = 0.02
 """Links that have no host in common and lose less than this may only be full."""
@@ -32,7 +31,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         severity="note" if culprit.rank is None and loss < EVERYWHERE else "warning",
         message=f"{named(culprit, faults.lossy)} {culprit.verb('loses', 'lose')} up to "
         f"{loss:.1%} of what is sent, and waiting for "
-        f"communication holds up {milliseconds(exposed.cost_ms)} of each step.",
+        f"communication holds up {exposed.of_each_step}.",
         confidence=confidence(exposed.typical.steps),
         rank=culprit.rank,
         peer=culprit.peer,
@@ -55,4 +54,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"packet_loss": ("warning", "note")}, _look, per_group=True)
+CHECK = Check({"packet_loss": ("warning", "note")}, _look, per_group=True, rests_on="waits")

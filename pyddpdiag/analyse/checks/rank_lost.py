@@ -111,4 +111,4 @@ def _how(lost: Sequence[RankStats]) -> str:
     return "stopped without closing the trace"
 
 
-CHECK = Check({"rank_lost": ("error",)}, _look)
+CHECK = Check({"rank_lost": ("error",)}, _look, rests_on="waits")

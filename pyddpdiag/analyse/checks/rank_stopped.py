@@ -68,4 +68,4 @@ def _without_heartbeat(ranks: tuple[RankStats, ...]) -> Iterator[Finding]:
         )
 
 
-CHECK = Check({"rank_stopped": ("error",)}, _look)
+CHECK = Check({"rank_stopped": ("error",)}, _look, rests_on="records")

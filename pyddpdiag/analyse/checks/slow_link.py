@@ -24,7 +24,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         severity="warning",
         message=f"{named(culprit, faults.slow)} {culprit.verb('is', 'are')} slow: {milliseconds(busy)} for each MB, "
         f"{number(slowness)} times as long as the other links; waiting for communication holds up "
-        f"{milliseconds(exposed.cost_ms)} of each step.",
+        f"{exposed.of_each_step}.",
         confidence=confidence(exposed.typical.steps),
         rank=culprit.rank,
         peer=culprit.peer,
@@ -47,4 +47,6 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 
 # Where interfaces are joined in another order, some carry what is meant for two.
-CHECK = Check({"slow_link": ("warning",)}, _look, unless=("interface_order",), per_group=True)
+CHECK = Check(
+    {"slow_link": ("warning",)}, _look, unless=("interface_order",), per_group=True, rests_on="waits"
+)

@@ -139,4 +139,5 @@ CHECK = Check(
     {"rank_stuck": ("error",), "rank_behind": ("error",), "transport_stalled": ("error",)},
     _look,
     unless=("rank_lost", "rank_stopped"),
+    rests_on="own times",
 )

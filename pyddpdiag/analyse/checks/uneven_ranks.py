@@ -89,4 +89,10 @@ def _spread_of_work(view: RunView) -> float:
     return sure_median((cpu - column_medians(cpu)).std(axis=1, ddof=1)) / usual
 
 
-CHECK = Check({"uneven_ranks": ("warning",)}, _look, unless=("oversubscribed_threads",), per_group=True)
+CHECK = Check(
+    {"uneven_ranks": ("warning",)},
+    _look,
+    unless=("oversubscribed_threads",),
+    per_group=True,
+    rests_on="waits",
+)

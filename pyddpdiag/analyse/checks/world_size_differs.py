@@ -26,4 +26,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"world_size_differs": ("error",)}, _look)
+CHECK = Check({"world_size_differs": ("error",)}, _look, rests_on="records")

@@ -12,7 +12,6 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.shells import SetVariable, shell_on, write
 from pyddpdiag.model import Finding, words
 from pyddpdiag.model.findings import Confidence
-from pyddpdiag.model.words import milliseconds
 
 _WHY = {
     "not asked for": "{variable} asks for {better}, and {ranks} {send} over {used}",
@@ -52,7 +51,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     yield Finding(
         kind="wrong_interface",
         severity="note" if first.why == "idle" else "warning",
-        message=f"{told}; waiting for communication holds up {milliseconds(exposed.cost_ms)} of each step.",
+        message=f"{told}; waiting for communication holds up {exposed.of_each_step}.",
         confidence=UNSURE.get(first.why) or confidence(exposed.typical.steps),
         rank=first.rank if len(same) == 1 else None,
         cost_ms=None if first.why == "idle" else exposed.cost_ms * _saved(first),
@@ -81,4 +80,10 @@ def _saved(detour: Detour) -> float:
 
 
 # Where the order differs, an interface that is not used is what comes of it.
-CHECK = Check({"wrong_interface": ("warning", "note")}, _look, unless=("interface_order",), per_group=True)
+CHECK = Check(
+    {"wrong_interface": ("warning", "note")},
+    _look,
+    unless=("interface_order",),
+    per_group=True,
+    rests_on="waits",
+)
