@@ -41,10 +41,8 @@ def _not_seen(view: RunView) -> str:
             "rank waits there. DistributedDataParallel is recorded by recorder.attach on every rank."
         )
     if not view.pairs:
-        return (
-            "no bucket's all-reduce has ended on every rank. Record with the recorder attached to the model on every "
-            "rank (recorder.attach), for some steps."
-        )
+        how = view.advice.every_rank()
+        return f"no bucket's all-reduce has ended on every rank. Record with {how}, for some steps."
     if run.missing_count:
         ranks = listed(run.missing[:8]) + (
             f" and {run.missing_count - 8} more" if run.missing_count > 8 else ""
@@ -64,7 +62,7 @@ def _too_little(view: RunView) -> str:
     if not steps.can_judge:
         cut = any(rank.overwritten for rank in view.ranks)
         return f"only {count(steps.steps, 'step')} can be judged, and {LEAST_STEPS} are needed. " + (
-            "The trace was too small for more: use a larger capacity_mb." if cut else f"Record {MANY_STEPS}."
+            f"The trace was too small for more: {_larger(view)}." if cut else f"Record {MANY_STEPS}."
         )
     if view.now.is_live and steps.steps < MANY_STEPS:
         return (
@@ -74,11 +72,18 @@ def _too_little(view: RunView) -> str:
     if view.exposure.typical.steps < LEAST_STEPS:
         return (
             "how much of a step waits for buckets is not known: there are too few records of backward passes. "
-            "Record with recorder.attach(model), in a trace that is large enough (capacity_mb)."
+            f"Record with {view.advice.every_rank()}, in a trace that is large enough ({_larger(view)})."
         )
     if len(steps.ranks) > 1 and len(view.lateness) < LEAST_STEPS:
         return "which rank the others wait for is not known: too few steps follow one another. Record more steps."
     return ""
+
+
+def _larger(view: RunView) -> str:
+    """How to record into a larger trace."""
+    wanted = "use a larger capacity_mb"
+    how = view.advice.recorder("capacity_mb=...").rstrip(",")
+    return f"{wanted}: {how}" if view.advice.recorded_by else wanted
 
 
 def _unsure(view: RunView) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pyddpdiag.analyse.advice import Advice, advice_for
 from pyddpdiag.analyse.awaited_calls import Unmatched, awaited_collectives, unmatched_collectives
 from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.calls import Party, parties, typical_waits
@@ -102,6 +103,11 @@ class RunView:
     def sidecars(self) -> dict[int, Sidecar]:
         """The sidecar of each trace, by rank."""
         return {trace.rank: trace.sidecar for trace in self.run.ranks}
+
+    @cached_property
+    def advice(self) -> Advice:
+        """How to follow an advice in this run."""
+        return advice_for(self.sidecars.values())
 
     @cached_property
     def now(self) -> Now:

@@ -18,6 +18,9 @@ SMALL_BYTES: Final = 2**18
 SMALL_COUNT: Final = 8
 """So many buckets, none larger than that, are judged even if they are of one size."""
 
+ALL_LATENCY_BYTES: Final = 2**16
+"""No more is sent at once: it takes as long as a single byte, and neither splitting nor rounding helps."""
+
 ASSUMED_MS_PER_BYTE: Final = 1e-5
 """What their bytes are assumed to take: 100 MB/s, about 1 Gbit/s."""
 

@@ -35,9 +35,7 @@ def watch(
     from pyddpdiag.errors import UsageError
     from pyddpdiag.live.watch import display_for
     from pyddpdiag.live.watch import watch as look_on
-    from pyddpdiag.trace.folder import folder_of
 
-    folder = folder_of(folder)
     if folder.is_file():
         raise UsageError(f"'{folder}' is a file.", hint="give the folder of all ranks.")
     display = display_for(sys.stdout, as_json=json)

@@ -39,7 +39,7 @@ class Diagnostics:
 
     def __init__(self, accelerator: Any, folder: str | Path | None = None, **options: Any) -> None:
         self._processes = accelerator.num_processes
-        self._watched = Watched(folder, options)
+        self._watched = Watched(folder, options, "accelerate")
         unchanged.watch(self._watched)
         for name in ("save_state", "save_model"):
             setattr(accelerator, name, self._as_checkpoint(getattr(accelerator, name)))

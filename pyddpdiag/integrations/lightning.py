@@ -45,7 +45,7 @@ class Diagnostics(Callback):
                 "DistributedDataParallel. Trainer(strategy=DDPStrategy(process_group_backend='gloo'), devices=2)"
             )
             return
-        self._session = Session(self._folder, self._options)
+        self._session = Session(self._folder, self._options, "lightning")
         self._session.recorder.attach(ddp)
         self._session.step_ends()  # it waits for its first batch
         self._save = trainer.save_checkpoint

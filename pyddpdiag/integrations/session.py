@@ -25,10 +25,12 @@ class Session:
     Args:
         folder: of the run; None: a new one.
         options: of the Recorder.
+        recorded_by: "run" or the framework's name, for the sidecar.
     """
 
-    def __init__(self, folder: str | Path | None, options: Mapping[str, Any]) -> None:
+    def __init__(self, folder: str | Path | None, options: Mapping[str, Any], recorded_by: str) -> None:
         self.recorder = Recorder(folder, **options)
+        self.recorder.modules.set_recorded_by(recorded_by)
         self.steps = LoopMarks(self.recorder.core, self.recorder.modules)
         self._phase = ExitStack()
 

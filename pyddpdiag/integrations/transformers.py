@@ -48,7 +48,7 @@ class DiagnosticsCallback(TrainerCallback):
                     "several processes, with TrainingArguments(ddp_backend='gloo', use_cpu=True)."
                 )
             return
-        self._session = Session(self._folder, self._options)
+        self._session = Session(self._folder, self._options, "transformers")
         self._session.recorder.attach(ddp)
         self._session.step_ends()  # it waits for its first batches
 

@@ -41,10 +41,14 @@ class Watched:
     Args:
         folder: of the run; None: the ranks agree on a new one.
         options: of the Recorder.
+        recorded_by: as in `Session`.
     """
 
-    def __init__(self, folder: str | Path | None, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: str | Path | None, options: Mapping[str, Any], recorded_by: str = "run"
+    ) -> None:
         self._folder = folder
+        self._recorded_by = recorded_by
         self._options = options
         self.session: Session | None = None
         """The recorder that this opened; None: not yet, or the script has its own."""
@@ -130,7 +134,7 @@ class Watched:
     def _open(self) -> Recorder:
         recorder = latest_open()
         if recorder is None:
-            self.session = Session(self._folder, self._options)
+            self.session = Session(self._folder, self._options, self._recorded_by)
             recorder = self.session.recorder
             register_optimizer_step_post_hook(self._optimizer_stepped)
             # After the note how the process ended, which has priority 0. Processes of multiprocessing run this, too.

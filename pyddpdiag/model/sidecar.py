@@ -87,6 +87,8 @@ class Sidecar:
 
     Attributes:
         pyddpdiag: version of the tool that recorded.
+        recorded_by: what made the recorder for the script: "run" (`pyddpdiag run`), "train", or the framework's name
+            ("accelerate", "lightning", "transformers"); empty: the script itself.
         pid: of the recording process.
         process_started_s: when that process started, seconds since 1970; with `pid` and `process_namespace` it tells
             one process from another.
@@ -112,6 +114,7 @@ class Sidecar:
     python: str = ""
     torch: str = ""
     pyddpdiag: str = ""
+    recorded_by: str = ""
     torch_threads: int = 0
     cores: tuple[int, ...] = ()
     build_config: Mapping[str, str | int] = field(default_factory=dict)
@@ -232,6 +235,7 @@ def from_json(
         python=_text(raw, "python"),
         torch=_text(raw, "torch"),
         pyddpdiag=_text(raw, "pyddpdiag"),
+        recorded_by=_text(raw, "recorded_by"),
         torch_threads=_whole(raw.get("torch_threads")),
         cores=_cores(raw.get("cores")),
         build_config=_table(raw.get("build_config")),

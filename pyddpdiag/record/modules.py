@@ -71,6 +71,10 @@ class Modules:
             require_gloo(ddp, self._rank)
             self.add(ddp_modules.describe(ddp))
 
+    def set_recorded_by(self, name: str) -> None:
+        """What made the recorder, if not the script (`model.sidecar.Sidecar`); the next sidecar tells it."""
+        self._sidecar.set_recorded_by(name)
+
     def layout_found(self) -> None:
         """Called when a new bucket layout appears."""
         if self._sidecar.is_due():

@@ -85,6 +85,10 @@ class Sidecar:
             interfaces=interfaces.found(),
         )
 
+    def set_recorded_by(self, name: str) -> None:
+        """What made the recorder, if not the script; the next `write` tells it."""
+        self._fixed = replace(self._fixed, recorded_by=name)
+
     @property
     def behind(self) -> bool:
         """Whether it lacks a bucket layout or a process group."""

@@ -71,6 +71,7 @@ def probes(
     import pyddpdiag
 
     recorder = pyddpdiag.Recorder(trace, overwrite=overwrite, watchdog_s=watchdog_s)
+    recorder.modules.set_recorded_by("train")
     if hook in _COMPRESS:
         recorder.attach(
             ddp,

@@ -50,6 +50,7 @@ def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
     assert all(rank.closed for rank in newest.ranks) and newest.buckets
     assert first.ranks[1].last_step == FAILS_IN
     for rank in open_run(tmp_path / "run" / "attempt-1").ranks:
+        assert rank.sidecar.recorded_by == "run"
         steps = rank.of_kind(Kind.STEP)
         # The number of batches that were taken for evaluations differs; that of steps does not.
         assert steps["step"].tolist() == list(range(EPOCHS * BATCHES))

@@ -110,7 +110,7 @@ def test_buckets_of_equal_size_cannot_tell_latency_from_bandwidth(tmp_path: Path
 
 
 def test_one_bucket_for_all_gradients(tmp_path: Path) -> None:
-    (found,) = write(tmp_path, [20 * MB])
+    (found,) = write(tmp_path, [20 * MB], parameters=4)
     assert (found.kind, found.confidence, found.rank) == ("single_bucket", "medium", None)
     # Three quarters of 20 ms could be hidden behind backward.
     assert found.cost_ms == pytest.approx(15.0, rel=0.1)
@@ -127,6 +127,33 @@ def test_a_single_bucket_of_which_backward_could_hide_a_tenth_of_the_step_is_nam
 def test_a_single_bucket_that_backward_could_not_hide_is_a_matter_of_the_transfer(tmp_path: Path) -> None:
     (found,) = write(tmp_path, [20 * MB], ms_per_mb=10.0)
     assert found.kind == "exposed_communication"
+
+
+@pytest.mark.parametrize("latency_ms", [3.0, 12.0])
+@pytest.mark.parametrize("parameters", [1, 2])
+def test_a_bucket_that_is_all_latency_is_neither_split_nor_rounded(
+    tmp_path: Path, latency_ms: float, parameters: int
+) -> None:
+    """84 bytes on a busy machine."""
+    (found,) = write(tmp_path, [84], latency_ms=latency_ms, compute_ms=5.0, parameters=parameters)
+    assert found.kind == "exposed_communication"
+    assert "synchronise less often" in found.advice
+    assert "bucket" not in found.advice and "bfloat16" not in found.advice
+
+
+@pytest.mark.parametrize(("parameters", "buckets"), [(1, None), (2, 2), (3, 3), (9, 4)])
+def test_no_more_buckets_than_parameters(tmp_path: Path, parameters: int, buckets: int | None) -> None:
+    (found,) = write(tmp_path, [20 * MB], parameters=parameters)
+    if buckets is None:
+        assert found.kind == "exposed_communication" and "bucket_cap_mb" not in found.advice
+        return
+    assert found.kind == "single_bucket" and f"{buckets} buckets would save" in found.message
+    assert number(found, "saved_ms") == pytest.approx(20.0 * (1 - 1 / buckets), rel=0.1)
+
+
+def test_a_large_last_bucket_of_few_bytes_is_no_matter_of_layout(tmp_path: Path) -> None:
+    found = write(tmp_path, [400, 400, 4000], latency_ms=8.0, compute_ms=5.0)
+    assert "large_last_bucket" not in {one.kind for one in found}
 
 
 def test_many_small_buckets_pay_latency(tmp_path: Path) -> None:

@@ -153,9 +153,9 @@ def test_ranks_of_one_machine_are_told_of_its_loopback(tmp_path: Path) -> None:
     assert found.cost_ms == pytest.approx(float(found.evidence["exposed_ms"] or 0))
 
 
-def _one_machine(folder: Path, *, flags: int = 0, **training: Any) -> Finding:
+def _one_machine(folder: Path, *, flags: int = 0, recorded_by: str = "", **training: Any) -> Finding:
     ips = {rank: "192.168.7.7" for rank in range(2)}
-    writers = ring(folder, 2, ips=ips, sidecar={"host": "one"}, **training)
+    writers = ring(folder, 2, ips=ips, sidecar={"host": "one", "recorded_by": recorded_by}, **training)
     for writer in writers:
         for record in writer.records:
             if record["kind"] == Kind.BUCKET:
@@ -173,6 +173,34 @@ def test_the_loopback_finding_tells_what_shared_memory_would_save(tmp_path: Path
     assert saved == pytest.approx(min(2 * 14.0 * (1 - BYTES_SHARE), exposed - 14.0 * BYTES_SHARE))
     assert f'shared_memory="auto") would save about {number(saved)} ms of these' in found.advice
     assert 'compress="bf16"' in found.advice
+
+
+@pytest.mark.parametrize(
+    ("recorded_by", "share", "compress"),
+    [
+        ("run", "in place of pyddpdiag run", "ddp.register_comm_hook(None, bf16_compress_hook)"),
+        ("lightning", "in place of Diagnostics", 'recorder.attach(ddp, compress="bf16")'),
+        ("train", "pyddpdiag train --hook shared", "pyddpdiag train --hook bf16"),
+    ],
+)
+def test_advice_can_be_followed_where_the_script_has_no_recorder(
+    tmp_path: Path, recorded_by: str, share: str, compress: str
+) -> None:
+    advice = _one_machine(tmp_path, buckets=2, recorded_by=recorded_by).advice
+    assert share in advice.split("would save")[0] and compress in advice
+    # Two lines, and not one that nobody holds a recorder for.
+    assert advice.count("recorder.attach") == advice.count('recorder = pyddpdiag.Recorder("DIR")')
+
+
+def test_of_few_bytes_no_half_is_sent(tmp_path: Path) -> None:
+    ips = {rank: "192.168.7.7" for rank in range(2)}
+    for writer in ring(tmp_path, 2, ips=ips, sidecar={"host": "one"}):
+        for record in writer.records:
+            if record["kind"] == Kind.BUCKET:
+                record["bytes"] = 84
+        writer.write(tmp_path)
+    found = only(tmp_path)
+    assert found.kind == "loopback" and "bf16" not in found.advice and "OMP_NUM_THREADS" in found.advice
 
 
 def test_where_buckets_are_in_shared_memory_nothing_more_is_saved_by_it(tmp_path: Path) -> None:

@@ -56,7 +56,6 @@ def test_one_ranks_trace_stands_for_its_folder(
     file = tmp_path / "rank_0.ddptrace"
     assert main(["report", str(file), "--html", str(tmp_path / "page.html")]) == 1
     assert "Rank 1 is late" in capsys.readouterr().out
-    assert main(["watch", "--once", "--json", str(file)]) == 1
     assert main(["hang", "--json", "--no-stacks", str(file)]) in (0, 2)
     assert main(["export", "--openmetrics", str(file)]) == 0
     assert (tmp_path / "export" / "pyddpdiag.prom").is_file()

@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bars import HEALTHY_SHARE
+from pyddpdiag.analyse.bars import HEALTHY_SHARE, LEAST_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.link_faults import LEAST_SHARE
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.wire_fit import fit_wire, lasting_buckets
+from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, fit_wire, lasting_buckets
 from pyddpdiag.model import BucketStats, Finding
 from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import count, milliseconds, percent, size
@@ -66,17 +66,23 @@ def _single(view: RunView, bucket: BucketStats) -> Iterator[Finding]:
     compute = [
         rank.compute_ms.median / rank.micro_steps for rank in view.ranks if rank.compute_ms.median is not None
     ]
-    saved = min((1 - 1 / PIECES) * exposed, BACKWARD_SHARE * min(compute, default=0.0))
+    pieces = _pieces(bucket)
+    part = 1 - 1 / pieces
+    saved = min(part * exposed, BACKWARD_SHARE * min(compute, default=0.0))
+    most = _most_ms_per_byte(view)
+    if most is not None:
+        # What is more than the bytes take is latency, of which each bucket has as much.
+        saved = min(saved, part * bucket.bytes * most)
     if (bucket.times.wire_ms.median or 0.0) < LEAST_WIRE_MS:
         return
-    if saved < max(HEALTHY_SHARE * view.exposure.step_ms, HIDDEN * exposed):
+    if pieces < 2 or saved < max(LEAST_MS, HEALTHY_SHARE * view.exposure.step_ms, HIDDEN * exposed):
         return
     cap = _cap(bucket.bytes / PIECES)
     yield Finding(
         kind="single_bucket",
         severity="warning",
         message=f"all gradients are in one bucket of {size(bucket.bytes)}: nothing is sent before backward ends, "
-        f"and {view.exposure.of_step} are exposed; {PIECES} buckets "
+        f"and {view.exposure.of_step} are exposed; {pieces} buckets "
         f"would save up to {milliseconds(saved)}.",
         confidence=_confidence(view),
         bucket=bucket.bucket,
@@ -84,7 +90,7 @@ def _single(view: RunView, bucket: BucketStats) -> Iterator[Finding]:
         cost_ms=saved,
         evidence={"bytes": bucket.bytes, "exposed_ms": exposed, "saved_ms": saved, "bucket_cap_mb": cap},
         change_mind="One parameter is most of the model: DDP does not split a parameter.",
-        advice=_advice(cap),
+        advice=view.advice.bucket_cap(cap),
     )
 
 
@@ -98,7 +104,7 @@ def _small(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
         wanted = min(wanted, (1 / LATENCY_PART - 1) * fit.latency_ms / fit.ms_per_byte)
     better = ceil(amount / wanted)
     saved_part = 1 - fit.wire_ms(amount, better) / fit.wire_ms(amount, number)
-    if better >= number or saved_part < EXPLAINED:
+    if better >= number or saved_part < EXPLAINED or saved_part * view.exposure.cost_ms < LEAST_MS:
         return
     exposed, cap = view.exposure.cost_ms, _cap(wanted)
     latency_part = number * fit.latency_ms / fit.wire_ms(amount, number)
@@ -127,7 +133,7 @@ def _small(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
         change_mind="The link is slower than that: then fewer buckets would not help."
         if fit.assumed
         else "Small buckets only come late, or wait for another program: then their time is not latency.",
-        advice=_advice(cap),
+        advice=view.advice.bucket_cap(cap),
     )
 
 
@@ -156,11 +162,11 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
     if any(found.bytes < LARGER * other.bytes for other in buckets if other is not found):
         return
     wire = found.times.wire_ms.median or 0.0
-    if wire < EXPLAINED * exposed:
+    alone, pieces = len(found.parameters) == 1, _pieces(found)
+    saved = min(exposed, wire * (HALVED if alone else 1 - 1 / pieces))
+    if wire < EXPLAINED * exposed or found.bytes <= ALL_LATENCY_BYTES or saved < LEAST_MS:
         return
-    alone = len(found.parameters) == 1
     cap = _cap(max(found.bytes / PIECES, amount / 16))
-    saved = min(exposed, wire * (HALVED if alone else 1 - 1 / PIECES))
     what = f"parameter '{found.parameters[0]}' alone" if alone else count(len(found.parameters), "parameter")
     yield Finding(
         kind="large_last_bucket",
@@ -181,9 +187,11 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
             "bucket_cap_mb": None if alone else cap,
         },
         change_mind="The order in which gradients become ready changes from step to step.",
-        advice="DDP does not split a parameter: send it in 16 bits (compress='bf16'), or use it later in forward."
+        advice="DDP does not split a parameter: use it later in forward, or send it in 16 bits: "
+        f"{view.advice.compress()}".rstrip(",")
+        + "."
         if alone
-        else _advice(cap),
+        else view.advice.bucket_cap(cap),
     )
 
 
@@ -210,8 +218,10 @@ def _cap(amount: float) -> float:
     return float(f"{max(amount / MIB, 0.01):.2g}")
 
 
-def _advice(cap: float) -> str:
-    return f"DistributedDataParallel(model, bucket_cap_mb={cap:g})"
+def _pieces(bucket: BucketStats) -> int:
+    """Into how many buckets its parameters can be put so that it helps: DDP splits none, and few bytes take no time."""
+    known = len(bucket.parameters) or PIECES
+    return min(PIECES, known) if bucket.bytes > ALL_LATENCY_BYTES else 1
 
 
 CHECK = Check(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,7 @@ from pyddpdiag.analyse.parts import largest
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.windows import Span, sustained
-from pyddpdiag.analyse.wire_fit import lasting_buckets
+from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, lasting_buckets
 from pyddpdiag.model import BucketStats, Finding
 from pyddpdiag.model.words import milliseconds, percent
 
@@ -27,6 +27,11 @@ _ADVICE: Final = {
 
 _ONE_BUCKET: Final = (
     "All gradients are in one bucket, so nothing is sent before backward ends: lower bucket_cap_mb."
+)
+
+_ALL_LATENCY: Final = (
+    "So few bytes take no time by themselves, only the messages' latency does: synchronise less often (a larger batch, "
+    "accumulation)."
 )
 
 
@@ -83,8 +88,17 @@ def _look(view: RunView) -> Iterator[Finding]:
             **{f"{name}_total_ms": value for name, value in parts.items()},
         },
         change_mind="The processor is shared with other work, so that all-reduces get less of it than in earnest.",
-        advice=_ONE_BUCKET if len(lasting) == 1 else _ADVICE[part],
+        advice=_advice(lasting, part),
     )
+
+
+def _advice(lasting: Sequence[BucketStats], part: str) -> str:
+    """What fits these buckets: few bytes take as long as one, and a single parameter cannot be split."""
+    if part != "arrival" and lasting and all(bucket.bytes <= ALL_LATENCY_BYTES for bucket in lasting):
+        return _ALL_LATENCY
+    if len(lasting) == 1 and len(lasting[0].parameters) != 1:
+        return _ONE_BUCKET
+    return _ADVICE[part]
 
 
 def _part_of_the_run(told: Exposure) -> Span | None:

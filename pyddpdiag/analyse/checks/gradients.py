@@ -54,7 +54,7 @@ def _non_finite(view: RunView) -> Iterator[Finding]:
             f"told ({since}, and the average spreads them to all)."
         )
         advice = (
-            "Recorder(statistics_interval=1) watches every pass and tells the rank the next time; "
+            f"{view.advice.recorder('statistics_interval=1')} watches every pass and tells the rank the next time; "
             'sentinel="raise" stops the run there.'
         )
     yield Finding(
@@ -127,7 +127,8 @@ def _different_sums(view: RunView) -> Iterator[Finding]:
         evidence={"all_reduces": len(different), "compared": len(sums), "step": step, "sequence": key[1]},
         change_mind="The traces are of different runs.",
         advice="A rank that skips an all-reduce, or calls another one of the same size, shifts all that follow. "
-        'Recorder(sentinel="raise") stops at the first such step and tells which.',
+        + view.advice.recorder('sentinel="raise"')
+        + " stops at the first such step and tells which.",
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from pyddpdiag.analyse.bars import LEAST_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.shared_gain import shared_gain_ms
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.wire_fit import lasting_buckets
-from pyddpdiag.model import Finding
+from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, lasting_buckets
+from pyddpdiag.model import BucketStats, Finding
 from pyddpdiag.model.words import milliseconds, percent
 
 
@@ -40,19 +41,25 @@ def _look(view: RunView) -> Iterator[Finding]:
             "shared_memory_saves_ms": saved,
         },
         change_mind="The processor is shared with other work, so that copies take longer than in earnest.",
-        advice=_shared_memory(saved, exposed.cost_ms)
-        + "Use fewer processes with more threads each (OMP_NUM_THREADS), or send half as much: "
-        'recorder.attach(ddp, compress="bf16").',
+        advice=_shared_memory(view, saved)
+        + "Use fewer processes with more threads each (OMP_NUM_THREADS)"
+        + (f", or send half as much: {view.advice.compress()}".rstrip(",") if _is_large(lasting) else "")
+        + ".",
     )
 
 
-def _shared_memory(saved_ms: float | None, exposed_ms: float) -> str:
-    """What to do first, if it helps."""
-    if not saved_ms:
+def _is_large(buckets: Sequence[BucketStats]) -> bool:
+    """Whether a bucket takes longer because of its bytes."""
+    return any(bucket.bytes > ALL_LATENCY_BYTES for bucket in buckets)
+
+
+def _shared_memory(view: RunView, saved_ms: float | None) -> str:
+    """What to do first, if it saves more than can be told from nothing."""
+    if not saved_ms or saved_ms < LEAST_MS:
         return ""
     return (
-        'Average in shared memory: recorder.attach(ddp, shared_memory="auto") would save about '
-        f"{milliseconds(saved_ms)} of these {milliseconds(exposed_ms)} per step, by a model of this run "
+        f"Average in shared memory: {view.advice.share_memory()} would save about {milliseconds(saved_ms)} of these "
+        f"{milliseconds(view.exposure.cost_ms)} per step, by a model of this run "
         "(docs/shared-memory.md). Or: "
     )
 

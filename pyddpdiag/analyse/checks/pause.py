@@ -150,8 +150,8 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
             "until_step": until,
         },
         change_mind="These steps do more work on purpose, for instance with longer inputs.",
-        advice=f"Checkpoints, evaluation and new loader workers do this: {ADVICE} recorder.phase(...) tells which it "
-        "is.",
+        advice=f"Checkpoints, evaluation and new loader workers do this: {ADVICE} {view.advice.phases()} tells which "
+        "it is.",
     )
 
 

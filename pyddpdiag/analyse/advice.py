@@ -1,0 +1,94 @@
+"""The words of advice for the run at hand: what its script can do depends on what recorded it (`Sidecar.recorded_by`).
+
+A script with its own recorder changes an argument. `pyddpdiag run` and the callbacks of frameworks attach by
+themselves, so that the script has no recorder to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from pyddpdiag.model.sidecar import Sidecar
+
+_CALLBACKS: Final = frozenset({"accelerate", "lightning", "transformers"})
+
+_BUCKETS: Final = {
+    "train": "--bucket-cap-mb {cap:g}",
+    "accelerate": "DistributedDataParallelKwargs(bucket_cap_mb={cap:g})",
+    "lightning": "DDPStrategy(bucket_cap_mb={cap:g})",
+    "transformers": "TrainingArguments(ddp_bucket_cap_mb={cap:g})",
+}
+
+_TORCH_BF16: Final = (
+    "ddp.register_comm_hook(None, bf16_compress_hook) with the hook of "
+    "torch.distributed.algorithms.ddp_comm_hooks.default_hooks, which pyddpdiag run times"
+)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """How to follow an advice. `recorded_by`: what recorded the run; empty: the script's own recorder."""
+
+    recorded_by: str = ""
+
+    @property
+    def _instead(self) -> str:
+        """What a recorder of the script's own replaces."""
+        return "Diagnostics" if self.recorded_by in _CALLBACKS else f"pyddpdiag {self.recorded_by}"
+
+    def share_memory(self) -> str:
+        """To average in shared memory."""
+        return "pyddpdiag train --hook shared" if self._trains else self._attach('shared_memory="auto"')
+
+    def compress(self) -> str:
+        """To send gradients in 16 bits."""
+        if self.recorded_by == "run":
+            return _TORCH_BF16
+        return "pyddpdiag train --hook bf16" if self._trains else self._attach('compress="bf16"')
+
+    def bucket_cap(self, cap_mb: float) -> str:
+        """To get buckets of another size."""
+        return _BUCKETS.get(self.recorded_by, "DistributedDataParallel(model, bucket_cap_mb={cap:g})").format(
+            cap=cap_mb
+        )
+
+    def recorder(self, option: str) -> str:
+        """To record with this option of `Recorder`."""
+        if self.recorded_by in _CALLBACKS:
+            return f"Diagnostics(..., {option})"
+        own = f"Recorder({option})"
+        return f"{own} in the script, in place of {self._instead}," if self.recorded_by else own
+
+    def phases(self) -> str:
+        """To name parts of the program."""
+        own = "recorder.phase(...)"
+        return f"{own} of a recorder in the script, in place of {self._instead}," if self.recorded_by else own
+
+    def every_rank(self) -> str:
+        """To record all ranks."""
+        if self.recorded_by == "run":
+            return "pyddpdiag run around the command on every node"
+        return "the recorder attached to the model on every rank (recorder.attach)"
+
+    @property
+    def _trains(self) -> bool:
+        return self.recorded_by == "train"
+
+    def _attach(self, options: str) -> str:
+        attach = f"recorder.attach(ddp, {options})"
+        if not self.recorded_by:
+            return attach
+        return (
+            f'recorder = pyddpdiag.Recorder("DIR"); {attach} after DistributedDataParallel(...), in place of '
+            f"{self._instead},"
+        )
+
+
+def advice_for(sidecars: Iterable[Sidecar]) -> Advice:
+    """The advice for a run with these sidecars."""
+    return Advice(next((one.recorded_by for one in sidecars if one.recorded_by), ""))
+
+
+__all__ = ["Advice", "advice_for"]
