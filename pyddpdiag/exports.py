@@ -96,6 +96,7 @@ def read_run(
             trace.rank: ClockBase(trace.header.monotonic_ns, trace.header.wall_ns, offsets[trace.rank])
             for trace in run.ranks
         },
+        step_ends=view.step_ends,
     )
 
 

@@ -44,15 +44,16 @@ def _not_seen(view: RunView) -> str:
         how = view.advice.every_rank()
         return f"no bucket's all-reduce has ended on every rank. Record with {how}, for some steps."
     if run.missing_count:
-        ranks = listed(run.missing[:8]) + (
+        which = listed(run.missing[:8]) + (
             f" and {run.missing_count - 8} more" if run.missing_count > 8 else ""
         )
+        one = run.missing_count == 1
         shown = "what is here shows no trouble"
         if view.exposure.is_found:
-            shown = "one of them may be what the ranks here wait for"
+            shown = f"{'that rank' if one else 'one of those ranks'} may be what the others wait for"
         return (
-            f"the traces of {'rank' if run.missing_count == 1 else 'ranks'} {ranks} of {run.world_size} "
-            f"are missing; {shown}. Put the traces of all ranks into one folder."
+            f"the {'trace of rank' if one else 'traces of ranks'} {which} of {run.world_size} {'is' if one else 'are'} "
+            f"missing; {shown}. Put the traces of all ranks into one folder."
         )
     return ""
 

@@ -51,6 +51,19 @@ class RankSteps:
     phases: Mapping[str, Float64]
 
 
+@dataclass(frozen=True, eq=False)
+class StepEnds:
+    """When one rank's steps ended: ns on its own clock, 0 = not known; steps in ascending order."""
+
+    step: Int64
+    at_ns: Int64
+
+
+def step_ends(rank: RankSteps) -> StepEnds:
+    """By the step records; without them, when the last pass was over."""
+    return StepEnds(rank.step.astype(np.int64), np.where(rank.end > 0, rank.end, rank.finish))
+
+
 class StepCounter:
     """Adds up one rank's buckets by step; `seen` are the steps of its buckets."""
 

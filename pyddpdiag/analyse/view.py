@@ -33,7 +33,7 @@ from pyddpdiag.analyse.ranks import rank_stats
 from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
 from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
-from pyddpdiag.analyse.steps import step_table
+from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
 from pyddpdiag.model import (
@@ -138,6 +138,12 @@ class RunView:
     def steps(self) -> StepTable:
         """Where each step's time went on each rank."""
         return step_table(self.run, [rank.steps for rank in self._digests])
+
+    @cached_property
+    def step_ends(self) -> dict[int, StepEnds]:
+        """When each rank's steps ended, by rank."""
+        ranks = zip(self.run.ranks, self._digests, strict=True)
+        return {trace.rank: step_ends(digest.steps) for trace, digest in ranks}
 
     @cached_property
     def judged(self) -> StepMatrix:

@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+
 from pyddpdiag.analyse.occurrences import Occurrences
+from pyddpdiag.analyse.steps import StepEnds
 from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import GradientNorms, RankTimeline
 from pyddpdiag.trace.layout import BucketTime
+from pyddpdiag.trace.rows import Int64
 
 
 @dataclass(frozen=True)
@@ -23,13 +28,23 @@ class ClockBase:
 
 @dataclass(frozen=True, eq=False)
 class ExportedRun:
-    """A run as it was read for exports. Timelines are on the common clock; `bases` are by rank."""
+    """A run as it was read for exports. Timelines are on the common clock; `bases` and `step_ends` are by rank."""
 
     report: RunReport
     occurrences: Occurrences
     norms: GradientNorms
     timelines: Sequence[RankTimeline]
     bases: Mapping[int, ClockBase]
+    step_ends: Mapping[int, StepEnds]
+
+    def wall_s(self, rank: int, step: Int64) -> npt.NDArray[np.float64]:
+        """When these steps of a rank ended, by its wall clock, seconds since 1970; like the one before if not known."""
+        base, ends = self.bases[rank], self.step_ends[rank]
+        known = ends.at_ns > 0
+        if not known.any():
+            return np.full(len(step), base.wall_ns / 1e9)
+        at = np.maximum(0, np.searchsorted(ends.step[known], step, "right") - 1)
+        return np.asarray((base.wall_ns + (ends.at_ns[known][at] - base.monotonic_ns)) / 1e9)
 
     @cached_property
     def last_arrivals(self) -> dict[tuple[int, int], tuple[int, int]]:

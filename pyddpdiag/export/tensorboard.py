@@ -1,55 +1,45 @@
-"""Scalars for TensorBoard: a run for each rank, one for the steps as a whole; written by TensorBoard's own package."""
+"""Scalars for TensorBoard: a run for each rank, one for the steps as a whole. Needs no package of TensorBoard's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pyddpdiag.analyse.anatomy import step_parts
-from pyddpdiag.errors import ResultWriteError, UsageError
+from pyddpdiag.errors import ResultWriteError
+from pyddpdiag.export.event_file import Series, write_events
 from pyddpdiag.export.run import ExportedRun
-
-Scalar = tuple[str, int, float]
 
 
 def write_scalars(run: ExportedRun, folder: Path) -> list[Path]:
     """Write event files below `folder`; returns the folders of the runs, which `tensorboard --logdir` shows.
 
+    A point's time is that at which its step ended on its rank, by the rank's wall clock; for the steps as a whole, on
+    the lowest rank.
+
     Raises:
-        UsageError: tensorboard is not installed.
         ResultWriteError: a file cannot be written.
     """
-    try:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-    except ImportError as error:
-        raise UsageError(
-            "TensorBoard's files are written by tensorboard, which is not installed.",
-            hint="pip install 'pyddpdiag[tensorboard]'",
-        ) from error
     parts = {"steps": list(_of_steps(run))}
     parts |= {f"rank_{rank.rank}": list(_of_rank(run, rank.rank)) for rank in run.report.ranks}
-    base = run.bases[min(run.bases)].wall_ns / 1e9
     written = []
-    for name, scalars in parts.items():
-        if not scalars:
+    for name, series in parts.items():
+        known = [some for one in series if len((some := one.known()).step)]
+        if not known:
             continue
         try:
-            writer = EventFileWriter(str(folder / name))
-            for tag, step, value in scalars:
-                summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
-                writer.add_event(Event(wall_time=base, step=step, summary=summary))
-            writer.close()
+            write_events(folder / name, name, known)
         except OSError as error:
             raise ResultWriteError(f"cannot write to '{folder}': {error.strerror or error}.") from error
         written.append(folder / name)
     return written
 
 
-def _of_steps(run: ExportedRun) -> Iterator[Scalar]:
+def _of_steps(run: ExportedRun) -> Iterator[Series]:
     """What belongs to no rank: the slowest rank's step, and communication itself."""
     steps = run.report.steps
     if not len(steps):
@@ -59,16 +49,16 @@ def _of_steps(run: ExportedRun) -> Iterator[Scalar]:
         ("step/wall_ms", np.fmax.reduceat(steps.wall_ms, begin)),
         ("step/communication_ms", step_parts(steps).communication[begin]),
     ):
-        yield from _known(tag, numbers.tolist(), values.tolist())
+        yield _series(run, min(run.bases), tag, numbers, values)
     found = run.occurrences
     keys = np.unique(found.step)
     if len(keys):
         order = np.argsort(found.step, kind="stable")
         wire = np.add.reduceat(np.nan_to_num(found.wire_ms[order]), np.searchsorted(found.step[order], keys))
-        yield from _known("buckets/wire_ms", keys.tolist(), wire.tolist())
+        yield _series(run, min(run.bases), "buckets/wire_ms", keys, wire)
 
 
-def _of_rank(run: ExportedRun, rank: int) -> Iterator[Scalar]:
+def _of_rank(run: ExportedRun, rank: int) -> Iterator[Series]:
     mine = run.report.steps.rank == rank
     table = run.report.steps.take(mine)
     late = step_parts(run.report.steps).late[mine]
@@ -81,12 +71,13 @@ def _of_rank(run: ExportedRun, rank: int) -> Iterator[Scalar]:
         ("rank/waits_for_last_rank_ms", late),
         ("rank/own_ms", table.own_ms),
     ):
-        yield from _known(tag, table.step.tolist(), values.tolist())
+        yield _series(run, rank, tag, table.step, values)
     norms = np.flatnonzero(run.norms.rank == rank)
-    yield from _known("gradient/norm", run.norms.step[norms].tolist(), run.norms.norm[norms].tolist())
+    yield _series(run, rank, "gradient/norm", run.norms.step[norms], run.norms.norm[norms])
 
 
-def _known(tag: str, steps: list[int], values: list[float]) -> Iterator[Scalar]:
-    for step, value in zip(steps, values, strict=True):
-        if value == value:
-            yield tag, step, value
+def _series(
+    run: ExportedRun, rank: int, tag: str, step: npt.NDArray[Any], values: npt.NDArray[np.float64]
+) -> Series:
+    step = step.astype(np.int64)
+    return Series(tag, step, run.wall_s(rank, step), values)
