@@ -63,9 +63,12 @@ def written(document: dict[str, Any]) -> str:
 
 
 def zero_ns(run: ExportedRun) -> int:
-    """The moment on the common clock that the files' time begins with: when the lowest rank's recorder was opened."""
-    base = run.bases[min(run.bases)]
-    return base.monotonic_ns + base.offset_ns
+    """The moment on the common clock that the files' time begins with: when the first recorder was opened.
+
+    Holistic Trace Analysis leaves out the last steps if any event has a negative time: it moves the beginnings of all
+    events to the first one, and not their ends.
+    """
+    return run.first_base.monotonic_ns + run.first_base.offset_ns
 
 
 def rank_events(run: ExportedRun, line: RankTimeline) -> list[Event]:
@@ -78,7 +81,7 @@ def _head(run: ExportedRun) -> dict[str, Any]:
         "schemaVersion": 1,
         "displayTimeUnit": "ms",
         # As in the profiler's traces: the wall clock at time 0.
-        "baseTimeNanoseconds": run.bases[min(run.bases)].wall_ns,
+        "baseTimeNanoseconds": run.first_base.wall_ns,
         "pyddpdiag": {"run_id": run.report.run_id, "verdict": clean(run.report.verdict.line)},
     }
 

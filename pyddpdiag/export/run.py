@@ -47,6 +47,11 @@ class ExportedRun:
         return np.asarray((base.wall_ns + (ends.at_ns[known][at] - base.monotonic_ns)) / 1e9)
 
     @cached_property
+    def first_base(self) -> ClockBase:
+        """When the first rank's recorder was opened: no event of any rank was before."""
+        return min(self.bases.values(), key=lambda base: base.monotonic_ns + base.offset_ns)
+
+    @cached_property
     def last_arrivals(self) -> dict[tuple[int, int], tuple[int, int]]:
         """By group and sequence of each bucket's all-reduce: when the last rank brought it, and which one."""
         last: dict[tuple[int, int], tuple[int, int]] = {}

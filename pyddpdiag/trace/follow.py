@@ -76,7 +76,10 @@ class _File:
         tables.clear()
         unknown, unsound = sort_in([self._window], tables)
         first = max(0, header.tickets - self._keep)
-        read = Read(published, unknown, unsound, first)
+        # What earlier looks did not find is not looked for again.
+        expected = min(self._keep, header.capacity, header.tickets)
+        absent = max(0, expected - len(self._window) - published.torn - header.dropped)
+        read = Read(published, unknown, unsound, first, absent)
         return assemble(self._path, header, process, tables, read, self._sidecar(sidecars))
 
     def _take(self, published: PublishedRecords, header: Header, since: int) -> None:

@@ -136,12 +136,16 @@ def read_trace(
 
 @dataclass(frozen=True)
 class Read:
-    """What a look at a file's slots left out: unknown kinds, unsound records, and those before ticket `since`."""
+    """What a look at a file's slots left out: unknown kinds, unsound records, and those before ticket `since`.
+
+    `absent`: records that are not in the file, where more than `published` was looked at.
+    """
 
     published: PublishedRecords
     unknown: int
     unsound: int
     since: int = 0
+    absent: int | None = None
 
 
 def assemble(
@@ -155,6 +159,7 @@ def assemble(
     """A trace of the records in `tables`; `told` is its sidecar and what is wrong with that."""
     (sidecar, said), published = told, read.published
     malformed = published.astray + read.unsound
+    absent = published.absent if read.absent is None else read.absent
     warnings = [(path.name, text) for text in published.notes] + [
         (path.with_suffix(".json").name, text) for text in said
     ]
@@ -186,13 +191,15 @@ def assemble(
         tuple(warnings),
         process,
         max(0, min(read.since, header.capacity - (header.tickets - read.since))),
-        published.absent,
-        _damage(published.notes, malformed),
+        absent,
+        _damage(published.notes, absent, malformed),
     )
 
 
-def _damage(notes: list[str], malformed: int) -> str:
+def _damage(notes: list[str], absent: int, malformed: int) -> str:
     wrong = [note.partition(";")[0] for note in notes]
+    if not wrong and absent > FEW:
+        wrong = [f"{absent} records are not in the file"]
     return ", ".join(wrong + [f"{malformed} records cannot be right"] * (malformed > FEW))
 
 

@@ -11,6 +11,7 @@ from support.trace_writer import GROUP, MS, WRITING, RankWriter, write_training
 
 from pyddpdiag.analyse.catalog import CHECKS
 from pyddpdiag.analyse.partial import may_look
+from pyddpdiag.live.pulse import Watcher
 from pyddpdiag.model import RunReport
 from pyddpdiag.pipeline import exit_code, load_report
 from pyddpdiag.trace.run import open_run
@@ -88,6 +89,17 @@ def test_a_hole_in_a_trace_is_damage(tmp_path: Path) -> None:
     assert (report.verdict.findings, exit_code(report)) == ((), 2)
     assert report.verdict.line.startswith("The trace of rank 1 is damaged (40 of 80 slots hold no record)")
     assert {rank.rank: rank.absent for rank in report.ranks} == {0: 0, 1: 40, 2: 0, 3: 0}
+
+
+def test_who_watches_sees_the_damage_at_every_look(tmp_path: Path) -> None:
+    folder = late(tmp_path)
+    path = folder / "rank_1.ddptrace"
+    path.write_bytes(path.read_bytes()[: HEADER + 40 * RECORD])
+    watcher = Watcher(folder)
+    for _ in range(4):
+        verdict = watcher.look().verdict
+        assert verdict is not None and verdict.status == "cannot_tell" and not verdict.findings
+        assert verdict.line.startswith("The trace of rank 1 is damaged")
 
 
 def test_a_record_that_a_killed_rank_never_finished_is_no_damage(tmp_path: Path) -> None:
