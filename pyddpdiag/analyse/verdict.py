@@ -40,19 +40,26 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     )
     rest = sorted((one for one in _doubted(findings) if one.severity != "error"), key=_weight)
     shared: list[Finding] = []
+    came = _interrupted(findings)
     for part in parts:
         # Findings about all ranks have no costs where some ranks never meet the others.
         shared += share_out(part, [one for one in rest if one.among == members(part)])
     shared += [one for one in rest if not one.among and len(parts) > 1]
     ordered = (*errors, *sorted(shared, key=_weight))
     if ordered and ordered[0].severity != "note":
-        return Verdict("findings", headline(ordered), ordered)
+        return Verdict("findings", came + headline(ordered), ordered)
     for part in parts:
         if open_question := doubt(part):
-            return Verdict("cannot_tell", f"Cannot tell: {_of(part)}{open_question}", ordered)
+            return Verdict("cannot_tell", f"{came}Cannot tell: {_of(part)}{open_question}", ordered)
     return Verdict(
-        "healthy", f"Healthy: {'; '.join(_of(part) + healthy_words(part) for part in parts)}.", ordered
+        "healthy", f"{came}Healthy: {'; '.join(_of(part) + healthy_words(part) for part in parts)}.", ordered
     )
+
+
+def _interrupted(findings: Sequence[Finding]) -> str:
+    """That somebody ended the run, which then says what it showed until then."""
+    notes = (one for one in findings if one.kind == "interrupted" and one.severity == "note")
+    return "".join(f"{words.sentence(one.message)} " for one in notes)
 
 
 def _of(part: RunView) -> str:

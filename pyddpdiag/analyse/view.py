@@ -14,6 +14,7 @@ from pyddpdiag.analyse.collectives import Calls, RankCollectives, collective_sta
 from pyddpdiag.analyse.connections import Connection
 from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.different_calls import different_calls
+from pyddpdiag.analyse.endings import Ending, Interruption, endings, interruption
 from pyddpdiag.analyse.exposure import Exposure, exposure
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.intake import Intake, RankDigest
@@ -248,6 +249,20 @@ class RunView:
     def errors(self) -> Listed[OperationError]:
         """Operations that failed, the earliest first."""
         return operation_errors(self.run, self._operations, self.names, self.clocks)
+
+    @cached_property
+    def endings(self) -> dict[int, Ending]:
+        """How each rank's process ended, by rank."""
+        return endings(self.run, self.clocks, self.errors.first)
+
+    @cached_property
+    def interruption(self) -> Interruption | None:
+        """By what the run was ended from outside, before anything else went wrong."""
+        steps = [rank.last_step for rank in self.ranks] + [open_one.step for open_one in self.in_flight.first]
+        newest = max((step for step in steps if step is not None), default=None)
+        return interruption(
+            self.endings, self.ranks, self.errors.first, self.clocks, newest, self.run.command
+        )
 
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from pyddpdiag.errors import PyddpdiagError, TraceExistsError, UsageError
+from pyddpdiag.integrations import early_end
 from pyddpdiag.integrations.unchanged import FOLDER
+from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.output import say
 
 _STARTUP = Path(__file__).resolve().parent / "startup"
@@ -56,22 +61,34 @@ def run(command: Sequence[str], folder: Path) -> int:
         if command[0].endswith(".py"):
             hint = f"pyddpdiag run -- python {command[0]}"
         raise UsageError(f"there is no program '{command[0]}'.", hint=hint)
-    code = _to_its_end([program, *command[1:]], {**os.environ, **environment(folder)})
-    show(folder)
-    return code
+    with tempfile.TemporaryDirectory(prefix="pyddpdiag-") as notes:
+        environ = {**os.environ, **environment(folder), early_end.NOTES: notes}
+        end = _to_its_end([program, *command[1:]], environ)
+        early = early_end.read(Path(notes))
+    _note(folder, end)
+    show(folder, why_nothing=early_end.why_nothing(early, end.exit_code))
+    return end.exit_code
 
 
-def show(folder: Path) -> None:
-    """The verdict over what was recorded, on standard error: standard output is the script's."""
+def _note(folder: Path, end: CommandEnd) -> None:
+    """Notes beside the traces how the command ended; without them there is nothing to add it to."""
+    with suppress(OSError):
+        if folder.is_dir():
+            (folder / NAME).write_text(json.dumps(asdict(end)), encoding="utf-8")
+
+
+def show(folder: Path, why_nothing: str = "") -> None:
+    """The verdict over what was recorded, on standard error: standard output is the script's.
+
+    Args:
+        folder: of the run.
+        why_nothing: what to say if nothing was recorded; empty: nothing is known of that.
+    """
     from pyddpdiag.pipeline import print_report
 
     say(f"\npyddpdiag: {folder}", sys.stderr)
     if not any(folder.glob("**/rank_*.ddptrace")):
-        say(
-            "nothing was recorded: no DistributedDataParallel module trained over Gloo in a Python that has pyddpdiag "
-            "installed and heeds PYTHONPATH (python -I and -E do not).",
-            sys.stderr,
-        )
+        say(f"nothing was recorded: {why_nothing or early_end.why_nothing(early_end.Early(), 0)}", sys.stderr)
         return
     try:
         print_report(folder, file=sys.stderr)
@@ -79,11 +96,13 @@ def show(folder: Path) -> None:
         say(f"no verdict: {error}", sys.stderr)
 
 
-def _to_its_end(command: list[str], environ: dict[str, str]) -> int:
-    """The exit code of a command; as a shell says it where a signal ended it."""
+def _to_its_end(command: list[str], environ: dict[str, str]) -> CommandEnd:
+    """How a command ended; its exit code as a shell says it where a signal ended it."""
+    got: list[str] = []
     with subprocess.Popen(command, env=environ) as process:
 
         def terminate(*_: object) -> None:
+            got.append("SIGTERM")
             with suppress(OSError):
                 process.terminate()
 
@@ -91,9 +110,13 @@ def _to_its_end(command: list[str], environ: dict[str, str]) -> int:
         try:
             while True:
                 # Ctrl-C reaches the command as well, and it ends in its own time.
-                with suppress(KeyboardInterrupt):
+                try:
                     code = process.wait()
-                    return code if code >= 0 else 128 - code
+                except KeyboardInterrupt:
+                    got.append("SIGINT")
+                    continue
+                ended_by = [name for name in ("SIGINT", "SIGTERM") if code == -getattr(signal, name)]
+                return CommandEnd(code if code >= 0 else 128 - code, next(iter(got + ended_by), ""))
         finally:
             signal.signal(signal.SIGTERM, before)
 

@@ -38,6 +38,7 @@ from pyddpdiag.record.sentinel import Mode, Sentinel
 from pyddpdiag.record.shared_modes import SharedMemory
 from pyddpdiag.record.steps import Loop, MarkedSteps, Steps
 from pyddpdiag.record.watchdog import Watchdog
+from pyddpdiag.record.whereabouts import Whereabouts
 
 Batch = TypeVar("Batch")
 
@@ -125,7 +126,7 @@ class Recorder:
             sentinel_interval=0 if sentinel == "off" else sentinel_interval,
             sample_connections=sample_connections,
         )
-        end_mark.watch(self, self.core, self.rank)
+        end_mark.watch(self, self.core, self.rank, self.path)
         self.core.set_default_group(group)
         watcher = None if sentinel == "off" else Sentinel(self.rank, sentinel)
         try:
@@ -150,6 +151,7 @@ class Recorder:
             self.core.on_compare(watcher.check)
         latest.opened(self)
         paused = weakref.WeakMethod(self._is_paused)
+        self._whereabouts = Whereabouts(self.core, weakref.WeakMethod(self.modules.note_stay))
         self._watchdog = None if watchdog_s is None else Watchdog(self.path, self.rank, watchdog_s, paused)
 
     def attach(
@@ -319,8 +321,10 @@ class Recorder:
         self._marked_steps.close()
         if self._watchdog is not None:
             self._watchdog.close()
+        self._whereabouts.close()
         self._collector.close()
         self.core.close()
+        end_mark.closed(self.path)
         self.modules.close()
         latest.closed(self)
 

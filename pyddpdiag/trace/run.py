@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from pyddpdiag.errors import TraceError
+from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar
+from pyddpdiag.trace.command import read_command
 from pyddpdiag.trace.files import FileIdentity
 from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, named, number_of
 from pyddpdiag.trace.header import Header
@@ -25,7 +27,7 @@ class Run:
     """All readable traces of one run, sorted by rank.
 
     `missing` are the ranks below `world_size` that have no trace here; at most the first 1024 are listed,
-    `missing_count` is how many there are.
+    `missing_count` is how many there are. `command`: how the command of `pyddpdiag run` ended; None: not known.
     """
 
     folder: Path
@@ -35,6 +37,7 @@ class Run:
     missing: tuple[int, ...]
     missing_count: int
     warnings: tuple[str, ...]
+    command: CommandEnd | None = None
 
     def groups(self) -> dict[int, Group]:
         """Process groups by id, from the sidecars of all ranks; the lowest rank's entry wins."""
@@ -127,7 +130,14 @@ def open_run(
                 told.setdefault(text, []).append(trace.path.name)
     warnings.extend(f"{named(names)}: {text}" for text, names in told.items())
     return Run(
-        folder, traces[0].header.run_id, world_size, tuple(traces), missing, missing_count, tuple(warnings)
+        folder,
+        traces[0].header.run_id,
+        world_size,
+        tuple(traces),
+        missing,
+        missing_count,
+        tuple(warnings),
+        read_command(folder),
     )
 
 

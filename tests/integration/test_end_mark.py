@@ -41,7 +41,7 @@ def test_a_script_that_ends_without_closing_is_no_crash(tmp_path: Path) -> None:
     ("way", "ended", "said"),
     [
         ("killed", None, "the process is gone"),
-        ("raised", "exception", "an exception that nobody caught"),
+        ("raised", "exception", "ended by ValueError: of rank 1, at ending.py:"),
     ],
 )
 def test_a_rank_that_ends_early_between_steps_is_lost(

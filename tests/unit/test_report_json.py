@@ -41,6 +41,7 @@ TOP = {
 RANK = {
     "rank",
     "ended",
+    "ended_by",
     "host",
     "torch",
     "steps",

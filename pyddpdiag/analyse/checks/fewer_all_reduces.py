@@ -21,8 +21,9 @@ def _look(view: RunView) -> Iterator[Finding]:
         if (rank.closed or rank.rank in skipped) and not (rank.dropped or rank.torn or rank.malformed)
     }
     behind = [gap for gap in view.gaps if gap.after and gap.rank in whole]
-    if view.standstill is not None:
-        # Who is behind now has been said; what is not known yet is where it went astray.
+    if view.standstill is not None or view.interruption is not None:
+        # Who is behind now has been said, and where a run was interrupted some rank is; what is not known yet is
+        # where it went astray.
         behind = [gap for gap in behind if gap.rank in skipped]
     if behind:
         yield _fewer(behind, skipped)
