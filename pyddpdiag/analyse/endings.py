@@ -159,9 +159,10 @@ def interruption(
     silent = [ends[rank.rank] for rank in unnoted if ends[rank.rank].end is None]
     if not signal and first_ms is not None and not all(one.outlived(first_ms) for one in silent):
         return None
-    whole = bool(signal) or len(interrupted) + len(silent) == len(ends)
     end = interrupted[0].end if interrupted else None
     name = signal or (end.signal or "SIGINT" if end is not None else "")
+    # A terminal sends Ctrl-C to all ranks; those that wait in native code come to notice it later than a failure.
+    whole = bool(signal) or name == "SIGINT" or len(interrupted) + len(silent) == len(ends)
     early, ahead_ms = _ahead(interrupted) if not signal else ((), 0.0)
     if any(clock.uncertainty_ns is None or clock.uncertainty_ns / 1e6 > ahead_ms for clock in clocks):
         early, ahead_ms = (), 0.0

@@ -51,25 +51,42 @@ class Whereabouts:
             self._look_on()
 
     def _look_on(self) -> None:
-        tickets, since_ns, bar_s, longest_s = -1, monotonic_ns(), LEAST_S, 0.0
-        lines: tuple[str, ...] = ()
-        while not self._over.wait(LOOK_S) and self._note() is not None:
-            seen, now_ns = self._core.counters()["tickets"], monotonic_ns()
-            silent_s = (now_ns - since_ns) / 1e9
-            if seen != tickets:
-                longest_s = max(longest_s, silent_s)
-                tickets, since_ns, bar_s = seen, now_ns, max(LEAST_S, GROWTH * longest_s)
-                lines = ()
-                continue
-            if not seen:
-                continue  # nothing has begun
-            now = lines_of_frame(sys._current_frames().get(threading.main_thread().ident or 0))
-            lines = _common(lines, now) if lines else now
+        silence = Silence(monotonic_ns())
+        while not self._over.wait(LOOK_S):
             note = self._note()
-            if silent_s >= bar_s and lines and note is not None:
-                note(Stay(lines[-1], since_ns, now_ns))
-                bar_s = GROWTH * silent_s
+            if note is None:
+                return
+            lines = lines_of_frame(sys._current_frames().get(threading.main_thread().ident or 0))
+            stay = silence.look(self._core.counters()["tickets"], monotonic_ns(), lines)
+            if stay is not None:
+                note(stay)
             del note  # it would keep the recorder alive
+
+
+class Silence:
+    """Decides what is worth a note. Times are nanoseconds, `begun` is when the looking begins."""
+
+    def __init__(self, begun: int) -> None:
+        self._tickets = 0
+        self._since = begun
+        self._longest_s = 0.0
+        self._bar_s = LEAST_S
+        self._lines: tuple[str, ...] = ()
+
+    def look(self, tickets: int, now: int, lines: tuple[str, ...]) -> Stay | None:
+        """One look: how many records there were so far, and the main thread's lines, the outermost first."""
+        silent_s = (now - self._since) / 1e9
+        if tickets != self._tickets:
+            # What came before the first record was no silence.
+            self._longest_s = max(self._longest_s, silent_s) if self._tickets else 0.0
+            self._bar_s = max(LEAST_S, GROWTH * self._longest_s)
+            self._tickets, self._since, self._lines = tickets, now, ()
+            return None
+        self._lines = _common(self._lines, lines) if self._lines else lines
+        if not tickets or silent_s < self._bar_s or not self._lines:
+            return None
+        self._bar_s = GROWTH * silent_s
+        return Stay(self._lines[-1], self._since, now)
 
 
 def _common(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
@@ -79,4 +96,4 @@ def _common(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
     return kept or tuple(now)
 
 
-__all__ = ["Whereabouts"]
+__all__ = ["Silence", "Whereabouts"]

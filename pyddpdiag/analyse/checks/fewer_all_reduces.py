@@ -18,7 +18,8 @@ def _look(view: RunView) -> Iterator[Finding]:
     whole = {
         rank.rank
         for rank in view.ranks
-        if (rank.closed or rank.rank in skipped) and not (rank.dropped or rank.torn or rank.malformed)
+        if ((rank.closed and rank.ended != "exception") or rank.rank in skipped)
+        and not (rank.dropped or rank.torn or rank.malformed)
     }
     behind = [gap for gap in view.gaps if gap.after and gap.rank in whole]
     if view.standstill is not None or view.interruption is not None:
