@@ -33,6 +33,7 @@ from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
 from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
 from pyddpdiag.analyse.steps import step_table
+from pyddpdiag.analyse.unequal_calls import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
 from pyddpdiag.model import (
@@ -286,6 +287,14 @@ class RunView:
                 self.names.group(party.group) if party.group else "",
             )
         )
+
+    @cached_property
+    def unequal_calls(self) -> tuple[UnequalCalls, ...]:
+        """Other collectives that some ranks called more often than others."""
+        finished = {
+            rank.rank for rank in self.ranks if rank.ended == "orderly" or (rank.closed and not rank.ended_by)
+        }
+        return unequal_calls(self._parties, self._collectives, self.progress, frozenset(finished))
 
     @cached_property
     def watched(self) -> WatchedBuckets:

@@ -142,10 +142,12 @@ def test_an_exception_in_one_rank_is_the_answer(tmp_path: Path) -> None:
 def test_an_abort_of_gloo_is_told_as_itself(tmp_path: Path) -> None:
     """One rank calls an all-reduce of its own, so that the ranks' tensors have different sizes."""
     code, err = ended(tmp_path, *JOB, "aborts", str(tmp_path))
-    first = load_report(tmp_path / "run").verdict.findings[0]
+    first, second = load_report(tmp_path / "run").verdict.findings[:2]
     assert code == 1, err
-    assert (first.kind, first.evidence["error"]) == ("rank_lost", "SIGABRT"), err
-    assert "Received data size doesn't match expected size" in first.message
+    assert (first.kind, first.rank) == ("mismatched_all_reduce", 0), err
+    assert "rank 0 called gloo:all_reduce 1 time more than rank 1" in first.message
+    assert (second.kind, second.rank, second.evidence["error"]) == ("rank_lost", 0, "SIGABRT")
+    assert "Received data size doesn't match expected size" in second.message
 
 
 @posix
