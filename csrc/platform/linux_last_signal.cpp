@@ -95,10 +95,9 @@ void on_signal(int signal, siginfo_t* info, void* /*context*/) {
         try {
             std::rethrow_exception(thrown);
         } catch (const std::exception& error) {
-            const std::string_view text = error.what();
-            const std::size_t size = std::min(text.size(), last.text.size());
-            std::copy_n(text.data(), size, last.text.data());
-            last.text_size.store(size, std::memory_order_release);
+            const std::string_view text = std::string_view(error.what()).substr(0, last.text.size());
+            std::ranges::copy(text, last.text.begin());
+            last.text_size.store(text.size(), std::memory_order_release);
         } catch (...) {
             last.text_size.store(0, std::memory_order_release);
         }

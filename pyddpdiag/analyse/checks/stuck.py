@@ -108,9 +108,13 @@ def _missing(
 
 
 def _own_code(view: RunView, stuck: tuple[int, ...]) -> str:
-    """What these ranks are in: a phase that has not ended, if there is one."""
+    """What these ranks are in: a phase that has not ended, if there is one, or the line at which they were seen."""
     phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in stuck}
-    return f"phase '{clean(min(phases))}'" if phases else f"{verb(stuck, 'its', 'their')} own code"
+    if phases:
+        return f"phase '{clean(min(phases))}'"
+    lines = {view.endings[rank].where for rank in stuck}
+    at = f" at {lines.pop()}" if len(lines) == 1 and "" not in lines else ""
+    return f"{verb(stuck, 'its', 'their')} own code{at}"
 
 
 def _confidence(awaited: Awaited) -> Confidence:
