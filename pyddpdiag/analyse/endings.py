@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final, Literal
 
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
-from pyddpdiag.model import OperationError, RankStats
-from pyddpdiag.model.command import CommandEnd
+from pyddpdiag.model import OperationError
 from pyddpdiag.model.ending import End
 from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.run import Run
-
-TOGETHER_MS: Final = 50.0
-"""Ranks to which somebody sends a signal get it within this time."""
 
 FOLLOWS: Final = (Role.NETWORK, Role.WAITED, Role.VICTIM)
 
@@ -49,19 +44,6 @@ class Ending:
     def outlived(self, moment_ms: float) -> bool:
         """Whether the process surely lived at a moment."""
         return self.alive_ms is not None and self.alive_ms >= moment_ms
-
-
-@dataclass(frozen=True)
-class Interruption:
-    """The run was ended from outside: `signal`, "SIGINT" for Ctrl-C, in `step`.
-
-    `ranks` got it first; empty: the whole run did. `ahead_ms`: how long before the others.
-    """
-
-    signal: str
-    step: int | None
-    ranks: tuple[int, ...] = ()
-    ahead_ms: float = 0.0
 
 
 def endings(
@@ -122,69 +104,4 @@ def _reason(one: Ending) -> tuple[str, str, str]:
     return (one.end.error, one.end.signal, one.end.where) if one.end is not None else ("", "", "")
 
 
-def interruption(
-    ends: dict[int, Ending],
-    ranks: Sequence[RankStats],
-    errors: Sequence[OperationError],
-    clocks: Sequence[ClockOffset],
-    step: int | None,
-    command: CommandEnd | None,
-) -> Interruption | None:
-    """Whether somebody ended the run from outside before anything else went wrong.
-
-    Args:
-        ends: of all ranks.
-        ranks: what their traces hold.
-        errors: operations that failed.
-        clocks: of the ranks.
-        step: the newest one.
-        command: how the command of `pyddpdiag run` ended.
-    """
-    interrupted = sorted(
-        (one for one in ends.values() if one.why == "interrupted"),
-        key=lambda one: float("inf") if one.at_ms is None else one.at_ms,
-    )
-    signal = command.signal if command is not None else ""
-    if not interrupted and not signal:
-        return None
-    first_ms = interrupted[0].at_ms if interrupted else None
-    other = [one.at_ms for one in ends.values() if one.why in ("own", "followed")]
-    other += [error.at_ms for error in errors]
-    if not signal and _earlier([moment for moment in other if moment is not None], first_ms):
-        return None
-    if signal and first_ms is None and any(one.why == "own" for one in ends.values()):
-        return None
-    # Killed, and not known to have lived when the others got the signal: they got it because of that.
-    unnoted = [rank for rank in ranks if rank.process == "dead" and not rank.closed and rank.ended is None]
-    silent = [ends[rank.rank] for rank in unnoted if ends[rank.rank].end is None]
-    if not signal and first_ms is not None and not all(one.outlived(first_ms) for one in silent):
-        return None
-    end = interrupted[0].end if interrupted else None
-    name = signal or (end.signal or "SIGINT" if end is not None else "")
-    # A terminal sends Ctrl-C to all ranks; those that wait in native code come to notice it later than a failure.
-    whole = bool(signal) or name == "SIGINT" or len(interrupted) + len(silent) == len(ends)
-    early, ahead_ms = _ahead(interrupted) if not signal else ((), 0.0)
-    if any(clock.uncertainty_ns is None or clock.uncertainty_ns / 1e6 > ahead_ms for clock in clocks):
-        early, ahead_ms = (), 0.0
-    return Interruption(
-        name, step, early if early or whole else tuple(one.rank for one in interrupted), ahead_ms
-    )
-
-
-def _earlier(moments: Sequence[float], than_ms: float | None) -> bool:
-    return bool(moments) and than_ms is not None and min(moments) < than_ms
-
-
-def _ahead(interrupted: Sequence[Ending]) -> tuple[tuple[int, ...], float]:
-    """The ranks that got the signal clearly before the others, which a launcher then ended, and by how much."""
-    times = [one.at_ms for one in interrupted if one.at_ms is not None]
-    if len(times) != len(interrupted) or len(times) < 2:
-        return (), 0.0
-    gaps = [later - earlier for earlier, later in pairwise(times)]
-    widest = max(range(len(gaps)), key=gaps.__getitem__)
-    if gaps[widest] < TOGETHER_MS or interrupted[0].end is None or interrupted[0].end.error:
-        return (), 0.0  # an exception comes when Python next runs
-    return tuple(one.rank for one in interrupted[: widest + 1]), gaps[widest]
-
-
-__all__ = ["Ending", "Interruption", "endings", "first_of_own", "interruption"]
+__all__ = ["Ending", "endings", "first_of_own"]

@@ -14,10 +14,11 @@ from pyddpdiag.analyse.collectives import Calls, RankCollectives, collective_sta
 from pyddpdiag.analyse.connections import Connection
 from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.different_calls import different_calls
-from pyddpdiag.analyse.endings import Ending, Interruption, endings, interruption
+from pyddpdiag.analyse.endings import Ending, endings
 from pyddpdiag.analyse.exposure import Exposure, exposure
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.intake import Intake, RankDigest
+from pyddpdiag.analyse.interruption import Interruption, interruption
 from pyddpdiag.analyse.late_ranks import LateRank, late_ranks
 from pyddpdiag.analyse.lateness import Lateness, lateness
 from pyddpdiag.analyse.link_faults import LinkFaults
@@ -262,7 +263,13 @@ class RunView:
         steps = [rank.last_step for rank in self.ranks] + [open_one.step for open_one in self.in_flight.first]
         newest = max((step for step in steps if step is not None), default=None)
         return interruption(
-            self.endings, self.ranks, self.errors.first, self.clocks, newest, self.run.command
+            self.endings,
+            self.ranks,
+            self.errors.first,
+            self.clocks,
+            self.run.command,
+            self.headers[0],
+            newest,
         )
 
     @cached_property

@@ -121,7 +121,7 @@ def _said(raw: dict[str, Any]) -> str:
 
 def why_nothing(early: Early, exit_code: int) -> str:
     """Why nothing was recorded, in a sentence or two."""
-    if early.error:
+    if early.error and exit_code:
         return (
             f"the command ended with exit code {exit_code} before any module had trained, by {early.error}."
         )

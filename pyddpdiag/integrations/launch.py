@@ -98,11 +98,11 @@ def show(folder: Path, why_nothing: str = "") -> None:
 
 def _to_its_end(command: list[str], environ: dict[str, str]) -> CommandEnd:
     """How a command ended; its exit code as a shell says it where a signal ended it."""
-    got: list[str] = []
+    got: list[tuple[str, float]] = []
     with subprocess.Popen(command, env=environ) as process:
 
         def terminate(*_: object) -> None:
-            got.append("SIGTERM")
+            got.append(("SIGTERM", time.time()))
             with suppress(OSError):
                 process.terminate()
 
@@ -113,10 +113,10 @@ def _to_its_end(command: list[str], environ: dict[str, str]) -> CommandEnd:
                 try:
                     code = process.wait()
                 except KeyboardInterrupt:
-                    got.append("SIGINT")
+                    got.append(("SIGINT", time.time()))
                     continue
-                ended_by = [name for name in ("SIGINT", "SIGTERM") if code == -getattr(signal, name)]
-                return CommandEnd(code if code >= 0 else 128 - code, next(iter(got + ended_by), ""))
+                got += [(name, 0.0) for name in ("SIGINT", "SIGTERM") if code == -getattr(signal, name)]
+                return CommandEnd(code if code >= 0 else 128 - code, *next(iter(got), ()))
         finally:
             signal.signal(signal.SIGTERM, before)
 

@@ -11,7 +11,11 @@ NAME: Final = "command.json"
 
 @dataclass(frozen=True)
 class CommandEnd:
-    """Its exit code, and the signal by which somebody ended it, as "SIGINT"; empty: nobody did."""
+    """Its exit code, and the signal by which somebody ended it, as "SIGINT"; empty: nobody did.
+
+    `signal_s`: when, in seconds since 1970; 0: not known.
+    """
 
     exit_code: int
     signal: str = ""
+    signal_s: float = 0.0

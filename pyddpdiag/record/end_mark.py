@@ -71,9 +71,10 @@ def _note(error: BaseException) -> None:
             at_ns=monotonic_ns(),
         )
         for reference in _watched:
-            modules = getattr(reference(), "modules", None)
-            if modules is not None:
-                modules.note_end(end)
+            recorder = reference()
+            # What comes after the recording is not its concern, unless it is what ended it.
+            if recorder is not None and (not recorder.closed or recorder.closed_by_error):
+                recorder.modules.note_end(end)
 
 
 def _first_line(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -76,7 +77,8 @@ class Recorder:
         TraceFolderError: the folder or file cannot be created, or the disk does not have enough space.
         UsageError: an argument is out of its range.
 
-    `core` and `modules` are for this package: hooks and reducers record through them.
+    `core` and `modules` are for this package: hooks and reducers record through them. So is
+    `closed_by_error`: whether an exception was on its way when it was closed.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Recorder:
         )
         orderly_exit.arrange()
         self._process = os.getpid()
+        self.closed_by_error = False
         self.rank = dist.get_rank()
         self.world_size = dist.get_world_size()
         opening.require_text(folder, self.rank)
@@ -318,6 +321,7 @@ class Recorder:
         """
         if self.core.closed or not self.is_ours():
             return
+        self.closed_by_error = sys.exc_info()[1] is not None
         self._marked_steps.close()
         if self._watchdog is not None:
             self._watchdog.close()

@@ -234,6 +234,42 @@ def test_an_interrupted_run_says_so_and_then_what_it_showed(tmp_path: Path) -> N
     assert [(one.kind, one.severity) for one in report.verdict.findings] == [("interrupted", "note")]
 
 
+def test_of_a_run_that_hung_until_somebody_ended_it_the_rank_that_was_waited_for_is_named(
+    tmp_path: Path,
+) -> None:
+    """Python cannot interrupt the rank that waits in Gloo: it fails, or is killed, when the other one is gone."""
+    for waits in ("fails", "is killed"):
+        run = DeadRun(tmp_path / waits)
+        run.writers[0].sidecar["seen"] = {
+            "where": "train.py:31",
+            "since_ns": LAST * MS,
+            "until_ns": 30_000 * MS,
+        }
+        run.raises(0, 41_200, "KeyboardInterrupt")
+        if waits == "fails":
+            run.fails(1, 41_150, RESET)
+            run.raises(1, 41_160, "RuntimeError", RESET)
+        else:
+            run.writers[1].bucket(STEPS, LAST * MS, (LAST + 1) * MS, 0, state=IN_FLIGHT)
+            run.lives_until(1, 70_000)
+        report = run.report()
+        first = report.verdict.findings[0]
+        assert report.verdict.line.startswith(
+            f"Interrupted in step {STEPS} (Ctrl-C). Rank 0 had been in its own code at train.py:31 for 40 s: rank 1 "
+            "waited in bucket "
+        )
+        assert (first.kind, first.rank) == ("rank_stuck", 0)
+
+
+def test_ctrl_c_after_a_failure_is_not_its_cause(tmp_path: Path) -> None:
+    """The job hung on, as nobody ended the other ranks."""
+    run = DeadRun(tmp_path)
+    run.raises(1, 1_400, "KeyError", "'label_17'")
+    run.raises(0, 60_000, "KeyboardInterrupt")
+    run.command(exit_code=130, signal="SIGINT", signal_s=1_700_000_000 + 60)
+    assert run.report().verdict.line.startswith("Rank 1 ended by KeyError: 'label_17', at train.py:12")
+
+
 @pytest.mark.parametrize("noted", [True, False], ids=["by the ranks", "by the command alone"])
 def test_a_job_that_somebody_ended_is_interrupted(noted: bool, tmp_path: Path) -> None:
     run = DeadRun(tmp_path)

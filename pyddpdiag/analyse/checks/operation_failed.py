@@ -22,7 +22,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     first = errors[0]
     text = f": {first.text}" if first.text else ""
     lost = [rank.rank for rank in lost_ranks(view)]
-    absent = [] if lost else _never_began(view, first)
+    absent = [] if lost else never_began(view, first)
     if absent and _was_elsewhere(view, absent, first):
         yield _own_code(view, absent, first)
         return
@@ -59,7 +59,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-def _never_began(view: RunView, first: OperationError) -> list[int]:
+def never_began(view: RunView, first: OperationError) -> list[int]:
     """Ranks that have no record of the failed all-reduce, nor an error of their own, though they lost no record."""
     if first.kind == "collective":
         return sorted({rank for one in view.unmatched if one.what == first.what for rank in one.missing})
