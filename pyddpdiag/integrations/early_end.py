@@ -1,18 +1,17 @@
 """Why `pyddpdiag run` recorded nothing: notes of the processes below it, for the line that says so.
 
 A process leaves a note when an exception ends it before anything is recorded, when it loads DistributedDataParallel,
-and when it made such a module and never called it.
+and when it made such a module and never called it. What only a note needs is imported then: every Python process below
+the command loads this.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import util
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -61,6 +60,8 @@ class Watch:
     def made(self) -> None:
         """A DistributedDataParallel module was made."""
         if not self._made:
+            from multiprocessing import util
+
             self._made = True
             util.Finalize(None, self._ends, exitpriority=0)
 
@@ -85,6 +86,8 @@ def _write(kind: str, content: dict[str, Any]) -> None:
     folder = os.environ.get(NOTES)
     if folder:
         with suppress(Exception):
+            import json
+
             text = json.dumps({**content, "at": time.time()})
             Path(folder, f"{kind}_{os.getpid()}.json").write_text(text, encoding="utf-8")
 
@@ -100,6 +103,8 @@ class Early:
 
 def read(folder: Path) -> Early:
     """The notes in a folder."""
+    import json
+
     errors = []
     for path in folder.glob(f"{_ERROR}_*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):

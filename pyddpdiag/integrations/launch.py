@@ -61,7 +61,7 @@ def run(command: Sequence[str], folder: Path) -> int:
         if command[0].endswith(".py"):
             hint = f"pyddpdiag run -- python {command[0]}"
         raise UsageError(f"there is no program '{command[0]}'.", hint=hint)
-    with tempfile.TemporaryDirectory(prefix="pyddpdiag-") as notes:
+    with tempfile.TemporaryDirectory(prefix="pyddpdiag-", ignore_cleanup_errors=True) as notes:
         environ = {**os.environ, **environment(folder), early_end.NOTES: notes}
         end = _to_its_end([program, *command[1:]], environ)
         early = early_end.read(Path(notes))

@@ -56,8 +56,7 @@ class Whereabouts:
             note = self._note()
             if note is None:
                 return
-            lines = lines_of_frame(sys._current_frames().get(threading.main_thread().ident or 0))
-            stay = silence.look(self._core.counters()["tickets"], monotonic_ns(), lines)
+            stay = silence.look(self._core.counters()["tickets"], monotonic_ns(), _lines)
             if stay is not None:
                 note(stay)
             del note  # it would keep the recorder alive
@@ -73,8 +72,12 @@ class Silence:
         self._bar_s = LEAST_S
         self._lines: tuple[str, ...] = ()
 
-    def look(self, tickets: int, now: int, lines: tuple[str, ...]) -> Stay | None:
-        """One look: how many records there were so far, and the main thread's lines, the outermost first."""
+    def look(self, tickets: int, now: int, lines: Callable[[], tuple[str, ...]]) -> Stay | None:
+        """One look: how many records there were so far, and how to learn the lines, the outermost first.
+
+        They are asked for only in a silence that may become worth a note: whoever looks at another thread's frames
+        may be the last to let go of what they hold.
+        """
         silent_s = (now - self._since) / 1e9
         if tickets != self._tickets:
             # What came before the first record was no silence.
@@ -82,11 +85,17 @@ class Silence:
             self._bar_s = max(LEAST_S, GROWTH * self._longest_s)
             self._tickets, self._since, self._lines = tickets, now, ()
             return None
-        self._lines = _common(self._lines, lines) if self._lines else lines
-        if not tickets or silent_s < self._bar_s or not self._lines:
+        if not tickets or silent_s < self._bar_s / 2:
+            return None
+        self._lines = _common(self._lines, lines()) if self._lines else lines()
+        if silent_s < self._bar_s or not self._lines:
             return None
         self._bar_s = GROWTH * silent_s
         return Stay(self._lines[-1], self._since, now)
+
+
+def _lines() -> tuple[str, ...]:
+    return lines_of_frame(sys._current_frames().get(threading.main_thread().ident or 0))
 
 
 def _common(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
