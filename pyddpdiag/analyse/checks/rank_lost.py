@@ -10,7 +10,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.endings import first_of_own
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.explain import explain
-from pyddpdiag.messages.shells import Shell
+from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model import Finding, RankStats
 from pyddpdiag.model.ending import End
 from pyddpdiag.model.words import count, ranks, verb
@@ -145,7 +145,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "line": end.where if end is not None and end.where else None,
         },
         change_mind=_change_mind(end, dead=dead),
-        advice=_KILLED if end is None else _advice(end),
+        advice=_KILLED if end is None else _advice(end, shell_on(view.sidecars[lost[0].rank].platform)),
     )
 
 
@@ -222,9 +222,9 @@ def _change_mind(end: End | None, *, dead: bool) -> str:
     return "The process still runs, or its script ends without recorder.close()."
 
 
-def _advice(end: End) -> str:
+def _advice(end: End, shell: Shell) -> str:
     """What to do about an error of its own."""
-    told = explain(f"{end.error}: {end.message}" if end.error else end.message, lines_for=Shell.POSIX)
+    told = explain(f"{end.error}: {end.message}" if end.error else end.message, lines_for=shell)
     if told.known:
         return f"{told.cause} {told.fix}"
     if end.error:
