@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>
+#include "platform/last_signal.hpp"
 #include "python/bindings.hpp"
 
 #include "torch/group.hpp"
@@ -36,6 +37,11 @@ int error_number(platform::Cause cause) {
     return EIO;
 }
 
+// A path from Python is UTF-8 on every system.
+std::filesystem::path path_of(const std::string& path) {
+    return {std::u8string(path.begin(), path.end())};
+}
+
 std::shared_ptr<Recorder> open(const std::string& path, std::uint32_t rank, std::uint32_t world_size,
                                const py::bytes& run_id, std::size_t capacity_bytes, bool overwrite,
                                std::uint32_t parameter_interval, std::uint32_t statistics_interval,
@@ -57,8 +63,7 @@ std::shared_ptr<Recorder> open(const std::string& path, std::uint32_t rank, std:
     }
     std::ranges::copy(id, options.trace.run_id.begin());
     const py::gil_scoped_release nogil;
-    // u8string: a path from Python is UTF-8 on every system.
-    return Recorder::open(std::filesystem::path(std::u8string(path.begin(), path.end())), options);
+    return Recorder::open(path_of(path), options);
 }
 
 py::dict counters(const Recorder& recorder) {
@@ -129,6 +134,10 @@ void on_compare(Recorder& recorder, std::function<void(std::uint32_t, py::bytes)
 
 void bind_recorder(py::module_& module) {
     module.attr("OWN_GROUP") = own_group;
+    module.def("note_last_signal",
+               [](const std::string& note) { platform::note_last_signal(path_of(note)); });
+    module.def("forget_last_signal",
+               [](const std::string& note) { platform::forget_last_signal(path_of(note)); });
     module.def("wait_for_workers", &StartSignal::wait_for_workers, py::call_guard<py::gil_scoped_release>());
     py::register_exception_translator([](std::exception_ptr error) {
         try {

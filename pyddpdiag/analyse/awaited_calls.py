@@ -39,7 +39,7 @@ def awaited_collectives(
         for name in sorted(set().union(*waits)):
             waiting = [who for who, names in zip(party.members, waits, strict=True) if name in names]
             others = [who for who in party.members if who not in waiting]
-            counts = _counts(party, name, parts, reached) if party in every else {}
+            counts = calls_by_member(party, name, parts, reached) if party in every else {}
             most = max(counts.values(), default=0)
             behind = [who for who in others if counts and counts[who] < most]
             unsure = [] if counts else others
@@ -70,7 +70,7 @@ def unmatched_collectives(
     for party in every:
         still_open = {name for part in party.parts for name in _names(part, part.is_open)}
         for name in MEETING:
-            counts = _counts(party, name, parts, reached) if name not in still_open else {}
+            counts = calls_by_member(party, name, parts, reached) if name not in still_open else {}
             most = max(counts.values(), default=0)
             missing = [who for who, amount in counts.items() if amount == most - 1]
             ended = [who for who, amount in counts.items() if amount == most]
@@ -87,7 +87,7 @@ def _of_unknown_group(every: Sequence[Party], parts: Sequence[RankCollectives]) 
     return (Party(0, tuple(range(len(parts))), tuple(part.of_group(0) for part in parts)),)
 
 
-def _counts(
+def calls_by_member(
     party: Party, name: bytes, parts: Sequence[RankCollectives], reached: Sequence[Progress]
 ) -> dict[int, int]:
     """How often each member, by its place, called an operation in this group; empty: that is not known of all."""

@@ -18,6 +18,7 @@ from pyddpdiag.analyse.checks import (
     gradients,
     high_latency,
     interface_order,
+    interrupted,
     late_rank,
     loopback,
     low_gpu_use,
@@ -43,6 +44,7 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding, words
 
 CHECKS: Final[tuple[Check, ...]] = (
+    interrupted.CHECK,
     # The rank that others wait for comes before what the others report.
     rank_lost.CHECK,
     rank_stopped.CHECK,

@@ -15,6 +15,9 @@ MOST: Final = 3
 LEAST_PART: Final = 0.1
 """A further finding is in it if it costs this part of the first one."""
 
+LED_TO: Final = {"rank_lost": ("operation_failed",), "interrupted": ("operation_failed",)}
+"""What a finding has led to, and says itself."""
+
 _END: Final = re.compile(r": |; |\. | \(|, (?:first|and|though|in) |\.?$")
 """Where the first statement of a message ends."""
 
@@ -26,6 +29,8 @@ def headline(findings: Sequence[Finding]) -> str:
     for finding in findings[1:]:
         if finding.severity != first.severity or len(named) == MOST:
             break
+        if finding.kind in LED_TO.get(first.kind, ()):
+            continue
         if finding.severity == "error" or (finding.cost_ms or 0.0) >= LEAST_PART * (first.cost_ms or 0.0) > 0:
             named.append(finding)
     if len(named) == 1:

@@ -11,6 +11,7 @@ from pyddpdiag.analyse.grouped import Float64, stat
 from pyddpdiag.analyse.occurrences import Occurrences
 from pyddpdiag.analyse.operations import RankOperations
 from pyddpdiag.model import ClockStats, Now, RankStats, StepTable
+from pyddpdiag.model.ending import End
 from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.run import Run
 
@@ -77,9 +78,14 @@ def rank_stats(
                 ended=header.ended,
                 micro_steps=micro_steps,
                 absent=trace.absent,
+                ended_by=_ended_by(trace.sidecar.end),
             )
         )
     return tuple(found)
+
+
+def _ended_by(end: End | None) -> str:
+    return "" if end is None else end.error or end.signal
 
 
 def _synchronised(steps: StepTable) -> tuple[StepTable, int]:

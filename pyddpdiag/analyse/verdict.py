@@ -41,6 +41,7 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     )
     rest = sorted((one for one in _doubted(findings) if one.severity != "error"), key=_weight)
     shared: list[Finding] = []
+    came = _interrupted(findings)
     for part in parts:
         # Findings about all ranks have no costs where some ranks never meet the others.
         shared += share_out(part, [one for one in rest if one.among == members(part)])
@@ -49,15 +50,21 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     # What is wrong with the traces comes before what they say.
     here = what_is_here(parts[0].run)
     if ordered and ordered[0].severity != "note":
-        found = headline(ordered)
+        found = came + headline(ordered)
         return Verdict("findings", words.sentence(f"{here}. {found}") if here else found, ordered)
     for part in parts:
         if open_question := doubt(part):
             told = f"cannot tell: {_of(part)}{open_question}"
-            return Verdict("cannot_tell", words.sentence(f"{here}; {told}" if here else told), ordered)
+            return Verdict("cannot_tell", came + words.sentence(f"{here}; {told}" if here else told), ordered)
     return Verdict(
-        "healthy", f"Healthy: {'; '.join(_of(part) + healthy_words(part) for part in parts)}.", ordered
+        "healthy", f"{came}Healthy: {'; '.join(_of(part) + healthy_words(part) for part in parts)}.", ordered
     )
+
+
+def _interrupted(findings: Sequence[Finding]) -> str:
+    """That somebody ended the run, which then says what it showed until then."""
+    notes = (one for one in findings if one.kind == "interrupted" and one.severity == "note")
+    return "".join(f"{words.sentence(one.message)} " for one in notes)
 
 
 def _of(part: RunView) -> str:

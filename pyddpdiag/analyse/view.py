@@ -16,9 +16,11 @@ from pyddpdiag.analyse.collectives import Calls, RankCollectives, collective_sta
 from pyddpdiag.analyse.connections import Connection
 from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.different_calls import different_calls
+from pyddpdiag.analyse.endings import Ending, endings
 from pyddpdiag.analyse.exposure import Exposure, exposure
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.intake import Intake, RankDigest
+from pyddpdiag.analyse.interruption import Interruption, interruption
 from pyddpdiag.analyse.late_ranks import LateRank, late_ranks
 from pyddpdiag.analyse.lateness import Lateness, lateness
 from pyddpdiag.analyse.link_faults import LinkFaults
@@ -34,6 +36,7 @@ from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
 from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
+from pyddpdiag.analyse.unequal_calls import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
 from pyddpdiag.model import (
@@ -265,6 +268,26 @@ class RunView:
         return operation_errors(self.run, self._operations, self.names, self.clocks)
 
     @cached_property
+    def endings(self) -> dict[int, Ending]:
+        """How each rank's process ended, by rank."""
+        return endings(self.run, self.clocks, self.errors.first)
+
+    @cached_property
+    def interruption(self) -> Interruption | None:
+        """By what the run was ended from outside, before anything else went wrong."""
+        steps = [rank.last_step for rank in self.ranks] + [open_one.step for open_one in self.in_flight.first]
+        newest = max((step for step in steps if step is not None), default=None)
+        return interruption(
+            self.endings,
+            self.ranks,
+            self.errors.first,
+            self.clocks,
+            self.run.command,
+            self.headers[0],
+            newest,
+        )
+
+    @cached_property
     def gaps(self) -> tuple[Gap, ...]:
         """Where a rank has no record of an all-reduce that others have."""
         return gaps(self.run, self._merged, self._memberships, self.names)
@@ -286,6 +309,14 @@ class RunView:
                 self.names.group(party.group) if party.group else "",
             )
         )
+
+    @cached_property
+    def unequal_calls(self) -> tuple[UnequalCalls, ...]:
+        """Other collectives that some ranks called more often than others."""
+        finished = {
+            rank.rank for rank in self.ranks if rank.ended == "orderly" or (rank.closed and not rank.ended_by)
+        }
+        return unequal_calls(self._parties, self._collectives, self.progress, frozenset(finished))
 
     @cached_property
     def watched(self) -> WatchedBuckets:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from pyddpdiag._loader import require_torch
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
+from pyddpdiag.integrations import early_end
 from pyddpdiag.integrations.unchanged import FOLDER
+from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.output import say
 
 _STARTUP = Path(__file__).resolve().parent / "startup"
@@ -59,17 +64,34 @@ def run(command: Sequence[str], folder: Path) -> int:
     # Not in the ranks, which import this file under `python -m pyddpdiag.attach`.
     from pyddpdiag.integrations.signals import to_its_end
 
-    ended = to_its_end([program, *command[1:]], {**os.environ, **environment(folder)})
+    with tempfile.TemporaryDirectory(prefix="pyddpdiag-", ignore_cleanup_errors=True) as notes:
+        environ = {**os.environ, **environment(folder), early_end.NOTES: notes}
+        ended = to_its_end([program, *command[1:]], environ)
+        early = early_end.read(Path(notes))
+    number = ended.signal_number or ended.died_of
+    _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
     with suppress(OSError):  # a terminal that hung up
-        show(folder, interrupted_by=ended.signal_number)
+        show(
+            folder,
+            why_nothing=early_end.why_nothing(early, ended.code),
+            interrupted_by=ended.signal_number,
+        )
     return ended.code
 
 
-def show(folder: Path, *, interrupted_by: int = 0) -> None:
+def _note(folder: Path, end: CommandEnd) -> None:
+    """Notes beside the traces how the command ended; without them there is nothing to add it to."""
+    with suppress(OSError):
+        if folder.is_dir():
+            (folder / NAME).write_text(json.dumps(asdict(end)), encoding="utf-8")
+
+
+def show(folder: Path, *, why_nothing: str = "", interrupted_by: int = 0) -> None:
     """The verdict over what was recorded, on standard error: standard output is the script's.
 
     Args:
         folder: of the run.
+        why_nothing: what to say if nothing was recorded; empty: nothing is known of that.
         interrupted_by: the signal that asked `pyddpdiag run` to stop; 0: none did.
     """
     from pyddpdiag.pipeline import print_report
@@ -82,11 +104,7 @@ def show(folder: Path, *, interrupted_by: int = 0) -> None:
         except NativeModuleError as error:
             say(f"nothing was recorded: {error.message} {error.hint}", sys.stderr)
             return
-        say(
-            "nothing was recorded: no DistributedDataParallel module trained over Gloo in a Python that has pyddpdiag "
-            "installed and heeds PYTHONPATH (python -I and -E do not).",
-            sys.stderr,
-        )
+        say(f"nothing was recorded: {why_nothing or early_end.why_nothing(early_end.Early(), 0)}", sys.stderr)
         return
     try:
         print_report(folder, file=sys.stderr)

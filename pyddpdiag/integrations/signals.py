@@ -34,11 +34,17 @@ _POLL_S = 0.5
 class Ended:
     """How a command ended.
 
-    `code`: its exit code, as a shell gives it. `signal_number`: of the first signal to us meanwhile; 0: there was none.
+    Attributes:
+        code: its exit code, as a shell gives it.
+        signal_number: of the first signal to us meanwhile; 0: there was none.
+        signal_s: when that came, in seconds since 1970; 0: there was none.
+        died_of: the signal to stop that ended the command, whoever sent it; 0: none did.
     """
 
     code: int
     signal_number: int
+    signal_s: float = 0.0
+    died_of: int = 0
 
 
 def to_its_end(command: Sequence[str], environ: Mapping[str, str]) -> Ended:
@@ -71,6 +77,7 @@ class _Command:
         self._request = request
         self._first = 0  # the first signal
         self._since = 0.0
+        self._first_s = 0.0
         self._again = False  # a second one came
         self._started: set[psutil.Process] = set()  # by the command, as seen when signals came
 
@@ -90,7 +97,8 @@ class _Command:
         if self._first:
             self._end_what_is_left()
         code = self._process.returncode
-        return Ended(code if code >= 0 else 128 - code, self._first)
+        died_of = -code if -code in stop_signals() else 0
+        return Ended(code if code >= 0 else 128 - code, self._first, self._first_s, died_of)
 
     def _take(self, seconds: float) -> None:
         """Waits for a signal, or the end of the command, and passes the first signal on."""
@@ -101,7 +109,7 @@ class _Command:
         if self._first:
             self._again = self._again or time.monotonic() - self._since > _ECHO_S
             return
-        self._first, self._since = number, time.monotonic()
+        self._first, self._since, self._first_s = number, time.monotonic(), time.time()
         self._started.update(self._tree())
         if not command_has_it:
             self._pass_on(number)

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.integrations import early_end
 from pyddpdiag.output import say
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def watch_imports() -> None:
     """Watches DDP from its import on, if the environment asks for it."""
     if FOLDER not in os.environ or any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
+    _early.arrange()
     for name, patch in _PATCHES.items():
         _patch_once(patch, sys.modules.get(name))
     sys.meta_path.insert(0, _Finder())
@@ -88,6 +90,7 @@ class _State:
 
 
 _state = _State()
+_early = early_end.Watch()
 
 
 def _watched() -> Watched | None:
@@ -122,6 +125,7 @@ def _compiling() -> bool:
 def _patch_ddp(module: Any) -> None:
     ddp = module.DistributedDataParallel
     make, before, register = ddp.__init__, ddp._pre_forward, ddp.register_comm_hook
+    _early.loaded()
 
     @functools.wraps(make)
     def init(self: Any, *arguments: Any, **options: Any) -> None:
@@ -129,6 +133,7 @@ def _patch_ddp(module: Any) -> None:
         # its own.
         _watched()
         make(self, *arguments, **options)
+        _early.made()
 
     # A copy of the compiler's own would be traced; the calls below are made before it begins.
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -195,6 +200,7 @@ _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
 
 
 def _forward(ddp: Any, given: Any = None) -> None:
+    _early.called = True
     watched = _watched()
     if watched is not None:
         _state.begun = True

@@ -15,7 +15,7 @@ from pyddpdiag.live.ranks import rank_states
 from pyddpdiag.live.state import Hang, RankState, Status
 from pyddpdiag.model import Finding, words
 
-ENDS: Final = ("rank_lost", "rank_stopped", "rank_absent")
+ENDS: Final = ("interrupted", "rank_lost", "rank_stopped", "rank_absent")
 """Nobody goes on after these, even if some rank still does for a moment."""
 
 STUCK: Final = ("rank_stuck", "rank_behind", "transport_stalled")
@@ -65,7 +65,12 @@ def is_settled(seen: Look) -> bool:
 
 def _findings(seen: Look, ranks: Sequence[RankState]) -> list[Finding]:
     """What the checks of a report say of a run that does not go on, and what only a live look can tell."""
-    found = [one for one in find(seen.view, parts(seen.view)) if one.kind in (*ENDS, *STUCK, *OTHERS)]
+    # That all ranks ended at one place without a note is no more than what is said without findings.
+    found = [
+        one
+        for one in find(seen.view, parts(seen.view))
+        if one.kind in (*ENDS, *STUCK, *OTHERS) and (one.kind, one.severity) != ("rank_lost", "note")
+    ]
     if any(rank.state == "absent" for rank in ranks) and seen.view.awaited:
         # An operation that "every rank began" was begun by every rank that is here.
         found = [_absent(seen), *(one for one in found if one.kind != "transport_stalled")]

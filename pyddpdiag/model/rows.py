@@ -77,6 +77,7 @@ class RankStats:
     collectives: what this rank itself needs. It was the last to arrive `last_arrivals` of `arrivals` times.
     Under gradient accumulation all times are of the steps up to one that synchronises, `micro_steps` of them (the
     median). `other_ms` is spent in other collectives than buckets, outside of backward passes.
+    `ended_by`: the exception or signal that ended its process; empty: none is known.
     `process`, `silent_ms` and `beat_age_ms` describe its process when the trace was read (`RankNow`).
     """
 
@@ -109,6 +110,7 @@ class RankStats:
     ended: ProcessEnd | None = None
     micro_steps: int = 1
     absent: int = 0
+    ended_by: str = ""
 
     @property
     def is_whole(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeVar
 
+from pyddpdiag.model.ending import End, Stay, end_from_json, end_to_json, stay_from_json, stay_to_json
 from pyddpdiag.output import clean
 
 FORMAT: Final = "ddptrace"
@@ -101,6 +102,8 @@ class Sidecar:
         interfaces: network interfaces that have an address, by name, when the recorder was opened.
         groups, modules, layouts: by id, by index, by id.
         closed: the recorder was closed in good order.
+        end: what ended the process before the end of its script; None: nothing is known of that.
+        seen: where it was when it had recorded nothing for some time; None: it was not looked at.
     """
 
     run_id: str = ""
@@ -125,6 +128,8 @@ class Sidecar:
     modules: Mapping[int, Module] = field(default_factory=dict)
     layouts: Mapping[int, Layout] = field(default_factory=dict)
     closed: bool = False
+    end: End | None = None
+    seen: Stay | None = None
 
 
 _HEAD: Final = tuple(
@@ -141,6 +146,8 @@ _HEAD: Final = tuple(
         "modules",
         "layouts",
         "closed",
+        "end",
+        "seen",
     }
 )
 
@@ -197,6 +204,8 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
             for key, layout in sidecar.layouts.items()
         ],
         "closed": sidecar.closed,
+        **({"end": end_to_json(sidecar.end)} if sidecar.end is not None else {}),
+        **({"seen": stay_to_json(sidecar.seen)} if sidecar.seen is not None else {}),
     }
 
 
@@ -248,6 +257,8 @@ def from_json(
         modules=modules,
         layouts=layouts,
         closed=raw.get("closed") is True,
+        end=end_from_json(raw.get("end")),
+        seen=stay_from_json(raw.get("seen")),
     )
     return sidecar, tuple(warnings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from types import TracebackType
 
 from pyddpdiag.messages.explain import explain
@@ -12,8 +13,11 @@ from pyddpdiag.output import say
 _arranged: set[int] = set()  # processes: a forked child has its parent's
 
 
-def arrange(rank: int) -> None:
-    """Adds the explanation to what the interpreter prints of an uncaught exception. Once per process."""
+def arrange(rank: int, note: Callable[[BaseException], None]) -> None:
+    """Adds the explanation to what the interpreter prints of an uncaught exception, and calls `note` with it.
+
+    Once per process.
+    """
     if os.getpid() in _arranged:
         return
     _arranged.add(os.getpid())
@@ -21,6 +25,7 @@ def arrange(rank: int) -> None:
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         before(kind, error, trace)
+        note(error)
         text = words(error, rank)
         if text:
             say(text, sys.stderr)

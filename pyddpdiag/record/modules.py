@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import _native
 from pyddpdiag.model import sidecar as schema
+from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.record import ddp_modules, gloo
 from pyddpdiag.record.sentinel import Sentinel
 from pyddpdiag.record.sidecar import Sidecar
@@ -84,6 +85,16 @@ class Modules:
         """Writes the sidecar if something is missing in it; called at the end of a step."""
         if self._sidecar.behind:
             self.write_sidecar()
+
+    def note_end(self, end: End) -> None:
+        """Notes what ends the process."""
+        self._sidecar.note_end(end)
+        self.write_sidecar()
+
+    def note_stay(self, stay: Stay) -> None:
+        """Notes where the process is while it records nothing."""
+        self._sidecar.note_stay(stay)
+        self.write_sidecar()
 
     def close(self) -> None:
         """Releases the sentinel, whose process groups have threads, and writes the last sidecar."""

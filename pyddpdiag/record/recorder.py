@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -38,6 +39,7 @@ from pyddpdiag.record.sentinel import Mode, Sentinel
 from pyddpdiag.record.shared_modes import SharedMemory
 from pyddpdiag.record.steps import Loop, MarkedSteps, Steps
 from pyddpdiag.record.watchdog import Watchdog
+from pyddpdiag.record.whereabouts import Whereabouts
 
 Batch = TypeVar("Batch")
 
@@ -75,7 +77,8 @@ class Recorder:
         TraceFolderError: the folder or file cannot be created, or the disk does not have enough space.
         UsageError: an argument is out of its range.
 
-    `core` and `modules` are for this package: hooks and reducers record through them.
+    `core` and `modules` are for this package: hooks and reducers record through them. So is
+    `closed_by_error`: whether an exception was on its way when it was closed.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class Recorder:
         )
         orderly_exit.arrange()
         self._process = os.getpid()
+        self.closed_by_error = False
         self.rank = dist.get_rank()
         self.world_size = dist.get_world_size()
         opening.require_text(folder, self.rank)
@@ -125,7 +129,7 @@ class Recorder:
             sentinel_interval=0 if sentinel == "off" else sentinel_interval,
             sample_connections=sample_connections,
         )
-        end_mark.watch(self, self.core, self.rank)
+        end_mark.watch(self, self.core, self.rank, self.path)
         self.core.set_default_group(group)
         watcher = None if sentinel == "off" else Sentinel(self.rank, sentinel)
         try:
@@ -150,6 +154,7 @@ class Recorder:
             self.core.on_compare(watcher.check)
         latest.opened(self)
         paused = weakref.WeakMethod(self._is_paused)
+        self._whereabouts = Whereabouts(self.core, weakref.WeakMethod(self.modules.note_stay))
         self._watchdog = None if watchdog_s is None else Watchdog(self.path, self.rank, watchdog_s, paused)
 
     def attach(
@@ -316,11 +321,14 @@ class Recorder:
         """
         if self.core.closed or not self.is_ours():
             return
+        self.closed_by_error = sys.exc_info()[1] is not None
         self._marked_steps.close()
         if self._watchdog is not None:
             self._watchdog.close()
+        self._whereabouts.close()
         self._collector.close()
         self.core.close()
+        end_mark.closed(self.path)
         self.modules.close()
         latest.closed(self)
 

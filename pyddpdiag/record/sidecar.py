@@ -18,6 +18,7 @@ import torch.distributed as dist
 import pyddpdiag
 from pyddpdiag import _native, processes
 from pyddpdiag.model import sidecar as schema
+from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.record import interfaces, shared_setup
 
 # Only what changes how DDP or Gloo behave: an environment may hold secrets.
@@ -59,6 +60,8 @@ class Sidecar:
         self._groups_told = 0
         self._modules: Mapping[int, schema.Module] = {}
         self._closed = False
+        self._end: End | None = None
+        self._seen: Stay | None = None
         self._wanted = False
         # Re-entrant: a signal handler that closes the recorder may run anywhere, on the thread that holds the
         # lock.
@@ -104,6 +107,14 @@ class Sidecar:
         self._layouts_missing = True
         return self._layouts_found <= 64 or self._layouts_found & (self._layouts_found - 1) == 0
 
+    def note_end(self, end: End) -> None:
+        """What ends the process; the first note counts. The next `write` has it."""
+        self._end = self._end or end
+
+    def note_stay(self, stay: Stay) -> None:
+        """Where the process is. The next `write` has it."""
+        self._seen = stay
+
     def write(self, modules: Mapping[int, schema.Module], *, closed: bool) -> None:
         """Replaces the file by one with everything known now.
 
@@ -135,6 +146,8 @@ class Sidecar:
                 for identity, module, index, parameters, size, dtype in self._core.layouts()
             },
             closed=self._closed,
+            end=self._end,
+            seen=self._seen,
         )
 
     def _replace(self, content: schema.Sidecar) -> None:

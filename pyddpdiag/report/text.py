@@ -153,12 +153,20 @@ _PROCESS: Final[dict[ProcessStatus, str]] = {
 _ENDED: Final[dict[ProcessEnd, str]] = {"orderly": "ended, not closed", "exception": "ended by an exception"}
 
 
+def _end(rank: RankStats) -> str:
+    if rank.ended_by:
+        return f"ended by {clean(rank.ended_by)}"
+    if rank.closed:
+        return ""
+    return _ENDED[rank.ended] if rank.ended else _PROCESS[rank.process]
+
+
 def _remarks(rank: RankStats) -> Text:
     """What is unusual about a rank."""
     remarks = [
         (count(rank.errors, "error") if rank.errors else "", "red"),
         (f"{rank.in_flight} in flight" if rank.in_flight else "", "yellow"),
-        ("" if rank.closed else _ENDED[rank.ended] if rank.ended else _PROCESS[rank.process], "yellow"),
+        (_end(rank), "yellow"),
         (f"{rank.overwritten} overwritten" if rank.overwritten else "", "dim"),
     ]
     return Text(", ").join(Text(text, style) for text, style in remarks if text)

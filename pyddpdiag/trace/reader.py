@@ -15,6 +15,7 @@ from pyddpdiag.errors import TraceError
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.trace.files import FileIdentity, NotAFileError, RegularFile
 from pyddpdiag.trace.header import MAX_TIME_NS, Header, parse_header
+from pyddpdiag.trace.last_signal import with_last_signal
 from pyddpdiag.trace.layout import (
     HEADER_BYTES,
     TIMES_USED,
@@ -158,6 +159,7 @@ def assemble(
 ) -> RankTrace:
     """A trace of the records in `tables`; `told` is its sidecar and what is wrong with that."""
     (sidecar, said), published = told, read.published
+    sidecar = with_last_signal(sidecar, path)
     malformed = published.astray + read.unsound
     absent = published.absent if read.absent is None else read.absent
     warnings = [(path.name, text) for text in published.notes] + [

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from pyddpdiag.errors import TraceError
+from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar
+from pyddpdiag.trace.command import read_command
 from pyddpdiag.trace.files import FileIdentity
 from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, named, number_of
 from pyddpdiag.trace.header import Header
@@ -26,7 +28,8 @@ class Run:
 
     `missing` are the ranks below `world_size` that have no trace here; at most the first 1024 are listed,
     `missing_count` is how many there are. `damaged` says what is wrong with traces that lack records or cannot be
-    read, by rank.
+    read, by rank. `command`: how the command of `pyddpdiag run` ended;
+    None: not known.
     """
 
     folder: Path
@@ -37,6 +40,7 @@ class Run:
     missing_count: int
     warnings: tuple[str, ...]
     damaged: Mapping[int, str] = field(default_factory=dict)
+    command: CommandEnd | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -148,6 +152,7 @@ def open_run(
         missing_count,
         tuple(warnings),
         dict(sorted(damaged.items())),
+        read_command(folder),
     )
 
 

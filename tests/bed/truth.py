@@ -33,6 +33,7 @@ FAMILIES: dict[str, frozenset[str]] = {
     ),
     "failures": frozenset(
         {
+            "interrupted",
             "rank_lost",
             "rank_stopped",
             "rank_stuck",

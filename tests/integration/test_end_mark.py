@@ -41,7 +41,7 @@ def test_a_script_that_ends_without_closing_is_no_crash(tmp_path: Path) -> None:
     ("way", "ended", "said"),
     [
         ("killed", None, "the process is gone"),
-        ("raised", "exception", "an exception that nobody caught"),
+        ("raised", "exception", "ended by ValueError: of rank 1, at ending.py:"),
     ],
 )
 def test_a_rank_that_ends_early_between_steps_is_lost(
@@ -55,12 +55,12 @@ def test_a_rank_that_ends_early_between_steps_is_lost(
     assert said in found.message
 
 
-def test_an_exception_in_a_process_of_multiprocessing_is_noted(tmp_path: Path) -> None:
-    """It catches the exception itself, and then ends the process in good order."""
+@pytest.mark.parametrize("way", ["raised", "raised inside"])
+def test_an_exception_in_a_process_of_multiprocessing_is_noted(way: str, tmp_path: Path) -> None:
+    """It catches the exception itself, and then ends the process in good order; the second closes the recorder, too."""
     context = multiprocessing.get_context("spawn")
     ranks = [
-        context.Process(target=ending.run, args=(rank, WORLD, str(tmp_path), "raised"))
-        for rank in range(WORLD)
+        context.Process(target=ending.run, args=(rank, WORLD, str(tmp_path), way)) for rank in range(WORLD)
     ]
     for rank in ranks:
         rank.start()
@@ -69,4 +69,5 @@ def test_an_exception_in_a_process_of_multiprocessing_is_noted(tmp_path: Path) -
     assert [rank.exitcode for rank in ranks] == [0, 1]
     report = load_report(tmp_path / "run")
     assert [rank.ended for rank in report.ranks] == ["orderly", "exception"]
-    assert (report.verdict.findings[0].kind, report.verdict.findings[0].rank) == ("rank_lost", 1)
+    first = report.verdict.findings[0]
+    assert (first.kind, first.rank, first.evidence["error"]) == ("rank_lost", 1, "ValueError")

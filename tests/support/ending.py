@@ -42,6 +42,9 @@ def run(rank: int, world_size: int, folder: str, way: str) -> None:
         return
     if way == "killed":
         psutil.Process().kill()
+    if way == "raised inside":
+        with recorder:
+            raise ValueError(f"of rank {recorder.rank}")
     if way == "raised":
         raise ValueError(f"of rank {recorder.rank}")
     assert way == "ended"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.trace_writer import MS, RankWriter
+from support.trace_writer import IN_FLIGHT, MS, RankWriter
 
 from pyddpdiag.model import Finding
 from pyddpdiag.pipeline import load_report
@@ -67,3 +67,69 @@ def test_operations_to_which_ranks_give_different_amounts_are_not_compared(tmp_p
 def test_a_rank_with_fewer_calls_is_not_compared(tmp_path: Path) -> None:
     """It may have missed any of them."""
     assert findings(tmp_path, [ALIKE, [(64, FLOAT)] * 5]) == []
+
+
+def unequal(
+    folder: Path,
+    calls: Sequence[int],
+    buckets: Sequence[int],
+    name: str = "gloo:all_reduce",
+    **header: Sequence[int],
+) -> list[Finding]:
+    """Each rank's number of calls, one at the end of each step, and of buckets; rank 1's last bucket fails."""
+    for rank, (amount, reduced) in enumerate(zip(calls, buckets, strict=True)):
+        writer = RankWriter(rank, len(calls), **{key: value[rank] for key, value in header.items()})
+        for number in range(max(amount, reduced)):
+            begin = 10**9 + 10 * number * MS
+            if number < reduced:
+                fails = rank == 1 and number == reduced - 1
+                writer.bucket(number, begin, begin + MS, begin + 2 * MS, flags=int(fails))
+            if number < amount:
+                state = {} if number < amount - 1 else {"state": IN_FLIGHT}
+                ended = 0 if state else begin + 4 * MS
+                writer.collective(name, begin + 3 * MS, ended, sequence=number, step=number, **state)
+        writer.write(folder)
+    found = load_report(folder).verdict.findings
+    return [finding for finding in found if finding.kind == "mismatched_all_reduce"]
+
+
+OPEN = (0, 0, 0)
+
+
+def test_a_rank_that_made_a_call_of_its_own_is_named_with_it_and_first(tmp_path: Path) -> None:
+    """It waits there, while the others are ahead with a bucket."""
+    (found,) = unequal(tmp_path, (5, 4), (4, 5))
+    assert (found.rank, found.since_step, found.confidence) == (0, 4, "certain")
+    assert (
+        "rank 0 called gloo:all_reduce 1 time more than rank 1, first in step 4 (5 calls against 4)"
+        in found.message
+    )
+    assert "ddp.module" in found.advice
+    assert load_report(tmp_path).verdict.findings[0] == found
+
+
+def test_a_rank_that_left_a_call_out_is_named(tmp_path: Path) -> None:
+    (found,) = unequal(tmp_path, (5, 4, 5), (4, 5, 4), closed=OPEN)
+    assert (found.rank, found.evidence["most"], found.evidence["fewest"]) == (1, 5, 4)
+    assert "rank 1 called gloo:all_reduce 1 time less than ranks 0, 2" in found.message
+
+
+def test_what_a_rank_called_after_the_others_had_come_to_their_end_is_too_much(tmp_path: Path) -> None:
+    """As where a module broadcasts its buffers when one rank alone evaluates."""
+    (found,) = unequal(tmp_path, (7, 5), (5, 5), "gloo:broadcast", closed=(0, 1))
+    assert (found.rank, found.confidence, found.evidence["operation"]) == (0, "high", "gloo:broadcast")
+
+
+@pytest.mark.parametrize(
+    ("calls", "buckets", "name"),
+    [
+        ((5, 4), (5, 5), "gloo:all_reduce"),
+        ((5, 4), (5, 4), "gloo:all_reduce"),
+        ((5, 4), (4, 5), "gloo:send"),
+    ],
+    ids=["not yet called", "behind in all", "between two ranks"],
+)
+def test_a_rank_that_may_just_be_behind_has_left_nothing_out(
+    calls: tuple[int, int], buckets: tuple[int, int], name: str, tmp_path: Path
+) -> None:
+    assert unequal(tmp_path, calls, buckets, name, closed=OPEN) == []

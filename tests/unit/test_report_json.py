@@ -42,6 +42,7 @@ RANK = {
     "rank",
     "absent",
     "ended",
+    "ended_by",
     "host",
     "torch",
     "steps",

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar, from_json, to_json
 from pyddpdiag.trace.sidecar import read_sidecar
 
@@ -26,6 +27,8 @@ FULL = {
         }
     ],
     "buckets": [{"id": "0000000000000abc", "module": 0, "parameters": [1, 0], "dtype": "float32"}],
+    "end": {"error": "KeyError", "where": "train.py:12", "at_ns": 5},
+    "seen": {"where": "train.py:31", "since_ns": 4, "until_ns": 7},
 }
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -141,6 +144,9 @@ SIDECARS = st.builds(
         max_size=3,
     ),
     closed=st.booleans(),
+    end=st.none() | st.builds(End, NAMES, NAMES, NAMES, at_ns=COUNTS),
+    seen=st.none()
+    | st.builds(lambda where, since, more: Stay(where, since + 1, since + 1 + more), NAMES, COUNTS, COUNTS),
 )
 
 

@@ -15,10 +15,16 @@ _ADVICE = "Give every rank the same number of batches, and the same branches tha
 
 def _look(view: RunView) -> Iterator[Finding]:
     skipped = {one.rank: one for one in view.skipped.ranks}
-    whole = {rank.rank for rank in view.ranks if (rank.closed or rank.rank in skipped) and rank.is_whole}
+    whole = {
+        rank.rank
+        for rank in view.ranks
+        if ((rank.closed and rank.ended != "exception") or rank.rank in skipped)
+        and rank.is_whole
+    }
     behind = [gap for gap in view.gaps if gap.after and gap.rank in whole]
-    if view.standstill is not None:
-        # Who is behind now has been said; what is not known yet is where it went astray.
+    if view.standstill is not None or view.interruption is not None:
+        # Who is behind now has been said, and where a run was interrupted some rank is; what is not known yet is
+        # where it went astray.
         behind = [gap for gap in behind if gap.rank in skipped]
     if behind:
         yield _fewer(behind, skipped)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.checks.rank_lost import lost_ranks
@@ -12,17 +12,21 @@ from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model import Finding, OperationError
 from pyddpdiag.model.words import count, listed, ranks, verb
+from pyddpdiag.output import clean
 
 
 def _look(view: RunView) -> Iterator[Finding]:
     errors = view.errors.first
-    if not errors:
+    if not errors or view.interruption is not None:
         return
     first = errors[0]
     text = f": {first.text}" if first.text else ""
     # Where a rank's records are not here, it may be the cause.
     lost = [rank.rank for rank in lost_ranks(view)] if view.run.is_whole else []
-    absent = _never_began(view, first) if view.run.is_whole and not lost else []
+    absent = never_began(view, first) if view.run.is_whole and not lost else []
+    if absent and _was_elsewhere(view, absent, first):
+        yield _own_code(view, absent, first)
+        return
     # The rank that reports an error is rarely the one that caused it.
     if absent:
         cause = (
@@ -56,8 +60,10 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-def _never_began(view: RunView, first: OperationError) -> list[int]:
+def never_began(view: RunView, first: OperationError) -> list[int]:
     """Ranks that have no record of the failed all-reduce, nor an error of their own, though they lost no record."""
+    if first.kind == "collective":
+        return sorted({rank for one in view.unmatched if one.what == first.what for rank in one.missing})
     if first.kind != "bucket" or len({gap.group for gap in view.gaps}) != 1:
         return []
     failed = {error.rank for error in view.errors.first}
@@ -71,6 +77,51 @@ def _never_began(view: RunView, first: OperationError) -> list[int]:
         and gap.after
         and (gap.last_sequence is None or gap.last_sequence < first.sequence)
     ]
+
+
+def _was_elsewhere(view: RunView, absent: Sequence[int], first: OperationError) -> bool:
+    """Whether these ranks lived, and waited in nothing, when the others' wait for them timed out."""
+    waits = {one.rank for one in view.in_flight.first if not one.abandoned}
+    at_ms = first.at_ms
+    return (
+        explain(first.text).role is Role.WAITED
+        and at_ms is not None
+        and all(view.endings[rank].outlived(at_ms) and rank not in waits for rank in absent)
+    )
+
+
+def _own_code(view: RunView, absent: Sequence[int], first: OperationError) -> Finding:
+    """Ranks that were in their own code for longer than the others' timeout."""
+    at_ms = first.at_ms or 0.0
+    longest = max(absent, key=lambda rank: at_ms - view.endings[rank].newest_ms)
+    seen = view.endings[longest]
+    own_ms = at_ms - seen.newest_ms
+    phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in absent}
+    code = f"phase '{clean(min(phases))}'" if phases else f"{verb(absent, 'its', 'their')} own code"
+    where = f", at {seen.where}," if seen.where else ""
+    waited = sorted({error.rank for error in view.errors.first})
+    return Finding(
+        kind="operation_failed",
+        severity="error",
+        message=f"{ranks(absent)} {verb(absent, 'was', 'were')} in {code} for {own_ms / 1e3:.0f} s{where} while "
+        f"{ranks(waited)} waited in {first.kind} {first.what} of step {first.step} until "
+        f"{verb(waited, 'its', 'their')} timeout.",
+        confidence="high",
+        rank=longest if len(absent) == 1 else None,
+        bucket=first.what if first.kind == "bucket" else None,
+        since_step=first.step,
+        evidence={
+            "failed": view.errors.total,
+            "reached": first.rank,
+            "step": first.step,
+            "text": first.text,
+            "own_code_ms": own_ms,
+            "line": seen.where or None,
+        },
+        change_mind="Its trace lost the record of that operation.",
+        advice="Make it shorter, let the other ranks wait for it in a group with a longer timeout, or give "
+        "init_process_group a timeout that is longer than it.",
+    )
 
 
 def _meaning(text: str, shell: Shell) -> str:

@@ -12,7 +12,7 @@ from pyddpdiag.model.words import count, ranks
 
 def _look(view: RunView) -> Iterator[Finding]:
     operations = view.in_flight.first
-    if not operations:
+    if not operations or view.interruption is not None:
         return
     still = {rank.rank for rank in view.ranks if not rank.closed}
     waiting = sorted({operation.rank for operation in operations})

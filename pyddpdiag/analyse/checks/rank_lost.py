@@ -1,30 +1,56 @@
-"""A rank's process or trace ended without an error while the others went on, failed or closed."""
+"""A rank's process ended, by an error of its own or without a word, while the others went on, failed or closed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.endings import first_of_own
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.messages.explain import explain
+from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model import Finding, RankStats
+from pyddpdiag.model.ending import End
 from pyddpdiag.model.words import count, ranks, verb
 
 NOTES_END: Final = 2
 """From this minor version of the format on, a process notes how it ends."""
 
+_SOURCE: Final = re.compile(r"^\[[^\]]*\] ")
+"""Gloo begins with the file and line of its own that found the error."""
+
+BEAT_MS: Final = 1_000.0
+"""A process that died has given its last sign of life at most so long before."""
+
+SHOWN: Final = 160
+"""Characters of an error's text in the verdict."""
+
+_KILLED = "Look at this rank's own output, its memory use and the system's log of killed processes."
+
 
 def lost_ranks(view: RunView) -> list[RankStats]:
-    """Ranks that ended without closing their traces and without an error of their own.
+    """Ranks that ended for a reason of their own, or without closing their traces and without an error.
 
-    A process that is gone and came to no end that it could note was killed. Traces before format 1.2 have no such
-    note: a script may legitimately end without closing its recorder, so there must be evidence that it ended early:
-    the others wait for it, failed or closed, or it had an operation in flight. Where the processes cannot be seen,
-    these are the ranks that neither closed, nor ended in good order, nor report an error, if some other rank did one
-    of these. Only where no rank was killed, those count that an exception ended.
+    A rank that a launcher ended because another one had failed is none of them, nor one that was seen alive after the
+    first failure. A process that is gone and came to no end that it could note was killed. Traces before format 1.2
+    have no such note: a script may legitimately end without closing its recorder, so there must be evidence that it
+    ended early: the others wait for it, failed or closed, or it had an operation in flight. Where the processes cannot
+    be seen, these are the ranks that neither closed, nor ended in good order, nor report an error, if some other rank
+    did one of these. Only where no rank was killed, those count that an exception ended.
     """
+    if view.interruption is not None:
+        return []
+    own = _of_own(view)
+    if own:
+        return own
     blamed = {error.rank for error in view.errors.first}
-    silent = [rank for rank in view.ranks if not rank.closed and rank.rank not in blamed]
+    silent = [
+        rank
+        for rank in view.ranks
+        if not rank.closed and rank.rank not in blamed and not _only_followed(view, rank)
+    ]
     dead = [rank for rank in silent if rank.process == "dead"]
     missing = {rank for awaited in view.awaited for rank in awaited.missing}
     # The ranks that others wait for ended first; the others followed.
@@ -50,40 +76,64 @@ def lost_ranks(view: RunView) -> list[RankStats]:
     return killed or [rank for rank in silent if rank.ended == "exception" and rank.rank not in waits]
 
 
+def _of_own(view: RunView) -> list[RankStats]:
+    """The ranks that ended first for a reason that is noted; none if another one was killed well before them."""
+    first = first_of_own(view.endings)
+    found = [rank for rank in view.ranks if rank.rank in first]
+    at_ms = min((end for rank in first if (end := view.endings[rank].at_ms) is not None), default=None)
+    for rank in view.ranks:
+        seen = view.endings[rank.rank]
+        killed = rank.process == "dead" and not rank.closed and rank.ended is None and seen.end is None
+        if killed and at_ms is not None and seen.alive_ms is not None and seen.alive_ms + BEAT_MS < at_ms:
+            return []
+    return found
+
+
+def _only_followed(view: RunView, rank: RankStats) -> bool:
+    """Whether something else had failed while this rank still lived."""
+    seen = view.endings[rank.rank]
+    if seen.why == "interrupted":
+        return True
+    moments = [error.at_ms for error in view.errors.first if error.at_ms is not None]
+    moments += [one.at_ms for one in view.endings.values() if one.why == "followed" and one.at_ms is not None]
+    unsure = max((clock.uncertainty_ns or 0) / 1e6 for clock in view.clocks)
+    return bool(moments) and rank.ended is None and seen.outlived(min(moments) + unsure)
+
+
 def _look(view: RunView) -> Iterator[Finding]:
     lost = lost_ranks(view)
     if not lost:
         return
     one = len(lost) == 1
+    end = view.endings[lost[0].rank].end if view.endings[lost[0].rank].why == "own" else None
     dead = all(rank.process == "dead" or rank.ended for rank in lost)
-    how = _how(lost)
-    failed = len({error.rank for error in view.errors.first})
+    failed = len({error.rank for error in view.errors.first} - {rank.rank for rank in lost})
     waiting = sorted(
         {rank for awaited in view.awaited for rank in awaited.waiting} - {rank.rank for rank in lost}
     )
     last = max((rank.last_step for rank in lost if rank.last_step is not None), default=None)
     where = f" (last seen in step {last})" if last is not None else ""
-    if failed:
-        after = f"{count(failed, 'other rank')} then failed"
-    elif waiting:
-        after = f"{ranks(waiting)} still {verb(waiting, 'waits', 'wait')} in an operation"
-    elif failures := [one for one in view.unmatched if {rank.rank for rank in lost} == set(one.missing)]:
-        never = "it" if one else "they"
-        after = f"{failures[0].what}, which {never} never began, failed on {ranks(failures[0].ended)}"
-    elif len(lost) == len(view.ranks):
-        after = (
-            "operations were in flight" if any(rank.in_flight for rank in lost) else "no rank came to its end"
+    if _all_at_one_place(view, lost):
+        yield Finding(
+            kind="rank_lost",
+            severity="note",
+            message=f"no rank closed its trace: all ended at one place{where}, with nothing in flight.",
+            confidence="medium",
+            since_step=last,
+            evidence={"last_step": last},
+            change_mind="All ranks were killed at the same moment, before the end of the training.",
+            advice="A script that ends by os._exit(), and a framework that kills its workers at the end, leave traces "
+            "so: call recorder.close() before.",
         )
-    elif any(rank.closed for rank in view.ranks):
-        after = "the others closed theirs"
-    else:
-        ended = all(rank.ended or rank in lost for rank in view.ranks)
-        after = f"the others {'ended in good order' if ended else 'went on'}"
+        return
     yield Finding(
         kind="rank_lost",
         severity="error",
-        message=f"{ranks([rank.rank for rank in lost])} {how}{where}; {after}.",
-        confidence="high" if failed or (dead and waiting) or lost[0].ended == "exception" else "medium",
+        message=f"{ranks([rank.rank for rank in lost])} {_how(lost, end)}{where}"
+        f"{_after(view, lost, failed, waiting)}.",
+        confidence="high"
+        if end is not None or failed or (dead and waiting) or lost[0].ended == "exception"
+        else "medium",
         rank=lost[0].rank if one else None,
         since_step=last,
         evidence={
@@ -91,16 +141,58 @@ def _look(view: RunView) -> Iterator[Finding]:
             "others_failed": failed,
             "others_waiting": len(waiting),
             "ended": lost[0].ended,
+            "error": (end.error or end.signal) if end is not None else None,
+            "line": end.where if end is not None and end.where else None,
         },
-        change_mind="Its script ends by os._exit() and without recorder.close()."
-        if dead
-        else "The process still runs, or its script ends without recorder.close().",
-        advice="Look at this rank's own output, its memory use and the system's log of killed processes.",
+        change_mind=_change_mind(end, dead=dead),
+        advice=_KILLED if end is None else _advice(end, shell_on(view.sidecars[lost[0].rank].platform)),
     )
 
 
-def _how(lost: Sequence[RankStats]) -> str:
+def _all_at_one_place(view: RunView, lost: Sequence[RankStats]) -> bool:
+    """Whether all ranks ended without a note when they had done the same, and nobody says that anything failed."""
+    command = view.run.command
+    return (
+        len(lost) == len(view.ranks) > 1
+        and not view.in_flight.total
+        and not view.errors.total
+        and not any(rank.ended or view.endings[rank.rank].end for rank in lost)
+        and len({rank.last_step for rank in lost}) == 1
+        and len({frozenset(each.buckets.items()) for each in view.progress}) == 1
+        and not view.unmatched
+        and (command is None or command.exit_code == 0)
+    )
+
+
+def _after(view: RunView, lost: Sequence[RankStats], failed: int, waiting: Sequence[int]) -> str:
+    """What became of the others."""
+    one = len(lost) == 1
+    numbers = {rank.rank for rank in lost}
+    if failed:
+        return f"; {count(failed, 'other rank')} then failed"
+    if waiting:
+        return f"; {ranks(waiting)} still {verb(waiting, 'waits', 'wait')} in an operation"
+    if failures := [each for each in view.unmatched if numbers == set(each.missing)]:
+        never = "it" if one else "they"
+        return f"; {failures[0].what}, which {never} never began, failed on {ranks(failures[0].ended)}"
+    if any(view.endings[rank.rank].why == "own" for rank in lost):
+        signals = {
+            each.end.signal for each in view.endings.values() if each.why == "interrupted" and each.end
+        }
+        return f"; the others were then ended by {min(signals)}" if signals - {""} else ""
+    if len(lost) == len(view.ranks):
+        flying = any(rank.in_flight for rank in lost)
+        return "; operations were in flight" if flying else "; no rank came to its end"
+    if any(rank.closed for rank in view.ranks):
+        return "; the others closed theirs"
+    ended = all(rank.ended or rank in lost for rank in view.ranks)
+    return f"; the others {'ended in good order' if ended else 'went on'}"
+
+
+def _how(lost: Sequence[RankStats], end: End | None) -> str:
     """What became of these ranks."""
+    if end is not None:
+        return _reason(end)
     ends = {rank.ended for rank in lost}
     if ends == {"exception"}:
         return "ended by an exception that nobody caught"
@@ -111,4 +203,38 @@ def _how(lost: Sequence[RankStats]) -> str:
     return "stopped without closing the trace"
 
 
-CHECK = Check({"rank_lost": ("error",)}, _look, rests_on="waits")
+def _reason(end: End) -> str:
+    text = _SOURCE.sub("", end.message)
+    text = (text.split(". ")[0] if end.error else text).rstrip(".")
+    text = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    if end.error == "SystemExit":
+        return f"ended by sys.exit({text})"
+    name = end.error or end.signal
+    at = f"{',' if text else ''} at {end.where}" if end.where else ""
+    return f"ended by {name}{': ' if text else ''}{text}{at}"
+
+
+def _change_mind(end: End | None, *, dead: bool) -> str:
+    if end is not None:
+        return "Another rank, whose trace is not here, failed before it."
+    if dead:
+        return "Its script ends by os._exit() and without recorder.close()."
+    return "The process still runs, or its script ends without recorder.close()."
+
+
+def _advice(end: End, shell: Shell) -> str:
+    """What to do about an error of its own."""
+    told = explain(f"{end.error}: {end.message}" if end.error else end.message, lines_for=shell)
+    if told.known:
+        return f"{told.cause} {told.fix}"
+    if end.error:
+        return "This rank's own output has the whole traceback."
+    if end.signal == "SIGABRT":
+        return "A library ended the process: what it said stands at the end of this rank's own output."
+    return (
+        "Native code crashed. Run it once with python -X faulthandler: the traceback in this rank's own output says "
+        "where."
+    )
+
+
+CHECK = Check({"rank_lost": ("error", "note")}, _look, rests_on="waits")

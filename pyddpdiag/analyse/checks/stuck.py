@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.checks.operation_failed import never_began
+from pyddpdiag.analyse.interruption import Interruption
 from pyddpdiag.analyse.progress import Awaited
+from pyddpdiag.analyse.standstill import bar_ms
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Confidence
@@ -18,6 +21,9 @@ from pyddpdiag.output import clean
 
 
 def _look(view: RunView) -> Iterator[Finding]:
+    if view.interruption is not None:
+        yield from _until_interrupted(view, view.interruption)
+        return
     still = view.standstill
     if still is None or still.awaited is None:
         return
@@ -107,10 +113,49 @@ def _missing(
         )
 
 
+def _until_interrupted(view: RunView, told: Interruption) -> Iterator[Finding]:
+    """Somebody ended a run that stood still: whom the others waited for."""
+    waits = [(one.missing, one.waiting, _named(one), one.step) for one in view.awaited if one.missing]
+    if not waits and view.errors.first:
+        first = view.errors.first[0]
+        failed = tuple(sorted({error.rank for error in view.errors.first}))
+        what = f"{first.kind} {first.what} of step {first.step}"
+        waits = [(tuple(never_began(view, first)), failed, what, first.step)]
+    in_flight = {rank.rank for rank in view.ranks if rank.in_flight}
+    for missing, waiting, what, step in waits:
+        stuck = tuple(rank for rank in missing if rank not in in_flight)
+        if told.at_ms is None or not stuck:
+            continue
+        own_ms = told.at_ms - max(view.endings[rank].newest_ms for rank in stuck)
+        if own_ms < bar_ms(view.judged.wall_ms):
+            continue
+        yield Finding(
+            kind="rank_stuck",
+            severity="error",
+            message=f"{ranks(stuck)} had been in {_own_code(view, stuck)} for {own_ms / 1e3:.0f} s: {ranks(waiting)} "
+            f"waited in {what}, which {verb(stuck, 'it', 'they')} never began.",
+            confidence="high",
+            rank=stuck[0] if len(stuck) == 1 else None,
+            since_step=step,
+            evidence={
+                "silent_ms": own_ms,
+                "waiting": len(waiting),
+                "missing": len(missing),
+                "operation": what,
+            },
+            change_mind="It did something long on purpose (a checkpoint, an evaluation) while the others went on.",
+            advice="Look at what it did there.",
+        )
+
+
 def _own_code(view: RunView, stuck: tuple[int, ...]) -> str:
-    """What these ranks are in: a phase that has not ended, if there is one."""
+    """What these ranks are in: a phase that has not ended, if there is one, or the line at which they were seen."""
     phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in stuck}
-    return f"phase '{clean(min(phases))}'" if phases else f"{verb(stuck, 'its', 'their')} own code"
+    if phases:
+        return f"phase '{clean(min(phases))}'"
+    lines = {view.endings[rank].where for rank in stuck}
+    at = f" at {lines.pop()}" if len(lines) == 1 and "" not in lines else ""
+    return f"{verb(stuck, 'its', 'their')} own code{at}"
 
 
 def _confidence(awaited: Awaited) -> Confidence:

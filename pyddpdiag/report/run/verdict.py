@@ -94,7 +94,7 @@ def ranks_table(ranks: Sequence[RankStats]) -> Table:
             "in flight": [str(rank.in_flight) for rank in ranks],
             "errors": [str(rank.errors) for rank in ranks],
             " trace": ["closed" if rank.closed else "open" for rank in ranks],
-            " process": [rank.ended or rank.process for rank in ranks],
+            " process": [rank.ended_by or rank.ended or rank.process for rank in ranks],
         },
         2,
     )

@@ -1,0 +1,102 @@
+"""Whether somebody ended the run from outside: Ctrl-C, a scheduler, a container that stops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from pyddpdiag.analyse.endings import Ending
+from pyddpdiag.model import OperationError, RankStats
+from pyddpdiag.model.command import CommandEnd
+from pyddpdiag.trace.clock import ClockOffset
+from pyddpdiag.trace.header import Header
+
+TOGETHER_MS: Final = 50.0
+"""Ranks to which somebody sends a signal get it within this time."""
+
+NOTICED_MS: Final = 1_000.0
+"""Python handles Ctrl-C when it next runs; by then a rank that was faster may have made others fail."""
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """The run was ended from outside: `signal`, "SIGINT" for Ctrl-C, in `step`, at `at_ms` on the common clock.
+
+    `ranks` got it first; empty: the whole run did. `ahead_ms`: how long before the others. `at_ms` None: not known.
+    """
+
+    signal: str
+    step: int | None
+    at_ms: float | None
+    ranks: tuple[int, ...] = ()
+    ahead_ms: float = 0.0
+
+
+def interruption(
+    ends: Mapping[int, Ending],
+    ranks: Sequence[RankStats],
+    errors: Sequence[OperationError],
+    clocks: Sequence[ClockOffset],
+    command: CommandEnd | None,
+    first: Header,
+    step: int | None,
+) -> Interruption | None:
+    """The interruption, if it came before anything else went wrong.
+
+    Args:
+        ends: of all ranks.
+        ranks: what their traces hold.
+        errors: operations that failed.
+        clocks: of the ranks.
+        command: how the command of `pyddpdiag run` ended.
+        first: the lowest rank's header, whose clock is the common one.
+        step: the newest one.
+    """
+    interrupted = sorted(
+        (one for one in ends.values() if one.why == "interrupted"),
+        key=lambda one: float("inf") if one.at_ms is None else one.at_ms,
+    )
+    end = interrupted[0].end if interrupted else None
+    sent = command.signal if command is not None else ""
+    name = sent or (end.signal or "SIGINT" if end is not None else "")
+    if not name:
+        return None
+    moments = [interrupted[0].at_ms] if interrupted else []
+    if command is not None and command.signal_s:
+        moments.append(command.signal_s * 1e3 - first.wall_ns / 1e6)
+    at_ms = min((moment for moment in moments if moment is not None), default=None)
+    # Whoever is asked to end a run after something has failed, ends a broken run.
+    slack_ms = NOTICED_MS if sent or name == "SIGINT" else 0.0
+    before = [one.at_ms for one in ends.values() if one.why in ("own", "followed")]
+    before += [error.at_ms for error in errors]
+    if any(moment is not None and (at_ms is None or moment < at_ms - slack_ms) for moment in before):
+        return None
+    # Killed, and not known to have lived when the others got the signal: they got it because of that.
+    unnoted = [ends[rank.rank] for rank in ranks if not rank.closed and rank.ended is None]
+    unnoted = [one for one in unnoted if one.end is None]
+    if at_ms is not None and not all(one.outlived(at_ms - slack_ms) for one in unnoted):
+        return None
+    # A terminal sends Ctrl-C to all ranks.
+    whole = bool(sent) or name == "SIGINT" or len(interrupted) + len(unnoted) == len(ends)
+    early, ahead_ms = ((), 0.0) if sent else _ahead(interrupted)
+    if any(clock.uncertainty_ns is None or clock.uncertainty_ns / 1e6 > ahead_ms for clock in clocks):
+        early, ahead_ms = (), 0.0
+    named = early if early or whole else tuple(one.rank for one in interrupted)
+    return Interruption(name, step, at_ms, named, ahead_ms)
+
+
+def _ahead(interrupted: Sequence[Ending]) -> tuple[tuple[int, ...], float]:
+    """The ranks that got the signal clearly before the others, which a launcher then ended, and by how much."""
+    times = [one.at_ms for one in interrupted if one.at_ms is not None]
+    if len(times) != len(interrupted) or len(times) < 2:
+        return (), 0.0
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    widest = max(range(len(gaps)), key=gaps.__getitem__)
+    if gaps[widest] < TOGETHER_MS or interrupted[0].end is None or interrupted[0].end.error:
+        return (), 0.0  # an exception comes when Python next runs
+    return tuple(one.rank for one in interrupted[: widest + 1]), gaps[widest]
+
+
+__all__ = ["Interruption", "interruption"]

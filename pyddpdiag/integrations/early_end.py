@@ -1,0 +1,148 @@
+"""Why `pyddpdiag run` recorded nothing: notes of the processes below it, for the line that says so.
+
+A process leaves a note when an exception ends it before anything is recorded, when it loads DistributedDataParallel,
+and when it made such a module and never called it. What only a note needs is imported then: every Python process below
+the command loads this.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from pyddpdiag.output import clean
+
+NOTES: Final = "PYDDPDIAG_RUN_NOTES"
+"""The environment variable that names the folder of the notes."""
+
+_LOADED, _UNCALLED, _ERROR = "loaded", "uncalled", "error"
+_LIMIT: Final = 300
+
+# What a launcher says of its ranks is never the cause.
+_SUMMARIES: Final = (
+    "ChildFailedError",
+    "ProcessRaisedException",
+    "ProcessExitedException",
+    "CalledProcessError",
+)
+
+
+class Watch:
+    """What one process notes. Nothing here may end or disturb the script."""
+
+    def __init__(self) -> None:
+        self._made = False
+        self.called = False
+
+    def arrange(self) -> None:
+        """Notes the exception that ends this process. Once per process, before its script."""
+        if NOTES not in os.environ:
+            return
+        before = sys.excepthook
+
+        def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            before(kind, error, trace)
+            if not self.called and not isinstance(error, KeyboardInterrupt):
+                _write(_ERROR, _described(error))
+
+        sys.excepthook = note
+
+    def loaded(self) -> None:
+        """DistributedDataParallel is there."""
+        _write(_LOADED, {})
+
+    def made(self) -> None:
+        """A DistributedDataParallel module was made."""
+        if not self._made:
+            from multiprocessing import util
+
+            self._made = True
+            util.Finalize(None, self._ends, exitpriority=0)
+
+    def _ends(self) -> None:
+        error = sys.exc_info()[1]  # of a process of multiprocessing, which has no hook for it
+        if isinstance(error, SystemExit) and error.code not in (None, 0):
+            error = error.__context__ if isinstance(error.__context__, Exception) else None
+        if isinstance(error, Exception) and not self.called:
+            _write(_ERROR, _described(error))
+        if not self.called:
+            _write(_UNCALLED, {})
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    from pyddpdiag.record.script_lines import line_of_error
+
+    first = next(iter(str(error).strip().splitlines()), "")
+    return {"error": type(error).__name__, "message": first[:_LIMIT], "where": line_of_error(error)}
+
+
+def _write(kind: str, content: dict[str, Any]) -> None:
+    folder = os.environ.get(NOTES)
+    if folder:
+        with suppress(Exception):
+            import json
+
+            text = json.dumps({**content, "at": time.time()})
+            Path(folder, f"{kind}_{os.getpid()}.json").write_text(text, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Early:
+    """What the processes noted: `error` is of the first that failed by itself, `loaded`: one knows DDP."""
+
+    error: str = ""
+    uncalled: bool = False
+    loaded: bool = False
+
+
+def read(folder: Path) -> Early:
+    """The notes in a folder."""
+    import json
+
+    errors = []
+    for path in folder.glob(f"{_ERROR}_*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            errors.append((raw["error"] in _SUMMARIES, float(raw["at"]), _said(raw)))
+    own = min((one for one in errors if not one[0]), default=None)
+    return Early(
+        error=own[2] if own is not None else "",
+        uncalled=any(folder.glob(f"{_UNCALLED}_*.json")),
+        loaded=any(folder.glob(f"{_LOADED}_*.json")),
+    )
+
+
+def _said(raw: dict[str, Any]) -> str:
+    text = f": {raw['message'].rstrip('.')}" if raw["message"] else ""
+    where = f", at {raw['where']}" if raw["where"] else ""
+    return clean(f"{raw['error']}{text}{where}", 2 * _LIMIT)
+
+
+def why_nothing(early: Early, exit_code: int) -> str:
+    """Why nothing was recorded, in a sentence or two."""
+    if early.error and exit_code:
+        return (
+            f"the command ended with exit code {exit_code} before any module had trained, by {early.error}."
+        )
+    if early.uncalled:
+        return (
+            "a DistributedDataParallel module was made, and its forward never called. Call the module itself: "
+            "ddp(batch), and not ddp.module(batch), which reduces no gradients."
+        )
+    if exit_code:
+        return f"the command ended with exit code {exit_code} before any module had trained. Its own output says why."
+    if early.loaded:
+        return "no DistributedDataParallel module trained over Gloo."
+    return (
+        "no DistributedDataParallel module trained over Gloo in a Python that has pyddpdiag installed and heeds "
+        "PYTHONPATH (python -I and -E do not)."
+    )
+
+
+__all__ = ["NOTES", "Early", "Watch", "read", "why_nothing"]

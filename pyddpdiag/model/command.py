@@ -1,0 +1,21 @@
+"""How the command of `pyddpdiag run` ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+NAME: Final = "command.json"
+"""The file in the run's folder that says it."""
+
+
+@dataclass(frozen=True)
+class CommandEnd:
+    """Its exit code, and the signal by which somebody ended it, as "SIGINT"; empty: nobody did.
+
+    `signal_s`: when, in seconds since 1970; 0: not known.
+    """
+
+    exit_code: int
+    signal: str = ""
+    signal_s: float = 0.0

@@ -1,0 +1,66 @@
+"""Lines of the script's own code, as "train.py:12": never of torch, Python or other installed packages."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+from types import FrameType, TracebackType
+
+import pyddpdiag
+
+
+def line_of_error(error: BaseException) -> str:
+    """The innermost line of own code that an exception passed; empty: none."""
+    trace: TracebackType | None = error.__traceback__
+    found = ""
+    while trace is not None:
+        found = _named(trace.tb_frame.f_code.co_filename, trace.tb_lineno) or found
+        trace = trace.tb_next
+    return found
+
+
+def lines_of_frame(frame: FrameType | None) -> tuple[str, ...]:
+    """The lines of own code in which a thread is, the outermost first."""
+    found = []
+    while frame is not None:
+        if named := _named(frame.f_code.co_filename, frame.f_lineno):
+            found.append(named)
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
+def _named(file: str, line: int | None) -> str:
+    name = _name_of(file)
+    return f"{name}:{line}" if name and line else ""
+
+
+@cache
+def _name_of(file: str) -> str:
+    """A file of own code, relative to the script's folder; empty: it is not own code."""
+    if file.startswith("<"):
+        return ""
+    path = Path(file).absolute()
+    if any(path.is_relative_to(folder) for folder in _installed()):
+        return ""
+    for base in _bases():
+        if path.is_relative_to(base):
+            return path.relative_to(base).as_posix()
+    return "/".join(path.parts[-2:])
+
+
+@cache
+def _installed() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return (*map(Path, folders), Path(pyddpdiag.__file__).parent)
+
+
+def _bases() -> tuple[Path, ...]:
+    """The script's folder, and that in which it was started."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    return (*([Path(script).absolute().parent] if script else ()), Path.cwd())
+
+
+__all__ = ["line_of_error", "lines_of_frame"]

@@ -1,0 +1,340 @@
+"""Who ended whom: written traces of a run whose processes are gone, with what they noted of their end."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import own_clock
+from support.trace_writer import IN_FLIGHT, MS, RankWriter
+
+from pyddpdiag import processes
+from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.pipeline import load_report
+
+STEPS = 12
+LAST = STEPS * 100  # ms: when the step after the last whole one begins
+GONE = 2**30  # no process has this number
+TIMED_OUT = "[/x/gloo/unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation to complete"
+RESET = "[/x/gloo/pair.cc:537] Read error [10.0.0.1]:31886: Connection reset by peer"
+
+
+class DeadRun:
+    """Ranks of this machine that are gone; nothing is noted of their ends until the test says so. Times in ms."""
+
+    def __init__(self, folder: Path, ranks: int = 2) -> None:
+        self.folder = folder
+        self.writers = [
+            RankWriter(
+                rank,
+                ranks,
+                minor=2,
+                pid=GONE + rank,
+                closed=0,
+                monotonic_ns=1,
+                heartbeat_ns=LAST * MS,
+                clock_name=own_clock.NAME,
+                clock_identity=own_clock.IDENTITY,
+            )
+            for rank in range(ranks)
+        ]
+        for writer in self.writers:
+            writer.sidecar |= {
+                "host": socket.gethostname(),
+                "process_namespace": processes.namespace(),
+                "pid": GONE + writer.rank,
+            }
+            for step in range(STEPS):
+                now = (1 + step) * 100 * MS
+                writer.step(step, now, now, now + 60 * MS)
+                writer.backward(step, now, now + 50 * MS, now + 53 * MS)
+                writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS)
+
+    def lives_until(self, rank: int, at: int) -> None:
+        self.writers[rank].header["heartbeat_ns"] = at * MS
+
+    def fails(self, rank: int, at: int, text: str) -> None:
+        """The next bucket fails on a rank."""
+        ticket = self.writers[rank].bucket(STEPS, LAST * MS, (LAST + 1) * MS, at * MS, flags=1)
+        self.writers[rank].error(ticket, text)
+
+    def raises(self, rank: int, at: int, error: str, message: str = "", where: str = "train.py:12") -> None:
+        """An exception ends a rank, whose recorder `pyddpdiag run` closes."""
+        told = {"error": error, "message": message, "where": where, "at_ns": at * MS}
+        self.writers[rank].sidecar["end"] = told
+        self.writers[rank].header.update(closed=1, ended=2)
+        self.lives_until(rank, at)
+
+    def gets(self, rank: int, at: int, signal: int, text: str = "", *, pid: int | None = None) -> None:
+        """A signal ends a rank."""
+        self.folder.mkdir(exist_ok=True)
+        pid = GONE + rank if pid is None else pid
+        (self.folder / f"rank_{rank}.end").write_text(f"{pid} {signal} {at * MS}\n{text}", encoding="utf-8")
+        self.lives_until(rank, at)
+
+    def command(self, **told: Any) -> None:
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / "command.json").write_text(json.dumps(told), encoding="utf-8")
+
+    def report(self) -> RunReport:
+        for writer in self.writers:
+            writer.write(self.folder)
+        return load_report(self.folder)
+
+    def first(self) -> Finding:
+        return self.report().verdict.findings[0]
+
+
+def evaluates(folder: Path) -> DeadRun:
+    """Rank 0 is in its own code for longer than the timeout; then the launcher ends it."""
+    run = DeadRun(folder)
+    run.writers[0].sidecar["seen"] = {
+        "where": "train.py:31",
+        "since_ns": (LAST + 500) * MS,
+        "until_ns": 4_000 * MS,
+    }
+    run.fails(1, 5_200, TIMED_OUT)
+    run.raises(1, 5_300, "RuntimeError", TIMED_OUT)
+    run.gets(0, 5_500, 15)
+    return run
+
+
+def test_a_rank_in_its_own_code_until_the_others_timeout_is_named_with_its_line(tmp_path: Path) -> None:
+    report = evaluates(tmp_path).report()
+    first = report.verdict.findings[0]
+    assert report.verdict.line.startswith(
+        "Rank 0 was in its own code for 4 s, at train.py:31, while rank 1 waited in bucket "
+    )
+    assert report.verdict.line.endswith(f" of step {STEPS} until its timeout.")
+    assert (first.kind, first.rank, first.confidence) == ("operation_failed", 0, "high")
+    assert (first.evidence["line"], first.evidence["reached"]) == ("train.py:31", 1)
+    assert "memory" not in first.advice
+    assert [rank.ended_by for rank in report.ranks] == ["SIGTERM", "RuntimeError"]
+
+
+def test_it_is_so_by_the_heartbeat_alone_and_for_a_line_of_an_earlier_silence_no_line(tmp_path: Path) -> None:
+    """Where a launcher leaves no note: on Windows, or by SIGKILL."""
+    run = evaluates(tmp_path)
+    (tmp_path / "rank_0.end").unlink()
+    run.writers[0].sidecar["seen"] |= {"since_ns": 100 * MS, "until_ns": 300 * MS}
+    first = run.first()
+    assert (first.kind, first.rank, first.evidence["line"]) == ("operation_failed", 0, None)
+    assert "in its own code for 4 s while rank 1 waited" in first.message
+
+
+def test_a_rank_that_was_dead_before_the_timeout_is_lost(tmp_path: Path) -> None:
+    run = evaluates(tmp_path)
+    (tmp_path / "rank_0.end").unlink()
+    run.lives_until(0, LAST + 400)
+    first = run.first()
+    assert (first.kind, first.rank) == ("rank_lost", 0)
+    assert "the process is gone" in first.message and "memory" in first.advice
+
+
+@pytest.mark.parametrize("how", ["waits elsewhere", "connection reset"])
+def test_own_code_is_said_only_of_a_rank_that_waits_in_nothing_and_of_a_timeout(
+    how: str, tmp_path: Path
+) -> None:
+    run = DeadRun(tmp_path)
+    run.fails(1, 5_200, RESET if how == "connection reset" else TIMED_OUT)
+    if how == "waits elsewhere":
+        run.writers[0].collective("gloo:barrier", LAST * MS, 0, state=IN_FLIGHT)
+    run.raises(1, 5_300, "RuntimeError", TIMED_OUT)
+    run.gets(0, 5_500, 15)
+    found = run.report().verdict.findings
+    assert not [one for one in found if "own code" in one.message]
+    failed = next(one for one in found if one.kind == "operation_failed")
+    assert failed.rank == 0 and "because rank 0 never began it" in failed.message
+    # It waits in a call of its own, and that says more.
+    assert (found[0].kind == "mismatched_all_reduce") == (how == "waits elsewhere")
+
+
+def test_a_rank_with_an_error_of_its_own_is_named_and_not_those_that_the_launcher_ended(
+    tmp_path: Path,
+) -> None:
+    run = DeadRun(tmp_path, ranks=3)
+    run.raises(1, 1_400, "KeyError", "'label_17'")
+    for rank in (0, 2):
+        run.gets(rank, 9_000, 15)
+    report = run.report()
+    (first,) = [one for one in report.verdict.findings if one.severity == "error"]
+    assert (first.kind, first.rank, first.confidence) == ("rank_lost", 1, "high")
+    assert report.verdict.line == (
+        f"Rank 1 ended by KeyError: 'label_17', at train.py:12 (last seen in step {STEPS - 1}); the others were then "
+        "ended by SIGTERM."
+    )
+
+
+def test_what_an_error_has_led_to_is_not_its_cause(tmp_path: Path) -> None:
+    """Rank 0's neighbour has failed, and rank 0's own program makes an error of another class of that."""
+    run = DeadRun(tmp_path)
+    run.fails(0, 1_450, RESET)
+    run.raises(0, 1_500, "TrainerError", "the worker is gone", "loop.py:7")
+    run.raises(1, 1_440, "KeyError", "'label_17'")
+    report = run.report()
+    assert report.verdict.line.startswith("Rank 1 ended by KeyError: 'label_17', at train.py:12")
+    assert report.verdict.line.endswith("1 other rank then failed.")
+
+
+def test_an_error_that_all_ranks_make_is_named_with_all(tmp_path: Path) -> None:
+    run = DeadRun(tmp_path)
+    said = (
+        "Expected to have finished reduction in the prior iteration before starting a new one. This error ..."
+    )
+    for rank in range(2):
+        run.raises(rank, 1_400 + rank, "RuntimeError", said)
+    first = run.first()
+    assert (first.kind, first.rank) == ("rank_lost", None)
+    assert first.message.startswith(
+        "ranks 0, 1 ended by RuntimeError: Expected to have finished reduction in the"
+    )
+    assert "find_unused_parameters" in first.advice
+
+
+def test_a_killed_rank_is_lost_whatever_its_death_did_to_the_others(tmp_path: Path) -> None:
+    """One fails by Gloo's error, and one is ended by the launcher before it can."""
+    run = DeadRun(tmp_path, ranks=3)
+    run.fails(0, 1_450, RESET)
+    run.raises(0, 1_460, "RuntimeError", RESET)
+    run.gets(2, 1_500, 15)
+    first = run.first()
+    assert (first.kind, first.rank, first.evidence["error"]) == ("rank_lost", 1, None)
+
+
+def test_a_rank_that_was_killed_long_before_another_fails_by_itself_is_the_one(tmp_path: Path) -> None:
+    run = DeadRun(tmp_path)
+    run.raises(0, 9_000, "AssertionError", "no answer from the other worker")
+    assert run.first().rank == 1
+
+
+def test_an_abort_is_told_with_what_led_to_it(tmp_path: Path) -> None:
+    run = DeadRun(tmp_path)
+    run.gets(
+        0, 1_440, 6, "[enforce fail at /x/gloo/pair.cc:456] op.preamble.length <= op.nbytes. 2112 vs 4.\nmore"
+    )
+    run.fails(1, 1_450, RESET)
+    run.raises(1, 1_460, "RuntimeError", RESET)
+    first = run.first()
+    assert (first.kind, first.rank, first.evidence["error"]) == ("rank_lost", 0, "SIGABRT")
+    assert "rank 0 ended by SIGABRT: op.preamble.length <= op.nbytes. 2112 vs 4 (last" in first.message
+    assert "collective" in first.advice and "memory use" not in first.advice
+
+
+def test_an_interrupted_run_says_so_and_then_what_it_showed(tmp_path: Path) -> None:
+    """What the end made fail is no finding: the others of a rank that leaves first lose their neighbour."""
+    run = DeadRun(tmp_path)
+    run.raises(1, 1_400, "KeyboardInterrupt")
+    run.fails(0, 1_450, RESET)
+    run.raises(0, 1_460, "RuntimeError", RESET)
+    report = run.report()
+    assert report.verdict.line.startswith(f"Interrupted in step {STEPS} (Ctrl-C). Healthy")
+    assert [(one.kind, one.severity) for one in report.verdict.findings] == [("interrupted", "note")]
+
+
+def test_of_a_run_that_hung_until_somebody_ended_it_the_rank_that_was_waited_for_is_named(
+    tmp_path: Path,
+) -> None:
+    """Python cannot interrupt the rank that waits in Gloo: it fails, or is killed, when the other one is gone."""
+    for waits in ("fails", "is killed"):
+        run = DeadRun(tmp_path / waits)
+        run.writers[0].sidecar["seen"] = {
+            "where": "train.py:31",
+            "since_ns": LAST * MS,
+            "until_ns": 30_000 * MS,
+        }
+        run.raises(0, 41_200, "KeyboardInterrupt")
+        if waits == "fails":
+            run.fails(1, 41_150, RESET)
+            run.raises(1, 41_160, "RuntimeError", RESET)
+        else:
+            run.writers[1].bucket(STEPS, LAST * MS, (LAST + 1) * MS, 0, state=IN_FLIGHT)
+            run.lives_until(1, 70_000)
+        report = run.report()
+        first = report.verdict.findings[0]
+        assert report.verdict.line.startswith(
+            f"Interrupted in step {STEPS} (Ctrl-C). Rank 0 had been in its own code at train.py:31 for 40 s: rank 1 "
+            "waited in bucket "
+        )
+        assert (first.kind, first.rank) == ("rank_stuck", 0)
+
+
+def test_ctrl_c_after_a_failure_is_not_its_cause(tmp_path: Path) -> None:
+    """The job hung on, as nobody ended the other ranks."""
+    run = DeadRun(tmp_path)
+    run.raises(1, 1_400, "KeyError", "'label_17'")
+    run.raises(0, 60_000, "KeyboardInterrupt")
+    run.command(exit_code=130, signal="SIGINT", signal_s=1_700_000_000 + 60)
+    assert run.report().verdict.line.startswith("Rank 1 ended by KeyError: 'label_17', at train.py:12")
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["by the ranks", "by the command alone"])
+def test_a_job_that_somebody_ended_is_interrupted(noted: bool, tmp_path: Path) -> None:
+    run = DeadRun(tmp_path)
+    if noted:
+        for rank in range(2):
+            run.gets(rank, 1_400 + rank, 15)
+    else:
+        run.command(exit_code=1, signal="SIGTERM")
+    line = run.report().verdict.line
+    assert line.startswith(f"Interrupted in step {STEPS - 1} (SIGTERM). Healthy")
+
+
+def test_a_signal_to_one_rank_is_not_one_to_the_run(tmp_path: Path) -> None:
+    run = DeadRun(tmp_path)
+    run.gets(1, 1_400, 15)
+    run.fails(0, 1_450, RESET)
+    run.raises(0, 1_460, "RuntimeError", RESET)
+    first = run.first()
+    assert (first.kind, first.severity, first.rank) == ("interrupted", "error", 1)
+    assert first.message == f"rank 1 was ended by SIGTERM in step {STEPS}; rank 0 then failed."
+
+    run = DeadRun(tmp_path / "launcher")
+    run.gets(1, 1_400, 15)
+    run.gets(0, 1_520, 15)
+    first = run.first()
+    assert (first.severity, first.rank) == ("error", 1)
+    assert "120 ms before the others" in first.message
+
+
+def test_a_rank_that_was_killed_before_the_others_got_the_signal_is_lost(tmp_path: Path) -> None:
+    run = DeadRun(tmp_path, ranks=3)
+    for rank in (0, 2):
+        run.gets(rank, 1_500, 15)
+    assert (run.first().kind, run.first().rank) == ("rank_lost", 1)
+
+
+def test_ranks_that_all_ended_at_one_place_are_only_a_note(tmp_path: Path) -> None:
+    run = DeadRun(tmp_path)
+    report = run.report()
+    assert report.verdict.status == "healthy"
+    assert [(one.kind, one.severity) for one in report.verdict.findings] == [("rank_lost", "note")]
+    run.command(exit_code=137, signal="")
+    assert run.first().severity == "error"
+    run.command(exit_code=0, signal="")
+    assert run.first().severity == "note"
+    now = LAST * MS
+    run.writers[0].step(STEPS, now, now, now + 60 * MS)
+    assert (run.first().severity, run.first().kind) == ("error", "rank_lost")
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "",
+        "x",
+        "15",
+        f"{GONE} 15",
+        f"{GONE} 99 1400000000\n",
+        f"{GONE} 15 -1\n",
+        "7 15 1400000000\n",
+        "\xff 1",
+    ],
+)
+def test_a_note_that_is_not_the_processs_own_is_nothing(note: str, tmp_path: Path) -> None:
+    run = DeadRun(tmp_path)
+    (tmp_path / "rank_0.end").write_text(note, encoding="latin-1")
+    (tmp_path / "command.json").write_text('{"exit_code": "0", "signal": 3}', encoding="utf-8")
+    assert [rank.ended_by for rank in run.report().ranks] == ["", ""]
