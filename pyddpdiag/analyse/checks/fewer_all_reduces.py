@@ -18,8 +18,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     whole = {
         rank.rank
         for rank in view.ranks
-        if ((rank.closed and rank.ended != "exception") or rank.rank in skipped)
-        and rank.is_whole
+        if ((rank.closed and rank.ended != "exception") or rank.rank in skipped) and rank.is_whole
     }
     behind = [gap for gap in view.gaps if gap.after and gap.rank in whole]
     if view.standstill is not None or view.interruption is not None:
