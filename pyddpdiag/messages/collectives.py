@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pyddpdiag.messages.message import Message, Role, text_pattern
 from pyddpdiag.messages.shells import Run, SetVariable
 
@@ -29,10 +31,37 @@ MESSAGES: tuple[Message, ...] = (
         lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),),
     ),
     Message(
+        "scalar_type",
+        text_pattern(r"^(?:\w+: )?Invalid scalar type"),
+        "Gloo does not reduce numbers of this type (int16; in older versions of torch also bool and bfloat16).",
+        "Reduce a copy of a type that it has: tensor.to(torch.int32), or torch.float32.",
+        torch_only=True,
+    ),
+    Message(
+        "object_mixed_up",
+        text_pattern(r"UnpicklingError: [^\n]*", r"pickle data was truncated"),
+        "A rank unpickled bytes that are no object: the ranks were in different collectives (another order, or a "
+        "branch that only some take), so it got the bytes of another one.",
+        "Have all ranks call the same object collectives in the same order. TORCH_DISTRIBUTED_DEBUG=DETAIL shows the "
+        "first one that differs.",
+        lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),),
+        needs=re.compile(r"_object_list|_gather_object|gather_object|_tensor_to_object"),
+    ),
+    Message(
+        "barrier_victim",
+        text_pattern(
+            r"successfully reached monitoredBarrier, but received errors[^\n]*from rank (?P<look_at>\d+)"
+        ),
+        "This rank came to the barrier; another one did not, and the log of rank 0 names it.",
+        "Read the log of rank 0.",
+        role=Role.VICTIM,
+    ),
+    Message(
         "barrier_missed",
         text_pattern(
             r"Ranks? (?P<missing>[\d, ]+) failed to pass monitoredBarrier in (?P<timeout_ms>\d+) ms",
             r"monitoredBarrier[^\n]*(?:timed out|timeout)",
+            r"timed out in monitoredBarrier after (?P<timeout_ms__2>\d+)",
         ),
         "The ranks that the message names did not come to the barrier in time.",
         "See what those ranks were doing: their logs, or 'pyddpdiag hang' on the trace.",
@@ -56,7 +85,9 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "wrong_device",
-        text_pattern(r"No backend type associated with device type (?P<device>\w+)"),
+        text_pattern(
+            r"No backend type associated with device type (?P<device>\w+)", r"Tensors must be CUDA and dense"
+        ),
         "The tensor is on a device for which this process group has no backend: NCCL reduces GPU tensors only.",
         'Use init_process_group("gloo") for CPU tensors, or "cpu:gloo,cuda:nccl" for both.',
     ),
@@ -75,6 +106,7 @@ MESSAGES: tuple[Message, ...] = (
         "Find the rank whose log shows no such error: it is the one. 'pyddpdiag hang DIR' names it from the trace.",
         role=Role.WAITED,
         lines=(Run("pyddpdiag hang DIR"),),
+        torch_only=True,
     ),
     Message(
         "peer_gone",
@@ -82,7 +114,7 @@ MESSAGES: tuple[Message, ...] = (
             r"Connection closed by peer(?: \[?(?P<address>[^\s\[\]]+?)\]?:(?P<port>\d+))?",
             r"(?:Read|Write) error \[?(?P<address__2>[^\s\[\]]+?)\]?:(?P<port__2>\d+): (?:Connection "
             r"reset|Broken pipe)",
-            r"Connection (?:was )?(?:reset|aborted)|Broken pipe|Socket closed|forcibly closed by the remote host"
+            r"(?:An existing )?connection (?:was )?(?:reset|aborted|forcibly closed)|Broken pipe|Socket closed"
             r"|ECONNRESET|software caused connection abort|\[(?:Errno|WinError) (?:104|10053|10054)\]"
             r"|failed to (?:send|recv)|recvValue|sendBytes|recvBytes|store[^\n]*(?:unreachable|connection)"
             r"|Connection (?:was )?(?:refused|timed out)|failed to connect",
@@ -92,5 +124,6 @@ MESSAGES: tuple[Message, ...] = (
         "of all ranks, "
         "'pyddpdiag doctor --log rank_*.log' names it.",
         role=Role.VICTIM,
+        torch_only=True,
     ),
 )

@@ -126,6 +126,14 @@ MESSAGES: tuple[Message, ...] = (
         lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"), ByShell("ulimit -n 65536")),
     ),
     Message(
+        "address_family",
+        text_pattern(r"ss1\.ss_family == ss2\.ss_family", r"address family mismatch"),
+        "One rank gave an IPv4 address and another one an IPv6 address, and Gloo connects only addresses of one kind.",
+        "Set GLOO_SOCKET_IFNAME on every rank to an interface that has an address of the same kind on all of them.",
+        role=Role.NETWORK,
+        lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"),),
+    ),
+    Message(
         "too_many_files",
         text_pattern(r"Too many open files|EMFILE"),
         "This process may open no more files or sockets.",

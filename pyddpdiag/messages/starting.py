@@ -25,6 +25,17 @@ MESSAGES: tuple[Message, ...] = (
         "Another process holds the port of the rendezvous: what is left of an earlier run, or another program.",
         "Start with another port (MASTER_PORT, or torchrun --master-port), or end the process that holds it.",
         lines=(ByShell("ss -ltnp", "netstat -ano -p tcp"), SetVariable("MASTER_PORT", "29501")),
+        torch_only=True,
+    ),
+    Message(
+        "port_out_of_range",
+        text_pattern(
+            r"port must have value from 0 to 65535 but was (?P<port>\d+)",
+            r"Port out of range 0-65535|port must be 0-65535",
+        ),
+        "The port of the rendezvous is no port: often the number of a job was added to one.",
+        "Give a port from 1024 to 65535, such as 20000 plus the job's number modulo 10000.",
+        lines=(SetVariable("MASTER_PORT", "29501"),),
     ),
     Message(
         "clients_missing",
@@ -77,6 +88,7 @@ MESSAGES: tuple[Message, ...] = (
         "Give a routable IPv4 address of rank 0's machine as MASTER_ADDR, without blanks.",
         role=Role.NETWORK,
         lines=(SetVariable("MASTER_ADDR", "ADDRESS-OF-RANK-0"),),
+        torch_only=True,
     ),
     Message(
         "store_refused",
@@ -126,6 +138,7 @@ MESSAGES: tuple[Message, ...] = (
         "mirrored networking (networkingMode=mirrored in .wslconfig), or run natively.",
         role=Role.WAITED,
         lines=(Run("pyddpdiag doctor --mesh"),),
+        torch_only=True,
     ),
     Message(
         "environment_incomplete",
