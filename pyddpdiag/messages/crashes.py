@@ -22,7 +22,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "job_cancelled",
         text_pattern(
-            r"CANCELLED AT \S+ DUE TO (?P<reason>TIME LIMIT|PREEMPTION|NODE FAILURE|JOB REQUEUE)",
+            r"(?:slurmstepd[^\n]*)?CANCELLED AT \S+ DUE TO (?P<reason>TIME LIMIT|PREEMPTION|NODE FAILURE|JOB REQUEUE)",
             r"slurmstepd[^\n]*CANCELLED AT|CANCELLED by (?P<user>\d+)",
         ),
         "SLURM ended the job: its time was up, another job had priority, its node failed, or somebody cancelled it.",
@@ -41,7 +41,8 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "illegal_instruction",
         text_pattern(
-            r"exitcode *: *-4\b|Signal 4 \(SIGILL\)|signal SIGILL|Illegal instruction|3221225501|0xC000001D"
+            rf"{_OF_RANK}-4\b",
+            r"exitcode *: *-4\b|Signal 4 \(SIGILL\)|signal SIGILL|Illegal instruction|3221225501|0xC000001D",
         ),
         "This CPU does not have an instruction that a library uses: torch or another wheel was built for newer CPUs, "
         "or the machines of the job differ.",
@@ -57,7 +58,7 @@ MESSAGES: tuple[Message, ...] = (
         "rank_crashed",
         text_pattern(
             rf"{_OF_RANK}-11\b",
-            r"Signal 11 \(SIGSEGV\)|exitcode *: *-(?:11|8)\b|Segmentation fault|signal SIG(?:SEGV|FPE)",
+            r"Signal 11 \(SIGSEGV\)|exitcode *: *-(?:11|8)\b|Segmentation fault(?: *\(core dumped\)|[^\n]*python|\s*$)|signal SIG(?:SEGV|FPE)",
             r"exit(?:ed)? (?:with )?(?:status )?code:? 139\b|0xC0000005|3221225477|3221225725",
         ),
         "A rank crashed in native code. While the group is being made, the known reason is "

@@ -9,6 +9,7 @@ from pyddpdiag.messages import ends, prefixes, tracebacks
 from pyddpdiag.messages.ends import End
 from pyddpdiag.messages.explain import Explanation, condensed, recognise
 from pyddpdiag.messages.judge import OWN_ERROR, Case, LogVerdict, RankLog, judge
+from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.outside import is_outside
 from pyddpdiag.messages.shells import Shell
 from pyddpdiag.messages.tracebacks import Raised
@@ -100,7 +101,7 @@ def _read_one(
     kinds: dict[str, Explanation] = {}
     for one in inside:
         kinds.setdefault(one.kind, one)
-    launcher = rank is None and (mixed or bool(outside)) and not inside
+    launcher = rank is None and (mixed or bool(outside)) and all(one.role >= Role.SUMMARY for one in inside)
     log = RankLog(
         name, rank, tuple(sorted(kinds.values(), key=lambda one: (one.role, one.position))), launcher
     )

@@ -114,5 +114,8 @@ def of_torch(text: str, span: tuple[int, int], match_start: int, raised: Sequenc
         before = _BARE.fullmatch(_PREFIX.sub("", line[: max(0, match_start - start)]))
         if before is None:
             return False
-        return (before.group("kind") or "").rpartition(".")[2] in _CXX or HEAD not in text
+        kind = before.group("kind")
+        if kind is None:
+            return text.lstrip().startswith(line.lstrip()) and HEAD not in text
+        return kind.rpartition(".")[2] in _CXX or HEAD not in text
     return owner.kind in _CXX or _TORCH_FILE.search(owner.frames[-1].file) is not None

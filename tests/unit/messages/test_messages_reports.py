@@ -1,0 +1,20 @@
+"""Public reports of how jobs ended: the first line is right."""
+
+from __future__ import annotations
+
+import pytest
+from support.public_reports import REPORTS, Report
+
+from pyddpdiag.messages.logs import read
+from pyddpdiag.messages.shells import Shell
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.source)
+def test_the_first_line_is_right(report: Report) -> None:
+    verdict = read(report.logs, lines_for=Shell.POSIX)
+    assert (verdict.explanation.kind, verdict.culprits) == (report.kind, report.culprits), verdict.sentence
+
+
+def test_there_are_thirty_of_different_kinds() -> None:
+    assert len({report.source for report in REPORTS}) == 30
+    assert len({report.situation for report in REPORTS}) == 30
