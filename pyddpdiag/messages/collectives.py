@@ -32,7 +32,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "scalar_type",
-        text_pattern(r"^(?:\[\w+\]: )?(?:RuntimeError: )?Invalid scalar type\s*$"),
+        text_pattern(r"\bInvalid scalar type\s*$"),
         "Gloo does not reduce numbers of this type (int16; in older versions of torch also bool and bfloat16).",
         "Reduce a copy of a type that it has: tensor.to(torch.int32), or torch.float32.",
         torch_only=True,
@@ -116,7 +116,8 @@ MESSAGES: tuple[Message, ...] = (
             r"reset|Broken pipe)",
             r"(?:An existing )?connection (?:was )?(?:reset|aborted|forcibly closed)|Broken pipe|Socket closed"
             r"|ECONNRESET|software caused connection abort|\[(?:Errno|WinError) (?:104|10053|10054)\]"
-            r"|failed to (?:send|recv)|recvValue|sendBytes|recvBytes|\bstore\b[^\n]*(?:unreachable|connection (?:was )?(?:lost|closed))"
+            r"|failed to (?:send|recv)|recvValue|sendBytes|recvBytes"
+            r"|\bstore\b[^\n]*(?:unreachable|connection (?:was )?(?:lost|closed))"
             r"|Connection (?:was )?(?:refused|timed out)|failed to connect",
         ),
         "A rank that this one talked to is gone: it failed or was killed first. This rank is a victim.",

@@ -58,7 +58,8 @@ MESSAGES: tuple[Message, ...] = (
         "rank_crashed",
         text_pattern(
             rf"{_OF_RANK}-11\b",
-            r"Signal 11 \(SIGSEGV\)|exitcode *: *-(?:11|8)\b|Segmentation fault(?: *\(core dumped\)|[^\n]*python|\s*$)|signal SIG(?:SEGV|FPE)",
+            r"Signal 11 \(SIGSEGV\)|exitcode *: *-(?:11|8)\b",
+            r"Segmentation fault(?: *\(core dumped\)|[^\n]*python|\s*$)|signal SIG(?:SEGV|FPE)",
             r"exit(?:ed)? (?:with )?(?:status )?code:? 139\b|0xC0000005|3221225477|3221225725",
         ),
         "A rank crashed in native code. While the group is being made, the known reason is "

@@ -98,21 +98,33 @@ def _read_one(
     error = _own_error(text, found, anywhere=mixed and rank is None)
     if error is not None:
         inside.append(error)
-    kinds: dict[str, Explanation] = {}
-    for one in inside:
-        kinds.setdefault(one.kind, one)
+    kinds = _one_of_each_kind(inside)
     launcher = rank is None and (mixed or bool(outside)) and all(one.role >= Role.SUMMARY for one in inside)
-    log = RankLog(
-        name, rank, tuple(sorted(kinds.values(), key=lambda one: (one.role, one.position))), launcher
-    )
+    log = RankLog(name, rank, tuple(sorted(kinds, key=lambda one: (one.role, one.position))), launcher)
     return log, outside
+
+
+def _one_of_each_kind(found: Sequence[Explanation]) -> list[Explanation]:
+    """The first of each kind, with all the ranks that any of them misses."""
+    kinds: dict[str, Explanation] = {}
+    for one in found:
+        first = kinds.setdefault(one.kind, one)
+        if "missing" in one.facts:
+            ranks = {*first.facts.get("missing", "").split(","), *one.facts["missing"].split(",")}
+            missing = ", ".join(sorted({rank.strip() for rank in ranks} - {""}, key=int))
+            kinds[one.kind] = replace(first, facts={**first.facts, "missing": missing})
+    return list(kinds.values())
 
 
 def _own_error(text: str, found: Sequence[Explanation], *, anywhere: bool) -> Explanation | None:
     """An error that the catalog does not know: the one that ended the rank, or the first one of any rank."""
     spans = [(one.position, one.position + len(one.line)) for one in found]
     raised = [one for one in tracebacks.find(text) if one.kind not in _REPORTS and not one.handled]
-    unknown = [one for one in raised if not any(start <= one.start <= end + 1 for start, end in spans)]
+    unknown = [
+        one
+        for one in raised
+        if not any(start <= one.start <= end + 1 or one.start <= start < one.until for start, end in spans)
+    ]
     if not unknown or not (anywhere or unknown[-1] is raised[-1]):
         return None
     return _explained(unknown[0] if anywhere else unknown[-1])

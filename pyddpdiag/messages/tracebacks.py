@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
 
 HEAD: Final = "Traceback (most recent call last)"
@@ -52,6 +52,7 @@ class Raised:
         kind: its class, without the module.
         start: where its line begins in the text.
         end: where that line ends.
+        until: where its message ends, which may go on in further lines.
         line: as it was printed.
         frames: the innermost one last.
         handled: another exception took its place.
@@ -60,9 +61,10 @@ class Raised:
     kind: str
     start: int
     end: int
+    until: int
     line: str
     frames: tuple[Frame, ...]
-    handled: bool = field(default=False)
+    handled: bool = False
 
     @property
     def place(self) -> str:
@@ -86,13 +88,21 @@ def find(text: str) -> list[Raised]:
             frames.append(Frame(frame.group("file"), int(frame.group("line"))))
         elif raised is not None:
             kind = raised.group("kind").rpartition(".")[2]
-            found.append(Raised(kind, position, position + len(line), line, tuple(frames)))
+            end = position + len(whole.rstrip("\r\n"))
+            until = _end_of_message(text, end) if not raised.group("text") or line.endswith(":") else end
+            found.append(Raised(kind, position, end, until, line, tuple(frames)))
             inside = False
         elif found and _CHAINED.search(line):
             one = found.pop()
-            found.append(Raised(one.kind, one.start, one.end, one.line, one.frames, handled=True))
+            found.append(replace(one, handled=True))
         position += len(whole)
     return found
+
+
+def _end_of_message(text: str, begin: int) -> int:
+    """Where the message ends that begins after this place: before the next traceback."""
+    following = text.find(HEAD, begin)
+    return len(text) if following < 0 else following
 
 
 def of_torch(text: str, span: tuple[int, int], match_start: int, raised: Sequence[Raised]) -> bool:

@@ -227,8 +227,8 @@ REPORTS: tuple[Report, ...] = (
         "SLURM requeues the job",
         {
             "slurm.err": "slurmstepd: error: *** STEP 608.0 ON node-a CANCELLED AT 2026-02-03T02:06:12 DUE TO JOB "
-            "REQUEUE ***\nslurmstepd: error: Failed to send MESSAGE_TASK_EXIT: Connection refused\nsrun: error: node-a: tasks "
-            "2-3: Exited with exit code 1\n",
+            "REQUEUE ***\nslurmstepd: error: Failed to send MESSAGE_TASK_EXIT: Connection refused\nsrun: error: "
+            "node-a: tasks 2-3: Exited with exit code 1\n",
             "rank_2.log": raised(f"RuntimeError: {VICTIM}", MINE),
         },
         "job_cancelled",
