@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pyddpdiag.messages.message import Message, Role, text_pattern
-from pyddpdiag.messages.shells import Run, SetVariable
+from pyddpdiag.messages.shells import Code, Run, SetVariable
 
 MESSAGES: tuple[Message, ...] = (
     Message(
@@ -35,6 +35,7 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(r"\bInvalid scalar type\s*$"),
         "Gloo does not reduce numbers of this type (int16; in older versions of torch also bool and bfloat16).",
         "Reduce a copy of a type that it has: tensor.to(torch.int32), or torch.float32.",
+        lines=(Code("total = tensor.to(torch.int32)"), Code("torch.distributed.all_reduce(total)")),
         torch_only=True,
     ),
     Message(
@@ -54,6 +55,7 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "This rank came to the barrier; another one did not, and the log of rank 0 names it.",
         "Read the log of rank 0.",
+        lines=(Run("pyddpdiag doctor --log rank_0.log"),),
         role=Role.VICTIM,
     ),
     Message(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pyddpdiag.messages.message import Message, Role, text_pattern
-from pyddpdiag.messages.shells import ByShell, SetVariable, UnsetVariable
+from pyddpdiag.messages.shells import ByShell, Run, SetVariable, UnsetVariable
 
+_CPU = 'powershell -Command "Get-CimInstance Win32_Processor | Select-Object Name"'
 _OF_RANK = r"rank *: *(?P<rank>\d+)[^\n]*\n(?:[^\n]*\n)??[^\n]*exitcode *: *"
 
 MESSAGES: tuple[Message, ...] = (
@@ -15,7 +16,7 @@ MESSAGES: tuple[Message, ...] = (
         "torchrun listens to that signal again.",
         "Start it in tmux or screen, or in a session of its own.",
         lines=(
-            ByShell("tmux new -s train", ""),
+            ByShell("tmux new -s train"),
             ByShell("setsid nohup torchrun --nproc-per-node 2 SCRIPT.py &"),
         ),
     ),
@@ -48,9 +49,7 @@ MESSAGES: tuple[Message, ...] = (
         "or the machines of the job differ.",
         "Compare the machines' CPUs; install wheels that fit the oldest. The variable limits torch's own kernels.",
         lines=(
-            ByShell(
-                "lscpu | grep -E 'Model name|avx'", "Get-CimInstance Win32_Processor | Select-Object Name"
-            ),
+            ByShell("lscpu | grep -E 'Model name|avx'", _CPU),
             SetVariable("ATEN_CPU_CAPABILITY", "default"),
         ),
     ),
@@ -79,7 +78,12 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "A rank was killed: by somebody, a batch system, or the kernel as memory ran out.",
         "Look for 'Out of memory' in the kernel's log; use a smaller batch or fewer loader workers.",
-        lines=(ByShell("sudo dmesg | grep -i 'out of memory'"),),
+        lines=(
+            ByShell(
+                "sudo dmesg | grep -i 'out of memory'",
+                'wevtutil qe System /q:"*[System[(EventID=2004)]]" /c:5 /f:text',
+            ),
+        ),
     ),
     Message(
         "rank_aborted",
@@ -101,6 +105,7 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "Somebody pressed Ctrl-C. If the job hung, the tracebacks show where each rank was.",
         "If it hung: 'pyddpdiag hang DIR' names the rank that the others waited for.",
+        lines=(Run("pyddpdiag hang DIR"),),
         role=Role.SUMMARY,
     ),
     Message(
@@ -108,6 +113,7 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(r"exitcode *: *-15\b|Signal 15 \(SIGTERM\)|signal SIGTERM"),
         "The launcher ended this rank after another one had failed, or somebody ended the job.",
         "Look for the rank that failed first.",
+        lines=(Run("pyddpdiag doctor --log rank_0.log rank_1.log"),),
         role=Role.SUMMARY,
     ),
 )

@@ -231,6 +231,11 @@ def _from_outside(case: Case, one: Explanation) -> LogVerdict:
 
 def _blame(case: Case, guilty: Sequence[RankLog], role: Role) -> LogVerdict:
     decisive = guilty[0].found[0]
+    pair = [f"rank {decisive.facts[key]}" for key in ("rank", "other") if key in decisive.facts]
+    if len(pair) == 2:
+        # Neither of the two is known to be the wrong one.
+        sentence = f"{' and '.join(pair)} do not do the same ({decisive.kind}){_with(case, pair)}."
+        return LogVerdict(sentence, decisive, tuple(pair), case.logs)
     named = [
         log.found[0].facts["rank"] for log in guilty if log.rank is None and "rank" in log.found[0].facts
     ]

@@ -6,7 +6,8 @@ from pyddpdiag.messages.message import Message, text_pattern
 from pyddpdiag.messages.shells import ByShell, Run
 
 _LOOK_AT_MEMORY = ByShell(
-    "free -h", "Get-CimInstance Win32_OperatingSystem | Select-Object FreePhysicalMemory"
+    "free -h",
+    'powershell -Command "Get-CimInstance Win32_OperatingSystem | Select-Object FreePhysicalMemory"',
 )
 
 MESSAGES: tuple[Message, ...] = (
@@ -69,6 +70,6 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "A disk is full, or a quota is used up: most likely by checkpoints, logs, or a dataset's cache.",
         "Make room, or write elsewhere. If one rank only writes checkpoints, the others are its victims.",
-        lines=(ByShell("df -h .", "Get-PSDrive -PSProvider FileSystem"),),
+        lines=(ByShell("df -h .", 'powershell -Command "Get-PSDrive -PSProvider FileSystem"'),),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pyddpdiag.messages.message import Message, text_pattern
-from pyddpdiag.messages.shells import Run, SetVariable
+from pyddpdiag.messages.shells import Code, Run, SetVariable
 
 _LIGHTNING = re.compile(r"lightning", re.IGNORECASE)
 _TRAINER = re.compile(r"transformers[/\\]trainer\.py")
@@ -20,6 +20,7 @@ MESSAGES: tuple[Message, ...] = (
         "DDP was promised that every iteration uses the same parameters (static_graph=True), and one did not.",
         "Leave static_graph=True out; find_unused_parameters=True then costs a search, and works. If the head was "
         "replaced or layers were frozen after wrapping, make the DDP module after that.",
+        lines=(Code("ddp = DistributedDataParallel(net, find_unused_parameters=True)"),),
     ),
     Message(
         "unused_parameters_lightning",
@@ -27,7 +28,10 @@ MESSAGES: tuple[Message, ...] = (
         "Some parameters of the LightningModule have no part in the loss that training_step returns. DDP still waits "
         "for their gradients.",
         'Use every parameter in the loss, or say Trainer(strategy="ddp_find_unused_parameters_true").',
-        lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "INFO"),),
+        lines=(
+            Code('trainer = Trainer(strategy="ddp_find_unused_parameters_true")'),
+            SetVariable("TORCH_DISTRIBUTED_DEBUG", "INFO"),
+        ),
         needs=_LIGHTNING,
     ),
     Message(
@@ -58,7 +62,8 @@ MESSAGES: tuple[Message, ...] = (
             r"DDP expects same model across all ranks",
             r"params\[\d+\] in this process with sizes[^\n]*appears not to match",
         ),
-        "The ranks have different models: other code, another configuration, or a branch that depends on the rank.",
+        "The ranks have different models: other code, another configuration, or a branch that depends on the rank. "
+        "Where one has 0 parameters, it did not answer: it ended, or does something else.",
         "Print [(n, p.shape) for n, p in model.named_parameters()] on each rank and compare; start all with the same "
         "script and options.",
     ),

@@ -327,7 +327,7 @@ REPORTS: tuple[Report, ...] = (
             )
         },
         "models_differ",
-        ("rank 2",),
+        ("rank 2", "rank 0"),
     ),
     Report(
         "torchgeo/torchgeo#1198",

@@ -8,6 +8,7 @@ from support.seen_messages import SEEN_WITH_LOOKALIKES
 
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.logs import OWN_ERROR, read
+from pyddpdiag.messages.shells import Shell
 
 # Jobs that work, or whose log says nothing of how they ended.
 CALM = {
@@ -105,3 +106,18 @@ def test_an_exception_says_by_its_traceback_where_it_comes_from() -> None:
             names["lose"]()  # type: ignore[operator]
         except ConnectionResetError as error:
             assert explain(error).kind == kind
+
+
+# What happens on one system only.
+ELSEWHERE = {
+    "page_file": {Shell.POSIX},
+    "job_cancelled": {Shell.POWERSHELL, Shell.CMD},
+    "terminal_closed": {Shell.POWERSHELL, Shell.CMD},
+    "launcher_terminated": {Shell.POWERSHELL, Shell.CMD},
+}
+
+
+@pytest.mark.parametrize("shell", Shell)
+def test_each_has_a_line_to_paste_on_each_system(shell: Shell) -> None:
+    for kind, text, _, _ in SEEN_WITH_LOOKALIKES:
+        assert bool(explain(text, lines_for=shell).lines) != (shell in ELSEWHERE.get(kind, ())), kind
