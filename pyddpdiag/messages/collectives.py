@@ -111,6 +111,14 @@ MESSAGES: tuple[Message, ...] = (
         torch_only=True,
     ),
     Message(
+        "store_lost",
+        text_pattern(r"retrieving \w+ from \[(?P<missing>\d+)\] via c10d[^\n]*got error"),
+        "The rank that keeps the store is gone before the others have met there.",
+        "Read the log of that rank, which ended first.",
+        role=Role.VICTIM,
+        lines=(Run("pyddpdiag doctor --log rank_0.log"),),
+    ),
+    Message(
         "peer_gone",
         text_pattern(
             r"Connection closed by peer(?: \[?(?P<address>[^\s\[\]]+?)\]?:(?P<port>\d+))?",

@@ -57,6 +57,20 @@ MESSAGES: tuple[Message, ...] = (
         lines=(_START,),
     ),
     Message(
+        "launcher_broken",
+        text_pattern(r"^failed to create process\.", r"Fatal error in launcher: Unable to create process"),
+        "torchrun.exe does not find its Python: the environment was moved or copied, or its path has blanks.",
+        "Start the module instead of the program, or make the environment again.",
+        lines=(Run("python -m torch.distributed.run --nproc-per-node 2 SCRIPT.py"),),
+    ),
+    Message(
+        "script_missing",
+        text_pattern(r"can't open file '(?P<path>[^']+)': \[Errno 2\]"),
+        "Python does not find the script: the path is that of another folder, or it has a blank and no quotes.",
+        "Give the whole path, in quotes.",
+        lines=(Run('torchrun --nproc-per-node 2 "FOLDER/SCRIPT.py"'),),
+    ),
+    Message(
         "launcher_summary",
         text_pattern(
             r"\bChildFailedError\b|\bProcess(?:Raised|Exited)Exception\b|Root Cause \(first observed failure\)",

@@ -23,6 +23,11 @@ _SPAWN_ERROR = re.compile(r"^-- Process (?P<rank>\d+) terminated with the follow
 _SRUN = re.compile(r"srun: error: \S+: tasks? (?P<rank>\d+)(?P<more>[\d,-]*): (?P<how>.+)")
 _MPI = re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<code>\d+)")
 _HOROVOD = re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>\d+)")
+# Without a rank: DeepSpeed names the last process of its list, not the one that failed.
+_SOMEBODY = re.compile(
+    r"exits with return code = (?P<deepspeed>-?\d+)|died with <Signals\.SIG\w+: (?P<died>\d+)>"
+    r"|returned non-zero exit status (?P<subprocess>-?\d+)|^=\s+EXIT CODE: (?P<mpich>\d+)"
+)
 _CONTAINER = re.compile(r"(?P<name>[\w.-]+) exited with code (?P<code>\d+)")
 
 _SIGNALS: Final = {
@@ -56,7 +61,7 @@ class End:
     """The end of one process, as its launcher saw it.
 
     Attributes:
-        who: the process in the launcher's words: "rank 1", "local rank 0", "task 3".
+        who: the process in the launcher's words: "rank 1", "local rank 0", "task 3"; "" if they name none.
         rank: its rank, if the launcher says so.
         code: exit code; negative: minus the signal that ended it.
         line: as it was printed, or the line that says most.
@@ -185,6 +190,13 @@ def _one_line(line: str) -> Iterator[End]:
         )
     elif (box := _CONTAINER.search(line)) is not None and box.group("code") != "0":
         yield End(box.group("name"), None, _signed(int(box.group("code"))), line.strip())
+    elif some := _SOMEBODY.search(line):
+        code = int(next(value for value in some.groups() if value is not None))
+        # MPICH does not tell the number of a signal from an exit code.
+        signal = some.group("died") is not None or (
+            some.group("mpich") is not None and code in _SIGNALS.values()
+        )
+        yield End("", None, -code if signal else _signed(code), line.strip())
 
 
 def _signed(code: int) -> int:

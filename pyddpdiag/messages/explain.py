@@ -33,7 +33,7 @@ _SIGN = re.compile(
     r"|3221|preamble|wait"
     r"|file://|filestore|winerror|route|reach|pipe|sendbytes|recv|only once|monitored"
     r"|file \"|core dumped|space left|argument|pickl|attribute|bootstrapping|graph|scalar type|strides|inplace"
-    r"|parameter|ss_family|port (?:must|out)|\bkey|cancelled|evicted|paging|illegal|exited",
+    r"|parameter|ss_family|port (?:must|out)|\bkey|cancelled|evicted|paging|illegal|exited|can't open|create process",
     re.IGNORECASE,
 )
 _RANK = re.compile(r"^\s*\[(?:default|rank)(\d+)\]", re.IGNORECASE)

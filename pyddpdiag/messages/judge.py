@@ -137,8 +137,16 @@ def _death(case: Case) -> LogVerdict | None:
     if death.kind == "rank_killed":
         # The system says why, where it says anything.
         death = next((one for one in case.outside if one.kind == "out_of_memory"), death)
-    sentence = f"{end.who} failed first ({death.kind}), as the launcher reports{_with(case, (end.who,))}."
-    return LogVerdict(sentence, death, (end.who,), case.logs)
+    sentence = f"{_who(end)} failed first ({death.kind}), as the launcher reports{_with(case, (end.who,))}."
+    return LogVerdict(sentence, death, _culprits(end), case.logs)
+
+
+def _who(end: End) -> str:
+    return end.who or "A process of the job"
+
+
+def _culprits(end: End) -> tuple[str, ...]:
+    return (end.who,) if end.who else ()
 
 
 def _only_an_aborted_victim(case: Case, end: End) -> bool:
@@ -158,8 +166,8 @@ def _named_by_others(case: Case) -> LogVerdict | None:
                 missing = tuple(
                     f"rank {rank.strip()}" for rank in one.facts["missing"].split(",") if rank.strip()
                 )
-                verb = "was not there" if len(missing) == 1 else "were not there"
-                sentence = f"{', '.join(missing)} {verb} in time ({one.kind}){_with(case, missing)}."
+                verb = "did not come in time" if one.role is Role.WAITED else "ended before the others"
+                sentence = f"{', '.join(missing)} {verb} ({one.kind}){_with(case, missing)}."
                 return LogVerdict(sentence, one, missing, case.logs)
     return None
 
@@ -203,8 +211,8 @@ def _summary_only(case: Case) -> LogVerdict | None:
         return None
     explanation = explain(f"ChildFailedError\n{end.line}", lines_for=case.shell)
     explanation = replace(explanation, line=end.line, facts={"exitcode": str(end.code)}, others=())
-    sentence = f"{end.who} failed first, with exit code {end.code}, as the launcher reports; its own error is not here."
-    return LogVerdict(sentence, explanation, (end.who,), case.logs)
+    sentence = f"{_who(end)} failed first, with exit code {end.code}, as the launcher reports; its error is not here."
+    return LogVerdict(sentence, explanation, _culprits(end), case.logs)
 
 
 def _nothing(case: Case) -> LogVerdict:
@@ -257,7 +265,7 @@ def _seen_first(case: Case, guilty: Sequence[RankLog]) -> tuple[str, ...]:
     """The rank that the launcher saw fail first, where the log does not say whose error it is."""
     end = case.first
     taken = {log.who for log in case.logs if log.rank is not None and log.role is not None}
-    if end is None or end.who in taken or any(log.rank is not None for log in guilty):
+    if end is None or not end.who or end.who in taken or any(log.rank is not None for log in guilty):
         return ()
     return (end.who,)
 

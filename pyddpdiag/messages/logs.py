@@ -67,8 +67,9 @@ def _split(name: str, text: str) -> tuple[list[tuple[str, int | None, str]], lis
         rest, reported = ends.cut("\n".join(whole))
         lines = {own: [rest]}
     else:
-        rest, reported = ends.cut("\n".join(lines.get(None, [])))
-        lines[None] = [rest]
+        rest, reported = ends.cut("\n".join(lines.pop(None, [])))
+        if rest.strip() or reported:
+            lines[None] = [rest]
     for end in reported:
         if end.text and end.rank is not None:
             lines.setdefault(end.rank, []).append(end.text)

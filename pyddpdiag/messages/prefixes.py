@@ -17,6 +17,11 @@ _PREFIXES: Final = re.compile(
     r")",
     re.IGNORECASE,
 )
+# Of kubectl logs --timestamps, and of programs that log the lines of others.
+_STAMP: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?\]?(?: \[\w+\])* ?")
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
+# Ray: whose lines they are is known by process only.
+_ACTOR: Final = re.compile(r"^\(\w+ pid=\d+(?:, ip=[\d.]+)?\) ?")
 # srun --label.
 _LABEL: Final = re.compile(r"^ *(?P<task>\d+): ?")
 # Nobody else begins so many lines so.
@@ -27,8 +32,8 @@ _IN_NAME: Final = re.compile(
 
 
 def lines_of(text: str) -> Iterator[tuple[int | None, str]]:
-    """Each line with the rank that its prefix names; the prefix is cut off."""
-    lines = text.splitlines()
+    """Each line with the rank that its prefix names; the prefix is cut off, and so are times and colours."""
+    lines = [_ACTOR.sub("", _STAMP.sub("", line)) for line in _COLOUR.sub("", text).splitlines()]
     pattern = _PREFIXES
     filled = [line for line in lines if line.strip()]
     if len(filled) > 1 and sum(1 for line in filled if _LABEL.match(line)) >= _MOST * len(filled):

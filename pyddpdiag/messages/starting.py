@@ -38,17 +38,31 @@ MESSAGES: tuple[Message, ...] = (
         lines=(SetVariable("MASTER_PORT", "29501"),),
     ),
     Message(
+        "rank_out_of_range",
+        text_pattern(
+            r"rank < size\. (?P<number>\d+) vs (?P<world_size>\d+)",
+            r"rank (?:should|must) be (?:less than|in)[^\n]*world[_ ]size",
+        ),
+        "A rank has a number that the group does not have: ranks count from 0, and WORLD_SIZE is the number of all "
+        "processes of all machines.",
+        "Let torchrun set RANK and WORLD_SIZE, or set them so that 0 <= RANK < WORLD_SIZE.",
+        lines=(SetVariable("WORLD_SIZE", "2"), SetVariable("RANK", "0")),
+    ),
+    Message(
         "clients_missing",
         text_pattern(
             r"Timed out after (?P<seconds>\d+) seconds waiting for clients\. "
             r"(?P<came>\d+)/(?P<world_size>\d+) clients "
             r"joined",
             r"(?P<came__2>\d+)/(?P<world_size__2>\d+) clients joined",
+            r"Timed out initializing process group in store based barrier[^\n]*world_size=(?P<world_size__3>\d+), "
+            r"(?:num_workers|worker_count)=(?P<came__3>\d+)",
         ),
         "Not all ranks came to the store within its timeout: a rank was never started, failed before, cannot reach "
         "the store, or the world size is wrong.",
         "Compare WORLD_SIZE with the number of processes that were started, and read the logs of those that are "
         "missing. 'pyddpdiag doctor --mesh' on every rank names them.",
+        lines=(Run("pyddpdiag doctor --mesh"),),
     ),
     Message(
         "address_not_bindable",
@@ -143,7 +157,8 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "environment_incomplete",
         text_pattern(
-            r"environment variable (?P<name>RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"
+            r"environment variable (?P<name>RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set",
+            r"KeyError: '(?P<name__2>RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)'",
         ),
         "init_process_group was called as a rank of torchrun, but the variables that torchrun sets are missing.",
         "Start the script by torchrun, or give init_method, rank and world_size.",

@@ -284,4 +284,42 @@ SEEN_WITH_LOOKALIKES: list[tuple[str, str, dict[str, str], str]] = [
         {},
         "OMP: Info #155: KMP_AFFINITY is set",
     ),
+    (
+        "rank_out_of_range",
+        "RuntimeError: [enforce fail at gloo/context.cc:28] rank < size. 0 vs 0",
+        {"number": "0", "world_size": "0"},
+        "top-k: the rank of this sample is 3",
+    ),
+    (
+        "clients_missing",
+        "RuntimeError: Timed out initializing process group in store based barrier on rank: 1, for key: "
+        "store_based_barrier_key:1 (world_size=2, worker_count=1, timeout=0:30:00)",
+        {"came": "1", "world_size": "2"},
+        "Rank 1: Completed store-based barrier for key:store_based_barrier_key:1 with 2 nodes.",
+    ),
+    (
+        "socket_failed",
+        "  what():  [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/device.cc:281] rv != -1. -1",
+        {},
+        "assert rv != -1 in device.cc",
+    ),
+    (
+        "script_missing",
+        "python: can't open file 'C:/Users/My': [Errno 2] No such file or directory",
+        {"path": "C:/Users/My"},
+        "FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'",
+    ),
+    (
+        "store_lost",
+        "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] "
+        "via c10d key-value store by store->get('0'), but store->get('0') got error: Connection reset by peer",
+        {"missing": "0"},
+        "retrieving labels from [0] via the cache",
+    ),
+    (
+        "launcher_broken",
+        "failed to create process.",
+        {},
+        "created process 7 for rank 1",
+    ),
 ]

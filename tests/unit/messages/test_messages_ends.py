@@ -35,7 +35,7 @@ def test_the_first_error_of_several_ranks_without_prefixes_counts() -> None:
 def test_a_summary_alone_names_the_rank_and_says_where_to_look() -> None:
     verdict = read({"job.log": torchrun((1, 1), (0, -15))})
     assert (verdict.explanation.kind, verdict.culprits) == ("launcher_summary", ("rank 1",))
-    assert "its own error is not here" in verdict.sentence and "exit code 1" in verdict.sentence
+    assert "its error is not here" in verdict.sentence and "exit code 1" in verdict.sentence
     assert any("--log-dir" in line for line in verdict.explanation.lines)
 
 
