@@ -30,6 +30,12 @@ _SOMEBODY = re.compile(
 )
 _CONTAINER = re.compile(r"(?P<name>[\w.-]+) exited with code (?P<code>\d+)")
 
+# Words of which every line above has one: nearly all lines of a log have none.
+_HINT = re.compile(
+    r"rank +:|time +:|host +:|exitcode|traceback :|error_file|Root Cause|FAILED|FAILURES|Failures:|terminated with"
+    r"|srun: |process rank|exit |exited|exits|died|returned|EXIT CODE|={9}|-{9}"
+)
+
 _SIGNALS: Final = {
     "HUP": 1,
     "INT": 2,
@@ -93,7 +99,9 @@ def cut(text: str) -> tuple[str, list[End]]:
     at = 0
     while at < len(lines):
         line = lines[at]
-        if _ROOT.search(line):
+        if not _HINT.search(line):
+            kept.append(line)
+        elif _ROOT.search(line):
             root = True
         elif _RANK.match(line):
             end, at = _block(lines, at, root)

@@ -18,7 +18,7 @@ from pyddpdiag.output import clean
 UNKNOWN: Final = "unknown"
 _OURS: Final = "pyddpdiag"
 # More than any log that a person wants explained; what failed stands at its end.
-_MAX_TEXT = 8 * 1024 * 1024
+MAX_TEXT: Final = 8 * 1024 * 1024
 _MAX_INTERESTING = 1024 * 1024
 _MAX_LINE = 2000
 _MAX_SHOWN = 300
@@ -166,7 +166,7 @@ def condensed(text: str) -> str:
     kept: list[str] = []
     size = 0
     # From the end, where what failed stands.
-    for line in reversed(text[-_MAX_TEXT:].splitlines()):
+    for line in reversed(text[-MAX_TEXT:].splitlines()):
         if len(line) > _MAX_LINE:
             line = f"{line[: _MAX_LINE // 2]} {line[-_MAX_LINE // 2 :]}"
         if _SIGN.search(line):

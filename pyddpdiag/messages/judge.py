@@ -8,9 +8,10 @@ from typing import Final
 
 from pyddpdiag.messages import outside
 from pyddpdiag.messages.ends import End
-from pyddpdiag.messages.explain import UNKNOWN, Explanation, explain
+from pyddpdiag.messages.explain import Explanation, explain
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell
+from pyddpdiag.output import clean
 
 OWN_ERROR: Final = "own_error"
 # What a rank meets when a process beside it was ended.
@@ -218,7 +219,8 @@ def _summary_only(case: Case) -> LogVerdict | None:
 def _nothing(case: Case) -> LogVerdict:
     warnings = [one for log in case.logs for one in log.found]
     if not warnings:
-        explanation = replace(explain("", lines_for=case.shell), line=explain(case.text).line, kind=UNKNOWN)
+        last = next((line for line in reversed(case.text.splitlines()) if line.strip()), "")
+        explanation = replace(explain("", lines_for=case.shell), line=clean(last.strip(), 300))
         return LogVerdict("No known message is in the logs.", explanation, (), case.logs)
     first = min(warnings, key=lambda one: one.role)
     said = (

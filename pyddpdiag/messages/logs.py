@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pyddpdiag.messages import ends, prefixes, tracebacks
 from pyddpdiag.messages.ends import End
-from pyddpdiag.messages.explain import Explanation, condensed, recognise
+from pyddpdiag.messages.explain import MAX_TEXT, Explanation, condensed, recognise
 from pyddpdiag.messages.judge import OWN_ERROR, Case, LogVerdict, RankLog, judge
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.outside import is_outside
@@ -41,10 +41,10 @@ def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerd
     outside: list[Explanation] = []
     seen: list[End] = []
     for name, text in texts.items():
-        parts, reported = _split(name, text)
+        parts, reported = _split(name, text[-MAX_TEXT:])
         seen += reported
         for part in parts:
-            log, more = _read_one(*part, lines_for, mixed=bool(reported))
+            log, more = _read_one(*part, lines_for, mixed=bool(reported) and part[0] == name)
             outside += more
             logs.append(log)
     logs += _ended_without_a_word(logs, seen)
@@ -54,8 +54,8 @@ def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerd
 
 
 def _split(name: str, text: str) -> tuple[list[tuple[str, int | None, str]], list[End]]:
-    """One part per rank whose prefix stands before lines of the log; the rest is of unknown ranks."""
-    lines: dict[int | None, list[str]] = {}
+    """One part per rank, or name, whose prefix stands before lines of the log; the rest is of unknown ranks."""
+    lines: dict[int | str | None, list[str]] = {}
     whole: list[str] = []
     for rank, line in prefixes.lines_of(text):
         lines.setdefault(rank, []).append(line)
@@ -74,10 +74,21 @@ def _split(name: str, text: str) -> tuple[list[tuple[str, int | None, str]], lis
         if end.text and end.rank is not None:
             lines.setdefault(end.rank, []).append(end.text)
     several = len(lines.keys() - {None}) > 1 or (None in lines and len(lines) > 1)
-    return [
-        (name if rank is None or not several else f"{name} [rank {rank}]", rank, "\n".join(part))
-        for rank, part in sorted(lines.items(), key=lambda item: (item[0] is None, item[0] or 0))
-    ], reported
+    parts: list[tuple[str, int | None, str]] = []
+    for who, part in sorted(lines.items(), key=_place):
+        if isinstance(who, str):
+            parts.append((who, None, "\n".join(part)))
+        else:
+            parts.append(
+                (name if who is None or not several else f"{name} [rank {who}]", who, "\n".join(part))
+            )
+    return parts, reported
+
+
+def _place(item: tuple[int | str | None, list[str]]) -> tuple[int, int, str]:
+    """Ranks come first, then names, then what is of nobody."""
+    who = item[0]
+    return (0, who, "") if isinstance(who, int) else (1, 0, who) if who is not None else (2, 0, "")
 
 
 def _read_one(

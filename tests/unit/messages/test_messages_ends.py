@@ -170,3 +170,18 @@ def test_an_error_that_goes_on_in_further_lines_is_recognised_by_these() -> None
         "        current process has finished its bootstrapping phase.\n"
     )
     assert read({"job.log": text}).explanation.kind == "main_guard"
+
+
+def test_processes_that_have_names_and_no_ranks_are_told_apart() -> None:
+    compose = (
+        prefixed("trainer-1  | ", KEY) + prefixed("trainer-2  | ", LOST) + "trainer-1 exited with code 1\n"
+    )
+    verdict = read({"job.log": compose})
+    assert (verdict.explanation.kind, verdict.culprits) == (OWN_ERROR, ("trainer-1",))
+    assert verdict.sentence.endswith("trainer-2 only went down with it.")
+    pods = prefixed("[pod/job-master-0/pytorch] ", LOST) + prefixed("[pod/job-worker-0/pytorch] ", KEY)
+    assert read({"job.log": pods}).culprits == ("job-worker-0",)
+    ray = prefixed("\x1b[36m(Worker pid=31, ip=10.0.0.7)\x1b[0m ", LOST) + prefixed("(Worker pid=32) ", KEY)
+    assert read({"job.log": ray}).culprits == ("Worker pid=32",)
+    labelled = prefixed("0: ", LOST) + prefixed("1: ", KEY)
+    assert read({"job.log": labelled}).culprits == ("rank 1",)
