@@ -131,18 +131,22 @@ def _frames(error: BaseException) -> list[str]:
     return [f"{tracebacks.HEAD}:", *lines] if lines else []
 
 
-def recognise(text: str, *, lines_for: Shell | None = None) -> list[Explanation]:
-    """Every known message in a text, in the order of the text."""
+def recognise(text: str, *, lines_for: Shell | None = None, around: str = "") -> list[Explanation]:
+    """Every known message in a text, in the order of the text.
+
+    Args:
+        text: to look at.
+        lines_for: see `explain`.
+        around: what else is known of the job, where a message needs more than its own words.
+    """
     shell = lines_for or this_shell()
     text = condensed(text)
     raised = tracebacks.find(text)
     found: list[Explanation] = []
     taken: list[tuple[int, int]] = []
     for message in CATALOG:
-        if not _fits(message, text):
-            continue
         for count, match in enumerate(message.pattern.finditer(text)):
-            if count >= _MAX_PER_MESSAGE:
+            if count >= _MAX_PER_MESSAGE or (count == 0 and not _fits(message, text, around)):
                 break
             span = _line_around(text, *match.span())
             # A message is one line of the log: whoever stands first in the catalog has it.
@@ -155,8 +159,9 @@ def recognise(text: str, *, lines_for: Shell | None = None) -> list[Explanation]
     return sorted(found, key=lambda one: one.position)
 
 
-def _fits(message: Message, text: str) -> bool:
-    if message.needs is not None and not message.needs.search(text):
+def _fits(message: Message, text: str, around: str) -> bool:
+    needs = message.needs
+    if needs is not None and not needs.search(text) and not needs.search(around):
         return False
     return message.unless is None or not message.unless.search(text)
 

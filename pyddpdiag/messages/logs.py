@@ -44,7 +44,7 @@ def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerd
         parts, reported = _split(name, text[-MAX_TEXT:])
         seen += reported
         for part in parts:
-            log, more = _read_one(*part, lines_for, mixed=bool(reported) and part[0] == name)
+            log, more = _read_one(*part, lines_for, text, mixed=bool(reported) and part[0] == name)
             outside += more
             logs.append(log)
     logs += _ended_without_a_word(logs, seen)
@@ -92,7 +92,7 @@ def _place(item: tuple[int | str | None, list[str]]) -> tuple[int, int, str]:
 
 
 def _read_one(
-    name: str, rank: int | None, text: str, shell: Shell | None, *, mixed: bool
+    name: str, rank: int | None, text: str, shell: Shell | None, around: str, *, mixed: bool
 ) -> tuple[RankLog, list[Explanation]]:
     """What one part of a log says, and what launchers and the system say in it.
 
@@ -101,10 +101,12 @@ def _read_one(
         rank: whose it is.
         text: all of it.
         shell: to write lines for.
+        around: the whole log.
         mixed: a launcher collected it, so that it may be of several ranks.
     """
     text = condensed(text)
-    found = recognise(text, lines_for=shell)
+    # That there are ranks is known by the log's name, too.
+    found = recognise(text, lines_for=shell, around=around if rank is None else f"[rank{rank}] {around}")
     outside = [one for one in found if is_outside(one)]
     inside = [one for one in found if one not in outside]
     error = _own_error(text, found, anywhere=mixed and rank is None)

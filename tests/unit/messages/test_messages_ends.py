@@ -185,3 +185,19 @@ def test_processes_that_have_names_and_no_ranks_are_told_apart() -> None:
     assert read({"job.log": ray}).culprits == ("Worker pid=32",)
     labelled = prefixed("0: ", LOST) + prefixed("1: ", KEY)
     assert read({"job.log": labelled}).culprits == ("rank 1",)
+
+
+def test_a_changed_buffer_is_ddps_only_where_there_are_ranks() -> None:
+    error = raised(
+        "RuntimeError: one of the variables needed for gradient computation has been modified by an inplace operation: "
+        "[torch.FloatTensor [64]] is at version 3; expected version 2 instead.",
+        "/home/me/fit.py",
+        f"{SITE}/torch/autograd/graph.py",
+    )
+    for logs in (
+        {"job.log": prefixed("[rank0]: ", error)},
+        {"rank_0.log": error},
+        {"job.log": error + torchrun((0, 1))},
+    ):
+        assert read(logs).explanation.kind == "buffer_changed"
+    assert read({"job.log": error}).explanation.kind == OWN_ERROR
