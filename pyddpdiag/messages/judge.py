@@ -14,6 +14,8 @@ from pyddpdiag.messages.shells import Shell
 from pyddpdiag.output import clean
 
 OWN_ERROR: Final = "own_error"
+# Seen by the rank that gets the other one's data.
+_EITHER_RANK = {"sizes_differ"}
 # What a rank meets when a process beside it was ended.
 _AFTERMATH = {
     "ConnectionResetError",
@@ -233,7 +235,7 @@ def _nothing(case: Case) -> LogVerdict:
 
 def _from_outside(case: Case, one: Explanation) -> LogVerdict:
     end = case.first
-    named = end.who if end is not None and (end.deadly or end.code == -15) else ""
+    named = end.who if end is not None and end.deadly else ""
     who = named or "A process of the job"
     sentence = f"{who} was ended from outside ({one.kind}), as {outside.speaker(one)} reports"
     return LogVerdict(f"{sentence}{_with(case, (named,))}.", one, (named,) if named else (), case.logs)
@@ -241,11 +243,9 @@ def _from_outside(case: Case, one: Explanation) -> LogVerdict:
 
 def _blame(case: Case, guilty: Sequence[RankLog], role: Role) -> LogVerdict:
     decisive = guilty[0].found[0]
-    pair = [f"rank {decisive.facts[key]}" for key in ("rank", "other") if key in decisive.facts]
-    if len(pair) == 2:
-        # Neither of the two is known to be the wrong one.
-        sentence = f"{' and '.join(pair)} do not do the same ({decisive.kind}){_with(case, pair)}."
-        return LogVerdict(sentence, decisive, tuple(pair), case.logs)
+    either = _either_of_two(case, guilty[0].who, decisive)
+    if either is not None:
+        return either
     named = [
         log.found[0].facts["rank"] for log in guilty if log.rank is None and "rank" in log.found[0].facts
     ]
@@ -261,6 +261,20 @@ def _blame(case: Case, guilty: Sequence[RankLog], role: Role) -> LogVerdict:
     named_here = bool(who or seen) or len(case.logs) > 1
     sentence = f"{', '.join(culprits)} {verb} ({what})" if named_here else f"Recognised: {what}"
     return LogVerdict(f"{sentence}{_with(case, culprits)}.", decisive, culprits, case.logs)
+
+
+def _either_of_two(case: Case, who: str, one: Explanation) -> LogVerdict | None:
+    """Two ranks do not do the same, and neither is known to be the wrong one."""
+    pair = [f"rank {one.facts[key]}" for key in ("rank", "other") if key in one.facts]
+    if len(pair) == 2:
+        sentence = f"{' and '.join(pair)} do not do the same ({one.kind}){_with(case, pair)}."
+        return LogVerdict(sentence, one, tuple(pair), case.logs)
+    if one.kind in _EITHER_RANK:
+        sentence = (
+            f"{who} and another rank do not do the same ({one.kind}); this log does not say which is wrong."
+        )
+        return LogVerdict(sentence, one, (), case.logs)
+    return None
 
 
 def _seen_first(case: Case, guilty: Sequence[RankLog]) -> tuple[str, ...]:

@@ -115,7 +115,6 @@ REPORTS: tuple[Report, ...] = (
             "rank_1.log": raised(f"RuntimeError: {VICTIM}", MINE),
         },
         "sizes_differ",
-        ("rank 0",),
     ),
     Report(
         "vllm-project/vllm#6329",
