@@ -11,6 +11,7 @@ from rich.text import Text
 from pyddpdiag.doctor.check import Outcome, Status
 from pyddpdiag.messages.explain import Explanation
 from pyddpdiag.messages.logs import LogVerdict
+from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, write
 from pyddpdiag.output import clean
 from pyddpdiag.report.screen import INDENT, Screen, screen_for
@@ -123,7 +124,13 @@ def print_verdict(verdict: LogVerdict, notes: Sequence[str], file: TextIO) -> No
     if one.fix:
         screen.print(Text(one.fix, "bold"), INDENT)
     _lines(screen, one.lines)
-    others = {o.kind: o for log in verdict.logs for o in log.found if o.kind != one.kind}
+    # What only says that something ended adds nothing to a reason.
+    others = {
+        o.kind: o
+        for log in verdict.logs
+        for o in log.found
+        if o.kind != one.kind and o.role is not Role.SUMMARY
+    }
     if others:
         screen.console.print()
     for other in others.values():

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyddpdiag.messages import collectives, connecting, models, starting, surroundings
+from pyddpdiag.messages import (
+    collectives,
+    connecting,
+    crashes,
+    elastic,
+    memory,
+    models,
+    spawning,
+    starting,
+    surroundings,
+    wrapping,
+)
 from pyddpdiag.messages.message import Message
 
 CATALOG: Final[tuple[Message, ...]] = (
+    *memory.MESSAGES,
+    *crashes.MESSAGES,
     *surroundings.MESSAGES,
+    *elastic.MESSAGES,
+    *spawning.MESSAGES,
     *models.MESSAGES,
+    *wrapping.MESSAGES,
     *starting.MESSAGES,
     *connecting.MESSAGES,
     *collectives.MESSAGES,

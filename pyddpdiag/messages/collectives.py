@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from pyddpdiag.messages.message import Message, Role, text_pattern
-from pyddpdiag.messages.shells import Run, SetVariable
+from pyddpdiag.messages.shells import Code, Run, SetVariable
 
 MESSAGES: tuple[Message, ...] = (
     Message(
@@ -29,10 +31,39 @@ MESSAGES: tuple[Message, ...] = (
         lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),),
     ),
     Message(
+        "scalar_type",
+        text_pattern(r"\bInvalid scalar type\s*$"),
+        "Gloo does not reduce numbers of this type (int16; in older versions of torch also bool and bfloat16).",
+        "Reduce a copy of a type that it has: tensor.to(torch.int32), or torch.float32.",
+        lines=(Code("total = tensor.to(torch.int32)"), Code("torch.distributed.all_reduce(total)")),
+        torch_only=True,
+    ),
+    Message(
+        "object_mixed_up",
+        text_pattern(r"UnpicklingError: [^\n]*", r"pickle data was truncated"),
+        "A rank unpickled bytes that are no object: the ranks were in different collectives (another order, or a "
+        "branch that only some take), so it got the bytes of another one.",
+        "Have all ranks call the same object collectives in the same order. TORCH_DISTRIBUTED_DEBUG=DETAIL shows the "
+        "first one that differs.",
+        lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),),
+        needs=re.compile(r"_object_list|_gather_object|gather_object|_tensor_to_object"),
+    ),
+    Message(
+        "barrier_victim",
+        text_pattern(
+            r"successfully reached monitoredBarrier, but received errors[^\n]*from rank (?P<look_at>\d+)"
+        ),
+        "This rank came to the barrier; another one did not, and the log of rank 0 names it.",
+        "Read the log of rank 0.",
+        lines=(Run("pyddpdiag doctor --log rank_0.log"),),
+        role=Role.VICTIM,
+    ),
+    Message(
         "barrier_missed",
         text_pattern(
             r"Ranks? (?P<missing>[\d, ]+) failed to pass monitoredBarrier in (?P<timeout_ms>\d+) ms",
             r"monitoredBarrier[^\n]*(?:timed out|timeout)",
+            r"timed out in monitoredBarrier after (?P<timeout_ms__2>\d+)",
         ),
         "The ranks that the message names did not come to the barrier in time.",
         "See what those ranks were doing: their logs, or 'pyddpdiag hang' on the trace.",
@@ -56,7 +87,9 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "wrong_device",
-        text_pattern(r"No backend type associated with device type (?P<device>\w+)"),
+        text_pattern(
+            r"No backend type associated with device type (?P<device>\w+)", r"Tensors must be CUDA and dense"
+        ),
         "The tensor is on a device for which this process group has no backend: NCCL reduces GPU tensors only.",
         'Use init_process_group("gloo") for CPU tensors, or "cpu:gloo,cuda:nccl" for both.',
     ),
@@ -75,6 +108,15 @@ MESSAGES: tuple[Message, ...] = (
         "Find the rank whose log shows no such error: it is the one. 'pyddpdiag hang DIR' names it from the trace.",
         role=Role.WAITED,
         lines=(Run("pyddpdiag hang DIR"),),
+        torch_only=True,
+    ),
+    Message(
+        "store_lost",
+        text_pattern(r"retrieving \w+ from \[(?P<missing>\d+)\] via c10d[^\n]*got error"),
+        "The rank that keeps the store is gone before the others have met there.",
+        "Read the log of that rank, which ended first.",
+        role=Role.VICTIM,
+        lines=(Run("pyddpdiag doctor --log rank_0.log"),),
     ),
     Message(
         "peer_gone",
@@ -82,9 +124,10 @@ MESSAGES: tuple[Message, ...] = (
             r"Connection closed by peer(?: \[?(?P<address>[^\s\[\]]+?)\]?:(?P<port>\d+))?",
             r"(?:Read|Write) error \[?(?P<address__2>[^\s\[\]]+?)\]?:(?P<port__2>\d+): (?:Connection "
             r"reset|Broken pipe)",
-            r"Connection (?:was )?(?:reset|aborted)|Broken pipe|Socket closed|forcibly closed by the remote host"
+            r"(?:An existing )?connection (?:was )?(?:reset|aborted|forcibly closed)|Broken pipe|Socket closed"
             r"|ECONNRESET|software caused connection abort|\[(?:Errno|WinError) (?:104|10053|10054)\]"
-            r"|failed to (?:send|recv)|recvValue|sendBytes|recvBytes|store[^\n]*(?:unreachable|connection)"
+            r"|failed to (?:send|recv)|recvValue|sendBytes|recvBytes"
+            r"|\bstore\b[^\n]*(?:unreachable|connection (?:was )?(?:lost|closed))"
             r"|Connection (?:was )?(?:refused|timed out)|failed to connect",
         ),
         "A rank that this one talked to is gone: it failed or was killed first. This rank is a victim.",
@@ -92,5 +135,6 @@ MESSAGES: tuple[Message, ...] = (
         "of all ranks, "
         "'pyddpdiag doctor --log rank_*.log' names it.",
         role=Role.VICTIM,
+        torch_only=True,
     ),
 )

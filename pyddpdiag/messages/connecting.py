@@ -7,6 +7,10 @@ from pyddpdiag.messages.shells import ByShell, Run, SetVariable, UnsetVariable
 
 _FILE = text_pattern(r"file://|FileStore")
 _REMOTE = r"remote=\[?(?P<address{0}>{1})\]?:(?P<port{0}>\d+)"
+# Gloo of torch before 1.13.
+_OLDER = (
+    r"gloo[\\/]transport[\\/]tcp[^\n]*connect \[?(?P<address{0}>{1})\]?:(?P<port{0}>\d+): Connection refused"
+)
 _ANY = r"[^\s\[\]]+"
 _LOOPBACK = r"(?:127\.\d+\.\d+\.\d+|::1)"
 
@@ -54,6 +58,7 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(
             rf"connectFullMesh failed[^\n]*{_REMOTE.format('', _LOOPBACK)}",
             rf"(?:Connection refused|timed out)[^\n]*{_REMOTE.format('__2', _LOOPBACK)}",
+            rf"{_OLDER.format('__3', _LOOPBACK)}",
             r"Unable to resolve hostname",
             r"Using the loopback address as fallback",
         ),
@@ -68,7 +73,10 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "connection_refused",
-        text_pattern(rf"connectFullMesh failed[^\n]*refused[^\n]*{_REMOTE.format('', _ANY)}"),
+        text_pattern(
+            rf"connectFullMesh failed[^\n]*refused[^\n]*{_REMOTE.format('', _ANY)}",
+            _OLDER.format("__2", _ANY),
+        ),
         "A rank's machine answers, but nobody listens at the address that the rank gave: it has ended, "
         "or the addresses "
         "are those of an earlier run (a rendezvous file that was not deleted), or a firewall rejects.",
@@ -124,6 +132,26 @@ MESSAGES: tuple[Message, ...] = (
         "logs. 'pyddpdiag doctor --mesh' on every rank shows which pairs cannot connect.",
         role=Role.NETWORK,
         lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"), ByShell("ulimit -n 65536")),
+    ),
+    Message(
+        "socket_failed",
+        text_pattern(
+            r"enforce fail at [^\n]*gloo[\\/]transport[\\/]tcp[\\/](?:device|address|listener|socket)\.cc[^\n]*\brv\b"
+        ),
+        "Gloo cannot make a socket at the address that it took for this machine: the host name resolves to an address "
+        "that no interface here has.",
+        "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the other machines, or mend the hosts "
+        "file.",
+        role=Role.NETWORK,
+        lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"),),
+    ),
+    Message(
+        "address_family",
+        text_pattern(r"ss1\.ss_family == ss2\.ss_family", r"address family mismatch"),
+        "One rank gave an IPv4 address and another one an IPv6 address, and Gloo connects only addresses of one kind.",
+        "Set GLOO_SOCKET_IFNAME on every rank to an interface that has an address of the same kind on all of them.",
+        role=Role.NETWORK,
+        lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"),),
     ),
     Message(
         "too_many_files",

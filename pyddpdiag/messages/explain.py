@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.messages import tracebacks
 from pyddpdiag.messages.catalog import CATALOG
 from pyddpdiag.messages.message import Message, Role
 from pyddpdiag.messages.shells import Line, Shell, iptables, this_shell, write
@@ -16,10 +18,11 @@ from pyddpdiag.output import clean
 UNKNOWN: Final = "unknown"
 _OURS: Final = "pyddpdiag"
 # More than any log that a person wants explained; what failed stands at its end.
-_MAX_TEXT = 8 * 1024 * 1024
+MAX_TEXT: Final = 8 * 1024 * 1024
 _MAX_INTERESTING = 1024 * 1024
 _MAX_LINE = 2000
 _MAX_SHOWN = 300
+_MAX_FRAMES = 40
 _MAX_PER_MESSAGE = 200
 # Words of which every message of the catalog has one: the rest of a log, nearly all of it, is not looked at.
 _SIGN = re.compile(
@@ -28,7 +31,9 @@ _SIGN = re.compile(
     r"|address|socket|closed|resolve|unknown|memory|memoryerror|oom|nccl|mpi |libuv|params|device|\bgai|name"
     r"|fe80|100[45]\d|110\d\d|rank|initializ|rendezvous|open files|emfile|joined|dll|omp_|module|segmentation|0xc"
     r"|3221|preamble|wait"
-    r"|file://|filestore|winerror|route|reach|pipe|sendbytes|recv|only once|monitored",
+    r"|file://|filestore|winerror|route|reach|pipe|sendbytes|recv|only once|monitored"
+    r"|file \"|core dumped|space left|argument|pickl|attribute|bootstrapping|graph|scalar type|strides|inplace"
+    r"|parameter|ss_family|port (?:must|out)|\bkey|cancelled|evicted|paging|illegal|exited|can't open|create process",
     re.IGNORECASE,
 )
 _RANK = re.compile(r"^\s*\[(?:default|rank)(\d+)\]", re.IGNORECASE)
@@ -112,31 +117,53 @@ def text_of(error: BaseException) -> str:
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
         seen.add(id(one))
+        parts += _frames(one)
         parts.append(f"{type(one).__name__}: {one}")
         parts += [str(note) for note in getattr(one, "__notes__", ())]
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     return "\n".join(parts)
 
 
-def recognise(text: str, *, lines_for: Shell | None = None) -> list[Explanation]:
-    """Every known message in a text, in the order of the text."""
+def _frames(error: BaseException) -> list[str]:
+    """Where it was raised, as a traceback says it; the file tells torch's errors from those of other libraries."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-_MAX_FRAMES) if error.__traceback__ else []
+    lines = [f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}' for frame in frames]
+    return [f"{tracebacks.HEAD}:", *lines] if lines else []
+
+
+def recognise(text: str, *, lines_for: Shell | None = None, around: str = "") -> list[Explanation]:
+    """Every known message in a text, in the order of the text.
+
+    Args:
+        text: to look at.
+        lines_for: see `explain`.
+        around: what else is known of the job, where a message needs more than its own words.
+    """
     shell = lines_for or this_shell()
     text = condensed(text)
+    raised = tracebacks.find(text)
     found: list[Explanation] = []
     taken: list[tuple[int, int]] = []
     for message in CATALOG:
-        if message.needs is not None and not message.needs.search(text):
-            continue
         for count, match in enumerate(message.pattern.finditer(text)):
-            if count >= _MAX_PER_MESSAGE:
+            if count >= _MAX_PER_MESSAGE or (count == 0 and not _fits(message, text, around)):
                 break
             span = _line_around(text, *match.span())
             # A message is one line of the log: whoever stands first in the catalog has it.
             if any(start < span[1] and span[0] < end for start, end in taken):
                 continue
+            if message.torch_only and not tracebacks.of_torch(text, span, match.start(), raised):
+                continue
             taken.append(span)
             found.append(_explain(message, match, text[slice(*span)], span[0], shell))
     return sorted(found, key=lambda one: one.position)
+
+
+def _fits(message: Message, text: str, around: str) -> bool:
+    needs = message.needs
+    if needs is not None and not needs.search(text) and not needs.search(around):
+        return False
+    return message.unless is None or not message.unless.search(text)
 
 
 def condensed(text: str) -> str:
@@ -144,7 +171,7 @@ def condensed(text: str) -> str:
     kept: list[str] = []
     size = 0
     # From the end, where what failed stands.
-    for line in reversed(text[-_MAX_TEXT:].splitlines()):
+    for line in reversed(text[-MAX_TEXT:].splitlines()):
         if len(line) > _MAX_LINE:
             line = f"{line[: _MAX_LINE // 2]} {line[-_MAX_LINE // 2 :]}"
         if _SIGN.search(line):

@@ -1,68 +1,33 @@
-"""Reads the logs of several ranks: which rank is to blame, and which are only its victims."""
+"""Reads the logs of several ranks: what each says, what launchers and the system say, and who is to blame."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from pyddpdiag.messages.explain import UNKNOWN, Explanation, condensed, explain, recognise
+from pyddpdiag.messages import ends, prefixes, tracebacks
+from pyddpdiag.messages.ends import End
+from pyddpdiag.messages.explain import MAX_TEXT, Explanation, condensed, recognise
+from pyddpdiag.messages.judge import OWN_ERROR, Case, LogVerdict, RankLog, judge
 from pyddpdiag.messages.message import Role
+from pyddpdiag.messages.outside import is_outside
 from pyddpdiag.messages.shells import Shell
+from pyddpdiag.messages.tracebacks import Raised
 from pyddpdiag.output import clean
 
-_PREFIX = re.compile(r"^\[(?:default|rank)(\d+)\]:? ?", re.IGNORECASE)
-_IN_NAME = re.compile(
-    r"(?:rank|local_rank|worker|node|proc)[_\-. ]?(\d+)|(?:^|[/\\])(\d+)[/\\]std(?:out|err)", re.IGNORECASE
-)
-_RAISED = re.compile(
-    r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Failure))(?:: (?P<text>[^\n]*))?$",
-    re.MULTILINE,
-)
-_TRACEBACK = "Traceback (most recent call last)"
-OWN_ERROR = "own_error"
+__all__ = ["OWN_ERROR", "LogVerdict", "RankLog", "read"]
 
-
-@dataclass(frozen=True)
-class RankLog:
-    """What one rank's log says.
-
-    Attributes:
-        name: of the file, with the rank if one file holds several.
-        rank: if its name or prefix reveals it.
-        found: everything recognised, by importance; empty if nothing was.
-    """
-
-    name: str
-    rank: int | None
-    found: tuple[Explanation, ...]
-
-    @property
-    def who(self) -> str:
-        """The rank, or the file where that is unknown."""
-        return f"rank {self.rank}" if self.rank is not None else self.name
-
-    @property
-    def role(self) -> Role | None:
-        """That of its most important message that is more than a warning; None if there is none."""
-        return next((one.role for one in self.found if one.role is not Role.WARNING), None)
-
-
-@dataclass(frozen=True)
-class LogVerdict:
-    """What the logs say together.
-
-    Attributes:
-        sentence: who is to blame, as far as the logs reveal it.
-        explanation: of the message that decides; its kind is "unknown" if nothing was recognised.
-        culprits: ranks (or files) to blame; empty if that is unknown.
-        logs: all of them.
-    """
-
-    sentence: str
-    explanation: Explanation
-    culprits: tuple[str, ...]
-    logs: tuple[RankLog, ...]
+# Exceptions by which a launcher says that another process failed.
+_REPORTS = {
+    "ChildFailedError",
+    "ProcessRaisedException",
+    "ProcessExitedException",
+    "CalledProcessError",
+    "SignalException",
+    "KeyboardInterrupt",
+    "RayTaskError",
+    "TrainingFailedError",
+}
 
 
 def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerdict:
@@ -72,125 +37,142 @@ def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerd
         texts: the text of each log by its file's name; one may hold several ranks, as torchrun prints them.
         lines_for: see `explain`.
     """
-    logs = tuple(_read_one(*part, lines_for) for name, text in texts.items() for part in _split(name, text))
-    return _judge(logs, "\n".join(texts.values()), lines_for)
+    logs: list[RankLog] = []
+    outside: list[Explanation] = []
+    seen: list[End] = []
+    for name, text in texts.items():
+        parts, reported = _split(name, text[-MAX_TEXT:])
+        seen += reported
+        for part in parts:
+            log, more = _read_one(*part, lines_for, text, mixed=bool(reported) and part[0] == name)
+            outside += more
+            logs.append(log)
+    logs += _ended_without_a_word(logs, seen)
+    first = ends.first_of(seen)
+    death = _meaning(first, lines_for) if first is not None else None
+    return judge(Case(tuple(logs), tuple(outside), first, death, "\n".join(texts.values()), lines_for))
 
 
-def _split(name: str, text: str) -> Iterator[tuple[str, int | None, str]]:
-    """One part per rank whose prefix stands before lines of the log; the rest is the launcher's."""
-    lines: dict[int | None, list[str]] = {}
-    for line in text.splitlines():
-        prefix = _PREFIX.match(line)
-        rank = int(prefix.group(1)) if prefix else None
-        lines.setdefault(rank, []).append(line[prefix.end() :] if prefix else line)
-    named = _IN_NAME.search(name)
-    own = int(named.group(1) or named.group(2)) if named else None
-    if lines.keys() - {None, own} == set() or (own is not None and len(lines.keys() - {None}) <= 1):
+def _split(name: str, text: str) -> tuple[list[tuple[str, int | None, str]], list[End]]:
+    """One part per rank, or name, whose prefix stands before lines of the log; the rest is of unknown ranks."""
+    lines: dict[int | str | None, list[str]] = {}
+    whole: list[str] = []
+    for rank, line in prefixes.lines_of(text):
+        lines.setdefault(rank, []).append(line)
+        whole.append(line)
+    own = prefixes.rank_in(name)
+    ranks = lines.keys() - {None}
+    if not ranks - {own} or (own is not None and len(ranks) <= 1):
         # One rank: its prefix stands before some of its lines only.
-        yield name, own, "\n".join(_PREFIX.sub("", line) for line in text.splitlines())
-        return
-    for rank, part in sorted(lines.items(), key=lambda item: (item[0] is None, item[0] or 0)):
-        yield (name if rank is None else f"{name} [rank {rank}]"), rank, "\n".join(part)
+        rest, reported = ends.cut("\n".join(whole))
+        lines = {own: [rest]}
+    else:
+        rest, reported = ends.cut("\n".join(lines.pop(None, [])))
+        if rest.strip() or reported:
+            lines[None] = [rest]
+    for end in reported:
+        if end.text and end.rank is not None:
+            lines.setdefault(end.rank, []).append(end.text)
+    several = len(lines.keys() - {None}) > 1 or (None in lines and len(lines) > 1)
+    parts: list[tuple[str, int | None, str]] = []
+    for who, part in sorted(lines.items(), key=_place):
+        if isinstance(who, str):
+            parts.append((who, None, "\n".join(part)))
+        else:
+            parts.append(
+                (name if who is None or not several else f"{name} [rank {who}]", who, "\n".join(part))
+            )
+    return parts, reported
 
 
-def _read_one(name: str, rank: int | None, text: str, shell: Shell | None) -> RankLog:
+def _place(item: tuple[int | str | None, list[str]]) -> tuple[int, int, str]:
+    """Ranks come first, then names, then what is of nobody."""
+    who = item[0]
+    return (0, who, "") if isinstance(who, int) else (1, 0, who) if who is not None else (2, 0, "")
+
+
+def _read_one(
+    name: str, rank: int | None, text: str, shell: Shell | None, around: str, *, mixed: bool
+) -> tuple[RankLog, list[Explanation]]:
+    """What one part of a log says, and what launchers and the system say in it.
+
+    Args:
+        name: of the part.
+        rank: whose it is.
+        text: all of it.
+        shell: to write lines for.
+        around: the whole log.
+        mixed: a launcher collected it, so that it may be of several ranks.
+    """
     text = condensed(text)
-    found = recognise(text, lines_for=shell)
-    spans = [(one.position, one.position + len(one.line)) for one in found]
-    raised = [m for m in _RAISED.finditer(text) if text.rfind(_TRACEBACK, 0, m.start()) >= 0]
-    unknown = [m for m in raised if not any(start <= m.start() <= end + 1 for start, end in spans)]
-    if unknown and unknown[-1] is raised[-1]:
-        found.append(_own_error(unknown[-1]))
+    # That there are ranks is known by the log's name, too.
+    found = recognise(text, lines_for=shell, around=around if rank is None else f"[rank{rank}] {around}")
+    outside = [one for one in found if is_outside(one)]
+    inside = [one for one in found if one not in outside]
+    error = _own_error(text, found, anywhere=mixed and rank is None)
+    if error is not None:
+        inside.append(error)
+    kinds = _one_of_each_kind(inside)
+    launcher = rank is None and (mixed or bool(outside)) and all(one.role >= Role.SUMMARY for one in inside)
+    log = RankLog(name, rank, tuple(sorted(kinds, key=lambda one: (one.role, one.position))), launcher)
+    return log, outside
+
+
+def _one_of_each_kind(found: Sequence[Explanation]) -> list[Explanation]:
+    """The first of each kind, with all the ranks that any of them misses."""
     kinds: dict[str, Explanation] = {}
     for one in found:
-        kinds.setdefault(one.kind, one)
-    return RankLog(name, rank, tuple(sorted(kinds.values(), key=lambda one: (one.role, one.position))))
+        first = kinds.setdefault(one.kind, one)
+        if "missing" in one.facts:
+            ranks = {*first.facts.get("missing", "").split(","), *one.facts["missing"].split(",")}
+            missing = ", ".join(sorted({rank.strip() for rank in ranks} - {""}, key=int))
+            kinds[one.kind] = replace(first, facts={**first.facts, "missing": missing})
+    return list(kinds.values())
 
 
-def _own_error(match: re.Match[str]) -> Explanation:
-    kind = match.group("kind").rpartition(".")[2]
-    line = clean(match.group(0), 300)
+def _own_error(text: str, found: Sequence[Explanation], *, anywhere: bool) -> Explanation | None:
+    """An error that the catalog does not know: the one that ended the rank, or the first one of any rank."""
+    spans = [(one.position, one.position + len(one.line)) for one in found]
+    raised = [one for one in tracebacks.find(text) if one.kind not in _REPORTS and not one.handled]
+    unknown = [
+        one
+        for one in raised
+        if not any(start <= one.start <= end + 1 or one.start <= start < one.until for start, end in spans)
+    ]
+    if not unknown or not (anywhere or unknown[-1] is raised[-1]):
+        return None
+    return _explained(unknown[0] if anywhere else unknown[-1])
+
+
+def _explained(raised: Raised) -> Explanation:
+    line = clean(raised.line, 300)
+    place = f", at {raised.place}" if raised.place else ""
     return Explanation(
         OWN_ERROR,
-        f"This rank failed with an error of its own: {line}",
+        f"This rank failed with an error of its own: {line}{place}",
         "Mend what the traceback in its log shows; the catalog knows no more about it.",
         line=line,
-        facts={"error": kind},
-        position=match.start(),
+        facts={"error": raised.kind, **({"place": raised.place} if raised.place else {})},
+        position=raised.start,
     )
 
 
-def _judge(logs: Sequence[RankLog], text: str, shell: Shell | None) -> LogVerdict:
-    by_role: dict[Role | None, list[RankLog]] = {}
-    for log in logs:
-        by_role.setdefault(log.role, []).append(log)
-    for role in (Role.CAUSE, Role.NETWORK):
-        guilty = by_role.get(role, [])
-        if guilty:
-            return _blame(guilty, by_role, logs, role)
-    waiting = by_role.get(Role.WAITED, []) + by_role.get(Role.VICTIM, [])
-    if not waiting:
-        warnings = [one for log in logs for one in log.found]
-        explanation = warnings[0] if warnings else explain(text if not warnings else "", lines_for=shell)
-        if not warnings:
-            explanation = replace(explanation, kind=UNKNOWN)
-        said = "Only warnings that are often harmless." if warnings else "No known message is in the logs."
-        return LogVerdict(said, explanation, (), tuple(logs))
-    decisive = waiting[0].found[0]
-    silent = by_role.get(None, [])
-    if len(logs) > 1 and silent:
-        names = _listed(silent)
-        sentence = (
-            f"{names} shows no error while others {_suffer(decisive)}: it was killed or stopped, is stuck "
-            f"in its own code, "
-            "or left its loop earlier (uneven batches)."
-        )
-        return LogVerdict(sentence, decisive, tuple(log.who for log in silent), tuple(logs))
-    if len(logs) == 1:
-        sentence = (
-            f"{logs[0].who} only suffered from another rank: the logs of the others are needed to name it."
-        )
-    else:
-        sentence = "Every log is that of a victim: the rank to blame has no log here, or left none."
-    return LogVerdict(sentence, decisive, (), tuple(logs))
+def _ended_without_a_word(logs: Sequence[RankLog], seen: Sequence[End]) -> list[RankLog]:
+    """Ranks that printed nothing and that the launcher ended at last: they were still busy."""
+    if not any(log.rank is not None for log in logs):
+        return []
+    known = {log.rank for log in logs}
+    busy = sorted({end.rank for end in seen if end.rank is not None and end.code == -15} - known)
+    return [RankLog(f"rank {rank}, which has no lines", rank, ()) for rank in busy]
 
 
-def _blame(
-    guilty: Sequence[RankLog],
-    by_role: Mapping[Role | None, Sequence[RankLog]],
-    logs: Sequence[RankLog],
-    role: Role,
-) -> LogVerdict:
-    decisive = guilty[0].found[0]
-    named = [
-        log.found[0].facts["rank"] for log in guilty if log.rank is None and "rank" in log.found[0].facts
-    ]
-    who = tuple(
-        dict.fromkeys([*(f"rank {rank}" for rank in named), *(g.who for g in guilty if g.rank is not None)])
-    )
-    culprits = who or tuple(log.who for log in guilty)
-    victims = [
-        log.who
-        for part in (Role.WAITED, Role.VICTIM)
-        for log in by_role.get(part, [])
-        if log.who not in culprits
-    ]
-    verb = "failed first for a reason of its own" if role is Role.CAUSE else "could not reach another rank"
-    if len(culprits) > 1:
-        verb = "failed for reasons of their own" if role is Role.CAUSE else "could not reach other ranks"
-    sentence = (
-        f"{', '.join(culprits)} {verb} ({decisive.kind})"
-        if len(logs) > 1 or named
-        else f"Recognised: {decisive.kind}"
-    )
-    if victims:
-        sentence += f"; {', '.join(victims)} only went down with it"
-    return LogVerdict(sentence + ".", decisive, culprits, tuple(logs))
-
-
-def _suffer(decisive: Explanation) -> str:
-    return "waited for it in vain" if decisive.role is Role.WAITED else "lost it"
-
-
-def _listed(logs: Sequence[RankLog]) -> str:
-    return ", ".join(log.who for log in logs)
+def _meaning(end: End, shell: Shell | None) -> Explanation | None:
+    """What the exit code of a process means; None if it says only that there was an error."""
+    if not end.deadly and end.code != -15:
+        return None
+    found = recognise(f"exitcode : {end.code}\n{end.line}", lines_for=shell)
+    if not found:
+        return None
+    facts = {"rank": str(end.rank)} if end.rank is not None else {}
+    best = min(found, key=lambda one: (one.role, one.position))
+    return replace(best, line=clean(end.line, 300), facts={**facts, "exitcode": str(end.code)})

@@ -20,7 +20,9 @@ class Role(IntEnum):
     """This rank waited for another one in vain."""
     VICTIM = 3
     """Another rank is gone, which is the cause."""
-    WARNING = 4
+    SUMMARY = 4
+    """Says only that another process failed, or that somebody ended this one."""
+    WARNING = 5
     """Often harmless, and printed by runs that work, too."""
 
 
@@ -38,6 +40,8 @@ class Message:
         windows_fix: replaces `fix` on Windows.
         windows_lines: replaces `lines` on Windows; None for the same ones.
         needs: another pattern that the whole text must hold: it tells apart what looks alike.
+        unless: another pattern that the whole text must not hold.
+        torch_only: counts only where torch.distributed or Gloo says it: other libraries have sockets, too.
     """
 
     kind: str
@@ -49,6 +53,8 @@ class Message:
     windows_fix: str = ""
     windows_lines: tuple[Line, ...] | None = None
     needs: re.Pattern[str] | None = field(default=None)
+    unless: re.Pattern[str] | None = field(default=None)
+    torch_only: bool = False
 
 
 def text_pattern(*alternatives: str) -> re.Pattern[str]:

@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+import re
+
 from pyddpdiag.messages.message import Message, text_pattern
-from pyddpdiag.messages.shells import SetVariable
+from pyddpdiag.messages.shells import Code, Run, SetVariable
+
+_LIGHTNING = re.compile(r"lightning", re.IGNORECASE)
+_TRAINER = re.compile(r"transformers[/\\]trainer\.py")
+_UNUSED = r"Expected to have finished reduction in the prior iteration"
 
 MESSAGES: tuple[Message, ...] = (
     Message(
+        "graph_changed",
+        text_pattern(
+            r"training graph has changed in this iteration", r"not compatible with static_graph set to True"
+        ),
+        "DDP was promised that every iteration uses the same parameters (static_graph=True), and one did not.",
+        "Leave static_graph=True out; find_unused_parameters=True then costs a search, and works. If the head was "
+        "replaced or layers were frozen after wrapping, make the DDP module after that.",
+        lines=(Code("ddp = DistributedDataParallel(net, find_unused_parameters=True)"),),
+    ),
+    Message(
+        "unused_parameters_lightning",
+        text_pattern(r"your LightningModule has parameters that were not used in producing", _UNUSED),
+        "Some parameters of the LightningModule have no part in the loss that training_step returns. DDP still waits "
+        "for their gradients.",
+        'Use every parameter in the loss, or say Trainer(strategy="ddp_find_unused_parameters_true").',
+        lines=(
+            Code('trainer = Trainer(strategy="ddp_find_unused_parameters_true")'),
+            SetVariable("TORCH_DISTRIBUTED_DEBUG", "INFO"),
+        ),
+        needs=_LIGHTNING,
+    ),
+    Message(
+        "unused_parameters_trainer",
+        text_pattern(_UNUSED),
+        "Some parameters of the model have no part in the loss, and DDP, which the Trainer made, still waits for their "
+        "gradients.",
+        "Use every parameter in the loss, or set ddp_find_unused_parameters=True in TrainingArguments.",
+        lines=(Run("torchrun --nproc-per-node 2 SCRIPT.py --ddp_find_unused_parameters True"),),
+        needs=_TRAINER,
+    ),
+    Message(
         "unused_parameters",
-        text_pattern(r"Expected to have finished reduction in the prior iteration"),
+        text_pattern(_UNUSED),
         "Some parameters got no gradient in the last iteration: forward did not use them, or their "
         "output is not part of "
         "the loss. DDP still waits for them.",
@@ -25,7 +62,8 @@ MESSAGES: tuple[Message, ...] = (
             r"DDP expects same model across all ranks",
             r"params\[\d+\] in this process with sizes[^\n]*appears not to match",
         ),
-        "The ranks have different models: other code, another configuration, or a branch that depends on the rank.",
+        "The ranks have different models: other code, another configuration, or a branch that depends on the rank. "
+        "Where one has 0 parameters, it did not answer: it ended, or does something else.",
         "Print [(n, p.shape) for n, p in model.named_parameters()] on each rank and compare; start all with the same "
         "script and options.",
     ),

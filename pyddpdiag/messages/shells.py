@@ -61,6 +61,13 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Code:
+    """A line for the script, in Python: the same on every system."""
+
+    line: str
+
+
+@dataclass(frozen=True)
 class ByShell:
     """A command that has nothing to do with its counterpart on the other system; "" where there is none."""
 
@@ -68,7 +75,7 @@ class ByShell:
     windows: str = ""
 
 
-Line = SetVariable | UnsetVariable | RemoveFile | EndProcess | Run | ByShell
+Line = SetVariable | UnsetVariable | RemoveFile | EndProcess | Run | Code | ByShell
 
 
 def write(line: Line, shell: Shell) -> str:
@@ -99,6 +106,8 @@ def write(line: Line, shell: Shell) -> str:
         }[shell]
     if isinstance(line, Run):
         return line.command
+    if isinstance(line, Code):
+        return line.line
     return line.windows if shell.windows else line.posix
 
 

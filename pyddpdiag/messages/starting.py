@@ -25,6 +25,28 @@ MESSAGES: tuple[Message, ...] = (
         "Another process holds the port of the rendezvous: what is left of an earlier run, or another program.",
         "Start with another port (MASTER_PORT, or torchrun --master-port), or end the process that holds it.",
         lines=(ByShell("ss -ltnp", "netstat -ano -p tcp"), SetVariable("MASTER_PORT", "29501")),
+        torch_only=True,
+    ),
+    Message(
+        "port_out_of_range",
+        text_pattern(
+            r"port must have value from 0 to 65535 but was (?P<port>\d+)",
+            r"Port out of range 0-65535|port must be 0-65535",
+        ),
+        "The port of the rendezvous is no port: often the number of a job was added to one.",
+        "Give a port from 1024 to 65535, such as 20000 plus the job's number modulo 10000.",
+        lines=(SetVariable("MASTER_PORT", "29501"),),
+    ),
+    Message(
+        "rank_out_of_range",
+        text_pattern(
+            r"rank < size\. (?P<number>\d+) vs (?P<world_size>\d+)",
+            r"rank (?:should|must) be (?:less than|in)[^\n]*world[_ ]size",
+        ),
+        "A rank has a number that the group does not have: ranks count from 0, and WORLD_SIZE is the number of all "
+        "processes of all machines.",
+        "Let torchrun set RANK and WORLD_SIZE, or set them so that 0 <= RANK < WORLD_SIZE.",
+        lines=(SetVariable("WORLD_SIZE", "2"), SetVariable("RANK", "0")),
     ),
     Message(
         "clients_missing",
@@ -33,11 +55,14 @@ MESSAGES: tuple[Message, ...] = (
             r"(?P<came>\d+)/(?P<world_size>\d+) clients "
             r"joined",
             r"(?P<came__2>\d+)/(?P<world_size__2>\d+) clients joined",
+            r"Timed out initializing process group in store based barrier[^\n]*world_size=(?P<world_size__3>\d+), "
+            r"(?:num_workers|worker_count)=(?P<came__3>\d+)",
         ),
         "Not all ranks came to the store within its timeout: a rank was never started, failed before, cannot reach "
         "the store, or the world size is wrong.",
         "Compare WORLD_SIZE with the number of processes that were started, and read the logs of those that are "
         "missing. 'pyddpdiag doctor --mesh' on every rank names them.",
+        lines=(Run("pyddpdiag doctor --mesh"),),
     ),
     Message(
         "address_not_bindable",
@@ -77,6 +102,7 @@ MESSAGES: tuple[Message, ...] = (
         "Give a routable IPv4 address of rank 0's machine as MASTER_ADDR, without blanks.",
         role=Role.NETWORK,
         lines=(SetVariable("MASTER_ADDR", "ADDRESS-OF-RANK-0"),),
+        torch_only=True,
     ),
     Message(
         "store_refused",
@@ -126,11 +152,13 @@ MESSAGES: tuple[Message, ...] = (
         "mirrored networking (networkingMode=mirrored in .wslconfig), or run natively.",
         role=Role.WAITED,
         lines=(Run("pyddpdiag doctor --mesh"),),
+        torch_only=True,
     ),
     Message(
         "environment_incomplete",
         text_pattern(
-            r"environment variable (?P<name>RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"
+            r"environment variable (?P<name>RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set",
+            r"KeyError: '(?P<name__2>RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)'",
         ),
         "init_process_group was called as a rank of torchrun, but the variables that torchrun sets are missing.",
         "Start the script by torchrun, or give init_method, rank and world_size.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyddpdiag.messages.message import Message, Role, text_pattern
-from pyddpdiag.messages.shells import ByShell, Run, SetVariable, UnsetVariable
+from pyddpdiag.messages.shells import ByShell, Run, SetVariable
 
 MESSAGES: tuple[Message, ...] = (
     Message(
@@ -23,37 +23,6 @@ MESSAGES: tuple[Message, ...] = (
         'Use init_process_group("gloo"); mpirun may still start the ranks.',
     ),
     Message(
-        "out_of_memory",
-        text_pattern(
-            r"Out of memory: Killed process|oom-kill|DefaultCPUAllocator: (?:can't|not enough memory)|\bMemoryError\b"
-            r"|CUDA out of memory"
-        ),
-        "This process, or one beside it, ran out of memory.",
-        "Use a smaller batch, fewer ranks on the machine, or fewer loader workers.",
-    ),
-    Message(
-        "rank_crashed",
-        text_pattern(
-            r"rank *: *(?P<rank>\d+)[^\n]*\n(?:[^\n]*\n)??[^\n]*exitcode *: *-11\b",
-            r"Signal 11 \(SIGSEGV\)|exitcode *: *-11\b|Segmentation fault|0xC0000005|3221225477",
-        ),
-        "A rank crashed in native code. While the group is being made, the known reason is "
-        "TORCH_GLOO_LAZY_INIT set on "
-        "some ranks only: the others crash.",
-        "Give all ranks the same TORCH_GLOO_LAZY_INIT, or unset it everywhere.",
-        lines=(UnsetVariable("TORCH_GLOO_LAZY_INIT"),),
-    ),
-    Message(
-        "rank_killed",
-        text_pattern(
-            r"rank *: *(?P<rank>\d+)[^\n]*\n(?:[^\n]*\n)??[^\n]*exitcode *: *-9\b",
-            r"Signal 9 \(SIGKILL\)|exitcode *: *-9\b|^Killed$",
-        ),
-        "A rank was killed: by somebody, a batch system, or the kernel as memory ran out.",
-        "Look for 'Out of memory' in the kernel's log; use a smaller batch or fewer loader workers.",
-        lines=(ByShell("sudo dmesg | grep -i 'out of memory'"),),
-    ),
-    Message(
         "libraries_missing",
         text_pattern(
             r"\[WinError (?:126|127|1114)\][^\n]*",
@@ -70,6 +39,30 @@ MESSAGES: tuple[Message, ...] = (
         "torch is not installed in this Python.",
         "Install it. 'pyddpdiag --version' says which version fits.",
         lines=(Run("pip install torch"),),
+    ),
+    Message(
+        "too_many_threads",
+        text_pattern(
+            r"pthread_create failed|pthread_create: Resource temporarily unavailable|can't start new thread",
+            r"Thread creation failed: Resource|fork: (?:retry: )?Resource temporarily unavailable|BlockingIOError"
+            r"[^\n]*\[Errno 11\]",
+        ),
+        "This user, or this container, may not have so many threads and processes: each rank and each loader worker "
+        "starts as many threads as the machine has cores, for OpenMP and OpenBLAS each.",
+        "Set the threads of each process, and raise the limit (docker run --pids-limit=-1).",
+        lines=(
+            SetVariable("OMP_NUM_THREADS", "1"),
+            SetVariable("OPENBLAS_NUM_THREADS", "1"),
+            ByShell("ulimit -u 65536"),
+        ),
+    ),
+    Message(
+        "openmp_twice",
+        text_pattern(r"OMP: Error #15"),
+        "Two copies of the OpenMP library are loaded: torch's, and one of another package (conda's numpy with MKL).",
+        "Install numpy and torch from one place into a new environment. The variable only hides it: results may be "
+        "wrong.",
+        lines=(Run("pip install --force-reinstall numpy torch"), SetVariable("KMP_DUPLICATE_LIB_OK", "TRUE")),
     ),
     Message(
         "one_thread",

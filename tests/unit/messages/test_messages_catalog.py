@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.seen_messages import SEEN_WITH_LOOKALIKES
 
 import pyddpdiag
 from pyddpdiag.messages.catalog import CATALOG
@@ -291,6 +292,9 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
         {},
     ),
 ]
+
+
+SEEN += [one[:3] for one in SEEN_WITH_LOOKALIKES]
 
 
 @pytest.mark.parametrize(("kind", "text", "facts"), SEEN, ids=[f"{i}-{one[0]}" for i, one in enumerate(SEEN)])

@@ -1,0 +1,86 @@
+"""Messages of torchrun: how nodes meet, what it passes to a script, and how it reports a failure."""
+
+from __future__ import annotations
+
+from pyddpdiag.messages.message import Message, Role, text_pattern
+from pyddpdiag.messages.shells import ByShell, Run
+
+_START = Run("torchrun --nproc-per-node 2 SCRIPT.py")
+_NODES = Run(
+    "torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint HOST-OF-NODE-0:29400 "
+    "--rdzv-id A-NEW-ID SCRIPT.py"
+)
+
+MESSAGES: tuple[Message, ...] = (
+    Message(
+        "rendezvous_closed",
+        text_pattern(r"\bRendezvousClosedError\b"),
+        "The nodes' meeting is over: another node has ended (finished earlier, failed, or was stopped), or the id is "
+        "that of an earlier run.",
+        "Read the log of the node that ended first. Give each run an --rdzv-id of its own, and all nodes the same "
+        "number of steps.",
+        role=Role.VICTIM,
+        lines=(_NODES,),
+    ),
+    Message(
+        "rendezvous_timeout",
+        text_pattern(r"\bRendezvousTimeoutError\b"),
+        "Not all nodes came to torchrun's meeting in time: a node was not started, has another --rdzv-endpoint, "
+        "--rdzv-id or --nnodes, cannot reach the endpoint, or runs with --standalone, which meets on its own machine.",
+        "Start the same line on every node, and let the endpoint's port through the firewall.",
+        role=Role.NETWORK,
+        lines=(_NODES,),
+    ),
+    Message(
+        "rendezvous_unreachable",
+        text_pattern(r"\bRendezvousConnectionError\b", r"connection to the C10d store has failed"),
+        "torchrun cannot reach the endpoint where the nodes meet: nobody listens there (it must be the name or the "
+        "address of a node that runs torchrun), or a firewall is in between.",
+        "Give all nodes the same --rdzv-endpoint, with an address by which node 0 knows itself, and let its port in.",
+        role=Role.NETWORK,
+        lines=(
+            _NODES,
+            ByShell(
+                "sudo iptables -I INPUT -p tcp --dport 29400 -j ACCEPT",
+                'New-NetFirewallRule -DisplayName "torchrun" -Direction Inbound -Protocol TCP -LocalPort 29400 '
+                "-Action Allow",
+            ),
+        ),
+    ),
+    Message(
+        "local_rank_argument",
+        text_pattern(r"unrecognized arguments:[^\n]*--local[-_]rank(?:=(?P<local_rank>\d+))?"),
+        "torch.distributed.launch passes --local-rank, which the script does not know (it was --local_rank before "
+        "torch 2.0).",
+        'Start the script by torchrun, and read int(os.environ["LOCAL_RANK"]); or let it take both spellings: '
+        'add_argument("--local-rank", "--local_rank", type=int).',
+        lines=(_START,),
+    ),
+    Message(
+        "launcher_broken",
+        text_pattern(r"^failed to create process\.", r"Fatal error in launcher: Unable to create process"),
+        "torchrun.exe does not find its Python: the environment was moved or copied, or its path has blanks.",
+        "Start the module instead of the program, or make the environment again.",
+        lines=(Run("python -m torch.distributed.run --nproc-per-node 2 SCRIPT.py"),),
+    ),
+    Message(
+        "script_missing",
+        text_pattern(r"can't open file '(?P<path>[^']+)': \[Errno 2\]"),
+        "Python does not find the script: the path is that of another folder, or it has a blank and no quotes.",
+        "Give the whole path, in quotes.",
+        lines=(Run('torchrun --nproc-per-node 2 "FOLDER/SCRIPT.py"'),),
+    ),
+    Message(
+        "launcher_summary",
+        text_pattern(
+            r"\bChildFailedError\b|\bProcess(?:Raised|Exited)Exception\b|Root Cause \(first observed failure\)",
+            r"CalledProcessError: Command[^\n]*returned non-zero exit status (?P<exitcode>\d+)",
+            r"mpirun (?:noticed|detected) that (?:process|one or more processes)",
+        ),
+        "The launcher only reports that a rank failed. The reason stands in that rank's own output, above or in its "
+        "own log.",
+        "Have each rank's output kept in a file, and read that of the rank that failed first.",
+        role=Role.SUMMARY,
+        lines=(Run("torchrun --log-dir logs --redirects 3 --tee 3 --nproc-per-node 2 SCRIPT.py"),),
+    ),
+)
