@@ -225,6 +225,8 @@ def test_pandas_reads_csv_and_parquet_alike(folder: Path, tmp_path: Path) -> Non
         left, right = pd.read_csv(tmp_path / f"{name}.csv"), pd.read_parquet(tmp_path / f"{name}.parquet")
         assert list(left) == list(right) and len(left) == len(right)
         for column in left.select_dtypes("number"):
+            if left[column].isna().all() and (right[column] == "").all():
+                continue  # texts that are all empty have no type in CSV
             assert left[column].to_numpy(float) == pytest.approx(right[column].to_numpy(float), nan_ok=True)
     steps = pd.read_parquet(tmp_path / "steps.parquet")
     assert steps.exposed_ms.to_numpy() == pytest.approx(report.steps.exposed_ms)
