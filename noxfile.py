@@ -1,9 +1,9 @@
 """The project's development tasks. `python3 dev.py NAME` runs one with all its set-up, `nox -s NAME` as well.
 
 Environment variables: PYDDPDIAG_TORCH, the exact torch version to build and test with (default below).
-PYDDPDIAG_PROMISED, what must not be left out here: wine, windows-torch (session `windows`, all supported versions),
-tcp-info and namespaces (tests), and for session `test` the examples that need Lightning, Accelerate and transformers
-(frameworks), the tools that open pages and exports (tools), a browser (chromium) and Perfetto (perfetto).
+PYDDPDIAG_PROMISED, what must not be left out here: wine, libcxx, windows-torch (session `windows`, all supported
+versions), tcp-info and namespaces (tests), and for session `test` the examples that need Lightning, Accelerate and
+transformers (frameworks), the tools that open pages and exports (tools), a browser (chromium) and Perfetto (perfetto).
 PYDDPDIAG_UNITY=OFF compiles the native module file by file. That is for work on its C++: several times slower the
 first time, then only the changed files are compiled. The build folder remembers it until PYDDPDIAG_UNITY=ON.
 """
@@ -300,7 +300,7 @@ def tsan(session: nox.Session) -> None:
 
 @nox.session
 def windows(session: nox.Session) -> None:
-    """Check for Windows: the core's tests under wine, the rest against torch's real headers and DLLs."""
+    """Check for Windows: the core's tests with libc++ and under wine, the rest with torch's real headers and DLLs."""
     if WINDOWS:
         session.skip("on Windows itself, the session 'test' does this with the native compiler")
     venv = tools(session)
@@ -329,11 +329,15 @@ def windows(session: nox.Session) -> None:
     )
     venv.run(venv.python, "-m", "pytest", "-q", *(f"tests/unit/{name}" for name in neutral))
     # Each version takes minutes: all of them where they are promised, elsewhere the one that is tested with.
-    promised = "windows-torch" in PROMISED
-    versions = TORCH_VERSIONS if promised else (TORCH,)
-    # 77: a tool says that this machine cannot check, and why.
-    accepted = [0] if promised else [0, 77]
-    for tool in ("windows_syntax.py", "windows_exports.py"):
+    versions = TORCH_VERSIONS if "windows-torch" in PROMISED else (TORCH,)
+    checks = {
+        "libcxx.py": "libcxx",
+        "windows_syntax.py": "windows-torch",
+        "windows_exports.py": "windows-torch",
+    }
+    for tool, name in checks.items():
+        # 77: it says that this machine cannot check, and why.
+        accepted = [0] if name in PROMISED else [0, 77]
         venv.run(venv.python, ROOT / "tools" / tool, *versions, success_codes=accepted)
 
 

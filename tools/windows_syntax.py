@@ -1,5 +1,6 @@
 """Compiles the native module's sources with mingw-w64 against the headers of the real Windows torch.
 
+Where there is a Clang with libc++ (tools/libcxx.py), it reads them as well: its library is stricter, as MSVC's is.
 Arguments: torch versions. The objects are kept for tools/windows_exports.py; unchanged sources are not
 compiled again. Exit code 77: this machine cannot check.
 """
@@ -8,13 +9,16 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
+import libcxx
 from windows_torch import CANNOT, ROOT, SHIMS, CannotCheckError, WindowsTorch, fetch, program, python_headers
 
 COMPILER = "x86_64-w64-mingw32-g++-posix"
@@ -55,8 +59,9 @@ def compile_all(torch: WindowsTorch, cache: Path) -> list[str]:
     ]
     command = [compiler, *FLAGS, *definitions(torch.version), "-include", str(SHIMS / "shims.hpp"), *includes]
     command += ["-I", str(ROOT / "csrc"), "-c"]
+    strict = strict_command(torch)
     stamp = torch.objects / "made-with.txt"
-    wanted = fingerprint(command, compiler)
+    wanted = fingerprint([*command, *strict], compiler)
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         print(f"torch {torch.version} for Windows: nothing changed since it compiled")
         return []
@@ -74,14 +79,27 @@ def compile_all(torch: WindowsTorch, cache: Path) -> list[str]:
         for source in sources:
             if (message := build(command, source, torch.objects / f"{source.stem}.o")) is not None:
                 failed.append(f"{source.relative_to(ROOT)}:\n{message}")
+    elif strict and (message := build(strict, together, Path(os.devnull))) is not None:
+        failed.append(f"with libc++:\n{message}")
     if not failed:
         stamp.write_text(wanted, encoding="utf-8")
     print(
-        f"torch {torch.version} for Windows: {len(sources) - len(failed)} of {len(sources)} files compile "
-        f"({time.monotonic() - started:.0f} s)",
+        f"torch {torch.version} for Windows: {len(sources) - len(failed)} of {len(sources)} files compile"
+        f"{' with libstdc++ and libc++' if strict else ''} ({time.monotonic() - started:.0f} s)",
         flush=True,
     )
     return failed
+
+
+def strict_command(torch: WindowsTorch) -> list[str]:
+    """How Clang reads a source with libc++ for this system, nothing more; empty where there is none."""
+    try:
+        command = [libcxx.compiler(), "-std=c++20", *libcxx.flags(), "-fsyntax-only"]
+    except CannotCheckError:
+        return []
+    includes = [Path(sysconfig.get_paths()["include"]), *torch.includes]
+    command += [argument for folder in includes for argument in ("-isystem", str(folder))]
+    return [*command, *definitions(torch.version), "-I", str(ROOT / "csrc")]
 
 
 def native_sources() -> list[Path]:

@@ -176,22 +176,27 @@ KERNEL void store_f16(std::byte* to, const Floats& low, const Floats& high, bool
     put(to, f16_of(low), streaming);
     put(to + 32, f16_of(high), streaming);
 }
-// Like bf16_of_f32 in half.hpp, in the low half of each 32 bits.
-KERNEL __m256i bf16_of(__m256 values) {
+// Like bf16_of_number and bf16_of_f32 in half.hpp, in the low half of each 32 bits.
+KERNEL __m256i bf16_of_numbers(__m256 values) {
     const __m256i bits = _mm256_castps_si256(values);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i rounded =
-        _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd), 16);
-    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
-    return _mm256_blendv_epi8(rounded, _mm256_set1_epi32(0xffff), is_nan);
+    return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd), 16);
 }
-KERNEL __m256i bf16_of(const Floats& values) {
+KERNEL __m256i bf16_of(__m256 values) {
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
+    return _mm256_blendv_epi8(bf16_of_numbers(values), _mm256_set1_epi32(0xffff), is_nan);
+}
+KERNEL __m256i packed(__m256i low, __m256i high) {
     // Packing works within each 128 bits, so the middle quarters are swapped.
-    return _mm256_permute4x64_epi64(_mm256_packus_epi32(bf16_of(values.a), bf16_of(values.b)), 0xd8);
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
 }
 KERNEL void store_bf16(std::byte* to, const Floats& low, const Floats& high, bool streaming) {
-    put(to, bf16_of(low), streaming);
-    put(to + 32, bf16_of(high), streaming);
+    put(to, packed(bf16_of(low.a), bf16_of(low.b)), streaming);
+    put(to + 32, packed(bf16_of(high.a), bf16_of(high.b)), streaming);
+}
+KERNEL void store_bf16_numbers(std::byte* to, const Floats& low, const Floats& high, bool streaming) {
+    put(to, packed(bf16_of_numbers(low.a), bf16_of_numbers(low.b)), streaming);
+    put(to + 32, packed(bf16_of_numbers(high.a), bf16_of_numbers(high.b)), streaming);
 }
 KERNEL void copy_64_bytes(std::byte* to, const std::byte* from, bool streaming) {
     const auto* in = reinterpret_cast<const __m256i*>(from);
@@ -199,6 +204,9 @@ KERNEL void copy_64_bytes(std::byte* to, const std::byte* from, bool streaming) 
     const __m256i high = _mm256_loadu_si256(in + 1);
     put(to, low, streaming);
     put(to + 32, high, streaming);
+}
+KERNEL void fetch(const std::byte* from) {
+    _mm_prefetch(reinterpret_cast<const char*>(from), _MM_HINT_T1);
 }
 KERNEL void drain() {
     _mm_sfence();

@@ -74,6 +74,7 @@ Level find_level() noexcept {
     constexpr unsigned f16c = 29;
     constexpr unsigned avx2 = 5;
     constexpr unsigned avx512f = 16;
+    constexpr unsigned avx512bw = 30;
     constexpr std::uint64_t vectors_saved = 0x6;
     constexpr std::uint64_t wide_vectors_saved = 0xe6;
     const CpuFacts facts = cpu_facts();
@@ -81,6 +82,7 @@ Level find_level() noexcept {
                           has_bit(facts.leaf1_ecx, fma) && has_bit(facts.leaf7_ebx, avx2) &&
                           (facts.saved_state & vectors_saved) == vectors_saved;
     const bool has_avx512 = has_avx2 && has_bit(facts.leaf7_ebx, avx512f) &&
+                            has_bit(facts.leaf7_ebx, avx512bw) &&
                             (facts.saved_state & wide_vectors_saved) == wide_vectors_saved;
     if (has_avx512) {
         return Level::avx512;

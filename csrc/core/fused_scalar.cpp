@@ -160,9 +160,19 @@ KERNEL void store_bf16(std::byte* to, const Floats& low, const Floats& high, boo
     }
     std::memcpy(to, bits.data(), sizeof bits);
 }
+KERNEL void store_bf16_numbers(std::byte* to, const Floats& low, const Floats& high, bool /*streaming*/) {
+    std::array<std::uint16_t, 32> bits{};
+    for (std::size_t i = 0; i < 16; ++i) {
+        bits[i] = bf16_of_number(low.values[i]);
+        bits[i + 16] = bf16_of_number(high.values[i]);
+    }
+    std::memcpy(to, bits.data(), sizeof bits);
+}
 KERNEL void copy_64_bytes(std::byte* to, const std::byte* from, bool /*streaming*/) {
     std::memmove(to, from, 64);
 }
+// Not every processor that this is for has it.
+KERNEL void fetch(const std::byte* /*from*/) {}
 KERNEL void drain() {}
 
 }  // namespace

@@ -11,12 +11,16 @@ namespace ddpdiag {
     return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16U);
 }
 
-[[nodiscard]] inline std::uint16_t bf16_of_f32(float value) noexcept {
+// Of a value that is not NaN.
+[[nodiscard]] inline std::uint16_t bf16_of_number(float value) noexcept {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     // Half of the last place, less one if the last place is already even: ties go to even.
-    const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
-    const bool is_nan = (bits & 0x7fffffffU) > 0x7f800000U;
-    return static_cast<std::uint16_t>(is_nan ? 0xffffU : rounded);
+    return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
+}
+
+[[nodiscard]] inline std::uint16_t bf16_of_f32(float value) noexcept {
+    const bool is_nan = (std::bit_cast<std::uint32_t>(value) & 0x7fffffffU) > 0x7f800000U;
+    return is_nan ? std::uint16_t{0xffffU} : bf16_of_number(value);
 }
 
 [[nodiscard]] inline float f32_of_f16(std::uint16_t value) noexcept {

@@ -51,7 +51,7 @@ void change(std::atomic<std::uint64_t>& bits, const Next& next) noexcept {
 std::string Announced::block_name() const {
     std::array<char, sizeof name> text{};
     std::memcpy(text.data(), name.data(), sizeof name);
-    return {text.data(), std::ranges::find(text, '\0')};
+    return {text.begin(), std::ranges::find(text, '\0')};
 }
 
 std::string described(const Told& bucket) {

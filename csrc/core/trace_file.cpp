@@ -1,7 +1,10 @@
 #include "core/trace_file.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <exception>
+#include <fstream>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -95,29 +98,59 @@ std::uint64_t load(std::uint64_t& counter) noexcept {
 
 }  // namespace
 
+TraceVisit::TraceVisit(const TraceFile* trace) noexcept : trace_(trace->users_.enter() ? trace : nullptr) {}
+
+TraceVisit::~TraceVisit() {
+    if (trace_ != nullptr) {
+        trace_->leave();
+    }
+}
+
+// For nothing where a mapping that was given up can still be written to.
+TraceVisit TraceVisit::of_operation([[maybe_unused]] const TraceFile* trace) noexcept {
+    if constexpr (platform::MappedFile::keeps_addresses) {
+        return {};
+    } else {
+        return TraceVisit(trace);
+    }
+}
+
 void Operation::stamp(std::size_t which, std::int64_t monotonic_ns) const noexcept {
-    if (record_ != nullptr) {
+    if (record_ == nullptr) {
+        return;
+    }
+    if (const auto visit = TraceVisit::of_operation(trace_)) {
         std::atomic_ref(record_->times[which]).store(monotonic_ns, std::memory_order_relaxed);
     }
 }
 
 void Operation::set_flags(std::uint32_t flags) const noexcept {
-    if (record_ != nullptr) {
+    if (record_ == nullptr) {
+        return;
+    }
+    if (const auto visit = TraceVisit::of_operation(trace_)) {
         std::atomic_ref(record_->flags).fetch_or(flags, std::memory_order_relaxed);
     }
 }
 
 void Operation::complete() const noexcept {
-    if (record_ != nullptr) {
+    if (record_ == nullptr) {
+        return;
+    }
+    if (const auto visit = TraceVisit::of_operation(trace_)) {
         std::uint64_t open = word_of(ticket_, SlotState::in_flight);
         // A slot that was already completed may belong to a newer ticket by now: leave it alone.
-        word_ref(*record_).compare_exchange_strong(open, word_of(ticket_, SlotState::complete),
-                                                   std::memory_order_release, std::memory_order_relaxed);
+        if (word_ref(*record_).compare_exchange_strong(open, word_of(ticket_, SlotState::complete),
+                                                       std::memory_order_release,
+                                                       std::memory_order_relaxed)) {
+            trace_->leave();  // since open()
+        }
     }
 }
 
 TraceFile::TraceFile(const std::filesystem::path& path, const TraceOptions& options)
     : file_(create_mapping(path, options)),
+      path_(std::filesystem::absolute(path)),
       header_(reinterpret_cast<Header*>(file_.data())),
       made_(*header_),
       records_(reinterpret_cast<Record*>(file_.data() + header_size),
@@ -149,18 +182,42 @@ std::optional<TraceFile::Claim> TraceFile::claim() noexcept {
     return std::nullopt;
 }
 
+void TraceFile::leave() const noexcept {
+    if (users_.leave()) {
+        give_up();
+    }
+}
+
+void TraceFile::close() noexcept {
+    if (users_.close()) {
+        give_up();
+    }
+}
+
+void TraceFile::give_up() const noexcept {
+    last_counters_ = counted();
+    file_.give_up();
+    given_up_.store(true, std::memory_order_release);
+    given_up_.notify_all();
+}
+
 Operation TraceFile::open(const Record& record) noexcept {
+    if (!users_.enter()) {
+        return {};
+    }
     const auto slot = claim();
     if (!slot) {
+        leave();
         return {};
     }
     store_body(*slot->record, record);
     word_ref(*slot->record).store(word_of(slot->ticket, SlotState::in_flight), std::memory_order_release);
-    return {slot->record, slot->ticket};
+    return {this, slot->record, slot->ticket};
 }
 
 bool TraceFile::write(const Record& record) noexcept {
-    const auto slot = claim();
+    const TraceVisit visit(this);
+    const auto slot = visit ? claim() : std::nullopt;
     if (!slot) {
         return false;
     }
@@ -188,23 +245,43 @@ void TraceFile::write_error(const Record& operation, std::uint64_t ticket, std::
 }
 
 void TraceFile::beat(std::int64_t monotonic_ns) noexcept {
-    if (!lost()) {
+    if (const TraceVisit visit(this); visit && !lost()) {
         std::atomic_ref(header_->heartbeat_ns).store(monotonic_ns, std::memory_order_relaxed);
     }
 }
 
 void TraceFile::mark_closed() noexcept {
-    if (!lost()) {
+    if (const TraceVisit visit(this); visit && !lost()) {
         std::atomic_ref(header_->closed).store(1, std::memory_order_release);
     }
 }
 
 void TraceFile::mark_ended(ProcessEnd how) noexcept {
-    if (!lost()) {
-        auto none = static_cast<std::uint64_t>(ProcessEnd::not_seen);
+    const auto wanted = static_cast<std::uint64_t>(how);
+    auto none = static_cast<std::uint64_t>(ProcessEnd::not_seen);
+    if (const TraceVisit visit(this); !visit) {
+        mark_ended_in_file(wanted);
+    } else if (!lost()) {
         std::atomic_ref(header_->ended)
-            .compare_exchange_strong(none, static_cast<std::uint64_t>(how), std::memory_order_release,
-                                     std::memory_order_relaxed);
+            .compare_exchange_strong(none, wanted, std::memory_order_release, std::memory_order_relaxed);
+    }
+}
+
+void TraceFile::mark_ended_in_file(std::uint64_t how) const noexcept {
+    if (inherited()) {
+        return;
+    }
+    try {
+        std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+        Header found{};
+        if (file.read(reinterpret_cast<char*>(&found), sizeof found) && is_ours(found) &&
+            found.ended == static_cast<std::uint64_t>(ProcessEnd::not_seen)) {
+            file.seekp(offsetof(Header, ended));
+            file.write(reinterpret_cast<const char*>(&how), sizeof how);
+        }
+    } catch (const std::exception&) {
+        // Nobody is there to be told: the process ends, or the recorder went without a word.
+        return;
     }
 }
 
@@ -218,17 +295,34 @@ bool TraceFile::lost() const noexcept {
             break;
     }
     // If a copy onto the file cut it short and filled it again, it is as long as before but no longer ours.
-    return std::memcmp(header_->magic, made_.magic, sizeof(made_.magic)) != 0 ||
-           std::memcmp(header_->run_id, made_.run_id, sizeof(made_.run_id)) != 0 ||
-           header_->pid != made_.pid || header_->monotonic_ns != made_.monotonic_ns;
+    const TraceVisit visit(this);
+    return visit && !is_ours(*header_);
 }
 
-TraceCounters TraceFile::counters() const noexcept {
+bool TraceFile::is_ours(const Header& header) const noexcept {
+    return std::memcmp(header.magic, made_.magic, sizeof(made_.magic)) == 0 &&
+           std::memcmp(header.run_id, made_.run_id, sizeof(made_.run_id)) == 0 && header.pid == made_.pid &&
+           header.monotonic_ns == made_.monotonic_ns;
+}
+
+TraceCounters TraceFile::counted() const noexcept {
     return {load(header_->tickets), load(header_->overwritten), load(header_->skipped),
             load(header_->dropped)};
 }
 
+TraceCounters TraceFile::counters() const noexcept {
+    if (const TraceVisit visit(this); visit) {
+        return counted();
+    }
+    given_up_.wait(false, std::memory_order_acquire);
+    return last_counters_;
+}
+
 std::optional<Record> TraceFile::read(std::size_t index) const noexcept {
+    const TraceVisit visit(this);
+    if (!visit) {
+        return std::nullopt;
+    }
     Record& slot = records_[index];
     const std::uint64_t before = word_ref(slot).load(std::memory_order_acquire);
     if (before == 0 || state_of(before) == SlotState::writing) {

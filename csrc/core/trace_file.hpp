@@ -9,8 +9,10 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "core/header.hpp"
+#include "core/mapping_users.hpp"
 #include "core/record.hpp"
 #include "platform/platform.hpp"
 
@@ -33,8 +35,28 @@ struct TraceCounters {
 
 class TraceFile;
 
-// A record in flight: published, its slot kept until complete(). Cheap to copy; any thread may stamp it.
-// An empty operation (no free slot was found) accepts every call and does nothing.
+// While it lives, and is not false, the file stays mapped.
+class TraceVisit {
+public:
+    explicit TraceVisit(const TraceFile* trace) noexcept;
+    // Of an operation, which may have ended.
+    [[nodiscard]] static TraceVisit of_operation(const TraceFile* trace) noexcept;
+    TraceVisit(TraceVisit&& other) noexcept
+        : trace_(std::exchange(other.trace_, nullptr)), free_(other.free_) {}
+    TraceVisit(const TraceVisit&) = delete;
+    TraceVisit& operator=(const TraceVisit&) = delete;
+    TraceVisit& operator=(TraceVisit&&) = delete;
+    ~TraceVisit();
+    [[nodiscard]] explicit operator bool() const noexcept { return free_ || trace_ != nullptr; }
+
+private:
+    TraceVisit() noexcept : free_(true) {}
+    const TraceFile* trace_ = nullptr;
+    bool free_ = false;
+};
+
+// A record in flight: published, its slot kept until complete(), and with it the file. Cheap to copy; any thread may
+// stamp it, also when it is complete. An empty operation (no free slot was found) accepts every call and does nothing.
 class Operation {
 public:
     Operation() = default;
@@ -51,7 +73,9 @@ public:
 
 private:
     friend class TraceFile;
-    Operation(Record* record, std::uint64_t ticket) noexcept : record_(record), ticket_(ticket) {}
+    Operation(TraceFile* trace, Record* record, std::uint64_t ticket) noexcept
+        : trace_(trace), record_(record), ticket_(ticket) {}
+    TraceFile* trace_ = nullptr;
     Record* record_ = nullptr;
     std::uint64_t ticket_ = 0;
 };
@@ -73,10 +97,13 @@ public:
     // Tells whoever reads the file that this process runs.
     void beat(std::int64_t monotonic_ns) noexcept;
 
-    // Marks the file as properly closed. Records may still be stamped: the mapping stays.
+    // Marks the file as properly closed.
     void mark_closed() noexcept;
 
-    // Notes how the process ends; the first call counts.
+    // Gives the file up as soon as no record is in flight. What comes later is dropped.
+    void close() noexcept;
+
+    // Notes how the process ends; the first call counts. Also when the file was given up, if it is still there.
     void mark_ended(ProcessEnd how) noexcept;
 
     // Whether somebody has cut the file short or overwritten it. The ring keeps working; its new records are
@@ -97,13 +124,25 @@ public:
     [[nodiscard]] std::optional<Record> read(std::size_t index) const noexcept;
 
 private:
+    friend class Operation;
+    friend class TraceVisit;
     struct Claim {
         Record* record;
         std::uint64_t ticket;
     };
     std::optional<Claim> claim() noexcept;
+    void leave() const noexcept;
+    void give_up() const noexcept;
+    void mark_ended_in_file(std::uint64_t how) const noexcept;
+    [[nodiscard]] TraceCounters counted() const noexcept;
+    [[nodiscard]] bool is_ours(const Header& header) const noexcept;
 
-    platform::MappedFile file_;
+    // Whoever looks may be the last to leave: mutable for those that only read.
+    mutable platform::MappedFile file_;
+    mutable MappingUsers users_;
+    mutable TraceCounters last_counters_;
+    mutable std::atomic<bool> given_up_{false};
+    std::filesystem::path path_;
     Header* header_ = nullptr;
     Header made_{};
     std::span<Record> records_;

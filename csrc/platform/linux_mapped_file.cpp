@@ -184,6 +184,12 @@ MappedFile MappedFile::create(const std::filesystem::path& path, std::size_t byt
     return std::move(*made);
 }
 
+void MappedFile::give_up() noexcept {
+    if (guarded_ != nullptr) {
+        platform::give_up(*guarded_);
+    }
+}
+
 void MappedFile::unmap() noexcept {
     if (guarded_ != nullptr) {
         unguard(*guarded_);

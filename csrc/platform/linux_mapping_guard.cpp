@@ -201,6 +201,13 @@ GuardedMapping* guard(const std::byte* data, std::size_t size) {
     return &mapping;
 }
 
+void give_up(GuardedMapping& mapping) noexcept {
+    const std::lock_guard lock(guards.mutex);
+    if (mapping.state.load(std::memory_order_acquire) == MappingState::whole) {
+        put_memory_in_place(mapping, MappingState::whole);
+    }
+}
+
 void unguard(GuardedMapping& mapping) noexcept {
     const std::lock_guard lock(guards.mutex);
     mapping.begin.store(0, std::memory_order_release);

@@ -22,6 +22,8 @@ struct GuardedMapping {
 
 // From here on, the guard handles faults within the mapping. Throws std::bad_alloc.
 [[nodiscard]] GuardedMapping* guard(const std::byte* data, std::size_t size);
+// Private memory in the mapping's place, if it is not there already.
+void give_up(GuardedMapping& mapping) noexcept;
 // Call this before unmapping.
 void unguard(GuardedMapping& mapping) noexcept;
 

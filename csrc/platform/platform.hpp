@@ -37,6 +37,13 @@ struct GuardedMapping;
 // process, however it ends: the kernel owns them. A store never ends the process (mapping_guard.hpp).
 class MappedFile {
 public:
+    // Whether a mapping that was given up can still be written to, for nothing: its addresses are never somebody else's.
+#ifdef _WIN32
+    static constexpr bool keeps_addresses = false;
+#else
+    static constexpr bool keeps_addresses = true;
+#endif
+
     // Writes the first content of a new file into its zeros.
     using Fill = std::function<void(std::byte*)>;
 
@@ -55,6 +62,10 @@ public:
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] MappingState state() const noexcept;
+
+    // The file is no longer mapped, and free to be removed; its state stays as it was. Once, when nobody reads or writes
+    // here any more, except as `keeps_addresses` says.
+    void give_up() noexcept;
 
     // Reinstalls the guard of all mappings if another fault handler has replaced it.
     static void renew_guard() noexcept;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "platform/platform.hpp"
@@ -211,6 +212,10 @@ MappedFile MappedFile::create(const std::filesystem::path& path, std::size_t byt
     }
     file.keep();
     return mapped;
+}
+
+void MappedFile::give_up() noexcept {
+    ::UnmapViewOfFile(std::exchange(data_, nullptr));
 }
 
 void MappedFile::unmap() noexcept {

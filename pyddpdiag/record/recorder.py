@@ -317,6 +317,8 @@ class Recorder:
     def close(self) -> None:
         """Ends the recording. The trace is complete before this; closing only marks that the end was orderly.
 
+        The file is given up when what is in flight has ended: its folder can then be removed, on Windows too.
+
         In a forked child it does nothing: the recorder belongs to the parent, which continues.
         """
         if self.core.closed or not self.is_ours():

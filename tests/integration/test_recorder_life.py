@@ -147,6 +147,15 @@ def _join_way(rank: int, folder: Path, way: str) -> bool:
     return all(torch.equal(*pair) for pair in zip(*results, strict=True))
 
 
+def _mapped(recorders: list[pyddpdiag.Recorder]) -> list[str] | None:
+    """The folders with a file that this process has mapped; None where the system does not say."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        return None
+    text = maps.read_text(encoding="utf-8", errors="replace")
+    return [recorder.folder.name for recorder in recorders if f"{recorder.folder}/" in text]
+
+
 def _alone_job(rank: int, _: int, folder: str) -> dict[str, Any]:
     root = Path(folder)
     seen: dict[str, Any] = {}
@@ -170,8 +179,15 @@ def _alone_job(rank: int, _: int, folder: str) -> dict[str, Any]:
         total.backward()  # type: ignore[union-attr]
         if step == 3:
             recorders[1].pause()
+    seen["mapped"] = [_mapped(recorders)]
     for recorder in recorders:
         recorder.close()
+    # While hooks, modules and recorders live on.
+    seen["mapped"].append(_mapped(recorders))
+    with pyddpdiag.Recorder(root / "removed", capacity_mb=1) as recorder:
+        dist.barrier()
+    for file in (recorder.path, recorder.path.with_suffix(".json")):
+        file.unlink()
 
     # Never closed. The DDP module keeps recording as long as it lives; then all of it goes.
     for way in WAYS:
@@ -228,6 +244,15 @@ def test_an_exception_in_the_with_block(alone: tuple[Path, list[dict[str, Any]]]
         assert steps["step"].tolist() == [0, 1]
         assert (steps["times"][:, :3] > 0).all()
         assert set(complete(rank, Kind.BUCKET)["step"].tolist()) == {0, 1}
+
+
+def test_a_closed_recorder_gives_its_file_back(alone: tuple[Path, list[dict[str, Any]]]) -> None:
+    folder, answers = alone
+    names = [f"three {number}" for number in range(3)]
+    for seen in answers:
+        assert seen["mapped"] in ([names, []], [None, None])
+    # On Windows no rank could remove a file that it has mapped.
+    (folder / "removed").rmdir()
 
 
 def test_three_recorders_at_once(alone: tuple[Path, list[dict[str, Any]]]) -> None:

@@ -150,6 +150,26 @@ CASE("statistics alone are those of a copy") {
     }
 }
 
+CASE("the square of an f64 is rounded before it is added, in whole blocks and in what is left") {
+    // Rounded, the second square loses its last quarter of a place. With it the two would round up.
+    constexpr double first = 1.25 * 0x1p-27;
+    constexpr double second = 1 + 0x1p-27;
+    for (const std::size_t count : {17U, 32U, 49U}) {
+        const std::size_t begin = count == 49 ? 32 : 0;
+        std::vector<double> values(count);
+        values[begin] = first;
+        values[begin + 16] = second;  // in the same lane
+        for (const Level level : {Level::scalar, Level::avx2, Level::avx512}) {
+            if (const KernelTable* kernels = ddpdiag::kernels(level)) {
+                const auto index = static_cast<std::size_t>(Element::f64);
+                const GradientStatistics got =
+                    kernels->statistics.at(index)(values.data(), nullptr, count, 1.0, false);
+                CHECK_EQ(got.sum_squares, 1 + 0x1p-26);
+            }
+        }
+    }
+}
+
 CASE("all levels sum to the same bits") {
     const auto stand_for = [](const std::vector<float>& wide, const std::vector<std::uint16_t>& bits,
                               Element type) {

@@ -110,6 +110,27 @@ def test_the_kernels_are_compiled_alone_and_join_no_multiplication_with_an_addit
     assert all("-ffp-contract=off" in every[kernel] for kernel in kernels)
 
 
+def test_clang_as_visual_studio_calls_it_joins_none_either(tmp_path: Path) -> None:
+    """Everything that CMake would find out about clang-cl, which is not asked."""
+    known = {
+        "CMAKE_SYSTEM_NAME": "Windows",
+        "CMAKE_CXX_COMPILER_ID_RUN": "1",
+        "CMAKE_CXX_COMPILER_ID": "Clang",
+        "CMAKE_CXX_COMPILER_VERSION": "19.1",
+        "CMAKE_CXX_COMPILER_FRONTEND_VARIANT": "MSVC",
+        "CMAKE_CXX_SIMULATE_ID": "MSVC",
+        "CMAKE_CXX_COMPILER_FORCED": "TRUE",
+        **{f"CMAKE_{tool}": sys.executable for tool in ("CXX_COMPILER", "RC_COMPILER", "MT", "LINKER", "AR")},
+    }
+    toolchain = tmp_path / "toolchain.cmake"
+    toolchain.write_text("".join(f'set({k} "{v}")\n' for k, v in known.items()), encoding="utf-8")
+    configure(tmp_path / "build", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", "-DPYDDPDIAG_MODULE=OFF")
+    every = commands(tmp_path / "build")
+    kernels = [f for f in every if re.search(r"/core/fused_(avx2|avx512|scalar)\.cpp$", f)]
+    assert len(kernels) == 3
+    assert all("/W4" in every[f] and "/clang:-ffp-contract=off" in every[f] for f in kernels)
+
+
 def test_no_command_asks_for_openmp(module_build: Path) -> None:
     assert not [c for c in commands(module_build).values() if re.search(r"[-/]f?openmp", c)]
 

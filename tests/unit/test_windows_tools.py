@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.promised import need
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
+import libcxx
 import windows_exports
 import windows_syntax
+from windows_torch import CannotCheckError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -116,3 +121,30 @@ def test_every_file_of_the_native_module_is_compiled_for_windows() -> None:
     listed = re.findall(r"csrc/(\S+\.cpp)", (ROOT / "cmake" / "module.cmake").read_text(encoding="utf-8"))
     checked = [p.relative_to(ROOT / "csrc").as_posix() for p in windows_syntax.native_sources()]
     assert len(checked) > 20 and sorted(listed) == sorted(checked)
+
+
+@pytest.mark.parametrize(("begin", "compiles"), [("text.data()", False), ("text.begin()", True)])
+def test_what_takes_an_iterator_for_a_pointer_does_not_compile_with_libcxx(
+    tmp_path: Path, begin: str, compiles: bool
+) -> None:
+    source = tmp_path / "text.cpp"
+    source.write_text(
+        "#include <algorithm>\n#include <array>\n#include <string>\n"
+        f"std::string f(std::array<char, 9> text) {{ return {{{begin}, std::ranges::find(text, 'x')}}; }}\n",
+        encoding="utf-8",
+    )
+    try:
+        compiler, refused = libcxx.compiler(), ""
+    except CannotCheckError as error:
+        compiler, refused = "", str(error)
+    need("libcxx", refused)
+    command = [compiler, "-std=c++20", *libcxx.flags(), "-fsyntax-only", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == compiles, done.stderr
+
+
+def test_the_newest_clang_is_tried_first_after_the_systems_own(tmp_path: Path) -> None:
+    for name in ("clang++-9", "clang++-20", "clang++-19", "clang-20", "clang++-20.exe"):
+        (tmp_path / name).touch()
+    found = libcxx.candidates(os.pathsep.join((str(tmp_path), str(tmp_path / "nowhere"))))
+    assert found == ["clang++", "clang++-20", "clang++-19", "clang++-9"]

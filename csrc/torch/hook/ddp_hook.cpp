@@ -37,7 +37,7 @@ c10::intrusive_ptr<Future> timed_allreduce(const std::shared_ptr<Recorder>& reco
                                            c10d::GradBucket& bucket, const std::shared_ptr<Group>& group,
                                            const c10::IValue& result, const PathOptions& options) {
     const Arrival arrival{.ready = platform::monotonic_ns()};
-    require_open(*recorder);
+    const auto visit = require_open(*recorder);
     const auto layout = recorder->layout(bucket);
     ModuleState& module = *layout->module;
     const auto& over = group != nullptr ? group : module.identity.group();

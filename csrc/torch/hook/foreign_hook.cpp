@@ -39,7 +39,7 @@ c10::intrusive_ptr<c10::ivalue::Future> timed_foreign(const std::shared_ptr<Reco
                                                       c10d::GradBucket& bucket,
                                                       const std::shared_ptr<Group>& group, const Hook& hook) {
     const Arrival arrival{.ready = platform::monotonic_ns()};
-    require_open(*recorder);
+    const auto visit = require_open(*recorder);
     const auto layout = recorder->layout(bucket);
     // One for each bucket: each has its own hook with its arguments.
     const auto path = std::make_shared<ForeignPath>(

@@ -21,7 +21,7 @@ c10::intrusive_ptr<Future> HookOfModule::run(c10d::GradBucket& bucket, const Cal
     if (serving_.recorder == nullptr) {
         return average(bucket, caller);
     }
-    require_open(*serving_.recorder);
+    const auto visit = require_open(*serving_.recorder);
     const Seen& known = seen(bucket);
     return run_bucket(serving_.recorder, bucket, known.layout, known.path, arrival, caller.wants,
                       caller.object)

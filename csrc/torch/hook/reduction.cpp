@@ -23,7 +23,7 @@ c10::intrusive_ptr<c10d::Work> Reduction::begin(std::size_t index, std::size_t c
                                                 const at::Tensor& buffer, std::vector<at::Tensor> parameters,
                                                 std::uint64_t number) {
     const Arrival arrival{.ready = platform::monotonic_ns(), .origin = flag_reducer};
-    require_open(*recorder_);
+    const auto visit = require_open(*recorder_);
     c10d::GradBucket bucket(index, count, buffer, {}, {}, {}, std::move(parameters), std::nullopt);
     const auto layout = recorder_->layout(bucket);
     const auto& group = module_->identity.group();

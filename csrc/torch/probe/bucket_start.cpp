@@ -45,7 +45,8 @@ bool begin_pass(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr
 
 }  // namespace
 
-void require_open(const Recorder& recorder) {
+TraceVisit require_open(const Recorder& recorder) {
+    TraceVisit visit(&recorder.trace());
     if (recorder.closed()) {
         throw std::runtime_error(
             "pyddpdiag: the recorder is closed, but DDP still calls its hook on rank " +
@@ -53,6 +54,7 @@ void require_open(const Recorder& recorder) {
             ".\n  hint: keep the recorder open as long as the model trains; to stop recording earlier, call "
             "recorder.pause() or recorder.detach(ddp).");
     }
+    return visit;
 }
 
 BucketStart start_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,

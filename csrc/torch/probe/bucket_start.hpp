@@ -23,8 +23,9 @@ struct BucketStart {
     std::uint64_t sequence = 0;                  // of this bucket in its group, the same on all ranks
 };
 
-// Throws std::runtime_error if the recorder is closed.
-void require_open(const Recorder& recorder);
+// Throws std::runtime_error if the recorder is closed. While the result lives, it may be closed, but keeps its file: the
+// bucket is recorded.
+[[nodiscard]] TraceVisit require_open(const Recorder& recorder);
 
 // Publishes the bucket as in flight; the first bucket of a pass also opens the pass.
 [[nodiscard]] BucketStart start_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,

@@ -348,6 +348,7 @@ void Recorder::close() {
     compare_callback_.take_away();
     check_trace();
     lost_callback_.take_away();
+    trace_.close();
 }
 
 }  // namespace ddpdiag

@@ -110,7 +110,7 @@ public:
     // A paused recorder's hooks reduce but record nothing.
     void set_paused(bool paused);
     [[nodiscard]] bool paused() const noexcept { return paused_.load(std::memory_order_relaxed); }
-    // Callbacks that have already begun still finish.
+    // Callbacks that have already begun still finish, and are recorded; then the file is no longer mapped.
     void close();
     [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 

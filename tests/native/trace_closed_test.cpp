@@ -1,0 +1,187 @@
+// A closed trace gives its file up when nothing is in flight, whatever comes later.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "check.hpp"
+#include "core/trace_file.hpp"
+#include "records.hpp"
+#include "scratch.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using ddpdiag::Header;
+using ddpdiag::ProcessEnd;
+using ddpdiag::Record;
+using ddpdiag::SlotState;
+using ddpdiag::TraceFile;
+
+std::string content(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+Header header_in(const fs::path& path) {
+    Header header{};
+    const std::string bytes = content(path);
+    REQUIRE(bytes.size() > sizeof header);
+    std::memcpy(&header, bytes.data(), sizeof header);
+    return header;
+}
+
+std::vector<Record> records_in(const fs::path& path) {
+    const std::string bytes = content(path);
+    std::vector<Record> result((bytes.size() - ddpdiag::header_size) / sizeof(Record));
+    std::memcpy(result.data(), bytes.data() + ddpdiag::header_size, result.size() * sizeof(Record));
+    return result;
+}
+
+// As this process's own list of mappings says: by the folder, as a file that got its name when it was complete has
+// another one there. Where there is no such list, a mapped file cannot be removed.
+bool is_mapped(const fs::path& path) {
+    if (fs::exists("/proc/self/maps")) {
+        const std::string folder = path.parent_path().string() + "/";
+        return content("/proc/self/maps").find(folder) != std::string::npos;
+    }
+    const fs::path aside = path.string() + ".copy";
+    fs::copy_file(path, aside);
+    std::error_code error;
+    fs::remove(path, error);
+    const bool mapped = fs::exists(path);
+    fs::remove(path, error);
+    fs::rename(aside, path, error);
+    return mapped || error;
+}
+
+}  // namespace
+
+CASE("a closed trace is no longer mapped, and its folder can be removed") {
+    const Scratch folder;
+    fs::create_directory(folder / "run");
+    const fs::path path = folder / "run" / "t";
+    TraceFile trace(path, records::small_ring());
+    trace.write(records::from_seed(1));
+    if (fs::exists("/proc/self/maps")) {
+        CHECK(is_mapped(path));
+    }
+    trace.mark_closed();
+    trace.close();
+    trace.close();
+    CHECK(!is_mapped(path));
+    CHECK_EQ(header_in(path).closed, 1U);
+    CHECK_EQ(records_in(path)[0].sequence, 1U);
+    fs::remove(path);
+    CHECK(fs::remove(folder / "run"));
+}
+
+CASE("what is in flight when it closes still comes to its end, and what comes later is dropped") {
+    const Scratch folder;
+    const fs::path path = folder / "t";
+    TraceFile trace(path, records::small_ring());
+    const auto first = trace.open(records::from_seed(1, 1));
+    const auto second = trace.open(records::from_seed(2, 1));
+    trace.close();
+    first.complete();
+    CHECK(trace.write(records::from_seed(3)));
+    second.stamp(1, 77);
+    second.complete();
+    CHECK(!is_mapped(path));
+    const std::string before = content(path);
+    // A worker that is late with its last words.
+    first.stamp(2, 5);
+    second.stamp(2, 5);
+    second.set_flags(ddpdiag::flag_error);
+    second.complete();
+    CHECK(!trace.write(records::from_seed(4)));
+    CHECK(!trace.open(records::from_seed(5)));
+    trace.write_error(records::from_seed(1), 0, "too late");
+    trace.beat(1);
+    trace.mark_closed();
+    CHECK(content(path) == before);
+    CHECK(!trace.lost());
+    CHECK(!trace.read(0));
+    CHECK_EQ(trace.counters().tickets, 3U);
+    const auto records = records_in(path);
+    CHECK_EQ(records[1].times[1], 77);
+    for (std::size_t index = 0; index < 3; ++index) {
+        CHECK(records::state_of(records[index]) == SlotState::complete);
+    }
+}
+
+CASE("how the process ends is noted in a file that was given up, if it is still there and ours") {
+    const Scratch folder;
+    TraceFile trace(folder / "t", records::small_ring());
+    TraceFile replaced(folder / "r", records::small_ring());
+    TraceFile removed(folder / "gone", records::small_ring());
+    for (TraceFile* each : {&trace, &replaced, &removed}) {
+        each->close();
+    }
+    fs::remove(folder / "gone");
+    fs::copy_file(folder / "t", folder / "r", fs::copy_options::overwrite_existing);
+    auto other = records::small_ring();
+    other.if_exists = ddpdiag::platform::IfExists::replace;
+    other.run_id[0] = 9;
+    const TraceFile newer(folder / "r", other);
+    for (TraceFile* each : {&trace, &replaced, &removed}) {
+        each->mark_ended(ProcessEnd::exception);
+        each->mark_ended(ProcessEnd::orderly);
+    }
+    CHECK_EQ(header_in(folder / "t").ended, static_cast<std::uint64_t>(ProcessEnd::exception));
+    CHECK_EQ(header_in(folder / "r").ended, static_cast<std::uint64_t>(ProcessEnd::not_seen));
+    CHECK(!fs::exists(folder / "gone"));
+}
+
+CASE("threads record on while it closes under them, and no record is torn") {
+    for (int round = 0; round < 50; ++round) {
+        const Scratch folder;
+        const fs::path path = folder / "t";
+        TraceFile trace(path, records::small_ring());
+        std::atomic<int> recording{0};
+        std::atomic<int> refused{0};
+        std::vector<std::thread> threads;
+        for (std::uint64_t writer = 0; writer < 4; ++writer) {
+            threads.emplace_back([&, writer] {
+                // Until long after it was given up.
+                for (std::uint64_t number = 0; refused.load() < 400; ++number) {
+                    const std::uint64_t seed = (writer << 32U) | number;
+                    const bool written = trace.write(records::from_seed(seed));
+                    const auto operation = trace.open(records::from_seed(seed, 1));
+                    for (std::size_t which = 1; which < ddpdiag::time_count; ++which) {
+                        operation.stamp(which, records::time_of(seed, which));
+                    }
+                    operation.complete();
+                    operation.stamp(1, records::time_of(seed, 1));
+                    static_cast<void>(trace.counters());
+                    static_cast<void>(trace.lost());
+                    refused += written ? 0 : 1;
+                    recording += number == 20 ? 1 : 0;
+                }
+            });
+        }
+        while (recording.load() < 4) {
+            std::this_thread::yield();
+        }
+        trace.close();
+        for (auto& thread : threads) {
+            thread.join();
+        }
+        CHECK(!is_mapped(path));
+        std::size_t whole = 0;
+        for (const Record& record : records_in(path)) {
+            whole += record.word == 0 ||
+                             (records::state_of(record) == SlotState::complete && records::same_body(record))
+                         ? 1
+                         : 0;
+        }
+        CHECK_EQ(whole, trace.capacity());
+        CHECK_EQ(trace.counters().tickets, header_in(path).tickets);
+    }
+}
