@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.anatomy import step_parts
+from pyddpdiag.analyse.bars import LEAST_MS
 from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.model.words import milliseconds, number, percent
 from pyddpdiag.report.page import Figure
@@ -108,7 +109,7 @@ def _saving(finding: Finding) -> float | None:
         return None
     told = next((finding.evidence[name] for name in _SAVED if name in finding.evidence), None)
     if isinstance(told, (int, float)):
-        return float(told)
+        return float(told) if told >= LEAST_MS else None
     if finding.kind in _LATE or (finding.kind in _CURES and finding.kind not in _OWN_SAVING):
         return finding.cost_ms
     return None

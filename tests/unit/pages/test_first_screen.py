@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,15 @@ def test_the_four_numbers_are_those_of_the_report(folder: Path) -> None:
     cost = report.verdict.findings[0].cost_ms
     assert cost is not None and cost == pytest.approx(SLEEPS, abs=1)
     assert late.value == saved.value == f"{cost:.1f} ms" and saved.about.endswith("if rank 1 kept pace")
+
+
+def test_a_cure_that_saves_less_than_can_be_measured_is_none(folder: Path) -> None:
+    report = load_report(folder)
+    (found,) = report.verdict.findings
+    for saves, value in ((0.64, "-"), (6.4, "6.40 ms")):
+        one = replace(found, kind="loopback", rank=None, evidence={"shared_memory_saves_ms": saves})
+        (*_, saved) = figures(replace(report, verdict=replace(report.verdict, findings=(one,))))
+        assert saved.value == value
 
 
 def test_without_readings_of_the_processor_nobody_says_that_a_rank_computes(
