@@ -12,6 +12,7 @@ from support.nvml import Gpu, Nvml
 from train_support import records_published
 
 from pyddpdiag.model import GpuUse
+from pyddpdiag.trace.sidecar import read_sidecar
 from pyddpdiag.train import HookKind, TrainResult, TrainSettings, gpu, launch
 from pyddpdiag.train.loop import train_rank
 from pyddpdiag.train.session import Session
@@ -92,6 +93,9 @@ def test_every_hook_learns_the_digits_and_exact_ones_to_the_last_bit_as_plain_dd
         for rank in range(2):
             published = records_published(tmp_path / f"t-{hook.value}", rank)
             assert (published > 0) == hook.records, hook
+            if hook.records:
+                sidecar, _ = read_sidecar(tmp_path / f"t-{hook.value}" / f"rank_{rank}.json")
+                assert sidecar.recorded_by == "train"
 
 
 def test_no_hook_is_left_out() -> None:
