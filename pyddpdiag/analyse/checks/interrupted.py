@@ -59,4 +59,4 @@ def _who(signal: str) -> str:
     )
 
 
-CHECK = Check({"interrupted": ("error", "note")}, _look)
+CHECK = Check({"interrupted": ("error", "note")}, _look, rests_on="records")
