@@ -246,7 +246,7 @@ def accuracy(session: nox.Session) -> None:
     """
     venv = package_venv(session, "test")
     command: list[str | Path] = [venv.python, "-m", "bed", "--page", ROOT / "docs" / "accuracy.md"]
-    venv.run(*command, *session.posargs, env={"PYTHONPATH": str(ROOT / "tests")})
+    venv.run(*command, *session.posargs, env={"PYTHONPATH": str(ROOT / "accuracy")})
 
 
 @nox.session
@@ -319,11 +319,11 @@ def windows(session: nox.Session) -> None:
     # What Windows does otherwise and Python can show anywhere; none of these tests needs torch.
     venv.install("neutral", [*PYPROJECT["tool"]["dynamic-metadata"][0]["dependencies"], *group("test")])
     neutral = (
-        "test_windows_again.py",
-        "test_windows_forms.py",
-        "test_windows_tools.py",
-        "test_style.py",
-        "test_documented_commands.py",
+        "tree/test_windows_again.py",
+        "tree/test_windows_forms.py",
+        "tools/test_windows_tools.py",
+        "tree/test_style.py",
+        "tree/test_documented_commands.py",
         "ranks/test_ranks_rendezvous.py",
         "ranks/test_ranks_strangers.py",
     )

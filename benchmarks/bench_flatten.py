@@ -117,7 +117,7 @@ def _store_bases(variant: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("variant", STORES)
 @pytest.mark.parametrize("mib", [2, 8, 32, 128])
 def test_stores_past_the_caches(row: Row, mib: int, variant: str) -> None:
-    """From what size on they pay: the reason for `pyddpdiag.record.flattening.STREAMING_ABOVE`."""
+    """From what size on they pay: the reason for `pyddpdiag.gradients.flattening.STREAMING_ABOVE`."""
     measured = row.once(
         "variant", lambda names: _measure_stores(names, mib, row.rounds(ROUNDS)), needs=_store_bases
     )

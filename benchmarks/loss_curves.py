@@ -19,7 +19,7 @@ from harness import picture
 from pyddpdiag.train import HookKind, TrainSettings, launch
 from pyddpdiag.train.events import EpochDone, TrainResult
 from pyddpdiag.train.loop import train_rank
-from pyddpdiag.train.session import Session
+from pyddpdiag.train.rank_session import Session
 
 Curves = dict[HookKind, tuple[EpochDone, ...]]
 # Plain DDP, which the others are compared with, comes first, then those that should equal it.

@@ -1,6 +1,6 @@
 """A script for torchrun, which starts one process per rank and tells each of them its place by the environment.
 
-Run: torchrun --nproc-per-node 2 examples/torchrun.py [FOLDER]    (several machines: multi_node.md)
+Run: torchrun --nproc-per-node 2 examples/torchrun.py [FOLDER]    (several machines: docs/several-machines.md)
 Started plainly, it is a world of one.
 
 On Windows torchrun works only if it meets over a file: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, and add

@@ -19,14 +19,14 @@ from pyddpdiag import _loader, errors
 
 if TYPE_CHECKING:
     from pyddpdiag.build import build_config
+    from pyddpdiag.gradients.flattening import flatten, unflatten_
+    from pyddpdiag.gradients.reducer import GradientReducer
     from pyddpdiag.loaded import load
     from pyddpdiag.messages.explain import explain
     from pyddpdiag.pipeline import load_report
     from pyddpdiag.ranks.init import init_process_group
-    from pyddpdiag.record.flattening import flatten, unflatten_
     from pyddpdiag.record.hooks import timed, timed_allreduce, timed_bf16_allreduce, timed_fp16_allreduce
     from pyddpdiag.record.recorder import Recorder
-    from pyddpdiag.record.reducer import GradientReducer
 
 __version__ = "0.1.0"
 
@@ -49,11 +49,11 @@ __all__ = [
 ]
 
 _HOME = {
-    "GradientReducer": "pyddpdiag.record.reducer",
+    "GradientReducer": "pyddpdiag.gradients.reducer",
     "Recorder": "pyddpdiag.record.recorder",
     "build_config": "pyddpdiag.build",
     "explain": "pyddpdiag.messages.explain",
-    "flatten": "pyddpdiag.record.flattening",
+    "flatten": "pyddpdiag.gradients.flattening",
     "init_process_group": "pyddpdiag.ranks.init",
     "load": "pyddpdiag.loaded",
     "load_report": "pyddpdiag.pipeline",
@@ -61,7 +61,7 @@ _HOME = {
     "timed_allreduce": "pyddpdiag.record.hooks",
     "timed_bf16_allreduce": "pyddpdiag.record.hooks",
     "timed_fp16_allreduce": "pyddpdiag.record.hooks",
-    "unflatten_": "pyddpdiag.record.flattening",
+    "unflatten_": "pyddpdiag.gradients.flattening",
 }
 
 _WITHOUT_NATIVE = {

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyddpdiag.errors import PyddpdiagError, UsageError
-from pyddpdiag.integrations import launch, unchanged
+from pyddpdiag.integrations import recorded_command, unchanged
 from pyddpdiag.output import say
 
 USAGE = "usage: python -m pyddpdiag.attach [--trace DIR] (train.py | -m MODULE) [ARGUMENTS]"
@@ -38,8 +38,8 @@ def main(arguments: Sequence[str]) -> None:
     if not is_module and not Path(rest[0]).is_file():
         raise UsageError(f"there is no script '{rest[0]}'.", hint=USAGE)
     is_rank = "RANK" in os.environ
-    folder = trace if trace is not None or is_rank else launch.new_folder()
-    os.environ.update(launch.environment(folder))
+    folder = trace if trace is not None or is_rank else recorded_command.new_folder()
+    os.environ.update(recorded_command.environment(folder))
     unchanged.watch_imports()
     sys.argv = rest
     try:
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
             runpy.run_path(rest[0], run_name="__main__")
     finally:
         if not is_rank and folder is not None:
-            launch.show(folder)
+            recorded_command.show(folder)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 _MEMORY = ["platform/linux.cpp", "platform/linux_shared_*.cpp", "platform/shared_memory.cpp"]
 # Of the core, without torch and Python.
 _SOURCES = {
-    LIMIT: ["memory_limit.cpp", "core/shared_sum.cpp", "core/fused_*.cpp", *_MEMORY],
+    LIMIT: ["memory_limit.cpp", "core/shared/sum.cpp", "core/fused_*.cpp", *_MEMORY],
     FROM_CPP: [
         "shared_exchange.cpp",
         "core/shared_*.cpp",

@@ -14,8 +14,8 @@ from harness import programs
 from harness.together import Together
 from pyddpdiag import _native
 from pyddpdiag.bench.intervals import interleave
+from pyddpdiag.paths import shared_setup
 from pyddpdiag.ranks.session import Session
-from pyddpdiag.record import shared_setup
 
 GLOO, SHARED = "Gloo", "shared memory"
 WAYS = (GLOO, SHARED)

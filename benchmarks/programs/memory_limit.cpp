@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/shared_sum.hpp"
+#include "core/shared/sum.hpp"
 #include "platform/shared_memory.hpp"
 #include "ranks.hpp"
 

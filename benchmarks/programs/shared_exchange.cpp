@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/shared_exchange.hpp"
+#include "core/shared/exchange.hpp"
 #include "platform/platform.hpp"
 #include "ranks.hpp"
 

@@ -1,5 +1,5 @@
-#include "core/header.hpp"
-#include "core/record.hpp"
+#include "core/trace/header.hpp"
+#include "core/trace/record.hpp"
 #include "python/bindings.hpp"
 
 namespace ddpdiag::python {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/shared_member.hpp"
+#include "core/shared/member.hpp"
 #include "python/bindings.hpp"
 #include "torch/probe/recorder.hpp"
 #include "torch/reduce/future_work.hpp"

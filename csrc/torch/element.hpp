@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/fused_copy.hpp"
-#include "core/record.hpp"
+#include "core/kernels/fused_copy.hpp"
+#include "core/trace/record.hpp"
 
 namespace ddpdiag {
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "core/hash.hpp"
+#include "core/trace/hash.hpp"
 
 namespace ddpdiag {
 

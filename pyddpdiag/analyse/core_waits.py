@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bars import LEAST_MS, LEAST_STEPS
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median
+from pyddpdiag.analyse.thresholds import LEAST_MS, LEAST_STEPS
 from pyddpdiag.analyse.usage import UsageMatrix
 
 WAIT_SHARE: Final = 0.10

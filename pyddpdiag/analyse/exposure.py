@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bars import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
 from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, median, step_walls
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import milliseconds
 

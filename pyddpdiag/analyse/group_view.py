@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pyddpdiag.analyse.meeting import meeting
+from pyddpdiag.analyse.meeting_ranks import meeting
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import Occurrences
 from pyddpdiag.analyse.view import RunView

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyddpdiag.analyse.collectives import RankCollectives, rank_collectives
-from pyddpdiag.analyse.connections import Connection, rank_connections
+from pyddpdiag.analyse.calls.collectives import RankCollectives, rank_collectives
+from pyddpdiag.analyse.links.connections import Connection, rank_connections
 from pyddpdiag.analyse.operations import RankOperations, rank_operations
 from pyddpdiag.analyse.passes import Passes
 from pyddpdiag.analyse.phases import RankPhases, rank_phases

@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bars import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.lateness import Lateness
 from pyddpdiag.analyse.settings import fewer_threads, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, median
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.windows import Span, by_window, sustained
 from pyddpdiag.model.findings import Cause, Confidence

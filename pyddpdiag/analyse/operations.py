@@ -10,12 +10,12 @@ import numpy as np
 
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.model import Now, OpenOperation, OperationError
+from pyddpdiag.text import TEXT_LIMIT, decode
 from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.layout import TIMES_USED, BucketTime, CollectiveTime, Flag, Kind, Records
 from pyddpdiag.trace.reader import RankTrace, tickets_of
 from pyddpdiag.trace.rows import Int64, is_in_flight
 from pyddpdiag.trace.run import Run
-from pyddpdiag.trace.text import TEXT_LIMIT, decode
 
 LISTED: Final = 1000
 MAX_PARTS: Final = TEXT_LIMIT // 64

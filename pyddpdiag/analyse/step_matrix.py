@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.bars import LEAST_STEPS
 from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.model import StepTable
 
 

@@ -10,8 +10,8 @@ from pyddpdiag.analyse.catalog import find
 from pyddpdiag.analyse.group_paths import group_stats
 from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.intake import Intake
-from pyddpdiag.analyse.verdict import weigh
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.weigh.verdict import weigh
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model import BucketStats, Gap, GpuUse, RankStats, RunReport
 from pyddpdiag.model.words import count, listed

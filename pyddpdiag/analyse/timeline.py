@@ -11,6 +11,7 @@ import numpy as np
 
 from pyddpdiag.analyse.grouped import stats_by
 from pyddpdiag.model.details import Events, Float64, GradientNorms, Int64, Lateness, RankTimeline
+from pyddpdiag.text import decode
 from pyddpdiag.trace.layout import (
     TIMES_USED,
     BucketTime,
@@ -22,7 +23,6 @@ from pyddpdiag.trace.layout import (
     StepTime,
 )
 from pyddpdiag.trace.reader import RankTrace
-from pyddpdiag.trace.text import decode
 
 
 def timeline(trace: RankTrace, offset_ns: int = 0, steps: Int64 | None = None) -> RankTimeline:

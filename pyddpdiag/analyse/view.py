@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from pyddpdiag.analyse.advice import Advice, advice_for
-from pyddpdiag.analyse.awaited_calls import Unmatched, awaited_collectives, unmatched_collectives
 from pyddpdiag.analyse.buckets import bucket_stats
-from pyddpdiag.analyse.calls import Party, parties, typical_waits
-from pyddpdiag.analyse.collectives import Calls, RankCollectives, collective_stats, heaviest
-from pyddpdiag.analyse.connections import Connection
+from pyddpdiag.analyse.calls.awaited import Unmatched, awaited_collectives, unmatched_collectives
+from pyddpdiag.analyse.calls.collectives import Calls, RankCollectives, collective_stats, heaviest
+from pyddpdiag.analyse.calls.different import different_calls
+from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
+from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.crowding import Crowding, crowding
-from pyddpdiag.analyse.different_calls import different_calls
 from pyddpdiag.analyse.endings import Ending, endings
 from pyddpdiag.analyse.exposure import Exposure, exposure
 from pyddpdiag.analyse.grouped import Float64
@@ -23,8 +23,9 @@ from pyddpdiag.analyse.intake import Intake, RankDigest
 from pyddpdiag.analyse.interruption import Interruption, interruption
 from pyddpdiag.analyse.late_ranks import LateRank, late_ranks
 from pyddpdiag.analyse.lateness import Lateness, lateness
-from pyddpdiag.analyse.link_faults import LinkFaults
-from pyddpdiag.analyse.links import links
+from pyddpdiag.analyse.links.connections import Connection
+from pyddpdiag.analyse.links.link_faults import LinkFaults
+from pyddpdiag.analyse.links.pairs import links
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import Occurrences, measure
 from pyddpdiag.analyse.operations import Listed, RankOperations, open_operations, operation_errors
@@ -36,7 +37,6 @@ from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
 from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
-from pyddpdiag.analyse.unequal_calls import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
 from pyddpdiag.model import (

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bars import LEAST_STEPS
+from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.model import BucketStats
 
 SPREAD: Final = 3.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from pyddpdiag.analyse.interfaces import VARIABLE
+from pyddpdiag.analyse.links.interface_use import VARIABLE
 from pyddpdiag.bench.intervals import Estimate, Word, estimate, ratio_in_pairs, verdict
 from pyddpdiag.bench.results import Entry
 from pyddpdiag.messages.shells import SetVariable, this_shell, write

@@ -47,7 +47,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Write a run in the formats of other tools (docs/exports.md)."""
-    from pyddpdiag.exports import Wanted, write_exports
+    from pyddpdiag.exporting import Wanted, write_exports
     from pyddpdiag.trace.folder import folder_of
 
     chosen = parse_steps(steps) if steps is not None else None

@@ -25,8 +25,8 @@ def hang(
     """
     import sys
 
+    from pyddpdiag.live.answer import hang_to_json, print_hang
     from pyddpdiag.live.hang import hang as look_for_hang
-    from pyddpdiag.live.show import hang_to_json, print_hang
     from pyddpdiag.output import say
 
     found = look_for_hang(folder, stacks=stacks, limit_s=timeout)

@@ -28,9 +28,11 @@ def run(
     The verdict comes in the end, on standard error. The exit code is that of the command.
     """
     from pyddpdiag.doctor.checks.torchrun import warning
-    from pyddpdiag.integrations import launch
+    from pyddpdiag.integrations import recorded_command
 
     trouble = warning(command)
     if trouble:
         say(trouble, sys.stderr)
-    raise typer.Exit(launch.run(command, trace if trace is not None else launch.new_folder()))
+    raise typer.Exit(
+        recorded_command.run(command, trace if trace is not None else recorded_command.new_folder())
+    )

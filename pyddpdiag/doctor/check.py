@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from pyddpdiag.doctor.launch import Launch
+from pyddpdiag.doctor.launcher_facts import Launch
 from pyddpdiag.messages.shells import Line, Shell
 from pyddpdiag.ranks.rendezvous import Target
 

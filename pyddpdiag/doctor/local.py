@@ -14,7 +14,7 @@ from pyddpdiag.doctor.checks import (
     firewall,
     installed,
     launcher,
-    meeting,
+    rendezvous,
     threads,
     torchrun,
     variables,
@@ -31,7 +31,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("variables", variables.check),
     ("addresses", addresses.check),
     ("firewall", firewall.check),
-    ("rendezvous", meeting.check),
+    ("rendezvous", rendezvous.check),
     ("threads", threads.check),
     ("batch", batch.check),
 )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyddpdiag.doctor import launch, local, logs, show
+from pyddpdiag.doctor import answers, launcher_facts, local, logs
 from pyddpdiag.doctor.check import Situation
 from pyddpdiag.errors import RendezvousError, UsageError
 from pyddpdiag.messages.shells import Shell, this_shell
@@ -39,9 +39,9 @@ def check_machine(asked: Asked, *, as_json: bool) -> int:
     outcomes = local.run(situation)
     code = local.worst(outcomes)
     if as_json:
-        say(show.outcomes_to_json(outcomes, situation.shell, code, time.monotonic() - begin))
+        say(answers.outcomes_to_json(outcomes, situation.shell, code, time.monotonic() - begin))
     else:
-        show.print_outcomes(outcomes, situation.shell, sys.stdout)
+        answers.print_outcomes(outcomes, situation.shell, sys.stdout)
     return code
 
 
@@ -54,9 +54,9 @@ def explain_logs(names: Sequence[str], shell: str | None, *, as_json: bool) -> i
     verdict = logs.read(names, shell_of(shell))
     code = logs.exit_code(verdict)
     if as_json:
-        say(show.verdict_to_json(verdict, code))
+        say(answers.verdict_to_json(verdict, code))
     else:
-        show.print_verdict(verdict, logs.notes(verdict), sys.stdout)
+        answers.print_verdict(verdict, logs.notes(verdict), sys.stdout)
     return code
 
 
@@ -78,7 +78,7 @@ def situation_of(asked: Asked) -> Situation:
         UsageError: the shell is unknown.
     """
     environ = dict(os.environ)
-    place = launch.read(environ, asked.rank, asked.world_size, asked.local_world_size)
+    place = launcher_facts.read(environ, asked.rank, asked.world_size, asked.local_world_size)
     target: Target | None = None
     problem = ""
     try:
@@ -91,7 +91,7 @@ def situation_of(asked: Asked) -> Situation:
 
 
 def _from_environment(environ: dict[str, str], *, agent: bool) -> TcpTarget | None:
-    port = launch.number(environ, "MASTER_PORT")
+    port = launcher_facts.number(environ, "MASTER_PORT")
     host = environ.get("MASTER_ADDR")
     return TcpTarget(host, port, agent) if host and port is not None and 0 < port < 65536 else None
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.errors import PackageMissingError
-from pyddpdiag.integrations.session import Session
+from pyddpdiag.integrations.recorded_training import Session
 
 try:
     from lightning.pytorch.callbacks import Callback

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pyddpdiag.errors import PackageMissingError
-from pyddpdiag.integrations.session import Session
+from pyddpdiag.integrations.recorded_training import Session
 from pyddpdiag.record.ddp_modules import find
 
 try:

@@ -18,7 +18,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 import pyddpdiag
 from pyddpdiag.errors import PyddpdiagError
-from pyddpdiag.integrations.session import Session
+from pyddpdiag.integrations.recorded_training import Session
 from pyddpdiag.output import say
 from pyddpdiag.record.attachments import is_attached
 from pyddpdiag.record.bucket_hook import RecorderHook

@@ -23,7 +23,7 @@ from pyddpdiag.ranks.hello import Hello
 from pyddpdiag.ranks.meeting import meet
 from pyddpdiag.ranks.rendezvous import Place
 from pyddpdiag.ranks.stores import open_store
-from pyddpdiag.trace.text import decode
+from pyddpdiag.text import decode
 
 _FAILED = "pyddpdiag/failed"
 _CONNECTED = "pyddpdiag/connected/"

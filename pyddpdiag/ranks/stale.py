@@ -18,7 +18,7 @@ from pyddpdiag.errors import RendezvousError
 from pyddpdiag.ranks import identity
 from pyddpdiag.ranks.hello import MARK, MAX_BYTES, Hello
 from pyddpdiag.ranks.rendezvous import Place
-from pyddpdiag.trace.files import RegularFile
+from pyddpdiag.regular_file import RegularFile
 
 _MARK = MARK.encode()
 # The ranks introduce themselves before anything else is written, so the beginning of a file shows its owners.

@@ -13,8 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import _native
 from pyddpdiag.errors import AlreadyAttachedError, UsageError
-from pyddpdiag.record import ddp_modules, exchange_setup, registered, shared_setup
-from pyddpdiag.record.compression import PathOptions
+from pyddpdiag.paths import exchange_setup, shared_setup
+from pyddpdiag.paths.options import PathOptions
+from pyddpdiag.record import ddp_modules, registered
 from pyddpdiag.record.modules import require_gloo
 
 if TYPE_CHECKING:

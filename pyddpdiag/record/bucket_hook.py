@@ -10,8 +10,8 @@ import torch.distributed as dist
 
 from pyddpdiag import _native
 from pyddpdiag.errors import RecorderClosedError, UsageError
-from pyddpdiag.record import exchange_setup, gloo, shared_setup
-from pyddpdiag.record.compression import PathOptions
+from pyddpdiag.paths import exchange_setup, gloo, shared_setup
+from pyddpdiag.paths.options import PathOptions
 from pyddpdiag.record.copied import CopiedRecorder
 
 

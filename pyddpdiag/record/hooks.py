@@ -14,9 +14,10 @@ import torch.distributed as dist
 from pyddpdiag import _native
 from pyddpdiag.errors import UsageError
 from pyddpdiag.output import say
-from pyddpdiag.record import gloo, registered
+from pyddpdiag.paths import gloo
+from pyddpdiag.paths.options import PathOptions, path_options
+from pyddpdiag.record import registered
 from pyddpdiag.record.bucket_hook import average
-from pyddpdiag.record.compression import PathOptions, path_options
 from pyddpdiag.record.copied import CopiedRecorder
 from pyddpdiag.record.latest import latest_open
 from pyddpdiag.record.recorder import Recorder

@@ -12,7 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 from pyddpdiag import _native
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
-from pyddpdiag.record import ddp_modules, gloo
+from pyddpdiag.paths import gloo
+from pyddpdiag.record import ddp_modules
 from pyddpdiag.record.sentinel import Sentinel
 from pyddpdiag.record.sidecar import Sidecar
 

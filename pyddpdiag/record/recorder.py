@@ -20,6 +20,8 @@ from pyddpdiag.errors import (
     TraceFolderError,
     UsageError,
 )
+from pyddpdiag.paths.options import Compress, path_options
+from pyddpdiag.paths.shared_modes import SharedMemory
 from pyddpdiag.record import (
     agreement,
     arguments,
@@ -31,12 +33,10 @@ from pyddpdiag.record import (
 )
 from pyddpdiag.record.bucket_hook import RecorderHook
 from pyddpdiag.record.collector import CollectorWatch
-from pyddpdiag.record.compression import Compress, path_options
 from pyddpdiag.record.copied import CopiedRecorder
 from pyddpdiag.record.modules import Modules
 from pyddpdiag.record.phase import marked_phase
 from pyddpdiag.record.sentinel import Mode, Sentinel
-from pyddpdiag.record.shared_modes import SharedMemory
 from pyddpdiag.record.steps import Loop, MarkedSteps, Steps
 from pyddpdiag.record.watchdog import Watchdog
 from pyddpdiag.record.whereabouts import Whereabouts

@@ -19,7 +19,8 @@ import pyddpdiag
 from pyddpdiag import _native, processes
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
-from pyddpdiag.record import interfaces, shared_setup
+from pyddpdiag.paths import shared_setup
+from pyddpdiag.record import interface_facts
 
 # Only what changes how DDP or Gloo behave: an environment may hold secrets.
 _ENVIRONMENT = (
@@ -85,7 +86,7 @@ class Sidecar:
             build_config=_native.build_config(),
             environment={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
             clock=core.clock(),
-            interfaces=interfaces.found(),
+            interfaces=interface_facts.found(),
         )
 
     def set_recorded_by(self, name: str) -> None:

@@ -97,8 +97,8 @@ class Watchdog:
             told = cause
 
     def _speak(self, seconds: float) -> None:
+        from pyddpdiag.live.answer import print_hang
         from pyddpdiag.live.hang import hang
-        from pyddpdiag.live.show import print_hang
 
         out = Buffer(sys.stderr)
         try:

@@ -10,8 +10,8 @@ import numpy as np
 
 from pyddpdiag.errors import TraceError, TraceVersionError
 from pyddpdiag.model import ProcessEnd
+from pyddpdiag.text import decode
 from pyddpdiag.trace.layout import BYTE_ORDER_MARK, HEADER_BYTES, MAGIC, MAJOR, RECORD_BYTES, header_dtype
-from pyddpdiag.trace.text import decode
 
 # Bounds on what a header may claim. They keep a damaged file from costing unbounded memory, and are far
 # above any real run: 2**26 records are 8 GiB per rank, 2**61 ns are 73 years since the machine was started.

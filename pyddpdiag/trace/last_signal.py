@@ -9,7 +9,7 @@ from typing import Final
 from pyddpdiag.model.ending import MESSAGE_LIMIT, End
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.output import clean
-from pyddpdiag.trace.files import RegularFile
+from pyddpdiag.regular_file import RegularFile
 
 # By Linux's numbers: the only system that writes such notes.
 _NAMES: Final = {

@@ -11,8 +11,8 @@ from typing import Final
 from pyddpdiag.errors import TraceError
 from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar
+from pyddpdiag.regular_file import FileIdentity
 from pyddpdiag.trace.command import read_command
-from pyddpdiag.trace.files import FileIdentity
 from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, named, number_of
 from pyddpdiag.trace.header import Header
 from pyddpdiag.trace.reader import RankTrace, read_header, read_trace

@@ -11,7 +11,7 @@ from pyddpdiag.train.events import TrainResult
 from pyddpdiag.train.settings import TrainSettings
 
 if TYPE_CHECKING:
-    from pyddpdiag.train.session import Session
+    from pyddpdiag.train.rank_session import Session
 
 
 def train(
@@ -20,7 +20,7 @@ def train(
     """Trains on one rank with the built-in loop, or with `own` if given. Bound to its settings, it is a
     job."""
     from pyddpdiag.train.loop import train_rank
-    from pyddpdiag.train.session import Session
+    from pyddpdiag.train.rank_session import Session
 
     def tell(event: object) -> None:
         if isinstance(event, Note):

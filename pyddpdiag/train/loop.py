@@ -18,7 +18,7 @@ from pyddpdiag.train import devices, gpu, state
 from pyddpdiag.train.evaluate import evaluate, scores_and_loss, total
 from pyddpdiag.train.events import EpochDone, Planned, StepDone, TrainResult
 from pyddpdiag.train.probes import NoProbe, Probe, probes
-from pyddpdiag.train.session import Session
+from pyddpdiag.train.rank_session import Session
 from pyddpdiag.train.waiting import Waiting
 from pyddpdiag.workloads.samples import ShardedBatches, share, steps_per_epoch
 from pyddpdiag.workloads.workload import Workload

@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeVar
 
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag.record.compression import Compress
+from pyddpdiag.paths.options import Compress
 from pyddpdiag.train.settings import HookKind
 
 T = TypeVar("T")

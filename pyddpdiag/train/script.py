@@ -17,7 +17,7 @@ from pyddpdiag.errors import UsageError
 from pyddpdiag.train.events import EpochDone, TrainResult
 from pyddpdiag.train.inputs import split_script
 from pyddpdiag.train.probes import Probe, probes
-from pyddpdiag.train.session import Session
+from pyddpdiag.train.rank_session import Session
 
 T = TypeVar("T")
 _MODULE = "pyddpdiag_user_script"

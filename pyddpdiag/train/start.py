@@ -21,7 +21,7 @@ from pyddpdiag.train.inputs import check_inputs
 from pyddpdiag.train.settings import TrainSettings
 
 if TYPE_CHECKING:
-    from pyddpdiag.train.session import Session
+    from pyddpdiag.train.rank_session import Session
 
 # More than any world has: every rank from some number on.
 _NO_END = 2**31

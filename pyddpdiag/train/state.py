@@ -11,7 +11,7 @@ from torch import nn
 from pyddpdiag.errors import UsageError
 from pyddpdiag.train import checkpoint
 from pyddpdiag.train.events import EpochDone
-from pyddpdiag.train.session import Session
+from pyddpdiag.train.rank_session import Session
 from pyddpdiag.workloads.workload import Workload
 
 

@@ -16,7 +16,7 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.record import exchange_setup
+from pyddpdiag.paths import exchange_setup
 from pyddpdiag.trace.layout import BucketTime, Flag, Kind
 from pyddpdiag.trace.run import open_run
 

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.errors import ReductionError
-from pyddpdiag.record import exchange_setup
+from pyddpdiag.paths import exchange_setup
 
 GROUP_TIMEOUT_S = 12.0
 FEATURES = 301  # one bucket above 128 KiB in 16 bits, from where on three ranks exchange by messages

@@ -240,7 +240,7 @@ def test_a_rank_that_is_missing_is_told_in_time(tmp_path: Path) -> None:
 def test_arguments() -> None:
     with pytest.raises(NoProcessGroupError, match="not initialised"):
         pyddpdiag.GradientReducer([torch.ones(1, requires_grad=True)])
-    from pyddpdiag.record.buckets import in_buckets, named
+    from pyddpdiag.gradients.buckets import in_buckets, named
 
     with pytest.raises(UsageError, match="given twice"):
         named([p := torch.ones(2, requires_grad=True), p])
@@ -257,7 +257,7 @@ def test_arguments() -> None:
 
 
 def test_buckets_go_from_the_last_parameter_to_the_first() -> None:
-    from pyddpdiag.record.buckets import in_buckets
+    from pyddpdiag.gradients.buckets import in_buckets
 
     parameters = [torch.ones(n) for n in (10, 1000, 10, 10)]
     buckets = in_buckets(parameters, 80 / 2**20, None)

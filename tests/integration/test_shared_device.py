@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag import _native
-from pyddpdiag.record import shared_setup
+from pyddpdiag.paths import shared_setup
 from pyddpdiag.trace.layout import BucketTime, Flag, Kind
 from pyddpdiag.trace.run import open_run
 

@@ -19,7 +19,7 @@ from support.trained import train
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.record import shared_setup
+from pyddpdiag.paths import shared_setup
 
 # Rank R is on host HOSTS[R]. Not in order, as a launcher need not have it.
 HOSTS = [0, 1, 1, 0]

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 import pyddpdiag
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError, UsageError
-from pyddpdiag.record import processes, shared_setup
+from pyddpdiag.paths import processes, shared_setup
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import read_trace
 

@@ -18,7 +18,7 @@ from pyddpdiag.pipeline import load_report
 from pyddpdiag.train import HookKind, TrainSettings, launch
 from pyddpdiag.train.events import EpochDone, TrainResult
 from pyddpdiag.train.loop import train_rank
-from pyddpdiag.train.session import Session
+from pyddpdiag.train.rank_session import Session
 from pyddpdiag.workloads.samples import TensorSamples
 
 SHORT = TrainSettings(epochs=4, batch_size=256, hook=HookKind.PLAIN, timeout_s=100)

@@ -15,7 +15,7 @@ from pyddpdiag.model import GpuUse
 from pyddpdiag.trace.sidecar import read_sidecar
 from pyddpdiag.train import HookKind, TrainResult, TrainSettings, gpu, launch
 from pyddpdiag.train.loop import train_rank
-from pyddpdiag.train.session import Session
+from pyddpdiag.train.rank_session import Session
 
 GOAL = 0.97
 # Fewer epochs than by default, to save time, at a rate a little lower: processors round differently, and this leaves

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from pyddpdiag.train.loop import train_rank
-from pyddpdiag.train.session import Session
+from pyddpdiag.train.rank_session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 240

@@ -1,4 +1,4 @@
-#include "core/checksum.hpp"
+#include "core/kernels/checksum.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "core/connection_log.hpp"
+#include "core/trace/connection_log.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/hash.hpp"
-#include "core/pulse.hpp"
+#include "core/trace/hash.hpp"
+#include "core/trace/pulse.hpp"
 #include "loopback.hpp"
 #include "records.hpp"
 #include "scratch.hpp"

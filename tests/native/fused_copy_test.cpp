@@ -1,4 +1,4 @@
-#include "core/fused_copy.hpp"
+#include "core/kernels/fused_copy.hpp"
 
 #include <bit>
 #include <cmath>

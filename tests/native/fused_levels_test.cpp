@@ -1,10 +1,10 @@
-#include "core/fused_levels.hpp"
+#include "core/kernels/fused_levels.hpp"
 
 #include <bit>
 #include <iostream>
 
 #include "check.hpp"
-#include "core/half.hpp"
+#include "core/kernels/half.hpp"
 #include "gradients.hpp"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "core/fused_copy.hpp"
+#include "core/kernels/fused_copy.hpp"
 
 namespace gradients {
 

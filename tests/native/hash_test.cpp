@@ -1,4 +1,4 @@
-#include "core/hash.hpp"
+#include "core/trace/hash.hpp"
 
 #include <cstdint>
 #include <string_view>

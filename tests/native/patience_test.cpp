@@ -1,4 +1,4 @@
-#include "core/patience.hpp"
+#include "core/shared/spin_budget.hpp"
 
 #include "check.hpp"
 

@@ -1,4 +1,4 @@
-#include "core/pulse.hpp"
+#include "core/trace/pulse.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "check.hpp"
-#include "core/record.hpp"
-#include "core/trace_file.hpp"
+#include "core/trace/record.hpp"
+#include "core/trace/trace_file.hpp"
 
 namespace records {
 

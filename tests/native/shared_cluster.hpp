@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/shared_between.hpp"
-#include "core/shared_exchange.hpp"
+#include "core/shared/between.hpp"
+#include "core/shared/exchange.hpp"
 #include "shared_group.hpp"
 
 namespace shared_cluster {

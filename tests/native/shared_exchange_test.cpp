@@ -1,4 +1,4 @@
-#include "core/shared_exchange.hpp"
+#include "core/shared/exchange.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/shared_exchange.hpp"
-#include "core/shared_failure.hpp"
+#include "core/shared/exchange.hpp"
+#include "core/shared/failure.hpp"
 #include "shared_cluster.hpp"
 #include "shared_group.hpp"
 

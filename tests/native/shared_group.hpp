@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/shared_block.hpp"
-#include "core/shared_exchange.hpp"
-#include "core/shared_member.hpp"
-#include "core/shared_wire.hpp"
+#include "core/shared/block.hpp"
+#include "core/shared/exchange.hpp"
+#include "core/shared/member.hpp"
+#include "core/shared/wire.hpp"
 #include "platform/platform.hpp"
 
 namespace shared_group {

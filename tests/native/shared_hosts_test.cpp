@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/shared_exchange.hpp"
+#include "core/shared/exchange.hpp"
 #include "shared_cluster.hpp"
 #include "shared_group.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/shared_member.hpp"
+#include "core/shared/member.hpp"
 #include "scratch.hpp"
 
 namespace {

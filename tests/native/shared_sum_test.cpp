@@ -1,4 +1,4 @@
-#include "core/shared_sum.hpp"
+#include "core/shared/sum.hpp"
 
 #include <array>
 #include <bit>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/half.hpp"
-#include "core/ring_order.hpp"
+#include "core/kernels/half.hpp"
+#include "core/shared/ring_order.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "check.hpp"
-#include "core/shared_exchange.hpp"
+#include "core/shared/exchange.hpp"
 #include "shared_group.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // Sums of several hosts that travel in 16 bits, beside the same sums value by value.
-#include "core/shared_wire.hpp"
+#include "core/shared/wire.hpp"
 
 #include <bit>
 #include <chrono>
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/half.hpp"
-#include "core/shared_exchange.hpp"
+#include "core/kernels/half.hpp"
+#include "core/shared/exchange.hpp"
 #include "shared_cluster.hpp"
 #include "shared_group.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/fused_levels.hpp"
+#include "core/kernels/fused_levels.hpp"
 #include "gradients.hpp"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "check.hpp"
-#include "core/trace_file.hpp"
+#include "core/trace/trace_file.hpp"
 #include "records.hpp"
 #include "scratch.hpp"
 

@@ -1,4 +1,4 @@
-#include "core/trace_file.hpp"
+#include "core/trace/trace_file.hpp"
 
 #include <array>
 #include <cstddef>

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/trace_file.hpp"
+#include "core/trace/trace_file.hpp"
 #include "records.hpp"
 #include "scratch.hpp"
 

@@ -19,8 +19,8 @@ from pyddpdiag.bench import results
 from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.compare.html import page as compare_page
 from pyddpdiag.bench.compare.text import print_comparison
+from pyddpdiag.bench.entries_table import print_entries
 from pyddpdiag.bench.reading import parse
-from pyddpdiag.bench.show import print_entries
 from pyddpdiag.cli import main
 from pyddpdiag.output import as_html, clean, clean_lines, say
 from pyddpdiag.report.page import Notice, Paragraph

@@ -1,4 +1,4 @@
-// Copies many gradients into one buffer and back, in one pass each, with the kernels of core/fused_copy.hpp.
+// Copies many gradients into one buffer and back, in one pass each, with the kernels of core/kernels/fused_copy.hpp.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/fused_copy.hpp"
+#include "core/kernels/fused_copy.hpp"
 #include "torch/element.hpp"
 
 namespace ddpdiag {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/fused_copy.hpp"
+#include "core/kernels/fused_copy.hpp"
 
 namespace ddpdiag {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/record.hpp"
+#include "core/trace/record.hpp"
 
 namespace ddpdiag {
 

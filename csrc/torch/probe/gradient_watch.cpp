@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-#include "core/checksum.hpp"
+#include "core/kernels/checksum.hpp"
 #include "torch/element.hpp"
 #include "torch/probe/recorder.hpp"
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/fused_copy.hpp"
-#include "core/record.hpp"
+#include "core/kernels/fused_copy.hpp"
+#include "core/trace/record.hpp"
 #include "torch/probe/bucket_layout.hpp"
 
 namespace ddpdiag {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/hash.hpp"
+#include "core/trace/hash.hpp"
 #include "platform/usage.hpp"
 #include "torch/element.hpp"
 #include "torch/probe/worker_probe.hpp"

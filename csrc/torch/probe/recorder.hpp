@@ -15,9 +15,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/connection_log.hpp"
-#include "core/pulse.hpp"
-#include "core/trace_file.hpp"
+#include "core/trace/connection_log.hpp"
+#include "core/trace/pulse.hpp"
+#include "core/trace/trace_file.hpp"
 #include "torch/group.hpp"
 #include "torch/probe/bucket_layout.hpp"
 #include "torch/probe/callback.hpp"

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/hash.hpp"
+#include "core/trace/hash.hpp"
 #include "torch/compat.hpp"
 #include "torch/element.hpp"
 #include "torch/probe/bucket_operation.hpp"

@@ -4,7 +4,7 @@
 
 #include <bit>
 
-#include "core/finite.hpp"
+#include "core/kernels/finite.hpp"
 #include "torch/change.hpp"
 #include "torch/element.hpp"
 #include "torch/flatten/parallel_copy.hpp"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/fused_copy.hpp"
+#include "core/kernels/fused_copy.hpp"
 
 namespace ddpdiag {
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string_view>
 
-#include "core/fused_copy.hpp"
-#include "core/record.hpp"
+#include "core/kernels/fused_copy.hpp"
+#include "core/trace/record.hpp"
 
 namespace ddpdiag {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/shared_between.hpp"
+#include "core/shared/between.hpp"
 
 namespace ddpdiag {
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/fused_copy.hpp"
+#include "core/kernels/fused_copy.hpp"
 #include "torch/group.hpp"
 #include "torch/reduce/facts.hpp"
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/shared_wire.hpp"
+#include "core/shared/wire.hpp"
 #include "torch/reduce/shared_ranks.hpp"
 
 namespace ddpdiag {

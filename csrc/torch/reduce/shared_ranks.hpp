@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/shared_exchange.hpp"
+#include "core/shared/exchange.hpp"
 #include "torch/reduce/facts.hpp"
 #include "torch/reduce/staging.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "core/shared_block.hpp"
+#include "core/shared/block.hpp"
 
 namespace ddpdiag {
 

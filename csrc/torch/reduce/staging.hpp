@@ -10,7 +10,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "core/shared_block.hpp"
+#include "core/shared/block.hpp"
 #include "torch/reduce/pinning.hpp"
 
 namespace ddpdiag {

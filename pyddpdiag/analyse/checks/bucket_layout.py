@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bars import HEALTHY_SHARE, LEAST_MS
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.link_faults import LEAST_SHARE
+from pyddpdiag.analyse.links.link_faults import LEAST_SHARE
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, fit_wire, lasting_buckets
 from pyddpdiag.model import BucketStats, Finding

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bars import LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.thresholds import LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent, ranks

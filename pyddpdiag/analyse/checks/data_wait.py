@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bars import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.step_matrix import lower_median, median, step_walls
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.windows import Span, sustained
 from pyddpdiag.model import Finding

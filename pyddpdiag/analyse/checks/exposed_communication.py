@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bars import LEAST_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import EXPOSED_SHARE, Exposure
 from pyddpdiag.analyse.parts import largest
 from pyddpdiag.analyse.step_matrix import median
+from pyddpdiag.analyse.thresholds import LEAST_MS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.windows import Span, sustained
 from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, lasting_buckets

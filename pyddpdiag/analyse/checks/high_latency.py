@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyddpdiag.analyse.bars import confidence
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.link_faults import named
+from pyddpdiag.analyse.links.link_faults import named
+from pyddpdiag.analyse.thresholds import confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyddpdiag.analyse.calls.unequal import UnequalCalls
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.majority import odd_ones
-from pyddpdiag.analyse.unequal_calls import UnequalCalls
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding, Mismatch
 from pyddpdiag.model.words import count, listed, ranks

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyddpdiag.analyse.bars import HEALTHY_SHARE, LEAST_MS, confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import EXPOSED_SHARE
 from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.shares import share_of_median
 from pyddpdiag.analyse.step_matrix import median, other_ms
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent, size

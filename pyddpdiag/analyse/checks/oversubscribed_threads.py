@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyddpdiag.analyse.bars import confidence
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.thresholds import confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.shells import SetVariable, shell_on, write
 from pyddpdiag.model import Finding

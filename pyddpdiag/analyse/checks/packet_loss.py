@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pyddpdiag.analyse.bars import confidence
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.link_faults import named
+from pyddpdiag.analyse.links.link_faults import named
+from pyddpdiag.analyse.thresholds import confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 

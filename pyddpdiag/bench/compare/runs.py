@@ -24,7 +24,7 @@ from pyddpdiag.bench.intervals import (
     why_not,
 )
 from pyddpdiag.export.run import ExportedRun
-from pyddpdiag.exports import read_run
+from pyddpdiag.exporting import read_run
 from pyddpdiag.model.words import count, listed, number, size
 
 MARGIN: Final = 0.1

@@ -17,8 +17,8 @@ from pyddpdiag.bench.engine.keeper import Keeper
 from pyddpdiag.bench.engine.news import Built, LeftOut, Measured, News
 from pyddpdiag.bench.engine.plan import SweepPlan
 from pyddpdiag.bench.engine.sweep import Outcome, run_sweep
+from pyddpdiag.bench.entries_table import print_entries
 from pyddpdiag.bench.results import to_document
-from pyddpdiag.bench.show import print_entries
 from pyddpdiag.output import clean, say
 
 if TYPE_CHECKING:

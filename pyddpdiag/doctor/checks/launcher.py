@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pyddpdiag import system
 from pyddpdiag.doctor.check import Outcome, Situation, failed, passed
-from pyddpdiag.doctor.launch import LAUNCHERS, TORCH, number
+from pyddpdiag.doctor.launcher_facts import LAUNCHERS, TORCH, number
 from pyddpdiag.messages import torchrun
 from pyddpdiag.messages.shells import SetVariable, UnsetVariable
 from pyddpdiag.output import clean

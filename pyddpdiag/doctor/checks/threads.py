@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psutil
 
 from pyddpdiag.doctor.check import Outcome, Situation, passed, warned
-from pyddpdiag.doctor.launch import number
+from pyddpdiag.doctor.launcher_facts import number
 from pyddpdiag.messages.shells import ByShell, SetVariable
 
 # What a rank opens beside its connections: libraries, data, pipes to loader workers.

@@ -9,7 +9,7 @@ import threading
 import time
 
 from pyddpdiag.doctor.check import Situation
-from pyddpdiag.doctor.mesh import place, show
+from pyddpdiag.doctor.mesh import matrix, place
 from pyddpdiag.doctor.mesh.hub import Hub
 from pyddpdiag.doctor.mesh.member import Member
 from pyddpdiag.doctor.mesh.verdict import Verdict
@@ -48,11 +48,11 @@ def main(situation: Situation, timeout_s: float, *, as_json: bool) -> int:
         if as_json:
             say(
                 json.dumps(
-                    {"schema_version": show.SCHEMA_VERSION, "rank": rank, **verdict.to_fields()}, indent=2
+                    {"schema_version": matrix.SCHEMA_VERSION, "rank": rank, **verdict.to_fields()}, indent=2
                 )
             )
         else:
-            show.print_verdict(verdict, sys.stdout)
+            matrix.print_verdict(verdict, sys.stdout)
     return verdict.exit_code
 
 
@@ -134,7 +134,7 @@ def _serve(target: Target, world_size: int, until: float) -> Hub:
 def _tell_failure(rank: int, error: DoctorError, as_json: bool) -> None:
     if as_json:
         fields = {
-            "schema_version": show.SCHEMA_VERSION,
+            "schema_version": matrix.SCHEMA_VERSION,
             "rank": rank,
             "exit_code": 1,
             "error": error.message,

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.anatomy import step_parts
-from pyddpdiag.analyse.bars import LEAST_MS
+from pyddpdiag.analyse.thresholds import LEAST_MS
 from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.model.words import milliseconds, number, percent
 from pyddpdiag.report.page import Figure

@@ -10,7 +10,7 @@ from sample_entries import file, step, training
 
 from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.compare.tables import tables
-from pyddpdiag.live.show import print_hang
+from pyddpdiag.live.answer import print_hang
 from pyddpdiag.live.state import Hang, RankState
 from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.table import Table

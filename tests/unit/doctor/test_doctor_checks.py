@@ -14,9 +14,9 @@ import pytest
 from support.doctored import bad, command, paste, situation, variables_after
 
 from pyddpdiag import system
-from pyddpdiag.doctor import launch
+from pyddpdiag.doctor import launcher_facts
 from pyddpdiag.doctor.check import Check, Outcome, Situation, Status
-from pyddpdiag.doctor.checks import addresses, batch, installed, launcher, meeting, threads, variables
+from pyddpdiag.doctor.checks import addresses, batch, installed, launcher, rendezvous, threads, variables
 from pyddpdiag.doctor.torch_facts import Torch
 from pyddpdiag.messages.shells import SetVariable, Shell, UnsetVariable, write
 from pyddpdiag.ranks.rendezvous import FileTarget, TcpTarget
@@ -145,7 +145,7 @@ def test_missing_variables_are_named() -> None:
 def test_launchers_are_known_by_their_variables(
     environ: dict[str, str], by: str, place: tuple[int | None, ...]
 ) -> None:
-    found = launch.read(environ)
+    found = launcher_facts.read(environ)
     assert (found.by, (found.rank, found.world_size, found.local_rank, found.local_world_size)) == (by, place)
 
 
@@ -196,18 +196,18 @@ def test_a_stale_file_is_told_with_its_age_and_the_line_removes_it(tmp_path: Pat
     path = tmp_path / "pg"
     path.write_bytes(b"\x00default_pg/0//cpu//0/0\x00 10.0.0.1")
     where = situation(target=FileTarget(str(path)))
-    (outcome,) = bad(meeting.check, where)
+    (outcome,) = bad(rendezvous.check, where)
     assert "exists and is not empty" in outcome.text and " 0 s old" in outcome.text
     if not system.WINDOWS:
         paste([write(line, Shell.POSIX) for line in outcome.lines], ["true"], {}, tmp_path)
-        assert bad(meeting.check, where) == [] and not path.exists()
+        assert bad(rendezvous.check, where) == [] and not path.exists()
 
 
 def test_a_new_file_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
-    assert bad(meeting.check, situation(target=FileTarget(str(tmp_path / "pg")))) == []
+    assert bad(rendezvous.check, situation(target=FileTarget(str(tmp_path / "pg")))) == []
     assert list(tmp_path.iterdir()) == []
     missing = situation(target=FileTarget(str(tmp_path / "none" / "pg")))
-    assert "does not exist" in bad(meeting.check, missing)[0].text
+    assert "does not exist" in bad(rendezvous.check, missing)[0].text
 
 
 @POSIX
@@ -221,34 +221,34 @@ def test_a_locked_file_names_the_process_and_the_line_ends_it(tmp_path: Path) ->
     with subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline()
         where = situation(target=FileTarget(str(path)))
-        (outcome,) = bad(meeting.check, where)
+        (outcome,) = bad(rendezvous.check, where)
         assert f"is locked by pid {other.pid}" in outcome.text
         paste([write(line, Shell.POSIX) for line in outcome.lines], ["true"], {}, tmp_path)
         other.wait(30)
-    assert bad(meeting.check, where) == []
+    assert bad(rendezvous.check, where) == []
 
 
 def test_a_silent_listener_on_the_port_is_named(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     target = TcpTarget("127.0.0.1", port)
-    (outcome,) = bad(meeting.check, situation({"RANK": "0"}, target))
+    (outcome,) = bad(rendezvous.check, situation({"RANK": "0"}, target))
     assert "says nothing" in outcome.text and "wait for it in silence" in outcome.text
     if not system.WINDOWS:
         name = psutil.Process().name()
         assert f"({name})" in outcome.text
     # The line is another port, which is free.
     free = int(pasted(outcome, {"RANK": "0"})["MASTER_PORT"])
-    assert bad(meeting.check, situation({"RANK": "0"}, TcpTarget("127.0.0.1", free))) == []
+    assert bad(rendezvous.check, situation({"RANK": "0"}, TcpTarget("127.0.0.1", free))) == []
     # To any other rank, too.
-    assert "says nothing" in bad(meeting.check, situation({"RANK": "1"}, target))[0].text
+    assert "says nothing" in bad(rendezvous.check, situation({"RANK": "1"}, target))[0].text
 
 
 def test_master_addresses_that_cannot_work() -> None:
     def said(host: str, environ: dict[str, str] | None = None, **options: int) -> str:
         """The line gives an address of this machine, where the store can be."""
-        (outcome, *_) = bad(meeting.check, situation(environ, TcpTarget(host, 29555), **options))
+        (outcome, *_) = bad(rendezvous.check, situation(environ, TcpTarget(host, 29555), **options))
         right = pasted(outcome, environ or {})["MASTER_ADDR"]
-        again = bad(meeting.check, situation(environ, TcpTarget(right, 29555), **options))
+        again = bad(rendezvous.check, situation(environ, TcpTarget(right, 29555), **options))
         local = addresses.addresses.outward() is None and "loopback address" in outcome.text
         # A machine without a network has nothing better to offer; another's address is just not served yet.
         assert local or not [one for one in again if one.name == "MASTER_ADDR"]
@@ -265,7 +265,7 @@ def test_master_addresses_that_cannot_work() -> None:
 
 def test_an_unreachable_master_is_told_within_the_limit() -> None:
     # 198.51.100.0/24 is for documentation: nobody answers there.
-    (outcome,) = bad(meeting.check, situation({"RANK": "1"}, TcpTarget("198.51.100.7", 29555)))
+    (outcome,) = bad(rendezvous.check, situation({"RANK": "1"}, TcpTarget("198.51.100.7", 29555)))
     assert outcome.name == "MASTER_PORT" and outcome.status
 
 

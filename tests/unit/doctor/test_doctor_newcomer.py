@@ -18,7 +18,7 @@ from pyddpdiag._loader import built_with
 from pyddpdiag.doctor import cxx_runtime
 from pyddpdiag.doctor.check import Situation, Status
 from pyddpdiag.doctor.checks import installed
-from pyddpdiag.doctor.launch import Launch
+from pyddpdiag.doctor.launcher_facts import Launch
 from pyddpdiag.messages.shells import Shell, write
 
 TIMEOUT_S = 120

@@ -64,7 +64,9 @@ def test_run_says_before_the_start_that_a_torchrun_will_fail(
     windows: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr("pyddpdiag.integrations.launch.run", lambda words, folder: started.append(words) or 0)
+    monkeypatch.setattr(
+        "pyddpdiag.integrations.recorded_command.run", lambda words, folder: started.append(words) or 0
+    )
 
     def said(*words: str) -> str:
         assert cli.main(["run", "--trace", "none", "--", *words]) == 0

@@ -24,7 +24,7 @@ from pyddpdiag.cli import main
 from pyddpdiag.export.chrome import COMMUNICATION
 from pyddpdiag.export.event_file import Series, write_events
 from pyddpdiag.export.lanes import lanes
-from pyddpdiag.exports import read_run
+from pyddpdiag.exporting import read_run
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.layout import Kind, StepTime
 from pyddpdiag.trace.run import open_run
@@ -205,7 +205,7 @@ def test_steps_can_be_chosen(folder: Path, tmp_path: Path, capsys: pytest.Captur
 def test_too_much_for_a_viewer_says_which_part_fits(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyddpdiag.exports.MOST_EVENTS", 500)
+    monkeypatch.setattr("pyddpdiag.exporting.MOST_EVENTS", 500)
     assert main(["export", str(folder), "--chrome", "--output-dir", str(tmp_path)]) == 2
     assert "--steps 0-" in capsys.readouterr().err
 

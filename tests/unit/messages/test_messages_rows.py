@@ -60,7 +60,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "22 one thread": (CATALOG, f"{CHECKS}test_threads_against_cores"),
     "23 timed out waiting": (CATALOG,),
-    "24 large buckets": ("unit/test_checks_layout.py",),
+    "24 large buckets": ("unit/analyse/checks/test_checks_layout.py",),
     "25 the slow rank is hidden": ("faults/test_bed.py",),
     "26 sums instead of averages": (
         f"{CHECKS}test_sums_instead_of_averages_are_told_for_the_torch_that_has_them",

@@ -1,0 +1,55 @@
+#include "core/trace/pulse.hpp"
+
+#include <exception>
+#include <utility>
+
+#include "platform/platform.hpp"
+
+namespace ddpdiag {
+
+Pulse::Pulse(std::function<void()> beat, std::chrono::milliseconds interval)
+    : process_(platform::process_id()),
+      thread_(
+          std::make_unique<std::thread>([this, beat = std::move(beat), interval] { run(beat, interval); })) {}
+
+Pulse::~Pulse() {
+    stop();
+}
+
+void Pulse::run(const std::function<void()>& beat, std::chrono::milliseconds interval) {
+    platform::enter_background("ddpdiag-pulse");
+    std::unique_lock lock(mutex_);
+    for (bool last = false;; last = stopped_) {
+        lock.unlock();
+        try {
+            beat();
+        } catch (const std::exception&) {
+            return;  // nobody is there to tell, and the program must not suffer
+        }
+        if (last) {
+            return;
+        }
+        lock.lock();
+        changed_.wait_for(lock, interval, [this] { return stopped_; });
+    }
+}
+
+void Pulse::stop() noexcept {
+    if (platform::process_id() != process_) {
+        // The child's copy names a thread that exists in the parent only: neither to be joined nor destroyed.
+        [[maybe_unused]] const std::thread* const left = thread_.release();
+        return;
+    }
+    if (thread_ == nullptr) {
+        return;
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        stopped_ = true;
+    }
+    changed_.notify_all();
+    thread_->join();
+    thread_.reset();
+}
+
+}  // namespace ddpdiag

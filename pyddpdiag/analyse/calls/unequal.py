@@ -1,0 +1,104 @@
+"""Collectives other than buckets that some ranks called more often than others, which did not just lag behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.calls.awaited import calls_by_member
+from pyddpdiag.analyse.calls.collectives import MEETING, RankCollectives
+from pyddpdiag.analyse.calls.different import ALIKE
+from pyddpdiag.analyse.calls.parties import Party
+from pyddpdiag.analyse.progress import Progress
+from pyddpdiag.text import decode
+
+NAMES: Final = tuple(dict.fromkeys((*ALIKE, *MEETING)))
+"""Operations that every rank of a group calls. Not those between two ranks."""
+
+
+@dataclass(frozen=True)
+class UnequalCalls:
+    """An operation that the ranks of a process group called unequally often.
+
+    `calls` is how often, by rank; `step` the first in which a rank called it more often than one of those that have the
+    fewest, None: not known. `crossed`: a rank with fewer calls of this is ahead in something else.
+    """
+
+    operation: str
+    calls: Mapping[int, int]
+    step: int | None
+    crossed: bool
+
+
+def unequal_calls(
+    every: Sequence[Party],
+    parts: Sequence[RankCollectives],
+    reached: Sequence[Progress],
+    finished: frozenset[int],
+) -> tuple[UnequalCalls, ...]:
+    """The operations whose counts cannot be those of ranks of which one is only behind.
+
+    A rank that has called one operation less often than another rank may not have come so far. It has if it came to
+    the end of its script, or if it has called something else more often.
+
+    Args:
+        every: the process groups, from `calls.parties`.
+        parts: what each rank of the run recorded.
+        reached: how far each has come.
+        finished: the ranks that ended in good order.
+    """
+    found = []
+    for party in every:
+        counted = {name: calls_by_member(party, name, parts, reached) for name in NAMES}
+        ahead = [
+            {who: reached[who].buckets.get(key, -1) for who in party.members} for key in _keys(party, reached)
+        ]
+        ahead += [counts for counts in counted.values() if counts]
+        for name, counts in counted.items():
+            fewest, most = min(counts.values(), default=0), max(counts.values(), default=0)
+            low = [who for who, amount in counts.items() if amount == fewest]
+            high = [who for who, amount in counts.items() if amount == most]
+            if fewest == most:
+                continue
+            crossed = any(other[who] > other[above] for other in ahead for who in low for above in high)
+            if crossed or all(reached[who].rank in finished for who in low):
+                found.append(
+                    UnequalCalls(
+                        decode(name),
+                        {reached[who].rank: amount for who, amount in counts.items()},
+                        _first_step(parts[high[0]], parts[low[0]], name, party.group),
+                        crossed,
+                    )
+                )
+    return tuple(found)
+
+
+def _keys(party: Party, reached: Sequence[Progress]) -> list[int]:
+    """The groups whose buckets the members reduce: the party's own, or the only one."""
+    return (
+        [party.group]
+        if party.group
+        else sorted(set().union(*(reached[who].buckets for who in party.members)))
+    )
+
+
+def _first_step(more: RankCollectives, fewer: RankCollectives, name: bytes, group: int) -> int | None:
+    """The first step in which one rank called an operation more often than another one."""
+    here, there = _by_step(more, name, group), _by_step(fewer, name, group)
+    return min((step for step, amount in here.items() if amount > there.get(step, 0)), default=None)
+
+
+def _by_step(part: RankCollectives, name: bytes, group: int) -> dict[int, int]:
+    if name not in part.names:
+        return {}
+    mine = part.name == part.names.index(name)
+    if group:
+        mine &= part.group == np.uint64(group)
+    steps, amounts = np.unique(part.step[mine], return_counts=True)
+    return dict(zip(steps.tolist(), amounts.tolist(), strict=True))
+
+
+__all__ = ["UnequalCalls", "unequal_calls"]

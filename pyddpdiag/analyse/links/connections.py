@@ -1,0 +1,188 @@
+"""What one rank's readings of its TCP connections come to: the names, and the differences over the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.links.losses import Losses
+from pyddpdiag.text import clean
+from pyddpdiag.trace.layout import ConnectionValue, Flag, Kind, Records
+from pyddpdiag.trace.reader import RankTrace
+
+LISTED: Final = 4096
+"""Connections of one rank; a recorder follows 256 at a time."""
+
+MOST_PARTS: Final = 4
+"""Of a connection's name."""
+
+LEAST_READINGS: Final = 4
+"""Of a connection's round trip, for its least and its usual one to mean something."""
+
+_HALF: Final = 0xFFFFFFFF
+_QUARTER: Final = 0xFFFF
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A TCP connection of one rank's process, from its first reading to its last.
+
+    `local` and `peer` are "IP:PORT". Amounts are differences between the two readings; None: the system does not tell.
+
+    Attributes:
+        readings: how many there are; one alone shows no difference.
+        seconds: from the first to the last.
+        bytes_sent: with what was sent again, where the system counts so.
+        bytes_acked: that the peer has confirmed.
+        busy_ms: time in which something was to be sent or not yet confirmed.
+        segments: with data, sent; with those that were sent again.
+        retransmitted: segments sent again.
+        dsack_dups: of those, how many the peer had already.
+        loss_rtt_share: the smoothed round trip when segments were sent again, over the usual one; a queue that
+            overflows is full then. None: too few moments with losses.
+        loss_spread: in which part of the moments with traffic something was sent again; None: too few segments were for
+            chance to spread them.
+        loss_scattered: something was sent again at several moments, or at most of those with traffic; False: what was
+            lost was lost at once, or nothing was. None: the system does not tell.
+        min_rtt_ms: the least round trip in any reading.
+        floor_rtt_ms: the least smoothed round trip, without the first reading; a queue that empties now and then
+            brings it down, a long way does not. None: too few readings.
+        low_rtt_ms: the 5th percentile of the same: a few moments without traffic do not count.
+        usual_rtt_ms: the median of the same.
+        rtt_ms: the smoothed round trip in the last reading.
+        unacked: segments in flight in the last reading.
+        notsent_bytes: written and not yet sent, in the last reading.
+        backoff: doublings of the retransmission timer, in the last reading.
+    """
+
+    rank: int
+    local: str
+    peer: str
+    readings: int
+    seconds: float
+    bytes_sent: int | None = None
+    bytes_acked: int | None = None
+    busy_ms: float | None = None
+    segments: int | None = None
+    retransmitted: int | None = None
+    dsack_dups: int | None = None
+    loss_rtt_share: float | None = None
+    loss_spread: float | None = None
+    loss_scattered: bool | None = None
+    min_rtt_ms: float | None = None
+    floor_rtt_ms: float | None = None
+    low_rtt_ms: float | None = None
+    usual_rtt_ms: float | None = None
+    rtt_ms: float | None = None
+    unacked: int | None = None
+    notsent_bytes: int | None = None
+    backoff: int | None = None
+
+
+def rank_connections(trace: RankTrace) -> tuple[Connection, ...]:
+    """The connections of one rank that have a name and a reading, in the order of their ids."""
+    records = trace.of_kind(Kind.CONNECTION)
+    is_name = (records["flags"] & Flag.NAME) > 0
+    names = _names(records[is_name])
+    readings = records[~is_name]
+    # By connection; within one, as they were recorded.
+    readings = readings[np.argsort(readings["reference"], kind="stable")]
+    ids, begin = np.unique(readings["reference"], return_index=True)
+    ends = [*begin[1:].tolist(), len(readings)][: len(ids)]
+    found = []
+    for key, first, end in list(zip(ids.tolist(), begin.tolist(), ends, strict=True))[:LISTED]:
+        local, _, peer = names.get(key, "").partition("|")
+        if local and peer:
+            found.append(_connection(trace.rank, local, peer, readings[first:end]))
+    return tuple(found)
+
+
+def _names(parts: Records) -> dict[int, str]:
+    """Names by id, put together from their parts; of those written again the newest."""
+    texts: dict[tuple[int, int], bytes] = {}
+    # Newest first, so that a damaged file costs no more than its first so many.
+    for key, index, text in zip(
+        parts["reference"][::-1].tolist(),
+        parts["index"][::-1].tolist(),
+        parts["text"][::-1].tolist(),
+        strict=True,
+    ):
+        if len(texts) >= LISTED * MOST_PARTS:
+            break
+        if index < MOST_PARTS:
+            texts.setdefault((key, index), text)
+    whole: dict[int, str] = {}
+    for key in {key for key, _ in texts}:
+        raw = b""
+        for index in range(MOST_PARTS):
+            raw += texts.get((key, index), b"")
+            if (key, index) not in texts:
+                break
+        whole[key] = clean(raw.decode("ascii", "replace"), 256)
+    return whole
+
+
+def _connection(rank: int, local: str, peer: str, readings: Records) -> Connection:
+    words = readings["times"]
+    losses = Losses(words)
+    first, last = words[0], words[-1]
+    pair = int(first[_V.SEGMENTS_AND_RETRANSMITTED]), int(last[_V.SEGMENTS_AND_RETRANSMITTED])
+    unusual = int(first[_V.DSACK_DUPS_AND_OUT_OF_ORDER]), int(last[_V.DSACK_DUPS_AND_OUT_OF_ORDER])
+    trips = words[:, _V.MIN_RTT_AND_RTT_US] & _HALF
+    trips = trips[trips != _HALF]
+    smooth = words[1:, _V.MIN_RTT_AND_RTT_US] >> 32 & _HALF
+    smooth = smooth[smooth != _HALF]
+    enough = len(smooth) >= LEAST_READINGS
+    busy_us = _difference(first[_V.BUSY_US], last[_V.BUSY_US])
+    rtt_us = _high(int(last[_V.MIN_RTT_AND_RTT_US]))
+    queued = int(readings["sequence"][-1])
+    timers = int(readings["index"][-1])
+    return Connection(
+        rank=rank,
+        local=local,
+        peer=peer,
+        readings=len(readings),
+        seconds=max(0, int(last[_V.AT]) - int(first[_V.AT])) / 1e9,
+        bytes_sent=_difference(first[_V.BYTES_SENT], last[_V.BYTES_SENT]),
+        bytes_acked=_difference(first[_V.BYTES_ACKED], last[_V.BYTES_ACKED]),
+        busy_ms=None if busy_us is None else busy_us / 1e3,
+        segments=_turned(*map(_low, pair)),
+        retransmitted=_turned(*map(_high, pair)),
+        dsack_dups=_turned(*map(_low, unusual)),
+        loss_rtt_share=losses.rtt_share(),
+        loss_spread=losses.spread(),
+        loss_scattered=losses.is_scattered(),
+        min_rtt_ms=int(trips.min()) / 1e3 if len(trips) else None,
+        floor_rtt_ms=int(smooth.min()) / 1e3 if enough else None,
+        low_rtt_ms=float(np.percentile(smooth, 5)) / 1e3 if enough else None,
+        usual_rtt_ms=float(np.median(smooth)) / 1e3 if enough else None,
+        rtt_ms=None if rtt_us is None else rtt_us / 1e3,
+        unacked=_low(queued),
+        notsent_bytes=_high(queued),
+        backoff=None if timers & _QUARTER == _QUARTER else timers & _QUARTER,
+    )
+
+
+_V = ConnectionValue
+
+
+def _low(word: int) -> int | None:
+    half = word & _HALF
+    return None if half == _HALF else half
+
+
+def _high(word: int) -> int | None:
+    half = word >> 32 & _HALF
+    return None if half == _HALF else half
+
+
+def _difference(first: np.int64, last: np.int64) -> int | None:
+    """How much a counter grew; None if it is not available, or was not the same connection's."""
+    return int(last) - int(first) if 0 <= first <= last else None
+
+
+def _turned(first: int | None, last: int | None) -> int | None:
+    """How much a counter of 32 bits grew, which may have begun again at 0."""
+    return None if first is None or last is None else (last - first) & _HALF

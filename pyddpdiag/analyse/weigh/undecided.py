@@ -1,0 +1,163 @@
+"""Why a run cannot be called healthy though nothing was found, and what to record next time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyddpdiag.analyse.core_waits import saved_ms
+from pyddpdiag.analyse.episodes import late_steps
+from pyddpdiag.analyse.grouped import median_at_most
+from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
+from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, other_ms, step_walls
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model.words import count, listed, milliseconds, percent
+
+
+def doubt(view: RunView) -> str:
+    """Why the run cannot be judged; empty if the evidence excludes a cost of 10% of a step."""
+    return _not_seen(view) or _too_little(view) or _unsure(view)
+
+
+def _not_seen(view: RunView) -> str:
+    """Something of the run is not in the traces, or it does not go on."""
+    run = view.run
+    if run.damaged:
+        return (
+            "nothing follows from what a damaged trace lacks. Copy the files again; or leave them out of the folder, "
+            "and the other ranks are judged."
+        )
+    if not any(len(trace) for trace in run.ranks):
+        return "the traces hold no records. Did the run make a training step?"
+    if view.standstill is not None:
+        return (
+            f"for {view.standstill.silent_ms / 1e3:.0f} s no rank has recorded anything, and no rank is seen to be "
+            "waited for. Does it evaluate or write a checkpoint? If it is stuck, py-spy dump shows where."
+        )
+    if not len(view.occurrences) and view.collectives:
+        return (
+            "there are no buckets, so how much of the communication is hidden cannot be judged. FSDP and replicate() "
+            "reduce by collectives of their own: the table of other collectives shows what they take and how long each "
+            "rank waits there. DistributedDataParallel is recorded by recorder.attach on every rank."
+        )
+    if not view.pairs:
+        how = view.advice.every_rank()
+        return f"no bucket's all-reduce has ended on every rank. Record with {how}, for some steps."
+    if run.missing_count:
+        which = listed(run.missing[:8]) + (
+            f" and {run.missing_count - 8} more" if run.missing_count > 8 else ""
+        )
+        one = run.missing_count == 1
+        shown = "what is here shows no trouble"
+        if view.exposure.is_found:
+            shown = f"{'that rank' if one else 'one of those ranks'} may be what the others wait for"
+        return (
+            f"the {'trace of rank' if one else 'traces of ranks'} {which} of {run.world_size} {'is' if one else 'are'} "
+            f"missing; {shown}. Put the traces of all ranks into one folder."
+        )
+    return ""
+
+
+def _too_little(view: RunView) -> str:
+    steps = view.judged
+    if not steps.can_judge:
+        cut = any(rank.overwritten for rank in view.ranks)
+        return f"only {count(steps.steps, 'step')} can be judged, and {LEAST_STEPS} are needed. " + (
+            f"The trace was too small for more: {_larger(view)}." if cut else f"Record {MANY_STEPS}."
+        )
+    if view.now.is_live and steps.steps < MANY_STEPS:
+        return (
+            f"the run still goes on, and only {count(steps.steps, 'step')} can be judged so far; look again after "
+            f"{MANY_STEPS}."
+        )
+    if view.exposure.typical.steps < LEAST_STEPS:
+        return (
+            "how much of a step waits for buckets is not known: there are too few records of backward passes. "
+            f"Record with {view.advice.every_rank()}, in a trace that is large enough ({_larger(view)})."
+        )
+    if len(steps.ranks) > 1 and len(view.lateness) < LEAST_STEPS:
+        return "which rank the others wait for is not known: too few steps follow one another. Record more steps."
+    return ""
+
+
+def _larger(view: RunView) -> str:
+    """How to record into a larger trace."""
+    wanted = "use a larger capacity_mb"
+    how = view.advice.recorder("capacity_mb=...").rstrip(",")
+    return f"{wanted}: {how}" if view.advice.recorded_by else wanted
+
+
+def _unsure(view: RunView) -> str:
+    """What may cost 10% of a step, and may not."""
+    steps, told = view.judged, view.exposure
+    if told.typical.at_most >= HEALTHY_SHARE and median_at_most(told.least) >= LEAST_MS:
+        return _open(told.typical, told.median_step_ms, "communication holds up")
+    if told.sums.value >= HEALTHY_SHARE and told.mean_ms >= LEAST_MS:
+        return (
+            f"communication holds up {percent(told.sums.value)} of the time, most of it in a few steps (a typical one "
+            f"{milliseconds(told.typical_ms)}), too few to tell whether that goes on. Record about "
+            f"{told.sums.steps_to_tell(HEALTHY_SHARE) or 10 * told.sums.steps} steps."
+        )
+    other = share_of_median(other_ms(steps), steps.wall_ms)
+    if _may_matter(other, steps):
+        return _open(other, steps.wall_ms, "other collectives hold up")
+    for rank, share in zip(view.lateness.ranks, view.lateness.shares, strict=True):
+        if _may_matter(share, steps):
+            return _open(share, steps.wall_ms, f"rank {rank} is late by")
+    told_late = late_steps(steps, view.usage)
+    if told_late is not None and told_late.share >= HEALTHY_SHARE:
+        return (
+            f"the ranks wait {percent(told_late.share)} of the time for one that is late in a few steps; whether that "
+            f"goes on, and whether it is always the same one, is not known. Record about {10 * steps.steps} steps."
+        )
+    waits = saved_ms(steps.own, view.usage.run_delay)
+    core = share_of_median(waits, steps.wall_ms)
+    if _may_matter(core, steps):
+        return _open(core, steps.wall_ms, "waiting for processor cores holds up")
+    of_sums = share_of_sums(waits, step_walls(steps))
+    if of_sums.value >= HEALTHY_SHARE and of_sums.value * steps.wall_ms >= LEAST_MS:
+        return (
+            f"waiting for processor cores holds up {percent(of_sums.value)} of the time, most of it in a few steps: "
+            "another load on the machine does this, and whether it goes on is not known. Look at the machine's load "
+            "(top), and record again without it."
+        )
+    data = share_of_median(lower_median(steps.data_wait), steps.wall_ms)
+    if _may_matter(data, steps):
+        return _open(data, steps.wall_ms, "the ranks wait for data for")
+    return ""
+
+
+def _may_matter(share: Share, steps: StepMatrix) -> bool:
+    return share.at_most >= HEALTHY_SHARE and share.at_most * steps.wall_ms >= LEAST_MS
+
+
+def _open(share: Share, step_ms: float, what: str) -> str:
+    low, high = (milliseconds(max(0.0, bound) * step_ms) for bound in (share.at_least, share.at_most))
+    needed = share.steps_to_tell(HEALTHY_SHARE)
+    said = f"{what} {low} to {high} of a step of {milliseconds(step_ms)}"
+    if needed is None:
+        return (
+            f"{said}: about {percent(HEALTHY_SHARE)} of it, and more steps would hardly tell on which side."
+        )
+    return (
+        f"{said}, and {count(share.steps, 'step')} are too few to tell whether that is {percent(HEALTHY_SHARE)} of it. "
+        f"Record about {needed} steps."
+    )
+
+
+def healthy_words(view: RunView) -> str:
+    """What a healthy run's numbers are."""
+    steps, told = view.judged, view.exposure
+    # The minimum over a step's ranks is communication; a rank's waiting beyond that is for other ranks.
+    most = max(float(np.nanmedian(waited)) for waited in steps.exposed.T)
+    said = (
+        f"communication itself holds up {milliseconds(told.typical_ms)} of a step of "
+        f"{milliseconds(told.median_step_ms)} ({percent(told.typical.value)}); with waiting for each other, "
+        f"a rank waits up to {milliseconds(most)} after backward"
+    )
+    if len(steps.ranks) > 1:
+        late = max(share.value for share in view.lateness.shares) * steps.wall_ms
+        said += f", and no rank is late (at most {milliseconds(late)})"
+    if np.isnan(steps.data_wait).all():
+        said += "; whether the ranks wait for data was not recorded (recorder.steps)"
+    return said

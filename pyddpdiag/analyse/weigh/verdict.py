@@ -1,0 +1,100 @@
+"""Weigh the findings into one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyddpdiag.analyse.group_view import members
+from pyddpdiag.analyse.partial import what_is_here
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.weigh.costs import share_out
+from pyddpdiag.analyse.weigh.headline import headline
+from pyddpdiag.analyse.weigh.undecided import doubt, healthy_words
+from pyddpdiag.model import Finding, Verdict, words
+
+WEIGHT: Final = {"error": 0, "warning": 1, "note": 2}
+
+LAYOUT: Final = frozenset({"single_bucket", "small_buckets", "large_last_bucket"})
+FAULTS: Final = frozenset({"packet_loss", "high_latency", "slow_link", "wrong_interface", "interface_order"})
+"""What is wrong with the network is in all figures from which `LAYOUT` is calculated."""
+
+DIFFERENT: Final = frozenset({"mismatched_all_reduce", "world_size_differs"})
+"""What ranks do differently makes others fail or wait: the one that Gloo hits may be innocent."""
+
+
+def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
+    """One answer: `findings` if any is an error or costs time, `healthy` if a cost of 10% can be excluded.
+
+    Errors come first, causes before what they lead to; the rest is ordered by its cost, with what is of
+    low confidence behind what is sure.
+
+    Args:
+        parts: the run's sets of ranks that meet, from `group_view.parts`.
+        findings: what the checks found, in the catalog's order.
+    """
+    errors = [finding for finding in findings if finding.severity == "error"]
+    # Of what ranks did differently, that which names a rank says more.
+    errors = sorted(
+        errors, key=lambda one: (True, False) if not _leads(one, errors) else (False, one.rank is None)
+    )
+    rest = sorted((one for one in _doubted(findings) if one.severity != "error"), key=_weight)
+    shared: list[Finding] = []
+    came = _interrupted(findings)
+    for part in parts:
+        # Findings about all ranks have no costs where some ranks never meet the others.
+        shared += share_out(part, [one for one in rest if one.among == members(part)])
+    shared += [one for one in rest if not one.among and len(parts) > 1]
+    ordered = (*errors, *sorted(shared, key=_weight))
+    # What is wrong with the traces comes before what they say.
+    here = what_is_here(parts[0].run)
+    if ordered and ordered[0].severity != "note":
+        found = came + headline(ordered)
+        return Verdict("findings", words.sentence(f"{here}. {found}") if here else found, ordered)
+    for part in parts:
+        if open_question := doubt(part):
+            told = f"cannot tell: {_of(part)}{open_question}"
+            return Verdict("cannot_tell", came + words.sentence(f"{here}; {told}" if here else told), ordered)
+    return Verdict(
+        "healthy", f"{came}Healthy: {'; '.join(_of(part) + healthy_words(part) for part in parts)}.", ordered
+    )
+
+
+def _interrupted(findings: Sequence[Finding]) -> str:
+    """That somebody ended the run, which then says what it showed until then."""
+    notes = (one for one in findings if one.kind == "interrupted" and one.severity == "note")
+    return "".join(f"{words.sentence(one.message)} " for one in notes)
+
+
+def _of(part: RunView) -> str:
+    """Whom a sentence is about, where it is not about all."""
+    return f"among {words.ranks(members(part))}, " if members(part) else ""
+
+
+def _weight(finding: Finding) -> tuple[int, bool, bool, float]:
+    # What other load on the machine may have made does not come before what is sure. And that there is such load
+    # comes last: it disturbs any run, and is seldom the answer.
+    unsure = finding.confidence == "low"
+    return (
+        WEIGHT[finding.severity],
+        unsure,
+        unsure and finding.kind == "core_contention",
+        -(finding.cost_ms or 0.0),
+    )
+
+
+def _doubted(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; beside a fault of the network, how gradients are put into buckets is of low confidence."""
+    if not any(finding.kind in FAULTS and finding.severity == "warning" for finding in findings):
+        return list(findings)
+    return [replace(one, confidence="low") if one.kind in LAYOUT else one for one in findings]
+
+
+def _leads(finding: Finding, errors: Sequence[Finding]) -> bool:
+    """Whether ranks did different things before, or in the step in which, anything else went wrong."""
+    different = finding.kind in DIFFERENT and finding.confidence == "certain"
+    if not different and (finding.kind != "fewer_all_reduces" or finding.since_step is None):
+        return False
+    since = finding.since_step or 0
+    return all(other.since_step is None or since <= other.since_step for other in errors)

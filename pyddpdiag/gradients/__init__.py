@@ -1,0 +1,1 @@
+"""Gradients without DDP: flattening, buckets, and data parallelism by `GradientReducer`."""

@@ -1,0 +1,47 @@
+"""The options of a bucket's path, the same for `attach`, `hook` and the named hooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pyddpdiag.errors import UsageError
+from pyddpdiag.paths.shared_modes import SharedMemory, require_mode
+
+Compress = Literal["bf16", "fp16"]
+# `Compression` in csrc/torch/reduce/choose_path.hpp.
+_NUMBERS: Final = {None: 0, "bf16": 1, "fp16": 2}
+
+
+@dataclass(frozen=True)
+class PathOptions:
+    """How a bucket is to be summed: checked, and in the native module's terms."""
+
+    compression: int = 0
+    error_feedback: bool = False
+    shared_memory: SharedMemory = "off"
+
+    @property
+    def compresses(self) -> bool:
+        """Whether gradients travel in fewer bits."""
+        return self.compression != 0
+
+
+def path_options(
+    compress: str | None = None, error_feedback: bool = False, shared_memory: SharedMemory = "off"
+) -> PathOptions:
+    """The options that a user gave.
+
+    Raises:
+        UsageError: there is no such compression or mode of shared memory, or error feedback was asked for
+            without compression.
+    """
+    if compress not in _NUMBERS:
+        raise UsageError(
+            f"compress must be None, 'bf16' or 'fp16', not {compress!r}.",
+            hint="both halve what travels; bf16 has the range of float32, fp16 three more bits of precision.",
+        )
+    if error_feedback and compress is None:
+        raise UsageError("error_feedback needs compress='bf16' or 'fp16': nothing is lost without it.")
+    require_mode(shared_memory)
+    return PathOptions(_NUMBERS[compress], error_feedback, shared_memory)

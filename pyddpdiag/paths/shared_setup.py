@@ -1,0 +1,183 @@
+"""Finds out whether the ranks of a group share memory, and sets it up (csrc/torch/reduce/shared_ranks.hpp).
+
+Names of hosts, addresses and environments say too little: containers may share a network and no memory, and two
+hosts may have one name. So it is tried. Each rank makes a segment of memory with a secret in it and publishes
+where it is through the group's store; every other rank opens it and proves to its maker that it has read the
+secret. Ranks that have read each other's are a host. All ranks of a group are on one host, or on hosts of as many
+ranks each; otherwise none share memory.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import weakref
+from functools import partial
+from typing import Any
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore  # torch.distributed does not export it to mypy
+
+from pyddpdiag import _native
+from pyddpdiag.errors import ReductionError
+from pyddpdiag.paths import gathering, gloo, pinning, processes, shared_hosts
+from pyddpdiag.paths.shared_modes import SharedMemory
+
+# How many times the ranks of a group have set it up: the same on all of them.
+_made: weakref.WeakKeyDictionary[dist.ProcessGroup, int] = weakref.WeakKeyDictionary()
+# For recorders that have asked, by the name of the group: USED, or why its ranks do not share memory.
+_outcomes: weakref.WeakKeyDictionary[_native.Recorder, dict[str, str]] = weakref.WeakKeyDictionary()
+# As _outcomes, of what was found out without a recorder, and is in its trace.
+_told: weakref.WeakKeyDictionary[_native.Recorder, dict[str, str]] = weakref.WeakKeyDictionary()
+USED = "used"
+
+
+def prepare(core: _native.Recorder, group: dist.ProcessGroup, mode: SharedMemory) -> bool:
+    """Tries it at the first call, made by all ranks of `group` together; they may retry a failure.
+
+    Args:
+        core: whose buckets these are.
+        group: all of its ranks call this.
+        mode: the same on all ranks.
+
+    Returns:
+        Whether the buckets of this group go through shared memory; the same on all ranks.
+
+    Raises:
+        ReductionError: some ranks did not take part; or `mode` is "require", and a rank cannot share memory.
+    """
+    if mode == "off":
+        return False
+    known = _outcomes.setdefault(core, {})
+    name = group.group_name
+    if name not in known:
+        ranks, known[name] = _try(group)
+        if ranks is not None:
+            _native.share_memory(core, group, ranks)
+    _require(known[name], mode)
+    return known[name] == USED
+
+
+def share(group: dist.ProcessGroup, mode: SharedMemory) -> tuple[_native.SharedRanks | None, str]:
+    """As `prepare`, for a caller that reduces without a recorder; tried at each call.
+
+    Args:
+        group: all of its ranks call this.
+        mode: not "off".
+
+    Returns:
+        What adds up the buckets, for this caller alone; None: Gloo does. And `USED`, or why not.
+
+    Raises:
+        ReductionError: as `prepare`.
+    """
+    ranks, found = _try(group)
+    _require(found, mode)
+    return ranks, found
+
+
+def tell(core: _native.Recorder, group_name: str, found: str) -> None:
+    """Notes what `share` found out for a group whose buckets this recorder records."""
+    _told.setdefault(core, {})[group_name] = found
+
+
+def outcome(core: _native.Recorder, group_name: str) -> str:
+    """`USED`, or why the ranks of a group do not share memory; empty if nobody asked."""
+    asked = _outcomes.get(core, {}).get(group_name, "")
+    return asked or _told.get(core, {}).get(group_name, "")
+
+
+def _require(found: str, mode: SharedMemory) -> None:
+    if found != USED and mode == "require":
+        raise ReductionError(
+            f"rank {dist.get_rank()}: the ranks cannot average gradients in shared memory: {found}",
+            hint="use shared_memory='auto' to average over Gloo where that is so.",
+        )
+
+
+def _try(group: dist.ProcessGroup) -> tuple[_native.SharedRanks | None, str]:
+    """What sums in shared memory, if that is possible; and `USED`, or why it is not."""
+    if group.size() == 1:
+        return None, "the group has one rank"
+    attempt = _made.get(group, 0)
+    store = PrefixStore(f"pyddpdiag/shared/{attempt}", group.get_group_store())
+    timeout_s = float(gloo.options_of(group)._timeout.total_seconds())
+    own, offer = _offer()
+    between = None
+    try:
+        until = time.monotonic() + timeout_s
+        with gathering.meet(store, json.dumps(offer), group, until, partial(_lost, _ranks(group))) as meeting:
+            offers = [json.loads(value) for value in meeting.values]
+            peers, proofs = _open(offers, group.rank())
+            given = [json.loads(value) for value in meeting.swap("proof", json.dumps(proofs))]
+            seen = shared_hosts.readers(own, given, group.rank())
+            hosts, refusal = shared_hosts.agree(
+                [json.loads(v) for v in meeting.swap("readers", json.dumps(seen))]
+            )
+            names = [_name(*pair) for pair in zip(_ranks(group), offers, strict=True)]
+            if len(hosts) > 1:
+                between = shared_hosts.connect(hosts, names, group, meeting.store)
+            # Only now has every rank opened what it needs.
+            meeting.swap("done", "done")
+    except RuntimeError as error:
+        raise ReductionError(
+            f"rank {dist.get_rank()}: cannot reach the other ranks to find out whether they share memory: {error}",
+            hint="use the same shared_memory=... on all ranks, with the same hook.",
+        ) from error
+    _made[group] = attempt + 1
+    if refusal:
+        return None, refusal
+    assert own is not None
+    pinning.arrange()
+    ours = next(host for host in hosts if group.rank() in host)
+    members = [peers[rank] for rank in ours]
+    ranks = _native.SharedRanks(own, members, [names[rank] for rank in ours], int(timeout_s * 1000), between)
+    return ranks, USED
+
+
+def _offer() -> tuple[_native.SharedMember | None, dict[str, Any]]:
+    """Our own segment, and what the others need to know of it."""
+    try:
+        own = _native.SharedMember()
+    except OSError as error:
+        return None, {"name": "", "error": error.strerror or str(error), **processes.ours()}
+    return own, {"name": own.name, "error": "", **processes.ours()}
+
+
+def _lost(ranks: list[int], offers: list[str]) -> str:
+    """Which ranks have ended meanwhile; empty: none that we can see."""
+    pairs = zip(ranks, map(json.loads, offers), strict=True)
+    gone = [_name(rank, offer) for rank, offer in pairs if processes.has_ended(offer)]
+    return f"{', '.join(gone)} has ended while shared memory was being set up" if gone else ""
+
+
+def _name(rank: int, offer: dict[str, Any]) -> str:
+    return f"rank {rank} (process {offer['process']})"
+
+
+def _open(offers: list[dict[str, Any]], rank: int) -> tuple[list[_native.SharedPeer | None], list[list[str]]]:
+    """The segments of the others, and for each rank the proof that we have read its secret, or an error."""
+    peers: list[_native.SharedPeer | None] = []
+    proofs: list[list[str]] = []
+    for other, offer in enumerate(offers):
+        peer = None
+        proof = ["", offer["error"]]
+        if other != rank and not offer["error"]:
+            try:
+                peer = _native.SharedPeer(offer["name"], offer["process"])
+                proof = [shared_hosts.proof(peer.secret, rank), ""]
+            except OSError as error:
+                proof = ["", error.strerror or str(error)]
+        peers.append(peer)
+        proofs.append(proof)
+    return peers, proofs
+
+
+def _ranks(group: dist.ProcessGroup) -> list[int]:
+    try:
+        return dist.get_process_group_ranks(group)
+    except (KeyError, ValueError):
+        return list(range(group.size()))  # made without torch.distributed
+
+
+__all__ = ["USED", "outcome", "prepare"]

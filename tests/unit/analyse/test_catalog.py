@@ -1,0 +1,126 @@
+"""The catalog of checks: what they promise, what the docs say of them, and the order of the verdict."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.trace_writer import write_training
+
+from pyddpdiag.analyse import catalog, checks
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.group_view import parts
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.weigh.verdict import weigh
+from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Severity
+from pyddpdiag.trace.run import open_run
+
+ROOT = Path(__file__).parents[3]
+FILES = sorted((ROOT / "pyddpdiag" / "analyse" / "checks").glob("[!_]*.py"))
+PROMISED = {"kind", "severity", "message", "confidence", "evidence", "change_mind", "advice"}
+
+
+def check_of(path: Path) -> Check:
+    found = importlib.import_module(f"{checks.__name__}.{path.stem}").CHECK
+    assert isinstance(found, Check)
+    return found
+
+
+def findings_in(source: str) -> Iterator[dict[str, ast.expr]]:
+    """The arguments of every `Finding(...)` in a file."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding":
+            assert not node.args, "name the arguments of a Finding"
+            yield {word.arg: word.value for word in node.keywords if word.arg is not None}
+
+
+def texts_in(node: ast.expr) -> set[str]:
+    """The texts that an expression can be: a constant, or either side of `a if b else c`."""
+    if isinstance(node, ast.IfExp):
+        return texts_in(node.body) | texts_in(node.orelse)
+    assert isinstance(node, ast.Constant), ast.unparse(node)
+    return {str(node.value)}
+
+
+def test_every_file_is_in_the_catalog_once() -> None:
+    assert len(FILES) == sum(1 for _ in pkgutil.iter_modules(checks.__path__)) > 10
+    listed = [id(check) for check in catalog.CHECKS]
+    assert sorted(listed) == sorted(id(check_of(path)) for path in FILES)
+    kinds = [kind for check in catalog.CHECKS for kind in check.kinds]
+    assert len(kinds) == len(set(kinds))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_check_makes_what_it_announces_and_tells_all_of_it(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    made: dict[str, set[str]] = {}
+    for told in findings_in(source):
+        assert PROMISED - set(told) == set()
+        severities = texts_in(told["severity"])
+        for kind in texts_in(told["kind"]):
+            made.setdefault(kind, set()).update(severities)
+        if "warning" in severities and "error" not in severities and severities != {"warning", "note"}:
+            assert "cost_ms" in told, "what costs time says how much"
+    assert made == {kind: set(severities) for kind, severities in check_of(path).kinds.items()}
+
+
+def test_a_check_can_only_be_made_superfluous_by_an_earlier_one() -> None:
+    seen: set[str] = set()
+    for check in catalog.CHECKS:
+        assert set(check.unless) <= seen
+        seen |= set(check.kinds)
+
+
+def test_document_lists_the_kinds_in_the_catalogs_order() -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    table = text[text.index("| kind | severity | when |") :].split("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([\w, ]+) \| .+ \|$", table, re.MULTILINE)
+    assert [(kind, tuple(severities.split(", "))) for kind, severities in rows] == [
+        (kind, severities) for check in catalog.CHECKS for kind, severities in check.kinds.items()
+    ]
+
+
+def finding(kind: str, severity: Severity, cost_ms: float | None = None) -> Finding:
+    return Finding(kind, severity, kind, "high", cost_ms=cost_ms)
+
+
+def test_errors_come_in_the_catalogs_order_and_the_rest_by_cost(tmp_path: Path) -> None:
+    write_training(tmp_path)
+    view = RunView(open_run(tmp_path))
+    found = [
+        finding("e1", "error"),
+        finding("e2", "error", 5.0),
+        finding("small", "warning", 1.0),
+        finding("note", "note", 100.0),
+        finding("large", "warning", 2.0),
+        finding("unknown", "warning"),
+    ]
+    order = [found.kind for found in weigh([view], found).findings]
+    assert order == ["e1", "e2", "large", "small", "unknown", "note"]
+
+
+def test_a_view_computes_what_is_asked_for_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyddpdiag.analyse import view as module
+
+    calls: list[str] = []
+    for name in ("Intake", "align", "measure", "step_table", "observe", "gaps"):
+        real = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *args, name=name, real=real: calls.append(name) or real(*args)
+        )
+    write_training(tmp_path)
+    view = RunView(open_run(tmp_path))
+    assert view.headers and view.sidecars and calls == []
+    assert view.steps is view.steps
+    assert sorted(calls) == ["Intake", "step_table"]
+    meeting = parts(view)
+    catalog.find(view, meeting)
+    weigh(meeting, [])
+    assert view.occurrences is view.occurrences
+    assert len(calls) == len(set(calls))

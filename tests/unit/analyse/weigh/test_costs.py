@@ -1,0 +1,154 @@
+"""Costs of findings, their order, and the sentence on top."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.trace_writer import MS, RankWriter, write_training
+
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.weigh.costs import share_out
+from pyddpdiag.analyse.weigh.headline import headline
+from pyddpdiag.analyse.weigh.verdict import weigh
+from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Confidence, Severity
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.trace.run import open_run
+
+
+def finding(
+    kind: str,
+    cost_ms: float | None = None,
+    *,
+    message: str = "something: it is so.",
+    severity: Severity = "warning",
+    confidence: Confidence = "high",
+    rank: int | None = None,
+    since_step: int | None = None,
+) -> Finding:
+    return Finding(kind, severity, message, confidence, rank=rank, since_step=since_step, cost_ms=cost_ms)
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> RunView:
+    """Steps of 60.5 ms, of which 24 ms are exposed, and rank 1 is late by 15 ms."""
+    write_training(tmp_path, steps=20, wire_ms=14.0, late_ms={1: 15.0})
+    return RunView(open_run(tmp_path))
+
+
+def costs(view: RunView, *findings: Finding) -> list[float | None]:
+    return [found.cost_ms for found in share_out(view, findings)]
+
+
+def test_two_findings_that_explain_the_same_milliseconds_share_them(view: RunView) -> None:
+    exposed = view.exposure.typical_ms
+    assert costs(
+        view, finding("slow_link", 14.0), finding("packet_loss", 14.0), finding("loopback", 1.0)
+    ) == [
+        14.0,
+        pytest.approx(exposed - 14.0),
+        0.0,
+    ]
+    assert costs(view, finding("late_rank", 14.0, rank=1), finding("core_contention", 14.0, rank=1)) == [
+        14.0,
+        pytest.approx(1.0),
+    ]
+
+
+def test_all_together_do_not_cost_more_than_a_step(view: RunView) -> None:
+    step = float(view.judged.wall.max(axis=1).mean())
+    told = costs(view, finding("one", 40.0), finding("two", 40.0), finding("three", 40.0), finding("four"))
+    assert told[0] == 40.0 and told[3] is None
+    assert sum(cost or 0.0 for cost in told) == pytest.approx(step)
+
+
+def test_an_error_takes_nothing_from_the_others(view: RunView) -> None:
+    assert costs(view, finding("rank_lost", 1000.0, severity="error"), finding("one", 10.0)) == [1000.0, 10.0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_costs_of_a_run_with_everything_stay_within_its_step(tmp_path: Path, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    write_training(
+        tmp_path,
+        world_size=4,
+        steps=24,
+        wire_ms=float(random.uniform(5, 20)),
+        data_wait_ms=float(random.uniform(5, 40)),
+        late_ms={1: float(random.uniform(10, 30)), 3: float(random.uniform(10, 30))},
+        jitter_ms=1.0,
+        seed=seed,
+    )
+    view = RunView(open_run(tmp_path))
+    found = load_report(tmp_path).verdict.findings
+    assert len(found) >= 3
+    told = [each.cost_ms or 0.0 for each in found]
+    order = [(each.confidence == "low", -(each.cost_ms or 0.0)) for each in found]
+    assert order == sorted(order) and min(told) >= 0
+    assert sum(told) <= float(view.judged.wall.max(axis=1).mean()) + 1e-6
+    late = [each.cost_ms or 0.0 for each in found if each.kind == "late_rank"]
+    assert sum(late) <= 1.05 * float(view.lateness.extra.max(axis=1).mean())
+
+
+def test_the_later_of_two_late_ranks_costs_what_the_first_leaves(tmp_path: Path) -> None:
+    """While rank 0 is 15 ms late, the 9 ms of rank 3 cost nobody anything."""
+    write_training(tmp_path, world_size=4, steps=20, late_ms={0: 15.0, 3: 9.0})
+    first, second = load_report(tmp_path).verdict.findings
+    assert (first.rank, first.cost_ms) == (0, pytest.approx(15.0))
+    assert (second.rank, second.cost_ms, second.evidence["extra_ms"]) == (3, 0.0, pytest.approx(9.0))
+    assert load_report(tmp_path).verdict.line == first.message.replace("rank", "Rank", 1)
+
+
+def test_the_sentence_names_three_findings_at_most_with_their_costs() -> None:
+    found = [
+        finding("a", 30.0, message="rank 2 is late from step 50 on: it needs 30.0 ms more than the others."),
+        finding("b", 20.0, message="The ranks wait for data: 20.0 ms of 90.0 ms."),
+        finding("c", 10.0, message="Communication is 31% exposed: much."),
+        finding("d", 9.0),
+    ]
+    assert headline(found) == (
+        "Rank 2 is late from step 50 on (30.0 ms per step); the ranks wait for data (20.0 ms per step); "
+        "communication is 31% exposed (10.0 ms per step)."
+    )
+    assert headline(found[:1]) == "Rank 2 is late from step 50 on: it needs 30.0 ms more than the others."
+
+
+def test_what_weighs_less_is_not_in_the_sentence() -> None:
+    late = finding("a", 30.0, message="rank 2 is late: by 30 ms.")
+    assert headline([late, finding("b", 2.0)]) == headline([late, finding("b", 9.0, severity="note")])
+    lost = finding("rank_lost", message="rank 1 ended: the process is gone.", severity="error")
+    assert headline([lost, late]) == "Rank 1 ended: the process is gone."
+
+
+def test_what_ranks_did_differently_comes_before_what_it_led_to(view: RunView) -> None:
+    lost = finding("rank_lost", severity="error", rank=0, since_step=7)
+    different = finding("mismatched_all_reduce", severity="error", confidence="certain", since_step=7)
+
+    def order(*errors: Finding) -> list[str]:
+        return [each.kind for each in weigh([view], errors).findings]
+
+    assert order(lost, different) == ["mismatched_all_reduce", "rank_lost"]
+    # A guess, or what came later, does not.
+    assert order(lost, replace(different, confidence="medium")) == ["rank_lost", "mismatched_all_reduce"]
+    assert order(lost, replace(different, since_step=8)) == ["rank_lost", "mismatched_all_reduce"]
+    sizes = finding("world_size_differs", severity="error", confidence="certain")
+    assert order(lost, sizes) == ["world_size_differs", "rank_lost"]
+
+
+def test_a_mismatch_that_made_an_innocent_rank_abort_is_named_first(tmp_path: Path) -> None:
+    for rank in range(2):
+        writer = RankWriter(rank, 2, closed=1 - rank)
+        for step in range(6):
+            now = (1 + step) * 100 * MS
+            writer.step(step, now, now, now + 60 * MS)
+            writer.backward(step, now, now + 50 * MS, now + 53 * MS)
+            if step < 5 or rank == 0:
+                writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS)
+            else:
+                writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS, bytes=8_000_000)
+        writer.write(tmp_path)
+    kinds = [each.kind for each in load_report(tmp_path).verdict.findings]
+    assert kinds[:2] == ["mismatched_all_reduce", "rank_lost"]

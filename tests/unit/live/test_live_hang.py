@@ -1,0 +1,234 @@
+"""What `pyddpdiag hang` answers, of written traces of real processes: here, elsewhere, missing, over."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.live_run import STEPS, LiveRun, waiting_processes
+from support.trace_writer import MS, write_training
+
+from pyddpdiag import cli
+from pyddpdiag.live.answer import hang_to_json, print_hang
+from pyddpdiag.live.hang import hang
+from pyddpdiag.live.judge import judge
+from pyddpdiag.live.look import look
+from pyddpdiag.live.state import Hang
+from pyddpdiag.trace.layout import Flag
+
+DOCS = Path(__file__).parents[3] / "docs" / "hang.md"
+SECOND_NS = 1_000_000_000
+
+
+def answer(folder: Path) -> Hang:
+    """Of a single look."""
+    return judge(look(folder), frozenset(), 0.0)
+
+
+def kinds(found: Hang) -> list[tuple[str, int | None]]:
+    return [(one.kind, one.rank) for one in found.findings]
+
+
+def text_of(found: Hang) -> str:
+    out = io.StringIO()
+    print_hang(found, out)
+    return out.getvalue()
+
+
+def test_a_rank_that_never_came_is_named_and_not_the_transport(tmp_path: Path) -> None:
+    with waiting_processes(3) as ranks:
+        run = LiveRun(tmp_path, ranks)
+        run.wait(0, 1)
+        run.write(without=frozenset({2}))
+        found = answer(tmp_path)
+    assert kinds(found) == [("rank_absent", 2)]
+    assert [rank.state for rank in found.ranks] == ["waiting", "waiting", "absent"]
+    assert found.suspects == (0, 1)
+    assert "no trace" in text_of(found) and "never came" in found.line
+
+
+def test_a_shorter_silence_than_the_reports_is_less_sure(tmp_path: Path) -> None:
+    with waiting_processes(2) as ranks:
+        for silent_ms, confidence in ((2_000, "medium"), (60_000, "high")):
+            run = LiveRun(tmp_path, ranks, silent_ms=silent_ms)
+            run.wait(0)
+            run.write()
+            (finding,) = answer(tmp_path).findings
+            assert (finding.kind, finding.rank, finding.confidence) == ("rank_stuck", 1, confidence)
+
+
+def test_what_may_be_an_ordinary_step_is_not_called_stuck(tmp_path: Path) -> None:
+    """Before steps are known anything may take long; but what is known is said."""
+    with waiting_processes(2) as ranks:
+        run = LiveRun(tmp_path, ranks, silent_ms=5_000)
+        for writer in run.writers:
+            writer.records.clear()
+        run.wait(0)
+        run.writers[1].step(0, run.end, run.end, 0, state=2)
+        run.write()
+        found = answer(tmp_path)
+    assert (found.status, found.exit_code, found.findings) == ("cannot_tell", 2, ())
+    assert "which rank 1 never began" in found.line and "Look again" in found.line
+    assert found.suspects == (1,)
+
+
+def test_a_standstill_in_which_nobody_waits_shows_who_could_be_asked(tmp_path: Path) -> None:
+    with waiting_processes(2) as ranks:
+        LiveRun(tmp_path, ranks).write()
+        found = answer(tmp_path)
+    assert (found.status, found.suspects) == ("cannot_tell", (0, 1))
+    assert "none waits for another" in found.line
+
+
+def test_a_rank_of_another_host_lives_as_long_as_its_heart_beats(tmp_path: Path) -> None:
+    with waiting_processes(2) as ranks:
+        for beat_s, expected in ((1, ("rank_stuck", 1)), (90, ("rank_lost", 1))):
+            run = LiveRun(tmp_path, ranks, silent_ms=100_000, elsewhere=frozenset({1}))
+            run.wait(0)
+            run.writers[1].header["heartbeat_ns"] = time.perf_counter_ns() - beat_s * SECOND_NS
+            run.write()
+            found = answer(tmp_path)
+            assert kinds(found)[0] == expected
+            beat = found.ranks[1].beat_s
+            assert beat is not None and beat == pytest.approx(beat_s, abs=5)
+    assert "heartbeat" in text_of(found) and found.findings[0].confidence == "medium"
+
+
+def test_a_heartbeat_that_goes_on_is_life_whatever_the_clocks_say(tmp_path: Path) -> None:
+    """The other host's wall clock is an hour behind."""
+    with waiting_processes(2) as ranks:
+        run = LiveRun(tmp_path, ranks, silent_ms=100_000, elsewhere=frozenset({1}))
+        run.wait(0)
+        header = run.writers[1].header
+        header["wall_ns"] -= 3600 * SECOND_NS
+        header["heartbeat_ns"] = time.perf_counter_ns()
+        run.write()
+        first = look(tmp_path)
+        header["heartbeat_ns"] += SECOND_NS
+        run.write()
+        found = judge(look(tmp_path, first), frozenset(), 1.0)
+    assert kinds(found) == [("rank_stuck", 1)]
+
+
+def test_without_any_sign_of_life_nothing_is_guessed(tmp_path: Path) -> None:
+    with waiting_processes(2) as ranks:
+        run = LiveRun(tmp_path, ranks, elsewhere=frozenset({0, 1}))
+        run.wait(0)
+        run.write()
+        found = answer(tmp_path)
+    assert (found.status, found.findings, found.suspects) == ("cannot_tell", (), ())
+    assert [rank.state for rank in found.ranks] == ["unseen", "unseen"]
+    assert "which rank 1 never began" in found.line and "elsewhere" in found.line
+
+
+def test_an_old_trace_of_another_rank_counts_from_the_end(tmp_path: Path) -> None:
+    """The file holds far more than is read, and the ring has gone round."""
+    with waiting_processes(2) as ranks:
+        run = LiveRun(tmp_path, ranks)
+        for writer in run.writers:
+            writer.capacity = 16
+        run.wait(0)
+        run.write()
+        found = answer(tmp_path)
+    assert kinds(found) == [("rank_stuck", 1)]
+    assert found.ranks[1].missing_from is not None and found.ranks[1].missing_from.step == STEPS
+
+
+# With no time at all there are two looks nevertheless, as where this process got no core for so long.
+@pytest.mark.parametrize("limit_s", [0.0, 0.2])
+def test_a_run_that_goes_on_between_two_looks_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float
+) -> None:
+    with waiting_processes(2) as ranks:
+        run = LiveRun(tmp_path, ranks, silent_ms=300)
+        run.wait(0)
+        run.write()
+
+        def go_on(seconds: float) -> None:
+            now = time.perf_counter_ns()
+            for writer in run.writers:
+                writer.bucket(STEPS + 1, now - 2 * MS, now - MS, now)
+            run.write()
+
+        monkeypatch.setattr("pyddpdiag.live.hang.time.sleep", go_on)
+        found = hang(tmp_path, stacks=False, limit_s=limit_s)
+    assert (found.status, found.exit_code, found.findings) == ("moving", 0, ())
+    assert [rank.state for rank in found.ranks] == ["moving", "moving"]
+
+
+def test_a_rank_that_is_gone_is_named_before_the_others_notice(tmp_path: Path) -> None:
+    with waiting_processes(3) as ranks:
+        LiveRun(tmp_path, ranks, silent_ms=300).write()
+        ranks[2].kill()
+        ranks[2].wait(20)
+        found = judge(look(tmp_path), frozenset({0, 1}), 2.0)
+    assert kinds(found) == [("rank_lost", 2)]
+    assert (found.status, found.findings[0].confidence) == ("found", "medium")
+    assert [rank.state for rank in found.ranks] == ["moving", "moving", "dead"]
+
+
+def test_runs_that_are_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_training(tmp_path / "good")
+    assert cli.main(["hang", str(tmp_path / "good")]) == 0
+    assert "every rank closed its recorder" in " ".join(capsys.readouterr().out.split())
+    with waiting_processes(2) as ranks:
+        run = LiveRun(tmp_path / "gone", ranks)
+        run.write()
+    found = hang(tmp_path / "gone")
+    assert (found.status, [rank.state for rank in found.ranks]) == ("cannot_tell", ["dead", "dead"])
+    assert cli.main(["hang", str(tmp_path / "none")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
+def test_a_rank_that_waits_in_shared_memory_does_not_wait_in_gloo(tmp_path: Path) -> None:
+    with waiting_processes(2) as ranks:
+        run = LiveRun(tmp_path, ranks)
+        run.wait(0, flags=Flag.SHARED)
+        run.write()
+        found = answer(tmp_path)
+    assert "waits in shared memory" in text_of(found) and "in Gloo" not in text_of(found)
+    assert json.loads(hang_to_json(found))["ranks"][0]["waits_in"]["shared"] is True
+    # Between hosts it is Gloo that carries it.
+    several = replace(found, ranks=(found.ranks[0], replace(found.ranks[1], host="another")))
+    assert "waits in shared memory or Gloo" in text_of(several)
+
+
+def test_json_has_its_documented_keys(tmp_path: Path) -> None:
+    with waiting_processes(2) as ranks:
+        run = LiveRun(tmp_path, ranks)
+        run.wait(0)
+        run.write()
+        told = json.loads(hang_to_json(answer(tmp_path)))
+    text = DOCS.read_text(encoding="utf-8")
+    for key in (*told, *told["ranks"][0], *told["ranks"][0]["waits_in"]):
+        assert f"`{key}`" in text, key
+    assert told["ranks"][1]["missing_from"]["open_s"] is None
+    assert told["ranks"][0]["waits_in"]["open_s"] >= 59
+
+
+def test_the_report_of_a_run_that_is_held_up_points_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with waiting_processes(2) as ranks:
+        run = LiveRun(tmp_path, ranks)
+        run.wait(0)
+        run.write()
+        assert cli.main(["report", str(tmp_path)]) == 1
+        assert f"pyddpdiag hang {tmp_path}" in capsys.readouterr().out
+    # Nobody is left to be asked.
+    cli.main(["report", str(tmp_path)])
+    assert "pyddpdiag hang" not in capsys.readouterr().out
+
+
+def test_many_ranks_are_not_all_listed(tmp_path: Path) -> None:
+    """The one that is unlike the others is."""
+    writers = write_training(tmp_path, world_size=60, steps=3)
+    writers[47].header["closed"] = 0
+    writers[47].write(tmp_path)
+    text = text_of(answer(tmp_path))
+    assert "28 other ranks not shown" in text
+    assert any(line.split()[:1] == ["47"] for line in text.splitlines())

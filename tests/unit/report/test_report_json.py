@@ -1,0 +1,286 @@
+"""The JSON contract: these keys, these units. A change here is a change of schema_version."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
+
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.report.json import report_to_json
+
+TOP = {
+    "schema_version",
+    "folder",
+    "run_id",
+    "world_size",
+    "only_step",
+    "only_bucket",
+    "verdict",
+    "ranks",
+    "buckets",
+    "steps_source",
+    "steps_left_out",
+    "steps",
+    "other_collectives",
+    "links",
+    "groups",
+    "phases",
+    "in_flight_total",
+    "in_flight_operations",
+    "errors_total",
+    "errors",
+    "gaps",
+    "mismatches",
+    "warnings",
+    "units",
+}
+RANK = {
+    "rank",
+    "absent",
+    "ended",
+    "ended_by",
+    "host",
+    "torch",
+    "steps",
+    "last_step",
+    "records",
+    "overwritten",
+    "skipped",
+    "dropped",
+    "torn",
+    "malformed",
+    "in_flight",
+    "errors",
+    "closed",
+    "wall_ms",
+    "compute_ms",
+    "data_wait_ms",
+    "exposed_ms",
+    "other_ms",
+    "own_ms",
+    "micro_steps",
+    "last_arrivals",
+    "arrivals",
+    "clock_offset_ms",
+    "clock_uncertainty_ms",
+    "clock_inconsistent",
+    "process",
+    "silent_ms",
+    "beat_age_ms",
+}
+MEASURED = {
+    "arrival_ms",
+    "queue_ms",
+    "wire_ms",
+    "total_ms",
+    "algbw_gbps",
+    "busbw_gbps",
+    "hidden_fraction",
+}
+BUCKET = MEASURED | {
+    "bucket",
+    "module",
+    "parameters",
+    "bytes",
+    "dtype",
+    "gradient_dtype",
+    "group",
+    "group_size",
+    "count",
+    "judged",
+    "incomplete",
+    "first_step",
+    "last_step",
+    "first_steps_only",
+    "cost_ms",
+    "shared_memory",
+    "last_arrivals",
+}
+STEP = {"step", "wall_ms", "buckets", "judged", "ranks"}
+STEP_RANK = {
+    "rank",
+    "wall_ms",
+    "compute_ms",
+    "data_wait_ms",
+    "exposed_ms",
+    "other_ms",
+    "own_ms",
+    "buckets",
+    "bytes",
+}
+GROUP = {
+    "group",
+    "ranks",
+    "backend",
+    "shared_memory",
+    "buckets",
+    "shared_buckets",
+    "waiting_fraction",
+    "summing_fraction",
+}
+COLLECTIVE = {"name", "rank", "count", "median_ms", "p95_ms", "total_ms", "in_flight", "group", "wait_ms"}
+LINK = {
+    "rank",
+    "peer",
+    "interface",
+    "peer_interface",
+    "local",
+    "remote",
+    "loopback",
+    "connections",
+    "seconds",
+    "bytes",
+    "busy_ms_per_mb",
+    "min_rtt_ms",
+    "segments",
+    "retransmitted",
+    "dsack_dups",
+    "loss_fraction",
+    "loss_rtt_share",
+    "loss_spread",
+    "loss_scattered",
+    "floor_rtt_ms",
+    "low_rtt_ms",
+    "usual_rtt_ms",
+}
+OPEN = {"rank", "kind", "what", "sequence", "step", "bytes", "started", "abandoned", "open_ms", "shared"}
+ERROR = {"rank", "kind", "what", "sequence", "step", "text", "at_ms"}
+GAP = {"rank", "group", "before", "between", "after", "last_sequence", "group_last_sequence"}
+MISMATCH = {"group", "sequence", "step", "field", "values", "count", "operation"}
+FINDING = {
+    "kind",
+    "severity",
+    "message",
+    "confidence",
+    "rank",
+    "bucket",
+    "parameter",
+    "evidence",
+    "change_mind",
+    "advice",
+    "peer",
+    "since_step",
+    "among",
+    "cost_ms",
+    "cause",
+}
+
+
+def parse(text: str) -> dict[str, Any]:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} in JSON")
+
+    found = json.loads(text, parse_constant=refuse)
+    assert isinstance(found, dict)
+    return found
+
+
+def everything(folder: Path) -> dict[str, Any]:
+    """A run in which every list of the contract has an entry."""
+    ends = ("10.0.0.1:1", "10.0.0.2:2")
+    for rank in range(2):
+        writer = RankWriter(rank, 2, closed=rank)
+        name = f"{ends[rank]}|{ends[1 - rank]}"
+        writer.connection_name(name)
+        writer.reading(name, 10 * MS, bytes_sent=7)
+        for step in range(6):
+            now = (1 + step) * 100 * MS
+            writer.step(step, now, now + MS, now + 60 * MS)
+            writer.backward(step, now, now + 50 * MS, now + 53 * MS)
+            writer.bucket(step, now + (45 + rank) * MS, now + 46 * MS, now + 52 * MS)
+        writer.collective("gloo:broadcast", 10 * MS, 12 * MS)
+        writer.bucket(6, 800 * MS, 801 * MS, 802 * MS, bytes=10 + rank)
+        if rank == 0:
+            writer.bucket(7, 900 * MS, 901 * MS, 0, state=IN_FLIGHT)
+            writer.error(writer.bucket(8, 950 * MS, 951 * MS, 960 * MS, flags=1), "peer gone")
+        writer.write(folder)
+    return parse(report_to_json(load_report(folder)))
+
+
+def test_keys_are_exactly_the_contract(tmp_path: Path) -> None:
+    told = everything(tmp_path)
+    assert set(told) == TOP
+    assert told["schema_version"] == 1
+    assert set(told["verdict"]) == {"status", "line", "findings"}
+    for name, keys in (
+        ("ranks", RANK),
+        ("buckets", BUCKET),
+        ("steps", STEP),
+        ("other_collectives", COLLECTIVE),
+        ("links", LINK),
+        ("groups", GROUP),
+        ("in_flight_operations", OPEN),
+        ("errors", ERROR),
+        ("gaps", GAP),
+        ("mismatches", MISMATCH),
+    ):
+        assert told[name], name
+        for entry in told[name]:
+            assert set(entry) == keys, name
+    assert told["verdict"]["findings"]
+    for finding in told["verdict"]["findings"]:
+        assert set(finding) == FINDING
+    for step in told["steps"]:
+        for rank in step["ranks"]:
+            assert set(rank) == STEP_RANK
+    for bucket in told["buckets"]:
+        for name in MEASURED:
+            assert set(bucket[name]) == {"median", "p95"}
+    for rank in told["ranks"]:
+        for name in ("wall_ms", "compute_ms", "data_wait_ms", "exposed_ms", "other_ms", "own_ms"):
+            assert set(rank[name]) == {"median", "p95"}
+
+
+def test_values_of_a_known_run(tmp_path: Path) -> None:
+    told = everything(tmp_path)
+    assert told["world_size"] == 2
+    zero, one = told["ranks"]
+    assert (zero["rank"], zero["host"], zero["steps"], zero["last_step"]) == (0, "host0", 9, 8)
+    assert (one["steps"], one["last_step"]) == (7, 6)
+    assert (zero["records"], zero["overwritten"], zero["in_flight"], zero["errors"]) == (23, 0, 1, 1)
+    assert (zero["closed"], one["closed"]) == (False, True)
+    assert told["steps"][2]["wall_ms"] == 60.0
+    assert told["steps"][2]["ranks"][1]["data_wait_ms"] == 1.0
+    assert told["buckets"][0]["arrival_ms"]["median"] == 1.0
+    assert told["errors"][0]["text"] == "peer gone"
+    assert told["steps_left_out"] == [0]
+
+
+def test_nothing_known_is_null_and_never_nan(tmp_path: Path) -> None:
+    writer = RankWriter()
+    writer.bucket(0, 10, 0, 0, state=IN_FLIGHT)
+    writer.write(tmp_path, sidecar=False)
+    told = parse(report_to_json(load_report(tmp_path)))
+    bucket = told["buckets"][0]
+    assert bucket["count"] == 0
+    assert all(bucket[name] == {"median": None, "p95": None} for name in MEASURED)
+    assert told["ranks"][0]["wall_ms"] == {"median": None, "p95": None}
+    assert told["steps"][0]["wall_ms"] is None
+
+
+def test_empty_trace_is_still_the_contract(tmp_path: Path) -> None:
+    RankWriter().write(tmp_path)
+    told = parse(report_to_json(load_report(tmp_path)))
+    assert set(told) == TOP
+    assert told["buckets"] == told["steps"] == told["errors"] == []
+
+
+def test_long_runs_are_valid_json_too(tmp_path: Path) -> None:
+    write_training(tmp_path, steps=600, buckets=1, world_size=2)
+    text = report_to_json(load_report(tmp_path))
+    steps = [step["step"] for step in parse(text)["steps"]]
+    assert steps == list(range(258, 600))  # the ring holds 1024 records, three a step
+    assert text.isascii()
+
+
+def test_document_names_every_key() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_0-9]+)`", text))
+    keys = (
+        TOP | RANK | BUCKET | STEP | STEP_RANK | COLLECTIVE | LINK | OPEN | ERROR | GAP | MISMATCH | FINDING
+    )
+    assert keys - named == set()

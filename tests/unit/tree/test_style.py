@@ -1,0 +1,327 @@
+"""Rules of the tree that no linter knows. Each checker is tried on a line that breaks its rule, too."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+NATIVE = [p for folder in ("csrc", "tests/native") for p in sorted((ROOT / folder).rglob("*.[ch]pp"))]
+PACKAGE = sorted((ROOT / "pyddpdiag").rglob("*.py"))
+FOLDERS = ("pyddpdiag", "csrc", "tests", "cmake", "tools", "benchmarks", "examples")
+SOURCES = [
+    *(
+        p
+        for folder in FOLDERS
+        for p in sorted((ROOT / folder).rglob("*"))
+        if p.suffix in {".py", ".pyi", ".cpp", ".hpp", ".cmake"}
+    ),
+    ROOT / "noxfile.py",
+    ROOT / "dev.py",
+]
+
+SYSTEM_WORDS = re.compile(
+    r"_WIN32|__linux__|__APPLE__|[<\"](windows|winsock2|ws2tcpip|unistd|fcntl|pthread|sys/\w+)\.h[>\"]"
+)
+TORCH_HEADER = re.compile(r"#include [<\"](torch|ATen|c10|pybind11|Python)[/.]")
+POSIX_MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
+POSIX_NAMES = {
+    "os": re.compile(
+        r"fork|forkpty|get(e?uid|e?gid|pgid|pgrp)|killpg|setsid|setpgid|uname|wait\w*|WNOHANG|sched_\w+|sysconf|mkfifo"
+    ),
+    "signal": re.compile(
+        r"SIG(KILL|HUP|QUIT|USR1|USR2|ALRM|STOP|CONT|CHLD|PIPE)|alarm|setitimer|pthread_\w+"
+    ),
+}
+LENGTH_LIMIT = 400
+LENGTH_EXCUSE = re.compile(r"(longer|more) than 400 lines", re.IGNORECASE)
+
+
+def at_import(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node that runs when the module is imported: all but the bodies of functions."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+            continue
+        yield node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for part in [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]:
+                yield part
+                yield from at_import(part)
+        elif not isinstance(node, ast.Lambda):
+            yield from at_import(node)
+
+
+def posix_only(source: str) -> list[str]:
+    """What in a Python module fails on Windows when it is imported."""
+    found = []
+    for node in at_import(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name.partition(".")[0] in POSIX_MODULES]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            if node.module.partition(".")[0] in POSIX_MODULES:
+                found.append(node.module)
+            elif node.module in POSIX_NAMES:
+                found += [a.name for a in node.names if POSIX_NAMES[node.module].fullmatch(a.name)]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            names = POSIX_NAMES.get(node.value.id)
+            if names is not None and names.fullmatch(node.attr):
+                found.append(f"{node.value.id}.{node.attr}")
+    return found
+
+
+def branches_on_system(source: str) -> bool:
+    """Whether a Python module asks which system it runs on."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and ast.unparse(node) in {"sys.platform", "os.name", "platform.system"}
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+# What runs code that came as data. Pipes between a launcher and the ranks that it spawned are not data from
+# elsewhere; multiprocessing pickles there by itself.
+CODE_FROM_DATA = {"eval", "exec", "compile", "__import__", "torch.load", "np.load", "numpy.load", "yaml.load"}
+CODE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+
+
+def runs_data(source: str) -> list[str]:
+    """Calls and imports of a Python module that could run what a file or another machine sent."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            call = ast.unparse(node.func)
+            safe = {ast.unparse(k) for k in node.keywords} & {"weights_only=True", "allow_pickle=False"}
+            shell = any(k.arg == "shell" and ast.unparse(k.value) != "False" for k in node.keywords)
+            if (call in CODE_FROM_DATA and not safe) or shell or call in {"os.system", "os.popen"}:
+                found.append(call)
+        elif isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name.partition(".")[0] in CODE_MODULES]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in CODE_MODULES:
+            found.append(str(node.module))
+    return found
+
+
+def speaks(source: str) -> list[str]:
+    """Calls of a Python module that show text without pyddpdiag/output.py, which cleans it."""
+    calls = (ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return [
+        call
+        for call in calls
+        if call in {"print", "typer.echo", "typer.secho", "traceback.print_exc"}
+        or re.fullmatch(r"sys\.(__)?std(out|err)(__)?\.write(lines)?", call)
+    ]
+
+
+def too_long(text: str) -> bool:
+    """Whether a file is past the limit and doesn't say why."""
+    return len(text.splitlines()) > LENGTH_LIMIT and LENGTH_EXCUSE.search(text) is None
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(NATIVE) > 10
+    assert len(PACKAGE) > 3
+
+
+def test_system_headers_only_in_the_platform_room() -> None:
+    outside = [p for p in NATIVE if not name(p).startswith("csrc/platform/")]
+    assert [name(p) for p in outside if SYSTEM_WORDS.search(read(p))] == []
+    for line in ("#ifdef _WIN32", "#include <windows.h>", "#include <sys/mman.h>", "#include <unistd.h>"):
+        assert SYSTEM_WORDS.search(line)
+
+
+def test_torch_and_python_headers_only_in_their_rooms() -> None:
+    outside = [p for p in NATIVE if not name(p).startswith(("csrc/torch/", "csrc/python/"))]
+    assert [name(p) for p in outside if TORCH_HEADER.search(read(p))] == []
+    for line in (
+        "#include <torch/csrc/utils/pybind.h>",
+        "#include <c10/util/intrusive_ptr.h>",
+        "#include <Python.h>",
+    ):
+        assert TORCH_HEADER.search(line)
+
+
+def test_the_core_includes_only_itself_and_the_platform() -> None:
+    for path in NATIVE:
+        if name(path).startswith(("csrc/core/", "csrc/platform/")):
+            ours = re.findall(r'#include "([^"]+)"', read(path))
+            allowed = ("core/", "platform/") if "csrc/core/" in name(path) else ("platform/",)
+            assert [i for i in ours if not i.startswith(allowed)] == [], name(path)
+
+
+# What each native room over torch may include of ours; rooms are folders, and `torch/` alone is what they share.
+TORCH_ROOMS = {
+    "csrc/torch/": r"(core|platform)/\w+|torch/\w+",
+    "csrc/torch/flatten/": r"(core|platform)/\w+|torch/(flatten/)?\w+",
+    # Paths act: they do not write records, and know nothing of who does.
+    "csrc/torch/reduce/": r"core/(?!trace_file)\w+|platform/\w+|torch/((flatten|reduce)/)?\w+",
+    # Probes observe: of a path they see what it tells of itself.
+    "csrc/torch/probe/": r"(core|platform)/\w+|torch/(probe/)?\w+|torch/reduce/facts",
+    "csrc/torch/hook/": r"(core|platform)/\w+|torch/((probe|reduce|hook)/)?\w+",
+}
+OUR_INCLUDE = re.compile(r'#include "([^"]+)\.hpp"')
+
+
+def strangers(room: str, source: str) -> list[str]:
+    """Includes that a file of this room must not have."""
+    return [i for i in OUR_INCLUDE.findall(source) if re.fullmatch(TORCH_ROOMS[room], i) is None]
+
+
+def test_the_rooms_over_torch_include_downward() -> None:
+    found = [p for p in NATIVE if name(p).startswith("csrc/torch/")]
+    assert {f"{name(p.parent)}/" for p in found} == set(TORCH_ROOMS)
+    for path in found:
+        assert strangers(f"{name(path.parent)}/", read(path)) == [], name(path)
+
+
+@pytest.mark.parametrize(
+    ("room", "include"),
+    [
+        ("csrc/torch/", "torch/probe/recorder"),
+        ("csrc/torch/flatten/", "torch/reduce/path"),
+        ("csrc/torch/reduce/", "torch/probe/recorder"),
+        ("csrc/torch/reduce/", "core/trace/trace_file"),
+        ("csrc/torch/probe/", "torch/reduce/path"),
+        ("csrc/torch/probe/", "torch/hook/flights"),
+        ("csrc/torch/hook/", "python/bindings"),
+    ],
+)
+def test_the_check_of_the_rooms_finds(room: str, include: str) -> None:
+    assert strangers(room, f'#include "{include}.hpp"') == [include]
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=name)
+def test_imports_on_windows(path: Path) -> None:
+    assert posix_only(read(path)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import fcntl",
+        "from resource import getrusage",
+        "try:\n    import pwd\nexcept ImportError:\n    pwd = None",
+        "import signal\nSTOP = signal.SIGKILL",
+        "from signal import SIGKILL",
+        "import os\ndef stop(uid=os.getuid()): pass",
+        "import os\nclass A:\n    pid = os.fork()",
+    ],
+)
+def test_the_windows_check_finds(source: str) -> None:
+    assert posix_only(source) != []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os\nPID = os.getpid()",
+        "def stop():\n    import signal\n    return signal.SIGKILL",
+        "import signal\nsignal.SIGTERM",
+    ],
+)
+def test_the_windows_check_lets_pass(source: str) -> None:
+    assert posix_only(source) == []
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=name)
+def test_no_data_is_run_as_code(path: Path) -> None:
+    assert runs_data(read(path)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "def f(text):\n    return eval(text)",
+        "import torch\ntorch.load('a')",
+        "import torch\ntorch.load('a', weights_only=False)",
+        "import subprocess\nsubprocess.run('ls', shell=True)",
+        "import os\nos.system('ls')",
+    ],
+)
+def test_the_check_for_code_in_data_finds(source: str) -> None:
+    assert runs_data(source) != []
+
+
+def test_the_check_for_code_in_data_lets_pass() -> None:
+    assert runs_data("import torch\ntorch.load('a', weights_only=True)\nimport re\nre.compile('a')") == []
+
+
+def test_nothing_forks() -> None:
+    assert [
+        name(p)
+        for p in PACKAGE
+        if re.search(r"\bos\.fork\b|get_context\(.fork|set_start_method\(.fork", read(p))
+    ] == []
+
+
+def test_one_place_asks_for_the_system() -> None:
+    asking = [name(p) for p in PACKAGE if branches_on_system(read(p))]
+    assert len(asking) <= 1, f"keep the branches on sys.platform in one module, not in {asking}"
+    assert branches_on_system("import sys\nif sys.platform == 'win32': pass")
+
+
+def test_text_leaves_the_program_in_one_place() -> None:
+    assert [name(p) for p in PACKAGE if speaks(read(p))] == []
+    for line in ("print('a')", "import sys\nsys.stderr.write('a')", "traceback.print_exc()"):
+        assert speaks(line)
+    assert not speaks("say('a')\nscreen.print(b)\nfile.write(c)")
+
+
+def test_text_for_a_screen_is_not_made_in_a_buffer_without_an_encoding() -> None:
+    # The first is the buffer with one; the others make the contents of files.
+    allowed = {"output.py", "export/frames.py", "report/charts/picture.py"}
+    found = {p.relative_to(ROOT / "pyddpdiag").as_posix() for p in PACKAGE if "StringIO" in read(p)}
+    assert found == allowed
+
+
+def test_long_files_say_why() -> None:
+    assert [name(p) for p in SOURCES if too_long(read(p))] == []
+    assert too_long("x\n" * 401)
+    assert not too_long("x\n" * 401 + "# Longer than 400 lines: ...\n")
+
+
+IMPORT_WITHOUT_TORCH = """
+import importlib, pkgutil, sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch" or name == "pyddpdiag._native":
+            raise ImportError(f"{name} must not be imported here")
+
+sys.meta_path.insert(0, Refuse())
+import pyddpdiag
+for room in ("errors", "model", "trace", "analyse", "plan", "report", "export", "exports", "loaded", "pages"):
+    try:
+        module = importlib.import_module(f"pyddpdiag.{room}")
+    except ModuleNotFoundError as missing:
+        if missing.name == f"pyddpdiag.{room}":
+            continue
+        raise
+    for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"pyddpdiag.{room}."):
+        importlib.import_module(found.name)
+        print(found.name)
+print("torch" in sys.modules)
+"""
+
+
+def test_a_trace_is_read_and_reported_without_torch() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_WITHOUT_TORCH], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "False"
