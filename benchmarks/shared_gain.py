@@ -23,7 +23,7 @@ import pyddpdiag
 from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.shared_gain import shared_gain_ms
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.paths.shared_modes import SharedMemory
+from pyddpdiag.paths.options import SharedMemory
 from pyddpdiag.ranks.session import Session
 from pyddpdiag.trace.run import open_run
 

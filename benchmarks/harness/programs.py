@@ -35,11 +35,11 @@ os.execv(sys.argv[1], sys.argv[1:])
 _MEMORY = ["platform/linux.cpp", "platform/linux_shared_*.cpp", "platform/shared_memory.cpp"]
 # Of the core, without torch and Python.
 _SOURCES = {
-    LIMIT: ["memory_limit.cpp", "core/shared/sum.cpp", "core/fused_*.cpp", *_MEMORY],
+    LIMIT: ["memory_limit.cpp", "core/shared/sum.cpp", "core/kernels/fused_*.cpp", *_MEMORY],
     FROM_CPP: [
         "shared_exchange.cpp",
-        "core/shared_*.cpp",
-        "core/fused_*.cpp",
+        "core/shared/*.cpp",
+        "core/kernels/fused_*.cpp",
         "platform/linux_process_watch.cpp",
         *_MEMORY,
     ],

@@ -19,7 +19,7 @@ from pyddpdiag.gradients.bucket_views import BucketViews
 from pyddpdiag.gradients.buckets import Bucket, check_same_on_all_ranks, in_buckets, named
 from pyddpdiag.gradients.flattening import STREAMING_ABOVE
 from pyddpdiag.paths import gloo, shared_setup
-from pyddpdiag.paths.shared_modes import SharedMemory, require_mode
+from pyddpdiag.paths.options import SharedMemory, require_mode
 from pyddpdiag.record import orderly_exit
 from pyddpdiag.record.ddp_modules import Description
 from pyddpdiag.record.recorder import Recorder

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pyddpdiag.errors import UsageError
-from pyddpdiag.paths.shared_modes import SharedMemory, require_mode
 
 Compress = Literal["bf16", "fp16"]
+SharedMemory = Literal["off", "auto", "require"]
 # `Compression` in csrc/torch/reduce/choose_path.hpp.
 _NUMBERS: Final = {None: 0, "bf16": 1, "fp16": 2}
+_MODES: Final = ("off", "auto", "require")
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,16 @@ def path_options(
         raise UsageError("error_feedback needs compress='bf16' or 'fp16': nothing is lost without it.")
     require_mode(shared_memory)
     return PathOptions(_NUMBERS[compress], error_feedback, shared_memory)
+
+
+def require_mode(mode: str) -> None:
+    """Checks a value of `shared_memory=...`.
+
+    Raises:
+        UsageError: there is no such mode.
+    """
+    if mode not in _MODES:
+        raise UsageError(
+            f"shared_memory must be 'off', 'auto' or 'require', not {mode!r}.",
+            hint="'auto' uses shared memory where all ranks have it, 'require' fails where they do not.",
+        )

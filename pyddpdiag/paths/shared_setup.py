@@ -21,7 +21,7 @@ from torch._C._distributed_c10d import PrefixStore  # torch.distributed does not
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
 from pyddpdiag.paths import gathering, gloo, pinning, processes, shared_hosts
-from pyddpdiag.paths.shared_modes import SharedMemory
+from pyddpdiag.paths.options import SharedMemory
 
 # How many times the ranks of a group have set it up: the same on all of them.
 _made: weakref.WeakKeyDictionary[dist.ProcessGroup, int] = weakref.WeakKeyDictionary()

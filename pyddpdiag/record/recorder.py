@@ -20,8 +20,7 @@ from pyddpdiag.errors import (
     TraceFolderError,
     UsageError,
 )
-from pyddpdiag.paths.options import Compress, path_options
-from pyddpdiag.paths.shared_modes import SharedMemory
+from pyddpdiag.paths.options import Compress, SharedMemory, path_options
 from pyddpdiag.record import (
     agreement,
     arguments,

@@ -13,7 +13,7 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.paths.shared_modes import SharedMemory
+from pyddpdiag.paths.options import SharedMemory
 from pyddpdiag.trace.layout import Flag, GradientValue, Kind
 from pyddpdiag.trace.reader import read_trace
 
