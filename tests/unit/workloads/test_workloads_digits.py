@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import chain
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyddpdiag.errors import TrainError
+from pyddpdiag.workloads import digits as module
 from pyddpdiag.workloads.digits import Digits, load_digits
 from pyddpdiag.workloads.samples import ShardedBatches, TensorSamples, share, steps_per_epoch
 
@@ -71,3 +74,20 @@ def test_the_data_set_is_whole_and_normalised(digits: Digits) -> None:
 def test_no_test_image_is_trained_on(digits: Digits) -> None:
     train = {image.numpy().tobytes() for image in digits.train_images}
     assert not any(image.numpy().tobytes() in train for image in digits.test_images)
+
+
+def test_the_labels_are_those_of_the_published_set(digits: Digits) -> None:
+    labels = torch.cat([digits.train_labels, digits.test_labels])
+    assert labels.bincount().tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a zip", module.FILE.read_bytes()[:20000]])
+def test_a_damaged_file_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    file = tmp_path / "digits.npz"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setattr(module, "FILE", file)
+    with pytest.raises(TrainError, match="install pyddpdiag again"):
+        load_digits()
