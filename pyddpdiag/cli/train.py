@@ -18,7 +18,7 @@ from pyddpdiag.ranks import interfaces, rendezvous
 from pyddpdiag.train.display import Display
 from pyddpdiag.train.settings import Device, HookKind, TrainSettings
 from pyddpdiag.train.summary import keep, summary
-from pyddpdiag.workloads.archs import TRAINED, arch_name, arch_of
+from pyddpdiag.workloads.archs import TRAINED, arch_name
 
 _DEFAULTS = TrainSettings()
 # Panels of --help. What has none comes first: all that a newcomer needs.
@@ -201,20 +201,19 @@ def train(
         raise UsageError(f"--device is {device}.", hint=f"choose among: {', '.join(get_args(Device))}.")
     if evaluate and trace is None:
         hook = HookKind.PLAIN  # nothing is trained, so there is nothing to record
-    arch = arch_name(arch)
-    usual = arch_of(arch)
     settings = TrainSettings(
         epochs=epochs,
         batch_size=batch_size,
-        lr=usual.lr if lr is None else lr,
+        # None: that of the network.
+        lr=cast(float, lr),
+        bucket_cap_mb=cast(float, bucket_cap_mb),
         seed=seed,
-        bucket_cap_mb=usual.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb,
         hook=hook,
         trace=_text(trace),
         force=force,
         interfaces=interfaces.parse(interface) if interface is not None else (),
         timeout_s=timeout,
-        arch=arch,
+        arch=arch_name(arch),
         data=_text(data),
         script=script,
         image_size=image_size,

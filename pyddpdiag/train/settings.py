@@ -64,9 +64,9 @@ class TrainSettings:
     Attributes:
         epochs: passes over the training set.
         batch_size: samples per step, summed over all ranks; with `scale_lr`, per rank.
-        lr: peak learning rate; with `scale_lr`, multiplied by the number of ranks.
+        lr: peak learning rate; with `scale_lr`, multiplied by the number of ranks. Left out: that of `arch`.
         seed: decides the first weights and the order of the samples.
-        bucket_cap_mb: DDP's bucket size in MiB.
+        bucket_cap_mb: DDP's bucket size in MiB. Left out: that of `arch`.
         hook: see `HookKind`.
         trace: folder of the trace; None asks for `runs/<time>`, or for none if the hook records nothing.
         force: replace a trace that is already in that folder.
@@ -92,9 +92,10 @@ class TrainSettings:
 
     epochs: int = 10
     batch_size: int = 64
-    lr: float = 0.03
+    # None stands for what __post_init__ takes from the table of networks: nobody sees it.
+    lr: float = None  # type: ignore[assignment]
     seed: int = 0
-    bucket_cap_mb: float = 0.25
+    bucket_cap_mb: float = None  # type: ignore[assignment]
     hook: HookKind = HookKind.NATIVE
     trace: str | None = None
     force: bool = False
@@ -115,6 +116,10 @@ class TrainSettings:
     ddp: bool = True
 
     def __post_init__(self) -> None:
+        usual = arch_of(self.arch)
+        for name in ("lr", "bucket_cap_mb"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, getattr(usual, name))
         for option, count, least in (
             ("epochs", self.epochs, 1),
             ("batch-size", self.batch_size, 1),
@@ -141,7 +146,6 @@ class TrainSettings:
             )
         if self.evaluate and self.resume is None:
             raise UsageError("--evaluate tests a checkpoint.", hint="name it by --resume FILE.")
-        arch_of(self.arch)
         if self.script is None:
             check_data(self.arch, self.data)
         elif self.checkpoint or self.resume:

@@ -43,6 +43,14 @@ def test_values_that_cannot_be_right_are_refused(name: str, value: float) -> Non
         TrainSettings(**{name: value})
 
 
+def test_learning_rate_and_bucket_size_are_those_of_the_network_unless_given() -> None:
+    resnet = TrainSettings(arch="resnet50", data="photos")
+    assert (resnet.lr, resnet.bucket_cap_mb) == (0.05, 25.0)
+    given = TrainSettings(arch="resnet50", data="photos", lr=0.5, bucket_cap_mb=1.0)
+    assert (given.lr, given.bucket_cap_mb) == (0.5, 1.0)
+    assert (TrainSettings().lr, TrainSettings().bucket_cap_mb) == (0.03, 0.25)
+
+
 def test_a_trace_without_a_recording_hook_is_refused() -> None:
     for hook in (HookKind.PLAIN, HookKind.BUILTIN):
         with pytest.raises(UsageError, match="records nothing"):
