@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from enum import IntEnum
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,9 @@ import pytest
 from support import trace_writer
 
 from pyddpdiag.trace import layout
+
+ROOT = Path(__file__).parents[3]
+DOCUMENT = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")
 
 
 def test_record_is_laid_out_as_the_writer_writes_it() -> None:
@@ -33,14 +38,76 @@ def test_header_fields_are_where_the_format_puts_them(order: str) -> None:
     assert bytes(header["run_id"]) == trace_writer.RUN_ID
 
 
-def test_constants_agree_with_the_document() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "trace-format.md").read_text(encoding="utf-8")
-    for name in ("bucket", "collective", "backward", "step", "parameter", "error", "connection"):
-        assert f"{layout.Kind[name.upper()].value} {name}" in text
-    for number, name in enumerate(layout.DTYPE_NAMES[1:], 1):
-        assert f"{number} {name}" in text
-    for flag, name in enumerate(
-        ("error", "last bucket", "native hook", "accelerator", "no batch", "sampled", "abandoned")
-    ):
-        assert f"{flag} {name}" in text
-        assert layout.Flag(1 << flag)
+def native(opening: str) -> list[tuple[str, str]]:
+    """Names and values ("" where none is given) of an enumeration in the native module's header."""
+    source = (ROOT / "csrc/core/trace/record.hpp").read_text(encoding="utf-8")
+    body = re.search(rf"{re.escape(opening)}[^{{]*{{(.*?)}};", source, re.DOTALL)
+    assert body is not None, opening
+    code = re.sub(r"//[^\n]*", "", body[1])
+    parts = [part.partition("=") for part in code.split(",") if part.strip()]
+    return [(name.strip(), value.strip()) for name, _, value in parts]
+
+
+def in_document(field: str) -> dict[int, str]:
+    """The numbered meanings of a field in the table of the format's page."""
+    row = re.search(rf"^\| \d+ \| \w+ \| `{field}` \| (.*) \|$", DOCUMENT, re.MULTILINE)
+    assert row is not None, field
+    text = re.sub(r"\([^)]*\)", "", row[1])
+    return {int(number): words.strip() for number, words in re.findall(r"(\d+) ([^,]+)", text)}
+
+
+def test_kinds_are_those_of_the_native_module_and_the_document() -> None:
+    ours = {kind.name.lower(): kind.value for kind in layout.Kind}
+    assert ours == {name: int(value) for name, value in native("enum class Kind")}
+    assert ours == {words: number for number, words in in_document("kind").items()}
+
+
+def test_flags_are_those_of_the_native_module_and_the_document() -> None:
+    ours = {flag.name: flag.value.bit_length() - 1 for flag in layout.Flag}
+    theirs = {}
+    for name, value in native("enum Flag"):
+        shift = re.fullmatch(r"1U << (\d+)U", value)
+        assert shift is not None, name
+        theirs[name.removeprefix("flag_").upper()] = int(shift[1])
+    assert ours == theirs
+    assert sorted(in_document("flags")) == sorted(ours.values())
+
+
+def test_types_are_those_of_the_native_module_and_the_document() -> None:
+    ours = dict(enumerate(layout.DTYPE_NAMES))
+    assert ours == {int(value): name for name, value in native("enum class Dtype")}
+    assert ours == in_document("dtype")
+
+
+@pytest.mark.parametrize(
+    ("columns", "namespace"),
+    [
+        (layout.BucketTime, "bucket_time"),
+        (layout.CollectiveTime, "collective_time"),
+        (layout.BackwardTime, "backward_time"),
+        (layout.StepTime, "step_time"),
+        (layout.GradientValue, "gradient_value"),
+        (layout.UsageValue, "usage_value"),
+        (layout.PhaseTime, "phase_time"),
+    ],
+)
+def test_columns_are_those_of_the_native_module(columns: type[IntEnum], namespace: str) -> None:
+    theirs = [name for name, _ in native(f"namespace {namespace} {{\nenum")]
+    assert [column.name.lower() for column in columns] == theirs
+    assert [column.value for column in columns] == list(range(len(theirs)))
+
+
+def test_every_kind_of_column_is_compared() -> None:
+    source = (ROOT / "csrc/core/trace/record.hpp").read_text(encoding="utf-8")
+    spaces = set(re.findall(r"^namespace (\w+) {\nenum", source, re.MULTILINE))
+    # A parameter record has one column; connections pack two readings into a word.
+    assert spaces - {"parameter_time", "connection_value"} == {
+        "bucket_time",
+        "collective_time",
+        "backward_time",
+        "step_time",
+        "gradient_value",
+        "usage_value",
+        "phase_time",
+    }
+    assert len(native("namespace connection_value {\nenum")) == len(layout.ConnectionValue)
