@@ -11,11 +11,12 @@ from typing import Final
 from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Now, RankNow
+from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.folder import find_traces
 from pyddpdiag.trace.now import FRESH_MS, observe
 from pyddpdiag.trace.reader import RankTrace, read_trace
-from pyddpdiag.trace.reader_clock import is_own_clock, monotonic_ns
+from pyddpdiag.trace.reader_clock import is_own_clock
 from pyddpdiag.trace.run import Run, open_run
 
 PATIENCE_MS: Final = 1_500.0

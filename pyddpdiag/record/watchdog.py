@@ -120,9 +120,9 @@ class Watchdog:
 
 def _own_trace(path: Path) -> tuple[int, tuple[int, float] | None]:
     """How many tickets the own trace has given out, and its oldest operation in flight: ticket and seconds."""
+    from pyddpdiag.own_clock import monotonic_ns
     from pyddpdiag.trace.layout import TIMES_USED, Kind
     from pyddpdiag.trace.reader import is_in_flight, read_trace, tickets_of
-    from pyddpdiag.trace.reader_clock import monotonic_ns
 
     trace = read_trace(path, newest=NEWEST)
     oldest: tuple[int, float] | None = None

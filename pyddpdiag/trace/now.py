@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyddpdiag import processes
 from pyddpdiag.model.now import Now, ProcessStatus, RankNow
+from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.processes import START_TOLERANCE_S, Process
 from pyddpdiag.trace.header import Header
-from pyddpdiag.trace.reader_clock import is_own_clock, monotonic_ns
+from pyddpdiag.trace.reader_clock import is_own_clock
 
 if TYPE_CHECKING:
     from pyddpdiag.trace.reader import RankTrace

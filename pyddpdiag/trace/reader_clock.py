@@ -1,34 +1,16 @@
-"""The reader's own monotonic clock: whether a trace uses it, and its time."""
+"""Whether a trace uses the reader's own monotonic clock."""
 
 from __future__ import annotations
 
-import ctypes
-import importlib
 import time
-from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
+from pyddpdiag.own_clock import clock_identity, linux_identity, monotonic_ns
 from pyddpdiag.trace.header import Header
 
 _SECOND_NS: Final = 1_000_000_000
-
-
-def monotonic_ns() -> int:
-    """Nanoseconds of the clock that recorders on this machine use."""
-    # On Windows time.monotonic counts ticks of 16 ms in older Pythons; this one reads the recorder's counter.
-    return time.perf_counter_ns()
-
-
-@cache
-def clock_identity() -> str:
-    """What the native recorder writes as `clock_identity` on this machine; "" where that cannot be read.
-
-    The twin of `clock_identity()` in csrc/platform, so that traces are read without the native module.
-    """
-    return _linux_identity() or _windows_identity()
 
 
 def is_own_clock(header: Header) -> bool:
@@ -40,39 +22,6 @@ def is_own_clock(header: Header) -> bool:
         and header.clock_name != ""
         and header.clock_name in time.get_clock_info("perf_counter").implementation
         # On Windows the identity names the machine and not the boot, and the counter restarts with each boot.
-        and (_linux_identity() != "" or header.wall_ns >= psutil.boot_time() * _SECOND_NS)
+        and (linux_identity() != "" or header.wall_ns >= psutil.boot_time() * _SECOND_NS)
         and header.monotonic_ns <= monotonic_ns()
     )
-
-
-@cache
-def _linux_identity() -> str:
-    """The boot and the time namespace; "" where there is no boot id: "/" and a namespace alone name no clock."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return ""
-    try:
-        space = str(Path("/proc/self/ns/time").readlink())
-    except OSError:
-        space = ""
-    return f"{boot}/{''.join(c for c in space if c in '0123456789')}" if boot else ""
-
-
-def _windows_identity() -> str:
-    """The machine's id from the registry and its name; "" on other systems."""
-    try:
-        registry: Any = importlib.import_module("winreg")
-        flags = registry.KEY_READ | registry.KEY_WOW64_64KEY
-        with registry.OpenKey(
-            registry.HKEY_LOCAL_MACHINE, r"SOFTWARE\Microsoft\Cryptography", 0, flags
-        ) as key:
-            machine, _ = registry.QueryValueEx(key, "MachineGuid")
-        kernel: Any = vars(ctypes)["windll"].kernel32
-        size = ctypes.c_uint32(64)
-        name = ctypes.create_string_buffer(size.value)
-        if not kernel.GetComputerNameA(name, ctypes.byref(size)):
-            return ""
-    except (ImportError, OSError, KeyError, AttributeError):
-        return ""
-    return f"{machine}/{name.value.decode('utf-8', 'replace')}"

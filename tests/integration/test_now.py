@@ -16,9 +16,10 @@ from torch.nn.parallel import DistributedDataParallel
 import pyddpdiag
 from pyddpdiag import processes
 from pyddpdiag.model import RunReport
+from pyddpdiag.own_clock import clock_identity, monotonic_ns
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.header import Header
-from pyddpdiag.trace.reader_clock import clock_identity, is_own_clock, monotonic_ns
+from pyddpdiag.trace.reader_clock import is_own_clock
 from pyddpdiag.trace.run import open_run
 
 LATE_S = 1.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pyddpdiag.trace.reader_clock import clock_identity
+from pyddpdiag.own_clock import clock_identity
 
 IDENTITY = clock_identity().encode()
 NAME = next(

@@ -18,6 +18,7 @@ import pytest
 from support import own_clock
 from support.trace_writer import IN_FLIGHT, MS, RankWriter
 
+from pyddpdiag import own_clock as machine_clock
 from pyddpdiag import processes
 from pyddpdiag.model import Now, RankNow
 from pyddpdiag.pipeline import load_report
@@ -48,7 +49,7 @@ def own_writer(pid: int, *, opened_ago_ms: int = 0, **header: object) -> RankWri
         monotonic_ns=time.perf_counter_ns() - opened_ago_ms * MS,
         wall_ns=time.time_ns(),
         clock_name=own_clock.NAME,
-        **{"clock_identity": reader_clock.clock_identity().encode(), **header},
+        **{"clock_identity": machine_clock.clock_identity().encode(), **header},
     )
     writer.sidecar["host"] = socket.gethostname()
     writer.bucket(0, begun - 5 * MS, begun, 0, state=IN_FLIGHT)
@@ -254,8 +255,9 @@ def test_a_trace_before_the_machines_start_is_of_another_clock_where_the_identit
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As on Windows, where the identity is the machine's and the counter begins anew with each start."""
-    monkeypatch.setattr(reader_clock, "_linux_identity", lambda: "")
-    monkeypatch.setattr(reader_clock, "clock_identity", lambda: "a machine")
+    monkeypatch.setattr(reader_clock, "linux_identity", lambda: "")
+    for module in (reader_clock, machine_clock):
+        monkeypatch.setattr(module, "clock_identity", lambda: "a machine")
     writer = own_writer(os.getpid())
     writer.write(tmp_path)
     assert seen(tmp_path)[1].status == "running"
@@ -286,11 +288,11 @@ def test_the_identity_of_a_windows_machine_is_what_the_recorder_writes(
     registry = SimpleNamespace(
         KEY_READ=1, KEY_WOW64_64KEY=256, HKEY_LOCAL_MACHINE=7, OpenKey=open_key, QueryValueEx=query
     )
-    assert reader_clock._windows_identity() == "" or sys.platform == "win32"
+    assert machine_clock._windows_identity() == "" or sys.platform == "win32"
     monkeypatch.setitem(sys.modules, "winreg", registry)
     kernel = SimpleNamespace(GetComputerNameA=computer_name)
     monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=kernel), raising=False)
-    assert reader_clock._windows_identity() == "0f7e-guid/BOX"
+    assert machine_clock._windows_identity() == "0f7e-guid/BOX"
     assert asked == [(7, r"SOFTWARE\Microsoft\Cryptography", 0, 257), ("key", "MachineGuid")]
 
 
