@@ -256,8 +256,8 @@ def test_a_trace_before_the_machines_start_is_of_another_clock_where_the_identit
 ) -> None:
     """As on Windows, where the identity is the machine's and the counter begins anew with each start."""
     monkeypatch.setattr(reader_clock, "linux_identity", lambda: "")
-    for module in (reader_clock, machine_clock):
-        monkeypatch.setattr(module, "clock_identity", lambda: "a machine")
+    for place in (reader_clock, machine_clock):
+        monkeypatch.setattr(place, "clock_identity", lambda: "a machine")
     writer = own_writer(os.getpid())
     writer.write(tmp_path)
     assert seen(tmp_path)[1].status == "running"
