@@ -6,6 +6,8 @@ versions), tcp-info and namespaces (tests), and for session `test` the examples 
 transformers (frameworks), the tools that open pages and exports (tools), a browser (chromium) and Perfetto (perfetto).
 PYDDPDIAG_UNITY=OFF compiles the native module file by file. That is for work on its C++: several times slower the
 first time, then only the changed files are compiled. The build folder remembers it until PYDDPDIAG_UNITY=ON.
+
+Longer than 400 lines: nox reads all sessions from one file.
 """
 
 from __future__ import annotations
@@ -251,10 +253,14 @@ def accuracy(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, types, floors and C++: ruff, mypy, import-linter, clang-format, clang-tidy, the workflows."""
+    """Check style, types, floors, C++ and workflows; with --quick the fast part, without clang-tidy."""
     venv = torch_venv(session, "lint")
+    quick = session.posargs == ["--quick"]
     sources = sorted(p for d in ("csrc", "tests", "benchmarks") for p in (ROOT / d).rglob("*.[ch]pp"))
-    workflows = sorted(Path(".github", "workflows").glob("*.yml"))
+    github = Path(".github")
+    workflows = sorted((github / "workflows").glob("*.yml"))
+    forms = [path for path in sorted((github / "ISSUE_TEMPLATE").glob("*.yml")) if path.name != "config.yml"]
+    schema = ["check-jsonschema", "--builtin-schema"]
     steps: dict[str, list[str | Path]] = {
         "ruff check": ["ruff", "check", "."],
         "ruff format": ["ruff", "format", "--check", "."],
@@ -268,11 +274,17 @@ def lint(session: nox.Session) -> None:
             *sorted(Path("tools").glob("*.py")),
         ],
         "import-linter": ["lint-imports", "--no-logo"],
-        "workflows": ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows],
-        "workflows (security)": ["zizmor", "--offline", "--no-progress", "--quiet", ".github/workflows"],
+        "rules of the tree": ["pytest", "-q", "--no-header", "tests/unit/tree/test_style.py"],
         "clang-format": ["clang-format", "--dry-run", "-Werror", *sources],
-        "clang-tidy": [venv.python, "tools/tidy.py", "--python", venv.python, *session.posargs],
     }
+    if not quick:
+        steps |= {
+            "workflows": [*schema, "vendor.github-workflows", *workflows],
+            "workflows (security)": ["zizmor", "--offline", "--no-progress", "--quiet", github / "workflows"],
+            "issue forms": [*schema, "vendor.github-issue-forms", *forms],
+            "dependabot": [*schema, "vendor.dependabot", github / "dependabot.yml"],
+            "clang-tidy": [venv.python, "tools/tidy.py", "--python", venv.python, *session.posargs],
+        }
     failed = []
     for name, command in steps.items():
         try:
@@ -281,6 +293,15 @@ def lint(session: nox.Session) -> None:
             failed.append(name)
     if failed:
         session.error(f"failed: {', '.join(failed)}")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site into build/site: pages, API from docstrings, commands from their options. Warnings are errors."""
+    venv = package_venv(session, "docs")
+    site = ROOT / "build" / "site"
+    venv.run("python", "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", ROOT / "docs", site)
+    session.log(f"{site / 'index.html'}")
 
 
 @nox.session

@@ -187,3 +187,9 @@ def test_every_native_source_is_built() -> None:
     tested = read("tests/native/CMakeLists.txt")
     for path in sorted((ROOT / "tests" / "native").glob("*_test.cpp")):
         assert re.search(rf"\b{path.stem.removesuffix('_test')}\b", tested), f"{path.name} is not built"
+
+
+def test_pre_commit_takes_the_linters_of_the_lint_group() -> None:
+    text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    wanted = re.findall(r'additional_dependencies: \["([^"]+)"\]', text)
+    assert wanted and set(wanted) <= set(re.findall(r'"([^"]+)"', read("pyproject.toml")))
