@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from pyddpdiag.output import clean
@@ -15,6 +16,11 @@ INTERRUPT: Final = "KeyboardInterrupt"
 """The exception that Python makes of SIGINT."""
 
 _LATEST_NS: Final = 2**61
+
+
+def note_beside(trace: Path) -> Path:
+    """Where the process that records `trace` leaves its note if a signal ends it."""
+    return trace.with_suffix(".end")
 
 
 @dataclass(frozen=True)

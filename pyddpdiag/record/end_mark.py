@@ -6,7 +6,6 @@ rank, even if nothing was in flight and no other rank says a word.
 
 from __future__ import annotations
 
-import os
 import sys
 import weakref
 from contextlib import suppress
@@ -15,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from pyddpdiag import _native
-from pyddpdiag.model.ending import MESSAGE_LIMIT, NAME_LIMIT, End
+from pyddpdiag.model.ending import MESSAGE_LIMIT, NAME_LIMIT, End, note_beside
 from pyddpdiag.output import clean
+from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record import last_words
+from pyddpdiag.record.once import OncePerProcess
 from pyddpdiag.record.script_lines import line_of_error
-from pyddpdiag.trace.last_signal import note_beside
-from pyddpdiag.trace.reader_clock import monotonic_ns
 
 _watched: list[weakref.ref[Any]] = []
-_arranged: set[int] = set()  # processes: a forked child has its parent's
+_arranged = OncePerProcess()
 
 
 def watch(recorder: object, core: _native.Recorder, rank: int, path: Path) -> None:
@@ -32,8 +31,7 @@ def watch(recorder: object, core: _native.Recorder, rank: int, path: Path) -> No
     A recorder that nobody holds any more records nothing more. The first note counts.
     """
     last_words.arrange(rank, _note)
-    if os.getpid() not in _arranged:
-        _arranged.add(os.getpid())
+    if _arranged.first_time():
         # multiprocessing's exit, which every process has: it comes before that of the interpreter, which a forked
         # child does not reach, and while an exception that ends a child is still seen.
         util.Finalize(None, _process_ends, exitpriority=0)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
 
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.output import say
+from pyddpdiag.record.once import OncePerProcess
 
-_arranged: set[int] = set()  # processes: a forked child has its parent's
+_arranged = OncePerProcess()
 
 
 def arrange(rank: int, note: Callable[[BaseException], None]) -> None:
@@ -18,9 +18,8 @@ def arrange(rank: int, note: Callable[[BaseException], None]) -> None:
 
     Once per process.
     """
-    if os.getpid() in _arranged:
+    if not _arranged.first_time():
         return
-    _arranged.add(os.getpid())
     before = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -13,17 +13,17 @@ import atexit
 import os
 import time
 
+from pyddpdiag.record.once import OncePerProcess
+
 REST_S = 0.05
-_arranged: set[int] = set()  # processes: a forked child has its parent's
+_arranged = OncePerProcess()
 
 
 def arrange() -> None:
     """Lets the workers finish before the interpreter ends. Takes effect once per process, however often it is
     called."""
-    process = os.getpid()
-    if process not in _arranged:
-        _arranged.add(process)
-        atexit.register(_rest, process)
+    if _arranged.first_time():
+        atexit.register(_rest, os.getpid())
 
 
 def _rest(process: int) -> None:

@@ -12,8 +12,8 @@ from typing import Final
 
 from pyddpdiag import _native
 from pyddpdiag.model.ending import Stay
+from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.script_lines import lines_of_frame
-from pyddpdiag.trace.reader_clock import monotonic_ns
 
 LOOK_S: Final = 1.0
 LEAST_S: Final = 2.0

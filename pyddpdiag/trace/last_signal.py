@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pyddpdiag.model.ending import MESSAGE_LIMIT, End
+from pyddpdiag.model.ending import MESSAGE_LIMIT, End, note_beside
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.output import clean
 from pyddpdiag.regular_file import RegularFile
@@ -25,11 +25,6 @@ _NAMES: Final = {
     24: "SIGXCPU",
 }
 _LIMIT: Final = 4096
-
-
-def note_beside(trace: Path) -> Path:
-    """Where the process that records `trace` leaves its note."""
-    return trace.with_suffix(".end")
 
 
 def with_last_signal(sidecar: Sidecar, trace: Path) -> Sidecar:
@@ -55,4 +50,4 @@ def _parse(raw: bytes, pid: int) -> End:
     )
 
 
-__all__ = ["note_beside", "with_last_signal"]
+__all__ = ["with_last_signal"]
