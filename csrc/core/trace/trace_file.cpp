@@ -8,6 +8,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace ddpdiag {
 namespace {
@@ -198,7 +199,6 @@ void TraceFile::give_up() const noexcept {
     last_counters_ = counted();
     file_.give_up();
     given_up_.store(true, std::memory_order_release);
-    given_up_.notify_all();
 }
 
 Operation TraceFile::open(const Record& record) noexcept {
@@ -314,7 +314,9 @@ TraceCounters TraceFile::counters() const noexcept {
     if (const TraceVisit visit(this); visit) {
         return counted();
     }
-    given_up_.wait(false, std::memory_order_acquire);
+    while (!given_up_.load(std::memory_order_acquire)) {
+        std::this_thread::yield();  // another thread is just giving it up
+    }
     return last_counters_;
 }
 
