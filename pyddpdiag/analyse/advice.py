@@ -21,6 +21,12 @@ _BUCKETS: Final = {
     "transformers": "TrainingArguments(ddp_bucket_cap_mb={cap:g})",
 }
 
+_OWN_BUFFERS: Final = {
+    "accelerate": "DistributedDataParallelKwargs(broadcast_buffers=False)",
+    "lightning": "DDPStrategy(broadcast_buffers=False)",
+    "transformers": "TrainingArguments(ddp_broadcast_buffers=False)",
+}
+
 _TORCH_BF16: Final = (
     "ddp.register_comm_hook(None, bf16_compress_hook) with the hook of "
     "torch.distributed.algorithms.ddp_comm_hooks.default_hooks, which pyddpdiag run times"
@@ -53,6 +59,10 @@ class Advice:
         return _BUCKETS.get(self.recorded_by, "DistributedDataParallel(model, bucket_cap_mb={cap:g})").format(
             cap=cap_mb
         )
+
+    def own_buffers(self) -> str:
+        """To leave each rank its own buffers."""
+        return _OWN_BUFFERS.get(self.recorded_by, "DistributedDataParallel(model, broadcast_buffers=False)")
 
     def recorder(self, option: str) -> str:
         """To record with this option of `Recorder`."""
