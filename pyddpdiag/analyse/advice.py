@@ -54,6 +54,15 @@ class Advice:
             return _TORCH_BF16
         return "pyddpdiag train --hook bf16" if self._trains else self._attach('compress="bf16"')
 
+    def sparse(self) -> str:
+        """To send only the rows of an embedding that a batch uses; empty where the script cannot do that."""
+        if self._trains:
+            return ""
+        return (
+            "if it is an embedding that no other layer shares, nn.Embedding(..., sparse=True) sends only the rows that "
+            "a batch uses (the optimizer must take sparse gradients, as SGD and SparseAdam do)"
+        )
+
     def bucket_cap(self, cap_mb: float) -> str:
         """To get buckets of another size."""
         return _BUCKETS.get(self.recorded_by, "DistributedDataParallel(model, bucket_cap_mb={cap:g})").format(
