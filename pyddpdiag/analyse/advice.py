@@ -21,6 +21,12 @@ _BUCKETS: Final = {
     "transformers": "TrainingArguments(ddp_bucket_cap_mb={cap:g})",
 }
 
+_OWN_BUFFERS: Final = {
+    "accelerate": "DistributedDataParallelKwargs(broadcast_buffers=False)",
+    "lightning": "DDPStrategy(broadcast_buffers=False)",
+    "transformers": "TrainingArguments(ddp_broadcast_buffers=False)",
+}
+
 _TORCH_BF16: Final = (
     "ddp.register_comm_hook(None, bf16_compress_hook) with the hook of "
     "torch.distributed.algorithms.ddp_comm_hooks.default_hooks, which pyddpdiag run times"
@@ -48,11 +54,24 @@ class Advice:
             return _TORCH_BF16
         return "pyddpdiag train --hook bf16" if self._trains else self._attach('compress="bf16"')
 
+    def sparse(self) -> str:
+        """To send only the rows of an embedding that a batch uses; empty where the script cannot do that."""
+        if self._trains:
+            return ""
+        return (
+            "if it is an embedding that no other layer shares, nn.Embedding(..., sparse=True) sends only the rows that "
+            "a batch uses (the optimizer must take sparse gradients, as SGD and SparseAdam do)"
+        )
+
     def bucket_cap(self, cap_mb: float) -> str:
         """To get buckets of another size."""
         return _BUCKETS.get(self.recorded_by, "DistributedDataParallel(model, bucket_cap_mb={cap:g})").format(
             cap=cap_mb
         )
+
+    def own_buffers(self) -> str:
+        """To leave each rank its own buffers."""
+        return _OWN_BUFFERS.get(self.recorded_by, "DistributedDataParallel(model, broadcast_buffers=False)")
 
     def recorder(self, option: str) -> str:
         """To record with this option of `Recorder`."""

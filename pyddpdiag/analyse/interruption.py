@@ -99,4 +99,17 @@ def _ahead(interrupted: Sequence[Ending]) -> tuple[tuple[int, ...], float]:
     return tuple(one.rank for one in interrupted[: widest + 1]), gaps[widest]
 
 
+def who_sends(signal: str) -> str:
+    """Where a signal comes from that ends a run from outside."""
+    return {
+        "SIGHUP": "SIGHUP comes when a terminal closes: start the run with nohup, in tmux, or as a service.",
+        "SIGXCPU": "SIGXCPU comes at a limit of processor time: ulimit -t, or the scheduler's.",
+        "SIGINT": "Somebody pressed Ctrl-C, or sent SIGINT.",
+    }.get(
+        signal,
+        f"{signal} comes from whoever stops a job: a scheduler at its time limit or to make room, a container that is "
+        "shut down, kill. Their log says why.",
+    )
+
+
 __all__ = ["Interruption", "interruption"]

@@ -8,6 +8,7 @@ from typing import Final
 
 from pyddpdiag.analyse.catalog import find
 from pyddpdiag.analyse.group_view import parts
+from pyddpdiag.analyse.interruption import who_sends
 from pyddpdiag.analyse.progress import Awaited
 from pyddpdiag.analyse.standstill import LEAST_MS, bar_ms, silence_ms
 from pyddpdiag.live.look import Look
@@ -38,7 +39,7 @@ def judge(seen: Look, moving: frozenset[int], looked_s: float) -> Hang:
     if seen.view.standstill is not None:
         moving = frozenset()  # the last records came at the beginning of the look
     ranks = rank_states(seen, moving)
-    findings = _findings(seen, ranks) or list(_gone(ranks))
+    findings = _findings(seen, ranks) or list(_gone(seen, ranks))
     status, line = _answer(seen, ranks, findings, moving, looked_s)
     return Hang(
         folder=str(seen.run.folder),
@@ -84,24 +85,35 @@ def _findings(seen: Look, ranks: Sequence[RankState]) -> list[Finding]:
     return found
 
 
-def _gone(ranks: Sequence[RankState]) -> Iterator[Finding]:
+def _gone(seen: Look, ranks: Sequence[RankState]) -> Iterator[Finding]:
     """Ranks whose processes are gone while others live, who may not have noticed yet."""
-    dead = [rank for rank in ranks if rank.state == "dead"]
+    dead = [rank.rank for rank in ranks if rank.state == "dead"]
     living = [rank.rank for rank in ranks if rank.state in ("moving", "waiting", "busy")]
     if not dead or not living:
         return
-    last = max((rank.last_step for rank in dead if rank.last_step is not None), default=None)
+    steps = (rank.last_step for rank in ranks if rank.rank in dead)
+    last = max((step for step in steps if step is not None), default=None)
+    gone = words.ranks(dead)
+    ends = [seen.view.endings[rank].end for rank in dead]
+    signals = {end.signal for end in ends if end is not None and end.interrupted}
+    signal = signals.pop() if None not in ends and len(signals) == 1 else ""
     yield Finding(
         kind="rank_lost",
         severity="error",
-        message=f"the process of {words.ranks([rank.rank for rank in dead])} is gone and did not close its trace, "
-        f"while {words.ranks(living)} still {words.verb(living, 'lives', 'live')}.",
+        message=(
+            f"{gone} {words.verb(dead, 'was', 'were')} ended by {signal}, "
+            if signal
+            else f"the process of {gone} is gone and did not close its trace, "
+        )
+        + f"while {words.ranks(living)} still {words.verb(living, 'lives', 'live')}.",
         confidence="medium",
-        rank=dead[0].rank if len(dead) == 1 else None,
+        rank=dead[0] if len(dead) == 1 else None,
         since_step=last,
         evidence={"dead": len(dead), "living": len(living), "last_step": last},
         change_mind="Its script was over, and ends without recorder.close(): then the others soon end, too.",
-        advice="Look at this rank's own output, its memory use and the system's log of killed processes.",
+        advice=who_sends(signal)
+        if signal
+        else "Look at this rank's own output, its memory use and the system's log of killed processes.",
     )
 
 

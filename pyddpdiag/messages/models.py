@@ -9,6 +9,10 @@ from pyddpdiag.messages.shells import Code, Run, SetVariable
 
 _LIGHTNING = re.compile(r"lightning", re.IGNORECASE)
 _TRAINER = re.compile(r"transformers[/\\]trainer\.py")
+_WRAP_LATER = (
+    "wrap the model after replacing them: DDP does not reduce gradients of new layers, and the ranks' models drift "
+    "apart."
+)
 _UNUSED = r"Expected to have finished reduction in the prior iteration"
 
 MESSAGES: tuple[Message, ...] = (
@@ -18,16 +22,19 @@ MESSAGES: tuple[Message, ...] = (
             r"training graph has changed in this iteration", r"not compatible with static_graph set to True"
         ),
         "DDP was promised that every iteration uses the same parameters (static_graph=True), and one did not.",
-        "Leave static_graph=True out; find_unused_parameters=True then costs a search, and works. If the head was "
-        "replaced or layers were frozen after wrapping, make the DDP module after that.",
-        lines=(Code("ddp = DistributedDataParallel(net, find_unused_parameters=True)"),),
+        "Pass static_graph=False: beside static_graph=True, find_unused_parameters=True changes nothing. Where an "
+        "iteration leaves parameters out on purpose, pass both, as in the line. If layers were replaced or frozen "
+        f"after wrapping, {_WRAP_LATER}",
+        lines=(Code("ddp = DistributedDataParallel(net, static_graph=False, find_unused_parameters=True)"),),
     ),
     Message(
         "unused_parameters_lightning",
         text_pattern(r"your LightningModule has parameters that were not used in producing", _UNUSED),
         "Some parameters of the LightningModule have no part in the loss that training_step returns. DDP still waits "
         "for their gradients.",
-        'Use every parameter in the loss, or say Trainer(strategy="ddp_find_unused_parameters_true").',
+        'Use every parameter in the loss, or say Trainer(strategy="ddp_find_unused_parameters_true"). '
+        "If a layer was replaced after the strategy had wrapped the module, replace it in configure_model or before "
+        "fit: DDP does not reduce the new one's gradients.",
         lines=(
             Code('trainer = Trainer(strategy="ddp_find_unused_parameters_true")'),
             SetVariable("TORCH_DISTRIBUTED_DEBUG", "INFO"),
@@ -39,7 +46,9 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(_UNUSED),
         "Some parameters of the model have no part in the loss, and DDP, which the Trainer made, still waits for their "
         "gradients.",
-        "Use every parameter in the loss, or set ddp_find_unused_parameters=True in TrainingArguments.",
+        "Use every parameter in the loss, or set ddp_find_unused_parameters=True in TrainingArguments. If a layer was "
+        "replaced after the Trainer had wrapped the model, replace it before Trainer(...): DDP does not reduce the new "
+        "one's gradients.",
         lines=(Run("torchrun --nproc-per-node 2 SCRIPT.py --ddp_find_unused_parameters True"),),
         needs=_TRAINER,
     ),
@@ -49,8 +58,9 @@ MESSAGES: tuple[Message, ...] = (
         "Some parameters got no gradient in the last iteration: forward did not use them, or their "
         "output is not part of "
         "the loss. DDP still waits for them.",
-        "Use every parameter in forward and loss, or pass find_unused_parameters=True to DDP. "
-        "TORCH_DISTRIBUTED_DEBUG=INFO names the parameters.",
+        "TORCH_DISTRIBUTED_DEBUG=INFO names the parameters. Use each in forward and loss, or pass "
+        "find_unused_parameters=True to DDP if they are left out on purpose. If they belong to a layer, as the head, "
+        f"that was replaced after wrapping, {_WRAP_LATER} find_unused_parameters=True would only hide that.",
         lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "INFO"),),
     ),
     Message(

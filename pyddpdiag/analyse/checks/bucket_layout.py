@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.assignment import FINEST, MIB, Parameter, assignment
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.link_faults import LEAST_SHARE
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
@@ -44,9 +46,12 @@ HALVED: Final = 0.4
 LARGER: Final = 2.0
 """A large last bucket is so many times the next one."""
 
-_ASSUMED: Final = " if the link carries 1 Gbit/s"
+MOST: Final = 0.5
+"""A parameter is most of a bucket."""
 
-MIB: Final = 2**20
+_HALF: Final = ("float16", "bfloat16")
+
+_ASSUMED: Final = " if the link carries 1 Gbit/s"
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -62,35 +67,72 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 def _single(view: RunView, bucket: BucketStats) -> Iterator[Finding]:
     exposed = view.exposure.cost_ms
+    if (bucket.times.wire_ms.median or 0.0) < LEAST_WIRE_MS:
+        return
     # Only backward can hide communication, and only that of the last step of several that accumulate.
     compute = [
         rank.compute_ms.median / rank.micro_steps for rank in view.ranks if rank.compute_ms.median is not None
     ]
-    pieces = _pieces(bucket)
-    part = 1 - 1 / pieces
-    saved = min(part * exposed, BACKWARD_SHARE * min(compute, default=0.0))
+    split = _split(view, [bucket], bucket, PIECES)
+    saved = min(split.part * exposed, BACKWARD_SHARE * min(compute, default=0.0))
     most = _most_ms_per_byte(view)
     if most is not None:
         # What is more than the bytes take is latency, of which each bucket has as much.
-        saved = min(saved, part * bucket.bytes * most)
-    if (bucket.times.wire_ms.median or 0.0) < LEAST_WIRE_MS:
+        saved = min(saved, split.part * bucket.bytes * most)
+    least = max(LEAST_MS, HEALTHY_SHARE * view.exposure.step_ms, HIDDEN * exposed)
+    if split.giant is not None and split.part < HALVED and len(bucket.parameters) > 1:
+        yield from _unsplit(view, bucket, split.giant)
         return
-    if pieces < 2 or saved < max(LEAST_MS, HEALTHY_SHARE * view.exposure.step_ms, HIDDEN * exposed):
+    if split.buckets < 2 or saved < least:
         return
-    cap = _cap(bucket.bytes / PIECES)
     yield Finding(
         kind="single_bucket",
         severity="warning",
         message=f"all gradients are in one bucket of {size(bucket.bytes)}: nothing is sent before backward ends, "
-        f"and {view.exposure.of_step} are exposed; {pieces} buckets "
+        f"and {view.exposure.of_step} are exposed; {split.buckets} buckets "
         f"would save up to {milliseconds(saved)}.",
         confidence=_confidence(view),
         bucket=bucket.bucket,
         since_step=bucket.first_step,
         cost_ms=saved,
-        evidence={"bytes": bucket.bytes, "exposed_ms": exposed, "saved_ms": saved, "bucket_cap_mb": cap},
-        change_mind="One parameter is most of the model: DDP does not split a parameter.",
-        advice=view.advice.bucket_cap(cap),
+        evidence={
+            "bytes": bucket.bytes,
+            "exposed_ms": exposed,
+            "saved_ms": saved,
+            "bucket_cap_mb": split.cap_mb,
+        },
+        change_mind="The order in which gradients become ready changes from step to step."
+        if split.is_known
+        else "One parameter is most of the model: DDP does not split a parameter.",
+        advice=view.advice.bucket_cap(split.cap_mb),
+    )
+
+
+def _unsplit(view: RunView, bucket: BucketStats, giant: Parameter) -> Iterator[Finding]:
+    """No cap helps where one parameter is nearly all."""
+    exposed, advice = view.exposure.cost_ms, _for_giant(view, bucket, giant)
+    saved = min(exposed, HALVED * (bucket.times.wire_ms.median or 0.0))
+    if saved < max(LEAST_MS, HEALTHY_SHARE * view.exposure.step_ms):
+        return
+    yield Finding(
+        kind="single_bucket",
+        severity="warning",
+        message=f"all gradients are in one bucket: {_alone(giant, bucket)}, and DDP does not split a parameter, so no "
+        f"bucket_cap_mb lets it leave before backward ends; {view.exposure.of_step} are exposed.",
+        confidence=_confidence(view),
+        bucket=bucket.bucket,
+        parameter=giant.name,
+        since_step=bucket.first_step,
+        cost_ms=saved,
+        evidence={
+            "bytes": bucket.bytes,
+            "parameter_bytes": giant.bytes,
+            "exposed_ms": exposed,
+            "saved_ms": saved,
+            "bucket_cap_mb": None,
+        },
+        change_mind="Its gradient is ready well before backward ends.",
+        advice=advice,
     )
 
 
@@ -102,11 +144,11 @@ def _small(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
     wanted = amount / 2
     if fit.ms_per_byte > 0:
         wanted = min(wanted, (1 / LATENCY_PART - 1) * fit.latency_ms / fit.ms_per_byte)
-    better = ceil(amount / wanted)
+    cap, better = _joined(view, buckets, wanted)
     saved_part = 1 - fit.wire_ms(amount, better) / fit.wire_ms(amount, number)
     if better >= number or saved_part < EXPLAINED or saved_part * view.exposure.cost_ms < LEAST_MS:
         return
-    exposed, cap = view.exposure.cost_ms, _cap(wanted)
+    exposed = view.exposure.cost_ms
     latency_part = number * fit.latency_ms / fit.wire_ms(amount, number)
     provided = _ASSUMED if fit.assumed else ""
     yield Finding(
@@ -137,6 +179,16 @@ def _small(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
     )
 
 
+def _joined(view: RunView, buckets: Sequence[BucketStats], wanted: float) -> tuple[float, int]:
+    """The cap for buckets of so many bytes, and how many it makes: no cap joins what is of several modules."""
+    known, cap = assignment(view.names, buckets), _cap(wanted)
+    if known is None:
+        return cap, ceil(sum(bucket.bytes for bucket in buckets) / wanted)
+    # In a single bucket nothing would be sent before backward ends.
+    made = ((each, known.buckets(each)) for each in (cap, _cap(wanted / 2), _cap(wanted / 4)))
+    return next(((each, number) for each, number in made if number > 1), (cap, 1))
+
+
 def _most_ms_per_byte(view: RunView) -> float | None:
     """What a bucket's byte takes on the links at most: in the time that they are busy is their latency, too."""
     largest = max((link.bytes or 0 for link in view.links), default=0)
@@ -162,12 +214,17 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
     if any(found.bytes < LARGER * other.bytes for other in buckets if other is not found):
         return
     wire = found.times.wire_ms.median or 0.0
-    alone, pieces = len(found.parameters) == 1, _pieces(found)
-    saved = min(exposed, wire * (HALVED if alone else 1 - 1 / pieces))
+    split = _split(view, buckets, found, 2 * PIECES)
+    giant = split.giant if split.part < HALVED else None
+    alone = giant is not None or len(found.parameters) == 1
+    saved = min(exposed, wire * (HALVED if alone else split.part))
     if wire < EXPLAINED * exposed or found.bytes <= ALL_LATENCY_BYTES or saved < LEAST_MS:
         return
-    cap = _cap(max(found.bytes / PIECES, amount / 16))
+    if not alone and split.part < HIDDEN:
+        return
     what = f"parameter '{found.parameters[0]}' alone" if alone else count(len(found.parameters), "parameter")
+    if giant is not None and len(found.parameters) > 1:
+        what = _alone(giant, found)
     yield Finding(
         kind="large_last_bucket",
         severity="warning",
@@ -175,7 +232,7 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
         f"backward ends, and take {milliseconds(wire)} of the {milliseconds(exposed)} that are exposed per step.",
         confidence=_confidence(view),
         bucket=found.bucket,
-        parameter=found.parameters[0] if found.parameters else None,
+        parameter=giant.name if giant else found.parameters[0] if found.parameters else None,
         since_step=found.first_step,
         cost_ms=saved,
         evidence={
@@ -184,14 +241,10 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
             "wire_ms": wire,
             "exposed_ms": exposed,
             "saved_ms": saved,
-            "bucket_cap_mb": None if alone else cap,
+            "bucket_cap_mb": None if alone else split.cap_mb,
         },
         change_mind="The order in which gradients become ready changes from step to step.",
-        advice="DDP does not split a parameter: use it later in forward, or send it in 16 bits: "
-        f"{view.advice.compress()}".rstrip(",")
-        + "."
-        if alone
-        else view.advice.bucket_cap(cap),
+        advice=_for_giant(view, found, giant) if alone else view.advice.bucket_cap(split.cap_mb),
     )
 
 
@@ -218,10 +271,58 @@ def _cap(amount: float) -> float:
     return float(f"{max(amount / MIB, 0.01):.2g}")
 
 
-def _pieces(bucket: BucketStats) -> int:
-    """Into how many buckets its parameters can be put so that it helps: DDP splits none, and few bytes take no time."""
-    known = len(bucket.parameters) or PIECES
-    return min(PIECES, known) if bucket.bytes > ALL_LATENCY_BYTES else 1
+@dataclass(frozen=True)
+class _Split:
+    """What another cap makes of the largest bucket.
+
+    Attributes:
+        cap_mb: the cap.
+        part: of its bytes, what could be sent earlier.
+        buckets: how many there would be.
+        giant: the parameter that is most of it, if the sizes are known and there is one.
+        is_known: the parameters' sizes are known.
+    """
+
+    cap_mb: float
+    part: float
+    buckets: int
+    giant: Parameter | None = None
+    is_known: bool = False
+
+
+def _split(view: RunView, buckets: Sequence[BucketStats], found: BucketStats, most: int) -> _Split:
+    """The best split of a bucket into its parameters, in so many buckets of a layout; DDP splits none of them."""
+    known = assignment(view.names, [bucket for bucket in buckets if bucket.module == found.module])
+    if known is None or found.bytes <= ALL_LATENCY_BYTES:
+        # Few bytes take no time.
+        pieces = min(PIECES, len(found.parameters) or PIECES) if found.bytes > ALL_LATENCY_BYTES else 1
+        amount = sum(bucket.bytes for bucket in buckets)
+        return _Split(_cap(max(found.bytes / PIECES, amount / FINEST)), 1 - 1 / pieces, pieces)
+    cap, left = known.best_split((_cap(known.bytes / pieces) for pieces in range(2, FINEST + 1)), most)
+    own = known.of(found)
+    total = sum(each.bytes for each in own)
+    part = max(0.0, 1 - left / total)
+    return _Split(cap, part, known.buckets(cap) if cap else 1, _giant(own), is_known=True)
+
+
+def _giant(parameters: Sequence[Parameter]) -> Parameter | None:
+    largest = max(parameters, key=lambda each: each.bytes)
+    return largest if largest.bytes > MOST * sum(each.bytes for each in parameters) else None
+
+
+def _alone(giant: Parameter, bucket: BucketStats) -> str:
+    return f"parameter '{giant.name}' alone is {size(giant.bytes)} of {size(bucket.bytes)}"
+
+
+def _for_giant(view: RunView, bucket: BucketStats, giant: Parameter | None) -> str:
+    """What helps where no cap does. `giant`: None where nothing is known of the parameter but that it is alone."""
+    sparse = view.advice.sparse() if giant is not None and giant.table else ""
+    ways = [sparse or "use it later in forward"]
+    if not bucket.shared_memory and view.links and all(link.loopback for link in view.links):
+        ways.append(f"average in shared memory: {view.advice.share_memory()}".rstrip(","))
+    if bucket.dtype not in _HALF:
+        ways.append(f"send it in 16 bits: {view.advice.compress()}".rstrip(","))
+    return f"DDP does not split a parameter: {', or '.join(ways)}."
 
 
 CHECK = Check(

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.assignment import assignment
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import EXPOSED_SHARE, Exposure
 from pyddpdiag.analyse.parts import largest
@@ -88,16 +89,18 @@ def _look(view: RunView) -> Iterator[Finding]:
             **{f"{name}_total_ms": value for name, value in parts.items()},
         },
         change_mind="The processor is shared with other work, so that all-reduces get less of it than in earnest.",
-        advice=_advice(lasting, part),
+        advice=_advice(view, lasting, part),
     )
 
 
-def _advice(lasting: Sequence[BucketStats], part: str) -> str:
+def _advice(view: RunView, lasting: Sequence[BucketStats], part: str) -> str:
     """What fits these buckets: few bytes take as long as one, and a single parameter cannot be split."""
     if part != "arrival" and lasting and all(bucket.bytes <= ALL_LATENCY_BYTES for bucket in lasting):
         return _ALL_LATENCY
     if len(lasting) == 1 and len(lasting[0].parameters) != 1:
-        return _ONE_BUCKET
+        known = assignment(view.names, lasting)
+        if known is None or not known.is_one_piece:
+            return _ONE_BUCKET
     return _ADVICE[part]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.interruption import who_sends
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, ranks, verb
@@ -28,7 +29,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             since_step=told.step,
             evidence=evidence,
             change_mind=_MIND,
-            advice="" if told.signal == "SIGINT" else _who(told.signal),
+            advice="" if told.signal == "SIGINT" else who_sends(told.signal),
         )
         return
     ahead = f", {milliseconds(told.ahead_ms)} before the others" if told.ahead_ms else ""
@@ -43,19 +44,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         since_step=told.step,
         evidence={**evidence, "ahead_ms": told.ahead_ms, "others_failed": len(failed)},
         change_mind=_MIND,
-        advice=_who(told.signal),
-    )
-
-
-def _who(signal: str) -> str:
-    return {
-        "SIGHUP": "SIGHUP comes when a terminal closes: start the run with nohup, in tmux, or as a service.",
-        "SIGXCPU": "SIGXCPU comes at a limit of processor time: ulimit -t, or the scheduler's.",
-        "SIGINT": "Somebody pressed Ctrl-C, or sent SIGINT.",
-    }.get(
-        signal,
-        f"{signal} comes from whoever stops a job: a scheduler at its time limit or to make room, a container that is "
-        "shut down, kill. Their log says why.",
+        advice=who_sends(told.signal),
     )
 
 

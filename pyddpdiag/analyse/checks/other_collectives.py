@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import EXPOSED_SHARE
@@ -13,6 +14,13 @@ from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent, size
+
+_BROADCAST: Final = "gloo:broadcast"
+
+_OWN: Final = (
+    "Call them less often, put several values into one call, or begin them with async_op=True and wait where the "
+    "result is needed."
+)
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -46,9 +54,19 @@ def _look(view: RunView) -> Iterator[Finding]:
             "share": share.value,
             "share_at_least": share.at_least,
         },
-        change_mind="They run beside the computation (async_op=True), and nobody waits for them.",
-        advice="Call them less often, put several values into one call, or begin them with async_op=True and wait "
-        "where the result is needed.",
+        change_mind="The script calls these broadcasts itself."
+        if calls.name == _BROADCAST
+        else "They run beside the computation (async_op=True), and nobody waits for them.",
+        advice=_of_buffers(view) if calls.name == _BROADCAST else _OWN,
+    )
+
+
+def _of_buffers(view: RunView) -> str:
+    """What helps against broadcasts: mostly DDP itself calls them, before each forward pass, and a script cannot."""
+    return (
+        "Unless the script calls them, these are DDP's own, of the module's buffers before each forward pass: "
+        f"{view.advice.own_buffers()} where the ranks' buffers need not be equal (BatchNorm's running statistics), or "
+        "fewer layers with buffers (GroupNorm has none). The script's own: less often, or several values in one call."
     )
 
 

@@ -28,6 +28,7 @@ SHOWN: Final = 160
 """Characters of an error's text in the verdict."""
 
 _KILLED = "Look at this rank's own output, its memory use and the system's log of killed processes."
+_TRACEBACK = "This rank's own output has the whole traceback."
 
 
 def lost_ranks(view: RunView) -> list[RankStats]:
@@ -145,7 +146,9 @@ def _look(view: RunView) -> Iterator[Finding]:
             "line": end.where if end is not None and end.where else None,
         },
         change_mind=_change_mind(end, dead=dead),
-        advice=_KILLED if end is None else _advice(end, shell_on(view.sidecars[lost[0].rank].platform)),
+        advice=_unnoted(lost)
+        if end is None
+        else _advice(end, shell_on(view.sidecars[lost[0].rank].platform)),
     )
 
 
@@ -222,13 +225,18 @@ def _change_mind(end: End | None, *, dead: bool) -> str:
     return "The process still runs, or its script ends without recorder.close()."
 
 
+def _unnoted(lost: Sequence[RankStats]) -> str:
+    """What to do where nothing is known of the end, or only of which kind it was."""
+    return _TRACEBACK if {rank.ended for rank in lost} == {"exception"} else _KILLED
+
+
 def _advice(end: End, shell: Shell) -> str:
     """What to do about an error of its own."""
     told = explain(f"{end.error}: {end.message}" if end.error else end.message, lines_for=shell)
     if told.known:
         return f"{told.cause} {told.fix}"
     if end.error:
-        return "This rank's own output has the whole traceback."
+        return _TRACEBACK
     if end.signal == "SIGABRT":
         return "A library ended the process: what it said stands at the end of this rank's own output."
     return (

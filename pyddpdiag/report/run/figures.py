@@ -25,7 +25,7 @@ _CURES: Final = {
     "oversubscribed_threads": "with fewer threads",
     "packet_loss": "without losses",
     "pause": "without the pauses",
-    "single_bucket": "with more buckets",
+    "single_bucket": "with smaller buckets",
     "slow_link": "if all links were alike",
     "small_buckets": "with larger buckets",
     "uneven_ranks": "if all ranks had equal work",

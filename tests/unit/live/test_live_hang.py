@@ -171,6 +171,20 @@ def test_a_rank_that_is_gone_is_named_before_the_others_notice(tmp_path: Path) -
     assert [rank.state for rank in found.ranks] == ["moving", "moving", "dead"]
 
 
+@pytest.mark.parametrize(("signal", "name"), [(15, "SIGTERM"), (6, "SIGABRT"), (11, "SIGSEGV")])
+def test_a_rank_that_a_signal_ended_is_no_matter_of_memory(tmp_path: Path, signal: int, name: str) -> None:
+    with waiting_processes(2) as ranks:
+        run = LiveRun(tmp_path, ranks, silent_ms=300)
+        run.writers[1].sidecar["pid"] = ranks[1].pid
+        run.write()
+        (tmp_path / "rank_1.end").write_text(f"{ranks[1].pid} {signal} {run.end + MS}\n", encoding="utf-8")
+        ranks[1].kill()
+        ranks[1].wait(20)
+        found = judge(look(tmp_path), frozenset({0}), 2.0)
+    assert kinds(found) == [("rank_lost", 1)] and name in found.line
+    assert found.findings[0].advice and "memory use" not in found.findings[0].advice
+
+
 def test_runs_that_are_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_training(tmp_path / "good")
     assert cli.main(["hang", str(tmp_path / "good")]) == 0

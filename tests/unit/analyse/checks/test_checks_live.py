@@ -295,6 +295,8 @@ def test_an_exception_is_blamed_only_where_no_rank_was_killed(tmp_path: Path, wa
             writer.header.update(minor=2, ended=ended)
         found = only(run.report())
         assert (found.kind, found.rank) == ("rank_lost", lost)
+        # Only the system kills for want of memory.
+        assert ("memory use" in found.advice) == (ends[lost] == 0)
 
 
 def test_a_rank_that_left_in_good_order_while_others_wait_for_it_is_named(

@@ -11,10 +11,18 @@ from pyddpdiag.model import RunReport
 from pyddpdiag.pipeline import load_report
 
 
-def write(folder: Path, calls: list[float], *, beside: float = 0.0, marked: bool = True) -> RunReport:
+def write(
+    folder: Path,
+    calls: list[float],
+    *,
+    name: str = "gloo:all_reduce",
+    beside: float = 0.0,
+    marked: bool = True,
+    by: str = "",
+) -> RunReport:
     """A run with steps of 20 ms and a collective after each, of so many ms on each rank.
 
-    `beside`: one that runs during the backward pass. `marked`: the loop is recorded.
+    `beside`: one that runs during the backward pass. `marked`: the loop is recorded. `by`: what made the recorder.
     """
     writers = [RankWriter(rank, len(calls)) for rank in range(len(calls))]
     now = 10**9
@@ -26,15 +34,14 @@ def write(folder: Path, calls: list[float], *, beside: float = 0.0, marked: bool
             writer.bucket(step, now + 17 * MS, now + 18 * MS, now + 19 * MS)
             if took:
                 # All leave it at the same time: whoever comes early waits.
-                writer.collective(
-                    "gloo:all_reduce", after - int(took * MS), after, step=step, bytes=32_000_000, dtype=1
-                )
+                writer.collective(name, after - int(took * MS), after, step=step, bytes=32_000_000, dtype=1)
             if beside:
                 writer.collective("gloo:broadcast", now + 9 * MS, now + int((9 + beside) * MS), step=step)
             if marked:
                 writer.step(step, now, now, after)
         now = after
     for writer in writers:
+        writer.sidecar["recorded_by"] = by
         writer.write(folder)
     return load_report(folder)
 
@@ -51,6 +58,25 @@ def test_a_collective_that_eats_the_step_is_named(tmp_path: Path, marked: bool) 
     for rank in report.ranks:
         assert rank.other_ms.median == pytest.approx(57.0)
         assert rank.compute_ms.median == pytest.approx(19.0)
+
+
+@pytest.mark.parametrize(
+    ("by", "how"),
+    [
+        ("", "DistributedDataParallel(model, broadcast_buffers=False)"),
+        ("lightning", "DDPStrategy(broadcast_buffers=False)"),
+    ],
+)
+def test_a_broadcast_of_ddps_own_cannot_be_made_asynchronous(tmp_path: Path, by: str, how: str) -> None:
+    (found,) = write(tmp_path, [30.0, 30.0], name="gloo:broadcast", by=by).verdict.findings
+    assert found.kind == "other_collectives" and found.evidence["name"] == "gloo:broadcast"
+    assert how in found.advice and "Unless the script calls them" in found.advice
+    assert "async_op" not in found.advice + found.change_mind
+
+
+def test_a_call_of_the_scripts_own_may_be_begun_earlier(tmp_path: Path) -> None:
+    (found,) = write(tmp_path, [30.0, 30.0], name="gloo:allgather").verdict.findings
+    assert "async_op=True" in found.advice and "broadcast_buffers" not in found.advice
 
 
 def test_whoever_waits_in_a_collective_for_a_late_rank_is_not_held_up_by_it(tmp_path: Path) -> None:

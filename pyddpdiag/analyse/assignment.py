@@ -1,0 +1,182 @@
+"""Which buckets DDP would make of a run's own parameters with another cap: it never splits a parameter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import prod
+from typing import Final
+
+from pyddpdiag.analyse.names import Names
+from pyddpdiag.model import BucketStats
+from pyddpdiag.model.sidecar import Layout, Module
+
+MIB: Final = 2**20
+
+ITEM_BYTES: Final = {
+    "float32": 4,
+    "float64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "complex64": 8,
+    "complex128": 16,
+}
+
+FINEST: Final = 16
+"""Caps down to this part of all bytes are tried."""
+
+WHOLE: Final = 0.85
+"""A larger part in the last bucket is as good as all."""
+
+ROWS: Final = 1000
+"""A table for lookups has so many rows."""
+
+_TABLE: Final = re.compile(r"emb|lookup|wte|wpe|vocab|token", re.IGNORECASE)
+
+_NAMELESS: Final = re.compile(r"(?:\d+\.)*weight")
+"""In an nn.Sequential."""
+
+_NO_SPARSE: Final = "GradientReducer"
+"""It takes no sparse gradients."""
+
+HIGHER: Final = 8
+"""Without a name, a table has so many times more rows than columns."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter by the name that the report shows, and its gradient's bytes; `table`: it may be an embedding's."""
+
+    name: str
+    bytes: int
+    table: bool
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A module's parameters of one type, in the order in which DDP goes through them.
+
+    Where it has rebuilt its buckets, that is as their gradients became ready. Before that it is as the module names
+    them, and the last bucket is the first (`backwards`).
+    """
+
+    parameters: tuple[Parameter, ...]
+    backwards: bool
+
+    def buckets(self, cap_bytes: float) -> list[int]:
+        """The bytes of each bucket, the one that is ready first at the front: it closes as it reaches the cap."""
+        found, filled = [], 0
+        for parameter in self.parameters:
+            filled += parameter.bytes
+            if filled >= cap_bytes:
+                found.append(filled)
+                filled = 0
+        found += [filled] if filled else []
+        return found[::-1] if self.backwards else found
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The parameters of the buckets of a layout.
+
+    `cap_mb`: the present cap, if it is known: a larger one cannot split anything.
+    """
+
+    lines: tuple[_Line, ...]
+    cap_mb: float | None
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of all gradients."""
+        return sum(each.bytes for line in self.lines for each in line.parameters)
+
+    def buckets(self, cap_mb: float) -> int:
+        """How many buckets a cap makes."""
+        return sum(len(line.buckets(cap_mb * MIB)) for line in self.lines)
+
+    def last_bytes(self, cap_mb: float) -> int:
+        """The bytes that a cap leaves in the buckets that are ready last."""
+        return sum(line.buckets(cap_mb * MIB)[-1] for line in self.lines)
+
+    def best_split(self, caps_mb: Iterable[float], most: int) -> tuple[float, int]:
+        """The cap that leaves the least in the last bucket, in no more than so many buckets, and what it leaves there.
+
+        Of equal ones the largest. Where none divides anything, all bytes are left.
+        """
+        usable = [cap for cap in caps_mb if self.cap_mb is None or cap < self.cap_mb]
+        found = [(self.last_bytes(cap), -cap) for cap in usable if 1 < self.buckets(cap) <= most]
+        left, cap = min(found, default=(self.bytes, 0.0))
+        return -cap, left
+
+    @property
+    def is_one_piece(self) -> bool:
+        """Whether no cap lets a part worth mentioning leave before the end."""
+        _, left = self.best_split((self.bytes / MIB / pieces for pieces in range(2, FINEST + 1)), FINEST)
+        return left > WHOLE * self.bytes
+
+    def of(self, bucket: BucketStats) -> list[Parameter]:
+        """The parameters of a bucket."""
+        own = set(bucket.parameters)
+        return [each for line in self.lines for each in line.parameters if each.name in own]
+
+
+def assignment(names: Names, buckets: Sequence[BucketStats]) -> Assignment | None:
+    """The parameters of the buckets; None if the size of one is not known.
+
+    Args:
+        names: of the run.
+        buckets: all of a layout.
+    """
+    by_module: dict[int, list[tuple[BucketStats, Layout]]] = {}
+    for bucket in buckets:
+        layout = names.layouts.get(int(bucket.bucket, 16))
+        if layout is None or not layout.parameters:
+            return None
+        by_module.setdefault(layout.module, []).append((bucket, layout))
+    lines: list[_Line] = []
+    for index, told in by_module.items():
+        module = names.modules.get(index)
+        if module is None:
+            return None
+        told.sort(key=lambda each: each[1].index)
+        found = list(_lines(module, told))
+        if not found:
+            return None
+        lines += found
+    caps = {names.modules[index].bucket_cap_mb for index in by_module}
+    return Assignment(tuple(lines), caps.pop() if len(caps) == 1 else None) if lines else None
+
+
+def _lines(module: Module, told: Sequence[tuple[BucketStats, Layout]]) -> Iterator[_Line]:
+    """One for each type of gradients; none if something is not known, or was not sent as it is."""
+    by_type: dict[str, list[list[tuple[int, Parameter]]]] = {}
+    for bucket, layout in told:
+        item = ITEM_BYTES.get(layout.dtype)
+        if item is None or max(layout.parameters) >= len(module.parameters):
+            return
+        each = [
+            (index, Parameter(name, item * prod(module.shapes[index]), _may_look_up(module, index)))
+            for index, name in zip(layout.parameters, bucket.parameters, strict=True)
+        ]
+        # Of parameters without shapes, and of sparse gradients, the sum is another one.
+        total = sum(parameter.bytes for _, parameter in each)
+        if not total or total != (layout.bytes or bucket.bytes):
+            return
+        by_type.setdefault(layout.dtype, []).append(each)
+    for parts in by_type.values():
+        forward = [pair for part in reversed(parts) for pair in part]
+        backwards = all(one[0] < other[0] for one, other in pairwise(forward))
+        ordered = forward if backwards else [pair for part in parts for pair in part]
+        yield _Line(tuple(parameter for _, parameter in ordered), backwards)
+
+
+def _may_look_up(module: Module, index: int) -> bool:
+    """Whether a parameter has two dimensions, many rows, and a name like that; or without a name, few columns."""
+    name, shape = module.parameters[index], module.shapes[index]
+    if len(shape) != 2 or shape[0] < ROWS or module.name == _NO_SPARSE:
+        return False
+    narrow = shape[0] >= HIGHER * shape[1] and _NAMELESS.fullmatch(name)
+    return bool(narrow or _TABLE.search(name))

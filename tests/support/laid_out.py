@@ -1,0 +1,88 @@
+"""Runs of two ranks whose buckets are of a given layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pyddpdiag.model import Finding
+from pyddpdiag.pipeline import load_report
+from support.trace_writer import GROUP, MS, RankWriter
+
+MB = 1_000_000
+
+
+def write(
+    folder: Path,
+    sizes: Sequence[int],
+    *,
+    latency_ms: float = 0.0,
+    ms_per_mb: float = 1.0,
+    compute_ms: float = 40.0,
+    parameters: int = 3,
+    noise: float = 0.05,
+    told: dict[str, object] | None = None,
+) -> list[Finding]:
+    """Two ranks whose buckets of these bytes are ready evenly over backward, and sent one after the other.
+
+    `told`: more of the sidecar.
+    """
+    random = np.random.default_rng(1)
+    writers = [RankWriter(rank, 2, capacity=8192) for rank in range(2)]
+    for writer in writers:
+        count = parameters * len(sizes)
+        writer.sidecar["modules"] = [
+            {
+                "index": 0,
+                "name": "Net",
+                "group": f"{GROUP:016x}",
+                "parameters": [{"name": f"p{index}"} for index in range(count)],
+            }
+        ]
+        writer.sidecar["buckets"] = [
+            {
+                "id": f"{100 + place:016x}",
+                "module": 0,
+                "index": place,
+                "parameters": list(range(place * parameters, (place + 1) * parameters)),
+                "dtype": "float32",
+            }
+            for place in range(len(sizes))
+        ]
+        writer.sidecar |= told or {}
+    now = 10**9
+    for step in range(24):
+        done = now + int(compute_ms * MS)
+        free, spans = 0, []
+        for place, size in enumerate(sizes):
+            ready = now + int(compute_ms * MS * (0.5 + 0.5 * (place + 1) / len(sizes)))
+            wire = (latency_ms + ms_per_mb * size / MB) * random.uniform(1 - noise, 1 + noise)
+            start = max(ready, free)
+            free = start + int(wire * MS)
+            spans.append((ready, start, free))
+        end = max(free, done)
+        for writer in writers:
+            writer.step(step, now, now, end)
+            writer.backward(step, now, done, end)
+            for place, (ready, start, ended) in enumerate(spans):
+                writer.bucket(
+                    step * len(sizes) + place,
+                    ready,
+                    start,
+                    ended,
+                    reference=100 + place,
+                    step=step,
+                    bytes=sizes[place],
+                )
+        now = end
+    for writer in writers:
+        writer.write(folder)
+    return list(load_report(folder).verdict.findings)
+
+
+def number(finding: Finding, name: str) -> float:
+    value = finding.evidence[name]
+    assert isinstance(value, (int, float))
+    return value
