@@ -42,7 +42,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/group.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/adopted.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/ddp_hook.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/flights.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/in_flight.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/foreign_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/hook_of_module.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/reduction.cpp

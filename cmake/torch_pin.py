@@ -19,7 +19,7 @@ class TorchPin:
         self._state = "wheel"
 
     def build_state(self, build_state: str) -> None:
-        """Told by the build: sdist, wheel, editable, metadata_wheel or metadata_editable."""
+        """BucketKey by the build: sdist, wheel, editable, metadata_wheel or metadata_editable."""
         self._state = build_state
 
     def dynamic_metadata(self, settings: Mapping[str, Any], project: Mapping[str, Any]) -> dict[str, Any]:

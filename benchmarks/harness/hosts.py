@@ -14,8 +14,8 @@ from pathlib import Path
 from support.links import NAMES, on_hosts, two_hosts
 
 from pyddpdiag.bench.cases import Case
-from pyddpdiag.bench.engine.keeper import Keeper
 from pyddpdiag.bench.engine.plan import SweepPlan
+from pyddpdiag.bench.engine.result_writer import ResultWriter
 from pyddpdiag.bench.engine.sweep import run_sweep
 from pyddpdiag.bench.reading import read
 from pyddpdiag.bench.results import Entry
@@ -65,10 +65,10 @@ def sweep_over(
 def _rank(rank: int, spec: Path) -> None:
     told = json.loads(spec.read_text(encoding="utf-8"))
     cases = tuple(Case(**{**case, "picks": tuple(case["picks"])}) for case in told["cases"])
-    keeper = Keeper(Path(told["result"]), resume=True) if rank == 0 else None
+    writer = ResultWriter(Path(told["result"]), resume=True) if rank == 0 else None
     # What rank 0 resumes has the rounds of the earlier sittings.
     plan = SweepPlan(cases, NAMES, rounds=told["rounds"] * (1 + told["sitting"]), timeout_s=120)
-    outcome = run_sweep(plan, keeper, place=join_url(URL, 2, rank))
+    outcome = run_sweep(plan, writer, place=join_url(URL, 2, rank))
     if outcome.error is not None:
         raise outcome.error
 

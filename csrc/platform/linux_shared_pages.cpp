@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t large_page = std::size_t{2} << 20U;
 constexpr std::size_t small_page = std::size_t{64} << 10U;  // the largest that any processor has
 // Of one call of use_large_pages(): it takes about 3 ms per MiB, and longer where the kernel has to make room.
-constexpr std::chrono::seconds patience{1};
+constexpr std::chrono::seconds spin_budget{1};
 
 #ifdef MADV_COLLAPSE
 constexpr int collapse = MADV_COLLAPSE;
@@ -65,7 +65,7 @@ std::byte* map_pages(int descriptor, std::size_t bytes) noexcept {
 }
 
 void use_large_pages(std::byte* data, std::size_t bytes) noexcept {
-    const auto until = std::chrono::steady_clock::now() + patience;
+    const auto until = std::chrono::steady_clock::now() + spin_budget;
     for (std::size_t at = 0; at + large_page <= paged_bytes(bytes); at += large_page) {
         if (::madvise(data + at, large_page, collapse) != 0 || std::chrono::steady_clock::now() >= until) {
             return;

@@ -49,8 +49,8 @@ def spied_run(job, world_size, *arguments, _run=harness.ranks.run):
     note("ranks", measured)
     return measured
 
-def spied_sweep(settings, keeper, _run=sweep.run_sweep):
-    outcome = _run(settings, keeper)
+def spied_sweep(settings, writer, _run=sweep.run_sweep):
+    outcome = _run(settings, writer)
     note("sweep", {entry.name: list(entry.round_s) for entry in outcome.entries})
     return outcome
 

@@ -20,12 +20,12 @@
 
 namespace shared_cluster {
 
+using ddpdiag::BucketKey;
 using ddpdiag::SharedBetween;
 using ddpdiag::SharedBetweenError;
 using ddpdiag::SharedExchange;
 using ddpdiag::SharedExchangeError;
 using ddpdiag::SharedSwap;
-using ddpdiag::Told;
 using std::chrono::milliseconds;
 
 // Where the ranks that carry one part on all hosts meet; sums of f32.
@@ -74,13 +74,13 @@ public:
         ++met_;
         changed_.notify_all();
     }
-    void tell(std::size_t host, const Told& told) {
+    void tell(std::size_t host, const BucketKey& told) {
         const std::lock_guard lock(mutex_);
         told_[host].push_back(told);
         changed_.notify_all();
     }
     // What each host has told for the `number`th time.
-    std::vector<Told> told(std::uint64_t number, milliseconds limit) {
+    std::vector<BucketKey> told(std::uint64_t number, milliseconds limit) {
         std::unique_lock lock(mutex_);
         const auto there = [&] {
             return std::ranges::all_of(told_, [&](const auto& one) { return one.size() >= number; });
@@ -92,7 +92,7 @@ public:
             }
             return {};
         }
-        std::vector<Told> result;
+        std::vector<BucketKey> result;
         result.reserve(told_.size());
         for (const auto& one : told_) {
             result.push_back(one[number - 1]);
@@ -122,9 +122,9 @@ private:
     std::mutex mutex_;
     std::condition_variable changed_;
     std::vector<float*> parts_;
-    std::vector<SharedSwap> swaps_;        // by host
-    std::size_t brought_ = 0;              // of them, for the next meeting
-    std::vector<std::vector<Told>> told_;  // by host
+    std::vector<SharedSwap> swaps_;             // by host
+    std::size_t brought_ = 0;                   // of them, for the next meeting
+    std::vector<std::vector<BucketKey>> told_;  // by host
     std::uint64_t met_ = 0;
     bool closed_ = false;
 };
@@ -144,11 +144,13 @@ public:
     }
 
     [[nodiscard]] const std::vector<std::string>& names() const noexcept override { return names_; }
-    void tell(const Told& ours) override {
+    void tell(const BucketKey& ours) override {
         ++told_;
         meeting_->tell(home_, ours);
     }
-    [[nodiscard]] std::vector<Told> told(milliseconds limit) override { return meeting_->told(told_, limit); }
+    [[nodiscard]] std::vector<BucketKey> told(milliseconds limit) override {
+        return meeting_->told(told_, limit);
+    }
     [[nodiscard]] const std::string& others() const noexcept override { return others_; }
     [[nodiscard]] std::size_t home() const noexcept override { return home_; }
     void begin(const std::shared_ptr<const ddpdiag::SharedBlock>& block, std::uint64_t offset,
@@ -162,8 +164,9 @@ public:
         meeting_->bring(home_, swap);
     }
     [[nodiscard]] bool wait(milliseconds limit) override { return meeting_->await(begun_, limit); }
-    [[nodiscard]] std::string agreed(const std::string& reason, milliseconds hearsay) noexcept override {
-        std::this_thread::sleep_for(hearsay / 4);
+    [[nodiscard]] std::string agreed(const std::string& reason,
+                                     milliseconds secondary_error_delay) noexcept override {
+        std::this_thread::sleep_for(secondary_error_delay / 4);
         const std::lock_guard lock(reason_->mutex);
         if (reason_->text.empty()) {
             reason_->text = reason;

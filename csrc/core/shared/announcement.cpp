@@ -54,7 +54,7 @@ std::string Announced::block_name() const {
     return {text.begin(), std::ranges::find(text, '\0')};
 }
 
-std::string described(const Told& bucket) {
+std::string described(const BucketKey& bucket) {
     const auto [sequence, bytes, kind] = bucket;
     return "bucket " + std::to_string(sequence) + " of the group, " + std::to_string(bytes) + " bytes of " +
            element_name(kind & 0xffU) + ((kind & averages) != 0 ? "" : ", divided before") +

@@ -25,12 +25,12 @@ struct Announced {
     std::array<std::uint64_t, 8> name{};
 
     // Buckets can be added up if they agree in this.
-    [[nodiscard]] Told told() const noexcept { return {sequence, bytes, kind}; }
+    [[nodiscard]] BucketKey key() const noexcept { return {sequence, bytes, kind}; }
     [[nodiscard]] std::string block_name() const;
 };
 
 // A bucket in words.
-[[nodiscard]] std::string described(const Told& bucket);
+[[nodiscard]] std::string described(const BucketKey& bucket);
 
 // What is to be done with a bucket, in one number. `wire`: nullptr if it does not travel in 16 bits.
 [[nodiscard]] std::uint64_t kind_of(const SharedSum& sum, const SharedWire* wire) noexcept;

@@ -20,11 +20,11 @@ public:
     using std::runtime_error::runtime_error;
 };
 
-// What has to be the same on all hosts for their parts of a bucket to be added up: see Announced::told.
-using Told = std::array<std::uint64_t, 3>;
+// What has to be the same on all hosts for their parts of a bucket to be added up: see Announced::key.
+using BucketKey = std::array<std::uint64_t, 3>;
 
 // So many values, from one of them on.
-struct Stretch {
+struct Range {
     std::size_t begin = 0;
     std::size_t count = 0;
 };
@@ -33,8 +33,8 @@ struct Stretch {
 // comes overlaps another one; none goes to the own host.
 struct SharedSwap {
     std::shared_ptr<std::vector<std::uint16_t>> values;
-    std::vector<Stretch> sent;
-    std::vector<Stretch> received;
+    std::vector<Range> sent;
+    std::vector<Range> received;
 };
 
 // Of one rank, which carries a part of each bucket: it adds that up with one rank of each other host. For one thread.
@@ -51,9 +51,9 @@ public:
     // Our own host.
     [[nodiscard]] virtual std::size_t home() const noexcept = 0;
     // Begins to tell these ranks what this one brings, before begin(). Throws SharedBetweenError.
-    virtual void tell(const Told& ours) = 0;
+    virtual void tell(const BucketKey& ours) = 0;
     // What each of them has told, by host; empty: not within `limit`. Throws SharedBetweenError: it will never be there.
-    [[nodiscard]] virtual std::vector<Told> told(std::chrono::milliseconds limit) = 0;
+    [[nodiscard]] virtual std::vector<BucketKey> told(std::chrono::milliseconds limit) = 0;
     // Begins the sum of these bytes of the block, in place, in the same order of calls on all hosts. Keeps the
     // block while others may write into it. Throws SharedBetweenError.
     virtual void begin(const std::shared_ptr<const SharedBlock>& block, std::uint64_t offset,
@@ -65,10 +65,10 @@ public:
     virtual void begin(const SharedSwap& swap) = 0;
     // Waits for what was begun. False: not within `limit`. Throws SharedBetweenError: it will never be there.
     [[nodiscard]] virtual bool wait(std::chrono::milliseconds limit) = 0;
-    // The reason of a failure that all ranks of all hosts are to give: that of the first which says one. `hearsay`: so
+    // The reason of a failure that all ranks of all hosts are to give: that of the first which says one. `secondary_error_delay`: so
     // long, another one may be first. Returns soon after that even if the others cannot be reached.
     [[nodiscard]] virtual std::string agreed(const std::string& reason,
-                                             std::chrono::milliseconds hearsay) noexcept = 0;
+                                             std::chrono::milliseconds secondary_error_delay) noexcept = 0;
     // After a failure: lets go of the connections, so that the other hosts notice. Does not wait.
     virtual void give_up() noexcept = 0;
 };

@@ -186,11 +186,11 @@ GradientStatistics SharedExchange::let_go_of_oldest(std::uint64_t number) {
 template <typename Condition>
 bool SharedExchange::comes_soon(const Condition& condition) noexcept {
     auto now = Clock::now();
-    const auto limit = patience_.left(now);
+    const auto limit = spin_budget_.left(now);
     const auto until = now + limit;
     while (!condition()) {
         if (now >= until) {
-            patience_.in_vain(limit);
+            spin_budget_.in_vain(limit);
             return false;
         }
         if (outnumbers_cores_) {
@@ -283,7 +283,7 @@ std::vector<std::byte*> SharedExchange::buckets(std::uint64_t number, const Shar
         if (!theirs) {
             return {};
         }
-        require_same(wanted.told(), names_[rank], theirs->told(), std::uint64_t{1} << rank);
+        require_same(wanted.key(), names_[rank], theirs->key(), std::uint64_t{1} << rank);
         all.push_back(*theirs);
     }
     std::vector<std::byte*> result;
@@ -297,7 +297,7 @@ std::vector<std::byte*> SharedExchange::buckets(std::uint64_t number, const Shar
     return result;
 }
 
-void SharedExchange::require_same(const Told& ours, const std::string& name, const Told& theirs,
+void SharedExchange::require_same(const BucketKey& ours, const std::string& name, const BucketKey& theirs,
                                   std::uint64_t blamed) const {
     if (theirs != ours) {
         throw SharedExchangeError("the ranks do not bring the same bucket: " + names_[rank_] + " has " +

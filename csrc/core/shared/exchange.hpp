@@ -30,18 +30,23 @@ namespace ddpdiag {
 class SharedExchangeError : public std::runtime_error {
 public:
     explicit SharedExchangeError(const std::string& text, const SharedFailure& failure = {},
-                                 std::chrono::milliseconds hearsay = {}, bool in_use = false)
-        : std::runtime_error(text), failure_(failure), hearsay_(hearsay), in_use_(in_use) {}
+                                 std::chrono::milliseconds secondary_error_delay = {}, bool in_use = false)
+        : std::runtime_error(text),
+          failure_(failure),
+          secondary_error_delay_(secondary_error_delay),
+          in_use_(in_use) {}
     [[nodiscard]] const SharedFailure& failure() const noexcept { return failure_; }
     // Where there are several hosts: how long to listen for the reason of a rank that may know it better.
-    [[nodiscard]] std::chrono::milliseconds hearsay() const noexcept { return hearsay_; }
+    [[nodiscard]] std::chrono::milliseconds secondary_error_delay() const noexcept {
+        return secondary_error_delay_;
+    }
     // Others may still read the bucket's block and write to it, for nobody knows how long: its bytes must stay as they
     // are, and it must not be used for anything else.
     [[nodiscard]] bool in_use() const noexcept { return in_use_; }
 
 private:
     SharedFailure failure_;
-    std::chrono::milliseconds hearsay_;
+    std::chrono::milliseconds secondary_error_delay_;
     bool in_use_;
 };
 
@@ -161,7 +166,7 @@ private:
     // Copies our part into the buckets of this host, and waits until its other ranks have done so.
     void hand_out(std::uint64_t number, const Part& part, const std::vector<std::byte*>& buckets, Wait& wait);
     // `blamed`: see SharedFailure.
-    void require_same(const Told& ours, const std::string& name, const Told& theirs,
+    void require_same(const BucketKey& ours, const std::string& name, const BucketKey& theirs,
                       std::uint64_t blamed = 0) const;
     // Claims units until there are none, and sums them from `buckets` into those that `targets` names for a unit. Throws
     // SharedExchangeError: a rank has failed before all units were done.
@@ -209,7 +214,7 @@ private:
     std::vector<std::optional<PeerPlaces>> mapped_;  // by rank
     std::string broken_;                             // why; empty: it is not
     bool in_use_ = false;                            // see SharedExchangeError; of the oldest bucket
-    Patience patience_;
+    SpinBudget spin_budget_;
 };
 
 }  // namespace ddpdiag

@@ -84,7 +84,7 @@ void SharedExchange::fail(const SharedExchangeError& error) {
     stand_down(error.failure());
     in_use_ = !others_let_go();
     if (between_ != nullptr) {
-        broken_ = between_->agreed(broken_, error.hearsay());
+        broken_ = between_->agreed(broken_, error.secondary_error_delay());
         in_use_ = in_use_ || between_->uses_block();
     }
 }
@@ -126,7 +126,7 @@ SharedExchangeError SharedExchange::failed_error(const Ranks& ranks) const {
             failure = theirs;
         }
     }
-    return SharedExchangeError(in_words(failure), failure, hearsay_of_followers);
+    return SharedExchangeError(in_words(failure), failure, follower_error_delay);
 }
 
 // A rank that is to blame also learns who has waited for it; the others only who is to blame.

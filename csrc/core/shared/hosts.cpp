@@ -20,7 +20,7 @@ std::size_t carrier_of(std::uint64_t unit, std::size_t ranks, std::uint64_t unit
     return static_cast<std::size_t>(((unit + 1) * ranks - 1) / units);
 }
 
-Told told_of(const SharedBucket& bucket) noexcept {
+BucketKey key_of(const SharedBucket& bucket) noexcept {
     return {bucket.sequence, bucket.sum.bytes, kind_of(bucket.sum, bucket.wire.get())};
 }
 
@@ -32,7 +32,7 @@ void SharedExchange::complete_over_hosts(std::uint64_t number, const SharedBucke
     if (part.bytes > 0) {
         // While it is on its way, this host sums.
         wait.over_hosts(*between_, [&](auto /*limit*/) {
-            between_->tell(told_of(ours));
+            between_->tell(key_of(ours));
             return true;
         });
     }
@@ -48,7 +48,7 @@ void SharedExchange::complete_over_hosts(std::uint64_t number, const SharedBucke
     sum_units(number, ours, sum, all,
               [&](std::uint64_t unit) { return std::span(&all[carrier_of(unit, ranks(), units)], 1); });
     wait.until([&] { return is_done(number, ours); }, [&] { return busy_with(number); }, false,
-               hearsay_of_followers);
+               follower_error_delay);
     if (part.bytes > 0) {
         add_up(part, ours, wait);
     }
@@ -56,10 +56,10 @@ void SharedExchange::complete_over_hosts(std::uint64_t number, const SharedBucke
 }
 
 void SharedExchange::add_up(const Part& part, const SharedBucket& ours, Wait& wait) {
-    std::vector<Told> told;
+    std::vector<BucketKey> told;
     wait.over_hosts(*between_, [&](auto limit) { return !(told = between_->told(limit)).empty(); });
     for (std::size_t host = 0; host < told.size(); ++host) {
-        require_same(told_of(ours), between_->names()[host], told[host]);
+        require_same(key_of(ours), between_->names()[host], told[host]);
     }
     if (ours.wire != nullptr) {
         add_up_in_16_bits(part, ours, wait);
@@ -112,7 +112,7 @@ void SharedExchange::hand_out(std::uint64_t number, const Part& part, const std:
         ring_all();
     }
     wait.until([&] { return not_handed_out_by(number).empty(); }, [&] { return not_handed_out_by(number); },
-               true, hearsay_of_followers);
+               true, follower_error_delay);
 }
 
 SharedExchange::Part SharedExchange::own_part(const SharedBucket& bucket) const noexcept {

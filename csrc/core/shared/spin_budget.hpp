@@ -8,7 +8,7 @@ namespace ddpdiag {
 
 // At most `once` at a time, and in the long run one part in `rarity` of all time in vain. What is not used is kept for
 // later, up to `kept` times `once`: a single miss costs the next spins nothing.
-class Patience {
+class SpinBudget {
 public:
     using Clock = std::chrono::steady_clock;
 

@@ -15,8 +15,8 @@ inline constexpr const char* rank_has_ended = " has ended in the middle of train
 inline constexpr const char* rank_has_failed =
     " does not take part in any further bucket: it has failed, or its module or recorder is gone.";
 // Of errors that follow from those of other ranks, which are to be first: of a connection, of the ranks of the own host.
-inline constexpr std::chrono::milliseconds hearsay_of_connections{1000};
-inline constexpr std::chrono::milliseconds hearsay_of_followers{2000};
+inline constexpr std::chrono::milliseconds connection_error_delay{1000};
+inline constexpr std::chrono::milliseconds follower_error_delay{2000};
 
 // The wait for the other ranks in one operation.
 class SharedExchange::Wait {
@@ -25,10 +25,10 @@ public:
         : exchange_(&exchange), goes_on_(&goes_on), deadline_(Clock::now() + exchange.timeout_) {}
 
     // `awaited`: the ranks that it waits for; asked only when they are late. They must not leave meanwhile if
-    // `must_stay`. `hearsay`: see SharedExchangeError, of an error for being late.
+    // `must_stay`. `secondary_error_delay`: see SharedExchangeError, of an error for being late.
     template <typename Condition, typename Awaited>
     void until(const Condition& condition, const Awaited& awaited, bool must_stay,
-               std::chrono::milliseconds hearsay = {}) const {
+               std::chrono::milliseconds secondary_error_delay = {}) const {
         for (int i = 0; i < spins; ++i) {
             if (condition()) {
                 return;
@@ -40,7 +40,7 @@ public:
             sleep(condition);
             if (const auto now = Clock::now(); now >= look_at) {
                 look_at = now + look_every;
-                look(condition, awaited, must_stay, hearsay, now);
+                look(condition, awaited, must_stay, secondary_error_delay, now);
             }
         }
     }
@@ -51,12 +51,12 @@ public:
         try {
             while (!step(look_every)) {
                 require_none(exchange_->ended(), exchange_->failed());
-                require_time(between.others(), {}, hearsay_of_connections, Clock::now());
+                require_time(between.others(), {}, connection_error_delay, Clock::now());
             }
         } catch (const SharedBetweenError& error) {
             throw SharedExchangeError(
                 "the sum over the hosts with " + between.others() + " failed: " + error.what(), {},
-                hearsay_of_connections);
+                connection_error_delay);
         }
     }
 
@@ -79,7 +79,7 @@ private:
 
     template <typename Condition, typename Awaited>
     void look(const Condition& condition, const Awaited& awaited, bool must_stay,
-              std::chrono::milliseconds hearsay, Clock::time_point now) const {
+              std::chrono::milliseconds secondary_error_delay, Clock::time_point now) const {
         const Ranks ended = exchange_->ended();
         const Ranks failed = exchange_->failed();
         Ranks left;
@@ -97,10 +97,10 @@ private:
         if (!left.empty()) {
             throw SharedExchangeError(exchange_->listed(left) + rank_has_failed,
                                       {.cause = FailureCause::own, .origin = left.front()},
-                                      hearsay_of_followers);
+                                      follower_error_delay);
         }
-        require_time(late.empty() ? std::string("the other ranks") : exchange_->listed(late), late, hearsay,
-                     now);
+        require_time(late.empty() ? std::string("the other ranks") : exchange_->listed(late), late,
+                     secondary_error_delay, now);
     }
 
     void require_none(const Ranks& ended, const Ranks& failed) const {
@@ -113,8 +113,8 @@ private:
     }
 
     // `late`: of the own host.
-    void require_time(const std::string& awaited, const Ranks& late, std::chrono::milliseconds hearsay,
-                      Clock::time_point now) const {
+    void require_time(const std::string& awaited, const Ranks& late,
+                      std::chrono::milliseconds secondary_error_delay, Clock::time_point now) const {
         const std::uint64_t blamed = bits_of(late);
         if (*goes_on_ && !(*goes_on_)()) {
             throw SharedExchangeError("given up while waiting for " + awaited + ".",
@@ -125,7 +125,7 @@ private:
             throw SharedExchangeError("waited " + std::to_string(waited) + " s for " + awaited +
                                           ", which still runs but does not take part.",
                                       {.cause = FailureCause::late, .seconds = waited, .blamed = blamed},
-                                      hearsay);
+                                      secondary_error_delay);
         }
     }
 

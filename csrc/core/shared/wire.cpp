@@ -25,7 +25,7 @@ SharedWire::SharedWire(Element type, bool error_feedback) : type_(type), error_f
     }
 }
 
-Stretch SharedWire::shard_of(std::size_t host) const noexcept {
+Range SharedWire::shard_of(std::size_t host) const noexcept {
     if (two_hosts()) {
         return {.begin = 0, .count = count_};
     }
@@ -34,7 +34,7 @@ Stretch SharedWire::shard_of(std::size_t host) const noexcept {
     return {.begin = begin, .count = std::min(each, count_ - begin)};
 }
 
-Stretch SharedWire::arriving_from(std::size_t host) const noexcept {
+Range SharedWire::arriving_from(std::size_t host) const noexcept {
     const std::size_t each = shard_of(home_).count;
     return {.begin = count_ + (host < home_ ? host : host - 1) * each, .count = each};
 }
@@ -70,14 +70,14 @@ void SharedWire::keep_residual(std::byte* part, Element element) {
 SharedSwap SharedWire::values_to_swap() const {
     SharedSwap swap{.values = values_, .sent = {}, .received = {}};
     for (std::size_t host = 0; host < hosts_; ++host) {
-        swap.sent.push_back(host != home_ ? shard_of(host) : Stretch{});
-        swap.received.push_back(host != home_ ? arriving_from(host) : Stretch{});
+        swap.sent.push_back(host != home_ ? shard_of(host) : Range{});
+        swap.received.push_back(host != home_ ? arriving_from(host) : Range{});
     }
     return swap;
 }
 
 void SharedWire::add_up() {
-    const Stretch ours = shard_of(home_);
+    const Range ours = shard_of(home_);
     std::vector<const std::uint16_t*> inputs;
     inputs.reserve(hosts_);
     // In the same order for all shards: of two NaN, the order decides which one the sum is.
@@ -98,8 +98,8 @@ std::optional<SharedSwap> SharedWire::sums_to_swap() const {
     }
     SharedSwap swap{.values = values_, .sent = {}, .received = {}};
     for (std::size_t host = 0; host < hosts_; ++host) {
-        swap.sent.push_back(host != home_ ? shard_of(home_) : Stretch{});
-        swap.received.push_back(host != home_ ? shard_of(host) : Stretch{});
+        swap.sent.push_back(host != home_ ? shard_of(home_) : Range{});
+        swap.received.push_back(host != home_ ? shard_of(host) : Range{});
     }
     return swap;
 }

@@ -43,8 +43,8 @@ public:
 private:
     [[nodiscard]] bool two_hosts() const noexcept { return hosts_ == 2; }
     // Where a host's shard lies in the part, and where its values for ours arrive.
-    [[nodiscard]] Stretch shard_of(std::size_t host) const noexcept;
-    [[nodiscard]] Stretch arriving_from(std::size_t host) const noexcept;
+    [[nodiscard]] Range shard_of(std::size_t host) const noexcept;
+    [[nodiscard]] Range arriving_from(std::size_t host) const noexcept;
     void keep_residual(std::byte* part, Element element);
 
     Element type_;

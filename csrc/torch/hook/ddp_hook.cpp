@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "torch/hook/adopted.hpp"
-#include "torch/hook/flights.hpp"
 #include "torch/hook/hook_of_module.hpp"
+#include "torch/hook/in_flight.hpp"
 #include "torch/hook/run_bucket.hpp"
 #include "torch/hook/uneven.hpp"
 
@@ -46,7 +46,7 @@ c10::intrusive_ptr<Future> timed_allreduce(const std::shared_ptr<Recorder>& reco
     }
     const at::Tensor& buffer = bucket.getBufferRef();
     const auto& path =
-        flights_of(module).path(bucket.getIndex(), buffer, over, for_ranks_left(module, buffer, options));
+        in_flight_of(module).path(bucket.getIndex(), buffer, over, for_ranks_left(module, buffer, options));
     return run_bucket(recorder, bucket, layout, path, arrival, Wants::object, result).future;
 }
 

@@ -70,7 +70,7 @@ const HookOfModule::Seen& HookOfModule::seen(c10d::GradBucket& bucket) {
     if (known.buffer._unsafe_get_target() != buffer.unsafeGetTensorImpl() || known.options != options) {
         auto layout = serving_.recorder->layout(bucket);
         ModuleState& module = *layout->module;
-        auto path = flights_of(module).path(index, buffer, module.identity.group(), options);
+        auto path = in_flight_of(module).path(index, buffer, module.identity.group(), options);
         known = Seen{c10::weak_intrusive_ptr<c10::TensorImpl>(buffer.getIntrusivePtr()), std::move(layout),
                      std::move(path), options};
     }

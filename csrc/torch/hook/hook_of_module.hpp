@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "torch/hook/flights.hpp"
+#include "torch/hook/in_flight.hpp"
 #include "torch/hook/run_bucket.hpp"
 #include "torch/probe/operation_pool.hpp"
 #include "torch/probe/recorder.hpp"
@@ -61,7 +61,7 @@ private:
 
     Service serving_;
     std::shared_ptr<Group> group_;  // of the module, while nobody is served
-    Flights unserved_;
+    InFlight unserved_;
     OperationPool unserved_futures_;
     std::vector<Seen> seen_;
 

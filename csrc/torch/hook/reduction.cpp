@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "torch/hook/flights.hpp"
+#include "torch/hook/in_flight.hpp"
 #include "torch/hook/run_bucket.hpp"
 #include "torch/probe/backward_probe.hpp"
 #include "torch/probe/start_signal.hpp"
@@ -44,7 +44,7 @@ c10::intrusive_ptr<c10d::Work> Reduction::begin(std::size_t index, std::size_t c
 std::shared_ptr<Path> Reduction::path(std::size_t index, const at::Tensor& buffer, std::uint64_t number) {
     const auto& group = module_->identity.group();
     if (shared_ == nullptr || !SharedPath::possible(buffer)) {
-        return flights_of(*module_).path(
+        return in_flight_of(*module_).path(
             index, buffer, group,
             {.compression = Compression::none, .error_feedback = false, .divided_by = group->size});
     }

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "torch/hook/flights.hpp"
+#include "torch/hook/in_flight.hpp"
 #include "torch/probe/start_signal.hpp"
 
 namespace ddpdiag {
@@ -60,7 +60,7 @@ Begun begin_recorded(Path& path, const at::Tensor& buffer, const BucketStart& st
 }
 
 // When what was begun has ended well, on the thread that ended it.
-void finish(const BucketFlight& flight) {
+void finish(const BucketInFlight& flight) {
     if (flight.path != nullptr) {
         flight.path->collect(flight.buffer);
     }
@@ -77,7 +77,8 @@ void finish(const BucketFlight& flight) {
 
 // What torch keeps until the result is taken; only the streams of accelerators need it. We pass it here so
 // that torch need not look into the result, whose Python object takes the GIL.
-std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_of(const BucketFlight& flight, Future& done) {
+std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_of(const BucketInFlight& flight,
+                                                                   Future& done) {
     if (flight.buffer.is_cpu()) {
         return {};
     }
@@ -87,9 +88,9 @@ std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_of(const BucketF
     return {flight.buffer.storage().getWeakStorageImpl()};
 }
 
-void land(BucketFlight& flight, Future& done) {
+void on_completed(BucketInFlight& flight, Future& done) {
     // Until it is empty: only then may it be reused.
-    const std::shared_ptr<BucketFlight> hold = std::move(flight.self);
+    const std::shared_ptr<BucketInFlight> hold = std::move(flight.self);
     const auto averaged = std::move(flight.averaged);
     const auto fail = [&](const std::exception_ptr& error) {
         const auto described = flight.operation != nullptr ? flight.operation->failed(error) : error;
@@ -116,16 +117,16 @@ void land(BucketFlight& flight, Future& done) {
     flight.result = {};
 }
 
-void land_when_done(BucketFlight& flight, Future& future) {
+void land_when_done(BucketInFlight& flight, Future& future) {
     // Only an address, which std::function has room for. Created before it is handed over: that happens under
     // a mutex that the worker may want at that moment.
-    std::function<void(Future&)> callback = [to = &flight](Future& done) { land(*to, done); };
+    std::function<void(Future&)> callback = [to = &flight](Future& done) { on_completed(*to, done); };
     future.addCallback(std::move(callback));
 }
 
 // The future that DDP waits for. We hold the path's own: if the worker were its last owner, it would destroy
 // it under Gloo's mutex.
-c10::intrusive_ptr<Future> averaged_of(BucketFlight& flight, Begun begun, OperationPool& pool, Wants wants,
+c10::intrusive_ptr<Future> averaged_of(BucketInFlight& flight, Begun begun, OperationPool& pool, Wants wants,
                                        const c10::IValue& object) {
     const c10::TypePtr type = wants == Wants::tensor ? c10::TypePtr(c10::TensorType::get())
                                                      : c10::TypePtr(c10::PyObjectType::get());
@@ -139,11 +140,11 @@ c10::intrusive_ptr<Future> averaged_of(BucketFlight& flight, Begun begun, Operat
 }
 
 // Arranges for the end of what a path has begun.
-Begun fly(c10d::GradBucket& bucket, const std::shared_ptr<Path>& path, Begun begun,
-          std::shared_ptr<BucketOperation> operation, const std::shared_ptr<BucketFlight>& idle_flight,
-          OperationPool& futures, Wants wants, const c10::IValue& object) {
+Begun track(c10d::GradBucket& bucket, const std::shared_ptr<Path>& path, Begun begun,
+            std::shared_ptr<BucketOperation> operation, const std::shared_ptr<BucketInFlight>& idle_flight,
+            OperationPool& futures, Wants wants, const c10::IValue& object) {
     const PathFacts& facts = path->facts();
-    BucketFlight& flight = *idle_flight;
+    BucketInFlight& flight = *idle_flight;
     flight.self = idle_flight;
     flight.operation = std::move(operation);
     if ((facts.flags & flag_foreign) == 0) {
@@ -185,11 +186,11 @@ Begun run_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
             throw_failed(*start.operation, facts.flags);
         }
     }
-    return fly(bucket, path, std::move(begun), std::move(start.operation),
-               flights_of(*layout->module).take(bucket.getIndex()), hook.operations, wants, object);
+    return track(bucket, path, std::move(begun), std::move(start.operation),
+                 in_flight_of(*layout->module).take(bucket.getIndex()), hook.operations, wants, object);
 }
 
-Begun run_unrecorded(c10d::GradBucket& bucket, const std::shared_ptr<Path>& path, Flights& flights,
+Begun run_unrecorded(c10d::GradBucket& bucket, const std::shared_ptr<Path>& path, InFlight& in_flight,
                      OperationPool& futures, Wants wants, const c10::IValue& object) {
     const at::Tensor& buffer = bucket.getBufferRef();
     path->prepare(buffer, /*with_statistics=*/false);
@@ -198,8 +199,8 @@ Begun run_unrecorded(c10d::GradBucket& bucket, const std::shared_ptr<Path>& path
         return begun;
     }
     begun.work.reset();
-    return fly(bucket, path, std::move(begun), nullptr, flights.take(bucket.getIndex()), futures, wants,
-               object);
+    return track(bucket, path, std::move(begun), nullptr, in_flight.take(bucket.getIndex()), futures, wants,
+                 object);
 }
 
 }  // namespace ddpdiag

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "torch/hook/flights.hpp"
+#include "torch/hook/in_flight.hpp"
 #include "torch/probe/bucket_start.hpp"
 #include "torch/probe/operation_pool.hpp"
 #include "torch/probe/recorder.hpp"
@@ -29,10 +29,10 @@ enum class Wants : std::uint8_t {
                                const std::shared_ptr<Path>& path, const Arrival& arrival, Wants wants,
                                const c10::IValue& object = {});
 
-// The same for a bucket that nobody records. `flights` and `futures` are the caller's own; it ends the pass of the latter
+// The same for a bucket that nobody records. `in_flight` and `futures` are the caller's own; it ends the pass of the latter
 // when the next one begins.
 [[nodiscard]] Begun run_unrecorded(c10d::GradBucket& bucket, const std::shared_ptr<Path>& path,
-                                   Flights& flights, OperationPool& futures, Wants wants,
+                                   InFlight& in_flight, OperationPool& futures, Wants wants,
                                    const c10::IValue& object);
 
 }  // namespace ddpdiag

@@ -15,7 +15,7 @@
 
 namespace ddpdiag {
 
-class Flights;
+class InFlight;
 
 // Marks of the current forward and backward pass; 0 = not seen. For any thread: an accelerator's backward
 // runs on a separate thread.
@@ -40,8 +40,8 @@ struct HookThread {
     bool signal_by_copy = false;     // how Gloo's workers signal starts in this pass (start_signal.hpp)
     bool other_collectives = false;  // than buckets run in its passes (backward_pass.hpp)
     std::int64_t ranks_left = 0;     // in join(), of those that divide the sum; 0: all (hook/uneven.hpp)
-    // What is reduced, and by which path: the hooks' own (hook/flights.hpp), made with the first bucket.
-    std::shared_ptr<Flights> flights;
+    // What is reduced, and by which path: the hooks' own (hook/in_flight.hpp), made with the first bucket.
+    std::shared_ptr<InFlight> in_flight;
 };
 
 // How often gradients that are not finite are noted outside of watched passes. It takes time, and from then on all of

@@ -226,14 +226,14 @@ void refresh_worker_watch() {
     listen_or_not(all);
 }
 
-WorkerSilence::WorkerSilence() {
+WorkerProbePause::WorkerProbePause() {
     Watchers& all = watchers();
     const std::lock_guard lock(all.mutex);
     ++all.silences;
     listen_or_not(all);
 }
 
-WorkerSilence::~WorkerSilence() {
+WorkerProbePause::~WorkerProbePause() {
     Watchers& all = watchers();
     const std::lock_guard lock(all.mutex);
     --all.silences;

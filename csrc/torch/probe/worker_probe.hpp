@@ -29,12 +29,12 @@ void refresh_worker_watch();
 // its lists of listeners whenever a thread enters another's thread-local state, as autograd does for every
 // node and Gloo for every operation: several microseconds per bucket. So the probe only listens in backward
 // passes that may contain foreign collectives (backward_pass.hpp).
-class WorkerSilence {
+class WorkerProbePause {
 public:
-    WorkerSilence();
-    WorkerSilence(const WorkerSilence&) = delete;
-    WorkerSilence& operator=(const WorkerSilence&) = delete;
-    ~WorkerSilence();
+    WorkerProbePause();
+    WorkerProbePause(const WorkerProbePause&) = delete;
+    WorkerProbePause& operator=(const WorkerProbePause&) = delete;
+    ~WorkerProbePause();
 };
 
 // How many foreign collectives (other than buckets) have been seen to start so far.

@@ -51,8 +51,8 @@ std::optional<std::string> found(c10d::Store& store, const std::string& key, mil
 }
 
 // Of ranks that say a reason at once, one counts. Not every store can compare and set.
-std::string first_reason(c10d::Store& store, const std::string& ours, milliseconds hearsay) {
-    if (auto theirs = found(store, "reason", hearsay)) {
+std::string first_reason(c10d::Store& store, const std::string& ours, milliseconds secondary_error_delay) {
+    if (auto theirs = found(store, "reason", secondary_error_delay)) {
         return *std::move(theirs);
     }
     if (store.add("reasons", 1) == 1) {
@@ -133,7 +133,7 @@ std::shared_ptr<GlooBetween::Arrival> GlooBetween::begun(const Begin& begin) con
     return arrival;
 }
 
-void GlooBetween::tell(const Told& ours) {
+void GlooBetween::tell(const BucketKey& ours) {
     telling_ = begun([&](c10d::Backend& backend) {
         const auto words = at::TensorOptions().dtype(c10::ScalarType::Long);
         const auto count = static_cast<std::int64_t>(ours.size());
@@ -148,13 +148,13 @@ void GlooBetween::tell(const Told& ours) {
     });
 }
 
-std::vector<Told> GlooBetween::told(milliseconds limit) {
+std::vector<BucketKey> GlooBetween::told(milliseconds limit) {
     if (!telling_->wait(limit)) {
         return {};
     }
-    std::vector<Told> result(told_.size());
+    std::vector<BucketKey> result(told_.size());
     for (std::size_t host = 0; host < result.size(); ++host) {
-        std::memcpy(result[host].data(), told_[host].const_data_ptr(), sizeof(Told));
+        std::memcpy(result[host].data(), told_[host].const_data_ptr(), sizeof(BucketKey));
     }
     return result;
 }
@@ -182,7 +182,7 @@ void GlooBetween::begin(const SharedSwap& swap) {
     try {
         Messages messages(backend(), /*tag=*/0);
         // It holds the values until Gloo has let go of them.
-        const auto tensor = [&values = swap.values](const Stretch& part) {
+        const auto tensor = [&values = swap.values](const Range& part) {
             return at::from_blob(
                 values->data() + part.begin, {static_cast<std::int64_t>(part.count)},
                 [values](void* /*data*/) {}, at::TensorOptions().dtype(c10::ScalarType::Short));
@@ -214,18 +214,19 @@ bool GlooBetween::wait(milliseconds limit) {
 }
 
 // On a thread of its own, left alone if it takes too long: the store may be that of a rank which has stopped.
-std::string GlooBetween::agreed(const std::string& reason, milliseconds hearsay) noexcept {
+std::string GlooBetween::agreed(const std::string& reason, milliseconds secondary_error_delay) noexcept {
     try {
         auto result = std::make_shared<std::promise<std::string>>();
         auto said = result->get_future();
-        std::thread([store = store_, result, reason, hearsay] {
+        std::thread([store = store_, result, reason, secondary_error_delay] {
             try {
-                result->set_value(first_reason(*store, reason, hearsay));
+                result->set_value(first_reason(*store, reason, secondary_error_delay));
             } catch (...) {
                 result->set_value(reason);
             }
         }).detach();
-        return said.wait_for(hearsay + 2 * answer) == std::future_status::ready ? said.get() : reason;
+        return said.wait_for(secondary_error_delay + 2 * answer) == std::future_status::ready ? said.get()
+                                                                                              : reason;
     } catch (...) {
         return reason;
     }

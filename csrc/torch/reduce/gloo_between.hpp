@@ -49,8 +49,8 @@ public:
     [[nodiscard]] const std::vector<std::string>& names() const noexcept override { return names_; }
     [[nodiscard]] const std::string& others() const noexcept override { return others_; }
     [[nodiscard]] std::size_t home() const noexcept override { return home_; }
-    void tell(const Told& ours) override;
-    [[nodiscard]] std::vector<Told> told(std::chrono::milliseconds limit) override;
+    void tell(const BucketKey& ours) override;
+    [[nodiscard]] std::vector<BucketKey> told(std::chrono::milliseconds limit) override;
     void begin(const std::shared_ptr<const SharedBlock>& block, std::uint64_t offset, std::uint64_t bytes,
                Element element) override;
     [[nodiscard]] bool uses_block() const noexcept override;
@@ -58,7 +58,7 @@ public:
     void begin(const SharedSwap& swap) override;
     [[nodiscard]] bool wait(std::chrono::milliseconds limit) override;
     [[nodiscard]] std::string agreed(const std::string& reason,
-                                     std::chrono::milliseconds hearsay) noexcept override;
+                                     std::chrono::milliseconds secondary_error_delay) noexcept override;
     void give_up() noexcept override;
 
 private:

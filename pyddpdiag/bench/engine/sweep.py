@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pyddpdiag.bench.engine import job
 from pyddpdiag.bench.engine.collect import Collected
-from pyddpdiag.bench.engine.keeper import Keeper, whole
 from pyddpdiag.bench.engine.news import News
 from pyddpdiag.bench.engine.plan import SweepPlan
+from pyddpdiag.bench.engine.result_writer import ResultWriter, whole
 from pyddpdiag.bench.engine.sittings import Remaining, Sitting, has_room, rounds_of_sittings
 from pyddpdiag.bench.results import Entry
 from pyddpdiag.errors import PyddpdiagError, UsageError
@@ -46,7 +46,7 @@ class Outcome:
 
 def run_sweep(
     plan: SweepPlan,
-    keeper: Keeper | None,
+    writer: ResultWriter | None,
     *,
     place: Place | None = None,
     on_news: Callable[[News], None] = lambda _: None,
@@ -56,7 +56,7 @@ def run_sweep(
 
     Args:
         plan: of the sweep.
-        keeper: saves the results; None saves nothing.
+        writer: saves the results; None saves nothing.
         place: where to join; None launches the ranks here. Joined ranks have one sitting.
         on_news: called with everything that rank 0 reports.
         on_note: called with sentences for the user.
@@ -70,7 +70,7 @@ def run_sweep(
     """
     if place is None and plan.names:
         interfaces.check(plan.names, "from --interface")
-    remaining = whole(plan) if keeper is None else keeper.open(plan)
+    remaining = whole(plan) if writer is None else writer.open(plan)
     collected = Collected(plan)
 
     def take(event: Event) -> None:
@@ -78,8 +78,8 @@ def run_sweep(
             news: News = event.what  # type: ignore[assignment]  # nothing else is told by `job.sit`
             collected.take(news)
             on_news(news)
-            if keeper is not None:
-                keeper.keep_now_and_then(collected)
+            if writer is not None:
+                writer.keep_now_and_then(collected)
 
     folder = Path(tempfile.mkdtemp(prefix="pyddpdiag-bench-"))
     try:
@@ -99,8 +99,8 @@ def run_sweep(
         collected.split(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    path = None if keeper is None else keeper.keep(collected, complete=error is None)
-    before: Sequence[Entry] = () if keeper is None else keeper.before
+    path = None if writer is None else writer.keep(collected, complete=error is None)
+    before: Sequence[Entry] = () if writer is None else writer.before
     return Outcome(collected.entries(before), collected, path, error)
 
 

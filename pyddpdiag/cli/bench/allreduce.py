@@ -34,8 +34,8 @@ def allreduce(
     """Time Gloo's all-reduce by size, with the bandwidth it reaches (algbw and busbw: docs/metrics.md)."""
     started = time.time()
     from pyddpdiag.bench.cases import allreduce_cases
-    from pyddpdiag.bench.engine.keeper import Keeper
     from pyddpdiag.bench.engine.plan import SweepPlan
+    from pyddpdiag.bench.engine.result_writer import ResultWriter
     from pyddpdiag.cli.bench import running
 
     names, picks = options.interfaces(interface)
@@ -51,7 +51,7 @@ def allreduce(
         budget=limit,
         timeout_s=timeout,
     )
-    keeper = Keeper(options.output_path(output, resume), force, resume)
-    outcome = running.run(plan, keeper)
+    writer = ResultWriter(options.output_path(output, resume), force, resume)
+    outcome = running.run(plan, writer)
     running.show(outcome, as_json)
     running.finish(outcome)

@@ -46,8 +46,8 @@ def buckets(
     """Time DDP's training step for bucket sizes, world sizes, hooks and models, and show where the time goes."""
     started = time.time()
     from pyddpdiag.bench.cases import step_cases
-    from pyddpdiag.bench.engine.keeper import Keeper
     from pyddpdiag.bench.engine.plan import SweepPlan
+    from pyddpdiag.bench.engine.result_writer import ResultWriter
     from pyddpdiag.cli.bench import running
 
     names, picks = options.interfaces(interface)
@@ -67,7 +67,7 @@ def buckets(
         budget=limit,
         timeout_s=timeout,
     )
-    keeper = Keeper(options.output_path(output, resume), force, resume)
-    outcome = running.run(plan, keeper)
+    writer = ResultWriter(options.output_path(output, resume), force, resume)
+    outcome = running.run(plan, writer)
     running.show(outcome, as_json)
     running.finish(outcome)

@@ -14,8 +14,8 @@ from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.output import say
 
 if TYPE_CHECKING:
-    from pyddpdiag.bench.engine.keeper import Keeper
     from pyddpdiag.bench.engine.plan import SweepPlan
+    from pyddpdiag.bench.engine.result_writer import ResultWriter
     from pyddpdiag.bench.engine.sweep import Outcome
     from pyddpdiag.ranks.rendezvous import Place
 
@@ -59,8 +59,8 @@ def interfaces(
     """
     started = time.time()
     from pyddpdiag.bench.cases import race_cases
-    from pyddpdiag.bench.engine.keeper import Keeper
     from pyddpdiag.bench.engine.plan import Budget, SweepPlan
+    from pyddpdiag.bench.engine.result_writer import ResultWriter
     from pyddpdiag.ranks import interfaces as known
     from pyddpdiag.ranks.rendezvous import join_url
 
@@ -84,8 +84,10 @@ def interfaces(
         timeout_s=timeout,
         race=True,
     )
-    keeper = Keeper(options.output_path(output, False), force) if place is None or place.rank == 0 else None
-    _race(plan, keeper, place, as_json)
+    writer = (
+        ResultWriter(options.output_path(output, False), force) if place is None or place.rank == 0 else None
+    )
+    _race(plan, writer, place, as_json)
 
 
 def _all(local: bool) -> tuple[str, ...]:
@@ -96,11 +98,11 @@ def _all(local: bool) -> tuple[str, ...]:
     return tuple(name for name in sorted(known.available()) if local or name != loopback)
 
 
-def _race(plan: SweepPlan, keeper: Keeper | None, place: Place | None, as_json: bool) -> None:
+def _race(plan: SweepPlan, writer: ResultWriter | None, place: Place | None, as_json: bool) -> None:
     from pyddpdiag.cli.bench import running
 
     try:
-        outcome = running.run(plan, keeper, place)
+        outcome = running.run(plan, writer, place)
     except PyddpdiagError as error:
         if place is None:
             raise

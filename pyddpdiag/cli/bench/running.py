@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pyddpdiag.bench.engine.keeper import Keeper
 from pyddpdiag.bench.engine.news import Built, LeftOut, Measured, News
 from pyddpdiag.bench.engine.plan import SweepPlan
+from pyddpdiag.bench.engine.result_writer import ResultWriter
 from pyddpdiag.bench.engine.sweep import Outcome, run_sweep
 from pyddpdiag.bench.entries_table import print_entries
 from pyddpdiag.bench.results import to_document
@@ -70,7 +70,7 @@ class Bar:
         self._progress.update(self._task, completed=min(1.0, done), description=clean(what))
 
 
-def run(plan: SweepPlan, keeper: Keeper | None, place: Place | None = None) -> Outcome:
+def run(plan: SweepPlan, writer: ResultWriter | None, place: Place | None = None) -> Outcome:
     """Runs the sweep, and writes what a user should know to standard error.
 
     Raises:
@@ -79,7 +79,7 @@ def run(plan: SweepPlan, keeper: Keeper | None, place: Place | None = None) -> O
     with Bar(plan) as bar:
         outcome = run_sweep(
             plan,
-            keeper,
+            writer,
             place=place,
             on_news=bar,
             on_note=lambda text: say(text, sys.stderr),

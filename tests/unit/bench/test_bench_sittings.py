@@ -10,9 +10,9 @@ import pytest
 
 from pyddpdiag.bench.cases import allreduce_cases
 from pyddpdiag.bench.engine.collect import Collected
-from pyddpdiag.bench.engine.keeper import Keeper, whole
 from pyddpdiag.bench.engine.news import Gathered, LeftOut, Measured
 from pyddpdiag.bench.engine.plan import Budget, SweepPlan
+from pyddpdiag.bench.engine.result_writer import ResultWriter, whole
 from pyddpdiag.bench.engine.sittings import Sitting, has_room, left_s, rounds_of_sittings, share
 from pyddpdiag.bench.results import sittings_of
 from pyddpdiag.errors import UsageError
@@ -93,11 +93,11 @@ def test_a_resumed_sweep_has_the_sittings_that_are_left(tmp_path: Path) -> None:
         return found
 
     path = tmp_path / "a.json"
-    Keeper(path).keep(told(6, 6, 3), complete=False)
-    keeper = Keeper(path, resume=True)
-    left = keeper.open(PLAN)
+    ResultWriter(path).keep(told(6, 6, 3), complete=False)
+    writer = ResultWriter(path, resume=True)
+    left = writer.open(PLAN)
     assert (left.rounds, left.sittings) == (15, 2)
-    joined = told(*filter(None, rounds_of_sittings(left))).entries(keeper.before)
+    joined = told(*filter(None, rounds_of_sittings(left))).entries(writer.before)
     assert [sittings_of(entry) for entry in joined] == [[6, 6, 3, 8, 7]] * 2
 
 

@@ -21,7 +21,7 @@ SAVE_EVERY_S: Final = 5.0
 
 
 @dataclass
-class Keeper:
+class ResultWriter:
     """Keeps the results of a sweep in a file.
 
     Attributes:

@@ -16,9 +16,9 @@ import pytest
 from pyddpdiag.bench.cases import allreduce_cases
 from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.engine.collect import Collected
-from pyddpdiag.bench.engine.keeper import Keeper
 from pyddpdiag.bench.engine.news import Gathered, Measured
 from pyddpdiag.bench.engine.plan import Budget, SweepPlan
+from pyddpdiag.bench.engine.result_writer import ResultWriter
 from pyddpdiag.bench.machine import cpu_name, machine_info
 from pyddpdiag.bench.reading import read
 from pyddpdiag.bench.results import save
@@ -38,9 +38,9 @@ def collected(*rounds: tuple[int, float]) -> Collected:
 
 
 def test_bandwidths_are_those_of_the_median(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path / "a.json")
-    keeper.keep(collected((0, 0.001), (0, 0.002), (0, 0.009)), complete=True)
-    (entry,) = read(keeper.path).entries
+    writer = ResultWriter(tmp_path / "a.json")
+    writer.keep(collected((0, 0.001), (0, 0.002), (0, 0.009)), complete=True)
+    (entry,) = read(writer.path).entries
     assert entry.extra_info["algbw_gbps"] == pytest.approx(2**20 / 0.002 / 1e9)
     assert entry.extra_info["busbw_gbps"] == entry.extra_info["algbw_gbps"]  # 2 (n - 1) / n is 1 for 2 ranks
     assert entry.extra_info["steps_per_round"] == 4
@@ -54,9 +54,9 @@ def test_a_system_that_keeps_no_load_has_none(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(psutil, "getloadavg", counters_are_off)
     monkeypatch.delattr(os, "getloadavg", raising=False)
-    keeper = Keeper(tmp_path / "a.json")
-    keeper.keep(collected((0, 0.5)), complete=True)
-    found = read(keeper.path)
+    writer = ResultWriter(tmp_path / "a.json")
+    writer.keep(collected((0, 0.5)), complete=True)
+    found = read(writer.path)
     assert found.entries[0].extra_info["load_before"] is None
     assert not [note for note in compare([found]).notes if "busy" in note]
 
@@ -78,10 +78,10 @@ def test_the_processor_is_called_as_windows_registry_calls_it(monkeypatch: pytes
 
 def test_what_cannot_be_written_is_kept_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "gone").write_text("a file where the folder was")
-    keeper = Keeper(tmp_path / "gone" / "a.json")
-    assert keeper.keep(collected((0, 0.5)), complete=False) is None
+    writer = ResultWriter(tmp_path / "gone" / "a.json")
+    assert writer.keep(collected((0, 0.5)), complete=False) is None
     with pytest.raises(ResultWriteError, match="what was measured is in") as caught:
-        keeper.keep(collected((0, 0.5)), complete=True)
+        writer.keep(collected((0, 0.5)), complete=True)
     place = re.search(r"is in '(.+)'", str(caught.value))
     assert place is not None
     assert read(place.group(1)).entries[0].round_s == (0.5,)
@@ -92,17 +92,17 @@ def test_what_cannot_be_written_is_kept_elsewhere(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_used_is_found_before_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultWriteError, match="cannot write"):
-        Keeper(tmp_path / "file" / "a.json").open(PLAN)
+        ResultWriter(tmp_path / "file" / "a.json").open(PLAN)
 
 
 def test_only_what_is_missing_is_resumed(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    Keeper(path).keep(collected((0, 0.1), (0, 0.1), (0, 0.1), (1, 0.4)), complete=False)
-    keeper = Keeper(path, resume=True)
-    left = keeper.open(PLAN)
+    ResultWriter(path).keep(collected((0, 0.1), (0, 0.1), (0, 0.1), (1, 0.4)), complete=False)
+    writer = ResultWriter(path, resume=True)
+    left = writer.open(PLAN)
     assert (left.cases, left.rounds) == ((1,), 2)
-    assert [len(entry.round_s) for entry in keeper.before] == [3, 1]
-    keeper.keep(collected((1, 0.5)), complete=True)
+    assert [len(entry.round_s) for entry in writer.before] == [3, 1]
+    writer.keep(collected((1, 0.5)), complete=True)
     found = read(path)
     assert [entry.round_s for entry in found.entries] == [(0.1, 0.1, 0.1), (0.4, 0.5)]
     # What was asked for, and not what was left of it.
@@ -111,17 +111,17 @@ def test_only_what_is_missing_is_resumed(tmp_path: Path) -> None:
 
 def test_with_a_budget_what_has_fewer_rounds_than_usual_is_resumed(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    Keeper(path).keep(collected(*[(0, 0.1)] * 30, (1, 0.4)), complete=False)
+    ResultWriter(path).keep(collected(*[(0, 0.1)] * 30, (1, 0.4)), complete=False)
     plan = replace(PLAN, rounds=None, budget=Budget(60.0, 0.0))
-    left = Keeper(path, resume=True).open(plan)
+    left = ResultWriter(path, resume=True).open(plan)
     assert (left.cases, left.rounds) == ((1,), None)
 
 
 def test_a_complete_sweep_and_another_machines_are_not_resumed(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    Keeper(path).keep(collected(*[(case, 0.1) for case in (0, 1) for _ in range(3)]), complete=True)
+    ResultWriter(path).keep(collected(*[(case, 0.1) for case in (0, 1) for _ in range(3)]), complete=True)
     with pytest.raises(UsageError, match="is complete"):
-        Keeper(path, resume=True).open(PLAN)
+        ResultWriter(path, resume=True).open(PLAN)
     save(path, read(path).entries, force=True, machine={**machine_info(), "node": "elsewhere"})
     with pytest.raises(ResultError, match="another machine"):
-        Keeper(path, resume=True).open(PLAN)
+        ResultWriter(path, resume=True).open(PLAN)

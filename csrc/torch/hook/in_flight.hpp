@@ -16,24 +16,24 @@ namespace ddpdiag {
 
 // One bucket from what its path has begun to the result that DDP takes. Reused from pass to pass, so that no
 // thread frees what another allocated; and on cache lines of its own, as a BucketOperation.
-struct alignas(64) BucketFlight {
+struct alignas(64) BucketInFlight {
     std::shared_ptr<Path> path;                  // nullptr: nothing is left to do when its future is done
     std::shared_ptr<BucketOperation> operation;  // nullptr: the recorder is paused
     at::Tensor buffer;  // undefined: another hook's result, in a form that only that hook knows
     c10::intrusive_ptr<c10::ivalue::Future> averaged;  // nullptr: the caller waits for what was begun
     c10::IValue result;                                // of `averaged`
-    std::shared_ptr<BucketFlight> self;                // while in flight: the callback's own reference
+    std::shared_ptr<BucketInFlight> self;              // while in flight: the callback's own reference
 };
 
 // By bucket index. For the thread that runs the hook; the worker owns a flight in progress.
-class Flights {
+class InFlight {
 public:
     // The bucket's path: that of the last pass, if it still fits.
     [[nodiscard]] const std::shared_ptr<Path>& path(std::size_t index, const at::Tensor& buffer,
                                                     const std::shared_ptr<Group>& group,
                                                     const PathOptions& options);
     // A flight that is not in progress.
-    [[nodiscard]] const std::shared_ptr<BucketFlight>& take(std::size_t index) {
+    [[nodiscard]] const std::shared_ptr<BucketInFlight>& take(std::size_t index) {
         return idle(slot(index).flight);
     }
 
@@ -41,7 +41,7 @@ private:
     struct Slot {
         PathOptions options;
         std::shared_ptr<Path> path;
-        std::shared_ptr<BucketFlight> flight;
+        std::shared_ptr<BucketInFlight> flight;
     };
     [[nodiscard]] Slot& slot(std::size_t index) {
         if (index >= slots_.size()) {
@@ -54,6 +54,6 @@ private:
 };
 
 // Those of a module, created at the first call.
-[[nodiscard]] Flights& flights_of(ModuleState& module);
+[[nodiscard]] InFlight& in_flight_of(ModuleState& module);
 
 }  // namespace ddpdiag
