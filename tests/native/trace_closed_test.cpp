@@ -1,4 +1,5 @@
 // A closed trace gives its file up when nothing is in flight, whatever comes later.
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +54,70 @@ bool says_what_is_mapped(const fs::path& path) {
 bool is_mapped(const fs::path& path) {
     const std::string folder = path.parent_path().string() + "/";
     return says_what_is_mapped(path) && content("/proc/self/maps").find(folder) != std::string::npos;
+}
+
+bool whole_or_unused(const Record& record) {
+    return record.word == 0 ||
+           (records::state_of(record) == SlotState::complete && records::same_body(record));
+}
+
+// Four threads that have begun to record, and go on for a while after the close.
+class Writers {
+public:
+    explicit Writers(TraceFile& trace) {
+        for (std::uint64_t writer = 1; writer <= 4; ++writer) {
+            threads_.emplace_back([this, &trace, writer] { record(trace, writer << 32U); });
+        }
+        while (recording_.load() < 4) {
+            std::this_thread::yield();
+        }
+    }
+    void join_after_close() {
+        closed_.store(true);
+        for (auto& thread : threads_) {
+            thread.join();
+        }
+    }
+
+private:
+    void record(TraceFile& trace, std::uint64_t first) {
+        constexpr std::uint64_t enough = 20;
+        std::uint64_t seed = first;
+        for (int left = 100; left > 0; left -= closed_.load() ? 1 : 0) {
+            ++seed;
+            trace.write(records::from_seed(seed));
+            const auto operation = trace.open(records::from_seed(seed, 1));
+            operation.stamp(1, records::time_of(seed, 1));
+            operation.complete();
+            if (seed == first + enough) {
+                ++recording_;
+            }
+        }
+    }
+
+    std::atomic<int> recording_{0};
+    std::atomic<bool> closed_{false};
+    std::vector<std::thread> threads_;
+};
+
+// Another thread stamps an operation that has ended, all the time.
+void record_and_close(TraceFile& trace) {
+    const auto ended = trace.open(records::from_seed(0, 1));
+    ended.complete();
+    std::atomic<bool> stop{false};
+    std::thread late([&] {
+        while (!stop.load()) {
+            ended.stamp(1, records::time_of(0, 1));
+            ended.complete();
+            static_cast<void>(trace.counters());
+            static_cast<void>(trace.lost());
+        }
+    });
+    Writers writers(trace);
+    trace.close();
+    writers.join_after_close();
+    stop.store(true);
+    late.join();
 }
 
 }  // namespace
@@ -135,55 +200,11 @@ CASE("threads record on while it closes under them, and no record is torn") {
         const Scratch folder;
         const fs::path path = folder / "t";
         TraceFile trace(path, records::small_ring());
-        const auto ended = trace.open(records::from_seed(0, 1));
-        ended.complete();
-        std::atomic<int> recording{0};
-        std::atomic<bool> closing{false};
-        std::atomic<bool> stop{false};
-        std::thread late([&] {
-            while (!stop.load()) {
-                ended.stamp(1, records::time_of(0, 1));
-                ended.complete();
-                static_cast<void>(trace.counters());
-                static_cast<void>(trace.lost());
-            }
-        });
-        std::vector<std::thread> writers;
-        for (std::uint64_t writer = 1; writer <= 4; ++writer) {
-            writers.emplace_back([&, writer] {
-                for (std::uint64_t number = 0, left = 100; left > 0;
-                     ++number, left -= closing.load() ? 1 : 0) {
-                    const std::uint64_t seed = (writer << 32U) | number;
-                    trace.write(records::from_seed(seed));
-                    const auto operation = trace.open(records::from_seed(seed, 1));
-                    for (std::size_t which = 1; which < ddpdiag::time_count; ++which) {
-                        operation.stamp(which, records::time_of(seed, which));
-                    }
-                    operation.complete();
-                    recording += number == 20 ? 1 : 0;
-                }
-            });
-        }
-        while (recording.load() < 4) {
-            std::this_thread::yield();
-        }
-        closing.store(true);
-        trace.close();
-        for (auto& writer : writers) {
-            writer.join();
-        }
-        stop.store(true);
-        late.join();
+        record_and_close(trace);
         CHECK(!trace.write(records::from_seed(1)));
         CHECK(!is_mapped(path));
-        std::size_t whole = 0;
-        for (const Record& record : records_in(path)) {
-            whole += record.word == 0 ||
-                             (records::state_of(record) == SlotState::complete && records::same_body(record))
-                         ? 1
-                         : 0;
-        }
-        CHECK_EQ(whole, trace.capacity());
+        const auto records = records_in(path);
+        CHECK(std::ranges::all_of(records, whole_or_unused));
         CHECK_EQ(trace.counters().tickets, header_in(path).tickets);
     }
 }
