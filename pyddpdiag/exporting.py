@@ -77,7 +77,7 @@ def read_run(
     norms: list[GradientNorms] = []
 
     def take(trace: RankTrace) -> None:
-        # A run that has begun anew meanwhile is another one.
+        # A run that has started again meanwhile is another one.
         if trace.header.run_id == run.run_id:
             lines.append(
                 timeline(trace, offsets.get(trace.rank, 0), chosen if timelines else np.empty(0, np.int64))

@@ -23,7 +23,7 @@ SAMPLED: Final = 400
 def run_details(report: RunReport, folder: Path, *, step: int | None = None) -> RunDetails:
     """What the traces in `folder` hold of the steps worth a look, and of `step`.
 
-    A run that has begun anew there in the meantime is left alone: its steps are others.
+    A run that has started again there in the meantime is left alone: its steps are others.
 
     Raises:
         TraceError: the traces can no longer be read.

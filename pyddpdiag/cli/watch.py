@@ -27,7 +27,7 @@ def watch(
 ) -> None:
     """Show step time, exposed communication, late ranks, what is in flight and the verdict, live. Ctrl-C ends it.
 
-    Starts and stops at any time; follows a run that begins anew. Takes at most 3% of one core.
+    Starts and stops at any time; follows a run that starts again. Takes at most 3% of one core.
     """
     import os
     import sys

@@ -88,7 +88,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "largest_part": part,
             **{f"{name}_total_ms": value for name, value in parts.items()},
         },
-        change_mind="The processor is shared with other work, so that all-reduces get less of it than in earnest.",
+        change_mind="The processor is shared with other work, so that all-reduces get less of it than in a real run.",
         advice=_advice(view, lasting, part),
     )
 

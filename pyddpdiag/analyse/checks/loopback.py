@@ -40,7 +40,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "bytes": sum(link.bytes or 0 for link in links),
             "shared_memory_saves_ms": saved,
         },
-        change_mind="The processor is shared with other work, so that copies take longer than in earnest.",
+        change_mind="The processor is shared with other work, so that copies take longer than in a real run.",
         advice=_shared_memory(view, saved)
         + "Use fewer processes with more threads each (OMP_NUM_THREADS)"
         + (f", or send half as much: {view.advice.compress()}".rstrip(",") if _is_large(lasting) else "")
