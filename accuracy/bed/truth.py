@@ -5,49 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-FAMILIES: dict[str, frozenset[str]] = {
-    "ranks": frozenset(
-        {
-            "late_rank",
-            "episodic_rank",
-            "data_wait",
-            "pause",
-            "core_contention",
-            "oversubscribed_threads",
-            "uneven_ranks",
-        }
-    ),
-    "network": frozenset(
-        {
-            "slow_link",
-            "high_latency",
-            "packet_loss",
-            "wrong_interface",
-            "interface_order",
-            "exposed_communication",
-            "small_buckets",
-            "single_bucket",
-            "loopback",
-            "transport_stalled",
-        }
-    ),
-    "failures": frozenset(
-        {
-            "interrupted",
-            "rank_lost",
-            "rank_stopped",
-            "rank_stuck",
-            "rank_behind",
-            "operation_failed",
-            "operations_in_flight",
-            "mismatched_all_reduce",
-            "fewer_all_reduces",
-            "world_size_differs",
-        }
-    ),
-    "values": frozenset({"non_finite_gradient", "different_sums"}),
-}
-"""Kinds by the class of trouble that they tell."""
+from pyddpdiag.analyse.catalog import families
+
+FAMILIES = families()
+"""Kinds by the class of trouble that they are about."""
 
 
 def family(kind: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.check import Check, Explained, Family, Role
 from pyddpdiag.analyse.checks import (
     bucket_layout,
     collector_pauses,
@@ -75,6 +75,24 @@ CHECKS: Final[tuple[Check, ...]] = (
     settings_differ.CHECK,
     low_gpu_use.CHECK,
 )
+
+
+def explaining(what: Explained) -> frozenset[str]:
+    """The kinds of findings that explain this."""
+    return frozenset(kind for check in CHECKS if check.explains == what for kind in check.kinds)
+
+
+def in_role(*roles: Role) -> frozenset[str]:
+    """The kinds of findings with one of these roles."""
+    return frozenset(kind for check in CHECKS if check.role in roles for kind in check.kinds)
+
+
+def families() -> dict[Family, frozenset[str]]:
+    """All kinds of findings, by the class of trouble that they are about."""
+    found: dict[Family, frozenset[str]] = {}
+    for check in CHECKS:
+        found[check.family] = found.get(check.family, frozenset()) | frozenset(check.kinds)
+    return found
 
 
 def find(view: RunView, parts: Sequence[RunView]) -> list[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pyddpdiag.analyse.view import RunView
@@ -21,6 +21,22 @@ trace may be the reason; such a finding becomes an observation of low confidence
 there is no finding at all.
 """
 
+Family = Literal["ranks", "network", "failures", "values", "devices", "settings"]
+"""The class of trouble that findings are about."""
+
+Explained = Literal["", "exposed", "late"]
+"""What findings explain: the time in which all ranks wait for buckets after backward, or, where they name a rank, the
+time in which the others wait for it. Two findings that explain the same cannot cost more than there is of it."""
+
+Role = Literal["", "layout", "fault", "ended", "interrupted", "stuck", "differs", "failed"]
+"""What findings mean for others.
+
+`layout`: gradients are put into buckets badly, as calculated from the transfers, which every `fault` of the network
+slows. `ended`, `interrupted`: nobody goes on after that, even if some rank still does for a moment. `stuck`: the run
+stands still now. `differs`: ranks do different things, so that others fail or wait, and the one that Gloo hits may be
+innocent. `failed`: an operation failed.
+"""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -35,6 +51,7 @@ class Check:
         per_group: it compares ranks' times, so it looks at ranks that meet, and at each set of them where a run has
             several.
         rests_on: what its findings need; a check that does not say so needs the whole traces of all ranks.
+        family, explains, role: of its findings; see there.
     """
 
     kinds: Mapping[str, Severities]
@@ -42,3 +59,6 @@ class Check:
     unless: tuple[str, ...] = ()
     per_group: bool = False
     rests_on: Basis = "all ranks"
+    family: Family = field(kw_only=True)
+    explains: Explained = ""
+    role: Role = ""

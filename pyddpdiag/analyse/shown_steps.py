@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.anatomy import step_parts
+from pyddpdiag.analyse.catalog import explaining
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model import Finding, RunReport, StepTable
 from pyddpdiag.trace.rows import Int64
@@ -16,18 +17,7 @@ SLOW: Final = 8
 
 _OF_RANK: Final = ("late_rank", "episodic_rank")
 _OF_DATA: Final = ("data_wait",)
-_OF_EXPOSED: Final = (
-    "exposed_communication",
-    "high_latency",
-    "interface_order",
-    "large_last_bucket",
-    "loopback",
-    "packet_loss",
-    "single_bucket",
-    "slow_link",
-    "small_buckets",
-    "wrong_interface",
-)
+_OF_EXPOSED: Final = explaining("exposed")
 _PAUSE: Final = 1.5
 """A step of a pause takes so many times the median step."""
 

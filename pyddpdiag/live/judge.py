@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from pyddpdiag.analyse.catalog import find
+from pyddpdiag.analyse.catalog import find, in_role
 from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.interruption import who_sends
 from pyddpdiag.analyse.progress import Awaited
@@ -16,11 +16,11 @@ from pyddpdiag.live.ranks import rank_states
 from pyddpdiag.live.state import Hang, RankState, Status
 from pyddpdiag.model import Finding, words
 
-ENDS: Final = ("interrupted", "rank_lost", "rank_stopped", "rank_absent")
+ENDS: Final = in_role("ended", "interrupted") | {"rank_absent"}  # of which only a live look can tell
 """Nobody goes on after these, even if some rank still does for a moment."""
 
-STUCK: Final = ("rank_stuck", "rank_behind", "transport_stalled")
-OTHERS: Final = ("operation_failed", "mismatched_all_reduce", "world_size_differs")
+STUCK: Final = in_role("stuck")
+OTHERS: Final = in_role("differs", "failed")
 
 GONE_S: Final = 30.0
 """A file on a shared folder may be seen so much later than it was written."""
@@ -70,7 +70,7 @@ def _findings(seen: Look, ranks: Sequence[RankState]) -> list[Finding]:
     found = [
         one
         for one in find(seen.view, parts(seen.view))
-        if one.kind in (*ENDS, *STUCK, *OTHERS) and (one.kind, one.severity) != ("rank_lost", "note")
+        if one.kind in ENDS | STUCK | OTHERS and (one.kind, one.severity) != ("rank_lost", "note")
     ]
     if any(rank.state == "absent" for rank in ranks) and seen.view.awaited:
         # An operation that "every rank began" was begun by every rank that is here.

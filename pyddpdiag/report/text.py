@@ -7,6 +7,7 @@ from typing import Final, TextIO
 
 from rich.text import Text
 
+from pyddpdiag.analyse.catalog import in_role
 from pyddpdiag.model import (
     BucketStats,
     Finding,
@@ -28,7 +29,7 @@ STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell
 SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 PARTS = (("arrival", "yellow", "█", "a"), ("queue", "magenta", "▓", "q"), ("wire", "cyan", "░", "w"))
 WIDTHS = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
-HELD_UP = ("rank_lost", "rank_stopped", "rank_stuck", "rank_behind", "transport_stalled")
+HELD_UP = in_role("ended", "stuck")
 BAR = 14
 LEAST_NAME = 12
 GOOD_NAME = 20

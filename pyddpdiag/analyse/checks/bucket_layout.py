@@ -329,4 +329,7 @@ CHECK = Check(
     {"single_bucket": ("warning",), "small_buckets": ("warning",), "large_last_bucket": ("warning",)},
     _look,
     per_group=True,
+    family="network",
+    explains="exposed",
+    role="layout",
 )

@@ -43,4 +43,11 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"collector_pauses": ("warning",)}, _look, per_group=True, rests_on="own times")
+CHECK = Check(
+    {"collector_pauses": ("warning",)},
+    _look,
+    per_group=True,
+    rests_on="own times",
+    family="ranks",
+    explains="late",
+)

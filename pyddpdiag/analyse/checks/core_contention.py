@@ -54,4 +54,6 @@ CHECK = Check(
     unless=("oversubscribed_threads",),
     per_group=True,
     rests_on="own times",
+    family="ranks",
+    explains="late",
 )

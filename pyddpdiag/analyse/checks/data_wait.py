@@ -62,4 +62,4 @@ def _part_of_the_run(waited: Float64, wall: Float64) -> Span | None:
     return sustained(waited - np.maximum(LEAST_MS, DATA_SHARE * wall))
 
 
-CHECK = Check({"data_wait": ("warning",)}, _look, per_group=True, rests_on="own times")
+CHECK = Check({"data_wait": ("warning",)}, _look, per_group=True, rests_on="own times", family="ranks")

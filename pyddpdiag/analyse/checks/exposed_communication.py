@@ -130,4 +130,6 @@ CHECK = Check(
     ),
     per_group=True,
     rests_on="waits",
+    family="network",
+    explains="exposed",
 )

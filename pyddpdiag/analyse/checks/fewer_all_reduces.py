@@ -88,4 +88,4 @@ def _said(one: Skipped) -> str:
     return f"in step {one.step} it has {has}{more}"
 
 
-CHECK = Check({"fewer_all_reduces": ("error",)}, _look, rests_on="own times")
+CHECK = Check({"fewer_all_reduces": ("error",)}, _look, rests_on="own times", family="failures")

@@ -132,4 +132,9 @@ def _different_sums(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"non_finite_gradient": ("error",), "different_sums": ("error",)}, _look, rests_on="records")
+CHECK = Check(
+    {"non_finite_gradient": ("error",), "different_sums": ("error",)},
+    _look,
+    rests_on="records",
+    family="values",
+)

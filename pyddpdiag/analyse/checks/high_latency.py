@@ -57,4 +57,7 @@ CHECK = Check(
     unless=("interface_order",),
     per_group=True,
     rests_on="waits",
+    family="network",
+    explains="exposed",
+    role="fault",
 )

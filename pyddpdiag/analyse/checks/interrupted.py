@@ -48,4 +48,6 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"interrupted": ("error", "note")}, _look, rests_on="records")
+CHECK = Check(
+    {"interrupted": ("error", "note")}, _look, rests_on="records", family="failures", role="interrupted"
+)

@@ -69,4 +69,6 @@ CHECK = Check(
     _look,
     unless=("small_buckets", "single_bucket", "large_last_bucket"),
     per_group=True,
+    family="network",
+    explains="exposed",
 )

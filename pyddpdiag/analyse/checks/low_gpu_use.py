@@ -77,4 +77,4 @@ def _look(view: RunView) -> Iterator[Finding]:
         yield from judge(view.gpus, view.ranks)
 
 
-CHECK = Check({"low_gpu_use": ("note",)}, _look, rests_on="records")
+CHECK = Check({"low_gpu_use": ("note",)}, _look, rests_on="records", family="devices")

@@ -38,4 +38,5 @@ CHECK = Check(
     _look,
     unless=("rank_lost", "rank_stopped", "rank_stuck", "rank_behind", "transport_stalled"),
     rests_on="waits",
+    family="failures",
 )

@@ -70,5 +70,5 @@ def _of_buffers(view: RunView) -> str:
     )
 
 
-CHECK = Check({"other_collectives": ("warning",)}, _look, per_group=True, rests_on="waits")
+CHECK = Check({"other_collectives": ("warning",)}, _look, per_group=True, rests_on="waits", family="network")
 """A rank that waits there for a late one is not held up by the collective: the least of the ranks counts."""

@@ -42,4 +42,11 @@ def _look(view: RunView) -> Iterator[Finding]:
         )
 
 
-CHECK = Check({"oversubscribed_threads": ("warning",)}, _look, per_group=True, rests_on="own times")
+CHECK = Check(
+    {"oversubscribed_threads": ("warning",)},
+    _look,
+    per_group=True,
+    rests_on="own times",
+    family="ranks",
+    explains="late",
+)

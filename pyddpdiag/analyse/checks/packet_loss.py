@@ -54,4 +54,12 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"packet_loss": ("warning", "note")}, _look, per_group=True, rests_on="waits")
+CHECK = Check(
+    {"packet_loss": ("warning", "note")},
+    _look,
+    per_group=True,
+    rests_on="waits",
+    family="network",
+    explains="exposed",
+    role="fault",
+)

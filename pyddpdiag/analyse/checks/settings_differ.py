@@ -41,4 +41,4 @@ def _said(difference: Difference) -> str:
     return f"{difference.name} is {listed(told, 4)}"
 
 
-CHECK = Check({"settings_differ": ("note",)}, _look, rests_on="records")
+CHECK = Check({"settings_differ": ("note",)}, _look, rests_on="records", family="settings")

@@ -48,5 +48,12 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 # Where interfaces are joined in another order, some carry what is meant for two.
 CHECK = Check(
-    {"slow_link": ("warning",)}, _look, unless=("interface_order",), per_group=True, rests_on="waits"
+    {"slow_link": ("warning",)},
+    _look,
+    unless=("interface_order",),
+    per_group=True,
+    rests_on="waits",
+    family="network",
+    explains="exposed",
+    role="fault",
 )

@@ -185,4 +185,6 @@ CHECK = Check(
     _look,
     unless=("rank_lost", "rank_stopped"),
     rests_on="own times",
+    family="failures",
+    role="stuck",
 )

@@ -95,4 +95,6 @@ CHECK = Check(
     unless=("oversubscribed_threads",),
     per_group=True,
     rests_on="waits",
+    family="ranks",
+    explains="late",
 )

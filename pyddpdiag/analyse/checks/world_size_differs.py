@@ -26,4 +26,6 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"world_size_differs": ("error",)}, _look, rests_on="records")
+CHECK = Check(
+    {"world_size_differs": ("error",)}, _look, rests_on="records", family="failures", role="differs"
+)

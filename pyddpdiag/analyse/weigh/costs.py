@@ -8,38 +8,14 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.catalog import explaining
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 
-EXPOSED: Final = frozenset(
-    {
-        "exposed_communication",
-        "single_bucket",
-        "small_buckets",
-        "large_last_bucket",
-        "slow_link",
-        "high_latency",
-        "packet_loss",
-        "wrong_interface",
-        "interface_order",
-        "loopback",
-    }
-)
-"""Kinds that explain the time in which all ranks wait for buckets after backward."""
-
-LATE: Final = frozenset(
-    {
-        "late_rank",
-        "episodic_rank",
-        "uneven_ranks",
-        "core_contention",
-        "oversubscribed_threads",
-        "collector_pauses",
-    }
-)
-"""Kinds that, where they name a rank or are about uneven ranks, explain the time in which the others wait for it."""
+EXPOSED: Final = explaining("exposed")
+LATE: Final = explaining("late")
 
 
 def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:

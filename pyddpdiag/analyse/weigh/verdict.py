@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from pyddpdiag.analyse.catalog import in_role
 from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
@@ -16,12 +17,9 @@ from pyddpdiag.model import Finding, Verdict, words
 
 WEIGHT: Final = {"error": 0, "warning": 1, "note": 2}
 
-LAYOUT: Final = frozenset({"single_bucket", "small_buckets", "large_last_bucket"})
-FAULTS: Final = frozenset({"packet_loss", "high_latency", "slow_link", "wrong_interface", "interface_order"})
-"""What is wrong with the network is in all figures from which `LAYOUT` is calculated."""
-
-DIFFERENT: Final = frozenset({"mismatched_all_reduce", "world_size_differs"})
-"""What ranks do differently makes others fail or wait: the one that Gloo hits may be innocent."""
+LAYOUT: Final = in_role("layout")
+FAULTS: Final = in_role("fault")
+DIFFERENT: Final = in_role("differs")
 
 
 def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:

@@ -124,3 +124,15 @@ def test_a_view_computes_what_is_asked_for_and_once(tmp_path: Path, monkeypatch:
     weigh(meeting, [])
     assert view.occurrences is view.occurrences
     assert len(calls) == len(set(calls))
+
+
+def test_checks_that_others_make_superfluous_name_all_of_them() -> None:
+    exposed = catalog.explaining("exposed")
+    assert set(check_named("exposed_communication").unless) == exposed - {"exposed_communication"}
+    assert set(check_named("loopback").unless) == catalog.in_role("layout")
+    assert set(check_named("stuck").unless) == catalog.in_role("ended")
+    assert set(check_named("operations_in_flight").unless) == catalog.in_role("ended", "stuck")
+
+
+def check_named(name: str) -> Check:
+    return check_of(next(path for path in FILES if path.stem == name))
