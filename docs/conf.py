@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,12 +39,14 @@ html_title = f"pyddpdiag {version}"
 
 
 def setup(app: Any) -> None:
-    """Sphinx calls this; the page of commands is written when it is read."""
-    app.connect("source-read", _write_commands)
+    """Sphinx calls this; pages are completed when they are read."""
+    app.connect("source-read", _complete)
 
 
-def _write_commands(app: Any, name: str, source: list[str]) -> None:
+def _complete(app: Any, name: str, source: list[str]) -> None:
     del app
+    # The README is no page of the site, whose first page stands in for it.
+    source[0] = re.sub(r"\]\(\.\./README\.md[^)]*\)", "](index.md)", source[0])
     if name == "reference/commands":
         program: Any = typer.main.get_command(build_app(commands()))
         parts = (_command(program.commands[name], f"pyddpdiag {name}", 2) for name in commands())

@@ -211,6 +211,7 @@ template <Element from>
 KERNEL void fetch_next(const std::byte* source, std::size_t i) {
     const auto at = reinterpret_cast<std::uintptr_t>(source) + i * size_of(from) + pages_at_once * page_bytes;
     for (std::size_t line = 0; line < block * size_of(from); line += line_bytes) {
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): past the end of the source, a pointer must not be computed
         fetch(reinterpret_cast<const std::byte*>(at + line));
     }
 }
