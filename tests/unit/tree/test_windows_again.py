@@ -22,8 +22,10 @@ AGAIN = (
     "train/test_train_settings.py",
     "ranks/test_ranks_failure.py",
     "tree/test_documented_commands.py",
-    # Its folders and what stands in them: as an example of tests that write runs.
-    "export/test_loaded.py",
+    # Their folders and what stands in them: as an example of tests that write runs. Those that need no extra package.
+    "export/test_loaded.py::test_it_shows_itself_without_a_script",
+    "export/test_loaded.py::test_it_escapes_what_comes_from_elsewhere",
+    "export/test_loaded.py::test_no_run_is_an_error",
     "tree/test_windows_forms.py::test_windows_refuses_a_name_and_lacks_signals",
     "tree/test_windows_forms.py::test_a_drive_path_survives_its_url",
     "tree/test_windows_forms.py::test_a_network_path_survives_its_url",
