@@ -16,5 +16,9 @@ def pytest_configure() -> None:
     # A shell's background jobs ignore it, and so would all programs that the tests start and interrupt.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # nohup ignores this one, which Windows lacks.
+    hang_up = getattr(signal, "SIGHUP", None)
+    if hang_up is not None and signal.getsignal(hang_up) is signal.SIG_IGN:
+        signal.signal(hang_up, signal.SIG_DFL)
     # If none is installed, those that need no native module run with the tree's.
     prefer_installed(Path(__file__).resolve().parents[1])
