@@ -14,6 +14,7 @@ from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.output import Buffer, say
+from pyddpdiag.record.side_thread import SideThread
 
 LEAST_S: Final = 1.0
 LOOKS: Final = 4
@@ -53,27 +54,23 @@ class Watchdog:
         self._rank = rank
         self._seconds = seconds
         self._is_paused = is_paused
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="pyddpdiag watchdog", daemon=True)
-        self._thread.start()
+        self._thread = SideThread("pyddpdiag watchdog", self._watch)
 
     def close(self) -> None:
         """Ends the thread. Waits for it for a moment only: it may be looking."""
-        self._over.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join(1.0)
+        self._thread.close()
 
-    def _watch(self) -> None:
+    def _watch(self, over: threading.Event) -> None:
         try:
-            self._look_on()
+            self._look_on(over)
         except Exception as error:
             # Whatever it is, it must not disturb the training.
             say(f"rank {self._rank}: the watchdog has stopped: {type(error).__name__}: {error}", sys.stderr)
 
-    def _look_on(self) -> None:
+    def _look_on(self, over: threading.Event) -> None:
         told: object = None
         tickets, since = -1, time.monotonic()
-        while not self._over.wait(self._seconds / LOOKS):
+        while not over.wait(self._seconds / LOOKS):
             is_paused = self._is_paused()
             if is_paused is None:
                 return

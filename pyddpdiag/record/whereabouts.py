@@ -14,6 +14,7 @@ from pyddpdiag import _native
 from pyddpdiag.model.ending import Stay
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.script_lines import lines_of_frame
+from pyddpdiag.record.side_thread import SideThread
 
 LOOK_S: Final = 1.0
 LEAST_S: Final = 2.0
@@ -35,24 +36,20 @@ class Whereabouts:
     def __init__(self, core: _native.Recorder, note: weakref.WeakMethod[Callable[[Stay], None]]) -> None:
         self._core = core
         self._note = note
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="pyddpdiag whereabouts", daemon=True)
-        self._thread.start()
+        self._thread = SideThread("pyddpdiag whereabouts", self._watch)
 
     def close(self) -> None:
         """Ends the thread. Waits for it for a moment only."""
-        self._over.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join(1.0)
+        self._thread.close()
 
-    def _watch(self) -> None:
+    def _watch(self, over: threading.Event) -> None:
         # Whatever goes wrong, a report only says less without a note.
         with suppress(Exception):
-            self._look_on()
+            self._look_on(over)
 
-    def _look_on(self) -> None:
+    def _look_on(self, over: threading.Event) -> None:
         silence = Silence(monotonic_ns())
-        while not self._over.wait(LOOK_S):
+        while not over.wait(LOOK_S):
             note = self._note()
             if note is None:
                 return

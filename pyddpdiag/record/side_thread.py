@@ -1,0 +1,28 @@
+"""A daemon thread beside the training, which looks now and then until it is told to end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+_LEAVE_S = 1.0
+
+
+class SideThread:
+    """Starts at once. `run` is its body, and asks `over` between its looks.
+
+    Args:
+        name: of the thread.
+        run: takes this object's `over`; what it raises must not leave it.
+    """
+
+    def __init__(self, name: str, run: Callable[[threading.Event], None]) -> None:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=run, args=(self._over,), name=name, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread. Waits for it for a moment only: it may be looking."""
+        self._over.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_LEAVE_S)
