@@ -30,6 +30,7 @@ def weakened(finding: Finding, check: Check, run: Run) -> Finding:
         severity="error" if finding.severity == "error" else "note",
         confidence="low",
         cost_ms=None,
+        cost_s=None,
         advice="",
         change_mind=f"A rank whose trace is missing explains it. {finding.change_mind}".strip(),
     )

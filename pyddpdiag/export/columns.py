@@ -122,7 +122,10 @@ def findings(report: RunReport) -> Columns:
         "bucket",
         "parameter",
         "since_step",
+        "until_step",
         "cost_ms",
+        "cost_s",
+        "where",
         "cause",
     )
     found = report.verdict.findings

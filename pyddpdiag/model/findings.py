@@ -25,8 +25,9 @@ class Finding:
     `change_mind` says what would make this finding wrong.
 
     `rank` is the culprit, `peer` the rank at the other end where a link is meant, `since_step` the first step in
-    which it was seen, `cost_ms` what it costs per step; None: there is none, or it is not known. `cause` is
-    set only for a late rank. `among`: it is about these ranks, which never meet the others; empty: about all.
+    which it was seen, `until_step` the last one if it ended before the run did, `cost_ms` what it costs per step,
+    `cost_s` what it cost in the whole run so far, `where` the function and line of the script that it is at
+    (`train.py:41 in load_labels`); None: there is none, or it is not known. `cause` is set only for a late rank. `among`: it is about these ranks, which never meet the others; empty: about all.
     """
 
     kind: str
@@ -41,7 +42,10 @@ class Finding:
     advice: str = ""
     peer: int | None = None
     since_step: int | None = None
+    until_step: int | None = None
     cost_ms: float | None = None
+    cost_s: float | None = None
+    where: str | None = None
     cause: Cause | None = None
     among: tuple[int, ...] = ()
 

@@ -55,8 +55,11 @@ def _notice(finding: Finding) -> Notice:
         "peer": finding.peer,
         "bucket": finding.bucket,
         "parameter": finding.parameter,
+        "where": finding.where,
         "since step": finding.since_step,
+        "until step": finding.until_step,
         "costs per step": None if finding.cost_ms is None else milliseconds(finding.cost_ms),
+        "cost in this run": None if finding.cost_s is None else milliseconds(finding.cost_s * 1e3),
         "cause": finding.cause,
         **finding.evidence,
     }
