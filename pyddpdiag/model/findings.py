@@ -27,7 +27,8 @@ class Finding:
     `rank` is the culprit, `peer` the rank at the other end where a link is meant, `since_step` the first step in
     which it was seen, `until_step` the last one if it ended before the run did, `cost_ms` what it costs per step,
     `cost_s` what it cost in the whole run so far, `where` the function and line of the script that it is at
-    (`train.py:41 in load_labels`); None: there is none, or it is not known. `cause` is set only for a late rank. `among`: it is about these ranks, which never meet the others; empty: about all.
+    (`train.py:41 in load_labels`); None: there is none, or it is not known. `cause` is set only for a late
+    rank. `among`: it is about these ranks, which never meet the others; empty: about all.
     """
 
     kind: str
