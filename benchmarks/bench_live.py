@@ -93,8 +93,8 @@ def test_watch(row: Row, tmp_path: Path, output: str) -> None:
             shown += int(STEPS_PER_S * INTERVAL_S)
             run.show(shown)
         took = time.monotonic() - begin
-    told = json.loads(lines[-1])
-    spent = told["spent"]
+    measured = json.loads(lines[-1])
+    spent = measured["spent"]
     row.report(
         "a look of watch",
         spent,
@@ -103,5 +103,5 @@ def test_watch(row: Row, tmp_path: Path, output: str) -> None:
         share_of_a_core=sum(spent) / (len(spent) * INTERVAL_S),
         seconds=took,
     )
-    assert "Rank 7 is late" in told["last"]
+    assert "Rank 7 is late" in measured["last"]
     assert not row.judges(ROUNDS) or sum(spent) / (len(spent) * INTERVAL_S) < GOAL

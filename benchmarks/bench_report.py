@@ -54,7 +54,7 @@ class Reported:
     """Seconds of each round by output, and what the last process of each told of itself and printed."""
 
     seconds: dict[str, list[float]]
-    told: dict[str, dict[str, Any]]
+    usage: dict[str, dict[str, Any]]
     printed: dict[str, str]
 
 
@@ -67,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _measure(outputs: Sequence[str], folder: Path, rounds: int) -> Reported:
-    told, printed = {}, {}
+    usage, printed = {}, {}
     # The package that was imported here, which the current folder may hide.
     environment = {
         **os.environ,
@@ -87,31 +87,31 @@ def _measure(outputs: Sequence[str], folder: Path, rounds: int) -> Reported:
             cwd=folder,
         )
         seconds = time.perf_counter() - begin
-        told[output], printed[output] = json.loads(done.stderr.splitlines()[-1]), done.stdout
+        usage[output], printed[output] = json.loads(done.stderr.splitlines()[-1]), done.stdout
         return seconds
 
     for output in outputs:
         report(output)
     seconds = interleave({output: partial(report, output) for output in outputs}, rounds)
-    return Reported(seconds, told, printed)
+    return Reported(seconds, usage, printed)
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_report_of_a_million_records(row: Row, folder: Path, output: str) -> None:
     rounds = row.rounds(ROUNDS)
     measured = row.once("output", lambda outputs: _measure(outputs, folder, rounds))
-    told, seconds = measured.told[output], measured.seconds[output]
+    usage, seconds = measured.usage[output], measured.seconds[output]
     both = len(measured.seconds) == len(OUTPUTS)
     row.report(
         "report of a million records",
         seconds,
         ratio_to=ratios(measured.seconds, output, ["text"] if both and output != "text" else []),
-        peak_bytes=told["peak_bytes"],
+        peak_bytes=usage["peak_bytes"],
         records=999_936,
     )
-    assert told["code"] == 1
+    assert usage["code"] == 1
     assert "ank 7 is late" in measured.printed[output]
-    assert told["peak_bytes"] < GOAL_BYTES
+    assert usage["peak_bytes"] < GOAL_BYTES
     # The best round tells of the program, the others of what else the machine did.
     assert not row.judges(ROUNDS) or min(seconds) < GOAL_S
 
@@ -126,14 +126,14 @@ def test_report_of_more_records(row: Row, tmp_path: Path, ranks: int, records: i
         pytest.skip("writes 2.6 GB: set PYDDPDIAG_LARGE=1 to measure it")
     written = write_bulk(tmp_path, ranks=ranks, records=records)
     measured = _measure(["text"], tmp_path, row.rounds(3))
-    told, seconds = measured.told["text"], measured.seconds["text"]
+    usage, seconds = measured.usage["text"], measured.seconds["text"]
     row.report(
         "report by number of records",
         seconds,
-        peak_bytes=told["peak_bytes"],
+        peak_bytes=usage["peak_bytes"],
         records=written,
         records_per_s=written / sorted(seconds)[len(seconds) // 2],
     )
-    assert told["code"] == 1
+    assert usage["code"] == 1
     assert f"ank {ranks - 1} is late" in measured.printed["text"]
-    assert told["peak_bytes"] < goal_bytes
+    assert usage["peak_bytes"] < goal_bytes

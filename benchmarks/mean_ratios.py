@@ -37,8 +37,8 @@ def table(benchmarks: Sequence[dict[str, Any]]) -> list[str]:
         if not way.startswith(OURS):
             continue
         others = [key for key in rounds if key[0] == group and key[1] != way]
-        told = ", ".join(f"{name} {ratio_of_means(rounds[group, name], own)}" for _, name in others)
-        lines.append(f"| {group}: {way} | {1e3 * float(np.mean(own)):.3g} | {told} |")
+        ratios = ", ".join(f"{name} {ratio_of_means(rounds[group, name], own)}" for _, name in others)
+        lines.append(f"| {group}: {way} | {1e3 * float(np.mean(own)):.3g} | {ratios} |")
     return lines
 
 

@@ -56,15 +56,15 @@ def judge(report: dict[str, Any], truth: Truth, cost: float | None = None) -> Ju
             `COMMUNICATION` is true and no false alarm.
     """
     findings = report["verdict"]["findings"]
-    told = alarms(report)
+    raised = alarms(report)
     if truth.healthy and cost is not None and cost >= _COMMUNICATES:
-        told = tuple(kind for kind in told if kind not in COMMUNICATION)
+        raised = tuple(kind for kind in raised if kind not in COMMUNICATION)
     healthy = report["verdict"]["status"] == "healthy"
     if truth.healthy:
         innocent = not findings or findings[0]["rank"] is None
-        well = healthy if not findings else not told
+        well = healthy if not findings else not raised
         said = str(findings[0]["kind"] if findings else report["verdict"]["status"])
-        return Judgement(said, well, well, well, "right" if innocent else "another", told)
+        return Judgement(said, well, well, well, "right" if innocent else "another", raised)
     first = findings[0] if findings else {"kind": report["verdict"]["status"], "rank": None}
     kind, rank, peer = str(first["kind"]), first["rank"], first.get("peer")
     kinds = {str(one["kind"]) for one in findings}
@@ -82,5 +82,5 @@ def judge(report: dict[str, Any], truth: Truth, cost: float | None = None) -> Ju
         cause=any(answer.fits(kind, first.get("cause"), kinds) for answer in truth.answers),
         family=family(kind) in {family(answer.kind) for answer in truth.answers},
         blame=blame,
-        alarms=told,
+        alarms=raised,
     )

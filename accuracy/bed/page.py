@@ -140,11 +140,11 @@ def figures(rows: Sequence[Row], versions: str) -> str:
     broken = Counter(row["plan"]["cause"] for row in rows if row["problem"])
     parts = [_conditions(rows, versions)]
     if cheap:
-        told = ", ".join(f"{cause} {count}" for cause, count in cheap.items())
-        parts.append(f"- Not counted, because the fault cost less than 10% of the step: {told}.")
+        counts = ", ".join(f"{cause} {count}" for cause, count in cheap.items())
+        parts.append(f"- Not counted, because the fault cost less than 10% of the step: {counts}.")
     if broken:
-        told = ", ".join(f"{cause} {count}" for cause, count in broken.items())
-        parts.append(f"- Not judged, because the run itself failed: {told}.")
+        counts = ", ".join(f"{cause} {count}" for cause, count in broken.items())
+        parts.append(f"- Not judged, because the run itself failed: {counts}.")
     unchecked = [name for name, cause in CAUSES.items() if not cause.checked]
     if unchecked:
         parts.append(

@@ -48,13 +48,13 @@ def sweep_over(
     result = folder / "hosts.json"
     with two_hosts(mbit) as hosts:
         for sitting in range(sittings):
-            told = {
+            orders = {
                 "cases": [asdict(case) for case in cases],
                 "rounds": rounds,
                 "sitting": sitting,
                 "result": str(result),
             }
-            spec.write_text(json.dumps(told), encoding="utf-8")
+            spec.write_text(json.dumps(orders), encoding="utf-8")
             commands = [[sys.executable, "-m", "harness.hosts", str(rank), str(spec)] for rank in range(2)]
             for rank, (code, _, errors) in enumerate(on_hosts(hosts, commands, folder, timeout_s)):
                 if code != 0:
@@ -63,11 +63,11 @@ def sweep_over(
 
 
 def _rank(rank: int, spec: Path) -> None:
-    told = json.loads(spec.read_text(encoding="utf-8"))
-    cases = tuple(Case(**{**case, "picks": tuple(case["picks"])}) for case in told["cases"])
-    writer = ResultWriter(Path(told["result"]), resume=True) if rank == 0 else None
+    orders = json.loads(spec.read_text(encoding="utf-8"))
+    cases = tuple(Case(**{**case, "picks": tuple(case["picks"])}) for case in orders["cases"])
+    writer = ResultWriter(Path(orders["result"]), resume=True) if rank == 0 else None
     # What rank 0 resumes has the rounds of the earlier sittings.
-    plan = SweepPlan(cases, NAMES, rounds=told["rounds"] * (1 + told["sitting"]), timeout_s=120)
+    plan = SweepPlan(cases, NAMES, rounds=orders["rounds"] * (1 + orders["sitting"]), timeout_s=120)
     outcome = run_sweep(plan, writer, place=join_url(URL, 2, rank))
     if outcome.error is not None:
         raise outcome.error

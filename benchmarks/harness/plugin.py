@@ -51,7 +51,7 @@ def row(request: pytest.FixtureRequest, replay: Replay, benchmark: Any) -> Row:
 # After pytest-benchmark's table.
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    rows = [row for row in config.stash[_SUMMARY] if row.told]
+    rows = [row for row in config.stash[_SUMMARY] if row.ratios]
     if not rows:
         return
     terminalreporter.section("ratios of times within a round, with 95% intervals")
@@ -59,4 +59,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(group)
         for row in rows:
             if row.group == group:
-                terminalreporter.write_line(f"  {row.name}: {', '.join(row.told)}")
+                terminalreporter.write_line(f"  {row.name}: {', '.join(row.ratios)}")

@@ -26,7 +26,7 @@ class Ratios:
 
     group: str
     name: str
-    told: tuple[str, ...]
+    ratios: tuple[str, ...]
 
 
 class Row:
@@ -111,9 +111,9 @@ class Row:
         self._clock.load(round_s)
         self._benchmark.pedantic(_nothing, rounds=len(round_s))
         if self.timed:
-            told = [f"/ {name} {found}" for name, found in ratio_to.items()]
-            told += [f"{name} / it {found}" for name, found in speedup_over.items()]
-            self._summary.append(Ratios(group, self._item.name, tuple(told)))
+            ratios = [f"/ {name} {found}" for name, found in ratio_to.items()]
+            ratios += [f"{name} / it {found}" for name, found in speedup_over.items()]
+            self._summary.append(Ratios(group, self._item.name, tuple(ratios)))
 
 
 def ratios(measured: Mapping[str, Sequence[float]], name: str, bases: Iterable[str]) -> dict[str, Estimate]:

@@ -86,9 +86,9 @@ def anatomy(steps: StepTable, own: OwnTime | None = None, stretches: int = STRET
     parts = step_parts(steps)
     shape = (count, len(ranks))
     table = {name: _means(getattr(parts, name), of_row, who, shape) for name in PARTS}
-    told = beside(steps, own) if own is not None else None
+    split = beside(steps, own) if own is not None else None
     columns = {
-        name: np.full(shape, np.nan) if told is None else _means(getattr(told, name), of_row, who, shape)
+        name: np.full(shape, np.nan) if split is None else _means(getattr(split, name), of_row, who, shape)
         for name in ("cpu_ms", "core_ms", "phase_ms")
     }
     table |= _own(table["compute"], **columns)

@@ -137,12 +137,12 @@ def assignment(names: Names, buckets: Sequence[BucketStats]) -> Assignment | Non
             return None
         by_module.setdefault(layout.module, []).append((bucket, layout))
     lines: list[_Line] = []
-    for index, told in by_module.items():
+    for index, laid_out in by_module.items():
         module = names.modules.get(index)
         if module is None:
             return None
-        told.sort(key=lambda each: each[1].index)
-        found = list(_lines(module, told))
+        laid_out.sort(key=lambda each: each[1].index)
+        found = list(_lines(module, laid_out))
         if not found:
             return None
         lines += found
@@ -150,10 +150,10 @@ def assignment(names: Names, buckets: Sequence[BucketStats]) -> Assignment | Non
     return Assignment(tuple(lines), caps.pop() if len(caps) == 1 else None) if lines else None
 
 
-def _lines(module: Module, told: Sequence[tuple[BucketStats, Layout]]) -> Iterator[_Line]:
+def _lines(module: Module, laid_out: Sequence[tuple[BucketStats, Layout]]) -> Iterator[_Line]:
     """One for each type of gradients; none if something is not known, or was not sent as it is."""
     by_type: dict[str, list[list[tuple[int, Parameter]]]] = {}
-    for bucket, layout in told:
+    for bucket, layout in laid_out:
         item = ITEM_BYTES.get(layout.dtype)
         if item is None or max(layout.parameters) >= len(module.parameters):
             return

@@ -101,8 +101,8 @@ def _span(step: Int64, codes: Int64, groups: int) -> tuple[Int64, Int64]:
 
 def _last_arrivals(run: Run, arriver: Int64, codes: Int64) -> dict[int, dict[int, int]]:
     """How often each rank was the last to arrive, by bucket."""
-    told = arriver >= 0
-    pairs, counts = np.unique(codes[told] * len(run.ranks) + arriver[told], return_counts=True)
+    known = arriver >= 0
+    pairs, counts = np.unique(codes[known] * len(run.ranks) + arriver[known], return_counts=True)
     by_code: dict[int, dict[int, int]] = {}
     for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
         code, who = divmod(pair, len(run.ranks))

@@ -87,8 +87,8 @@ def _why(end: End | None, at_ms: float | None, failed_ms: float | None) -> Why |
         return "own"
     if failed_ms is not None and at_ms is not None and failed_ms <= at_ms:
         return "followed"  # an operation with the other ranks failed before it
-    told = explain(f"{end.error}: {end.message}")
-    return "followed" if told.known and told.role in FOLLOWS else "own"
+    explained = explain(f"{end.error}: {end.message}")
+    return "followed" if explained.known and explained.role in FOLLOWS else "own"
 
 
 def first_of_own(ends: dict[int, Ending]) -> tuple[int, ...]:

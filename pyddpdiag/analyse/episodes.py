@@ -101,15 +101,15 @@ def late_steps(steps: StepMatrix, usage: UsageMatrix) -> LateSteps | None:
 
 def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
     """The rank that is late now and then, if there is one."""
-    told = late_steps(steps, usage)
-    if told is None:
+    late = late_steps(steps, usage)
+    if late is None:
         return None
-    rows, lead = told.rows, told.lead_ms
-    place = int(np.bincount(told.last[told.is_late], lead[told.is_late], len(steps.ranks)).argmax())
-    hit = told.is_late & (told.last == place)
-    times, others = int(np.count_nonzero(hit)), int(np.count_nonzero(told.is_late & ~hit))
-    share = told.share_of(hit)
-    one_rank = times >= ONE_RANK * (times + others) or share >= ONE_RANK * told.share
+    rows, lead = late.rows, late.lead_ms
+    place = int(np.bincount(late.last[late.is_late], lead[late.is_late], len(steps.ranks)).argmax())
+    hit = late.is_late & (late.last == place)
+    times, others = int(np.count_nonzero(hit)), int(np.count_nonzero(late.is_late & ~hit))
+    share = late.share_of(hit)
+    one_rank = times >= ONE_RANK * (times + others) or share >= ONE_RANK * late.share
     if times < LEAST_TIMES or not one_rank or share < LEAST_COST:
         return None
     at = steps.step[rows[hit]]
@@ -119,7 +119,7 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
     if period(at) is None:
         by_chance = _chance(events, others, len(steps.ranks)) > CHANCE
         # Other load on the machine, which hits any rank, makes ranks wait for a core; that is taken off where known.
-        if events < LEAST_TIMES or (by_chance and not told.core_waits_known):
+        if events < LEAST_TIMES or (by_chance and not late.core_waits_known):
             return None
     collector = usage.collector[rows[hit], place]
     return Episodes(
@@ -128,7 +128,7 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
         lead_ms=lead[hit],
         steps=len(rows),
         share=share,
-        core_waits_known=told.core_waits_known,
+        core_waits_known=late.core_waits_known,
         collector_share=None if np.isnan(collector).any() else float(collector.sum() / lead[hit].sum()),
         by_chance=by_chance,
     )

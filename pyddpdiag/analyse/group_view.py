@@ -47,20 +47,22 @@ class GroupView(RunView):
     @cached_property
     def sidecars(self) -> dict[int, Sidecar]:
         """The sidecar of each trace, by rank."""
-        return {rank: told for rank, told in self._whole.sidecars.items() if rank in self.members}
+        return {rank: sidecar for rank, sidecar in self._whole.sidecars.items() if rank in self.members}
 
     @cached_property
     def occurrences(self) -> Occurrences:
         """Every bucket's all-reduces over these ranks."""
-        told = self._whole.occurrences
-        mine = np.isin(told.group, np.array(self._groups, np.uint64))
-        return Occurrences(**{name: getattr(told, name)[mine] for name in Occurrences.__dataclass_fields__})
+        occurrences = self._whole.occurrences
+        mine = np.isin(occurrences.group, np.array(self._groups, np.uint64))
+        return Occurrences(
+            **{name: getattr(occurrences, name)[mine] for name in Occurrences.__dataclass_fields__}
+        )
 
     @cached_property
     def steps(self) -> StepTable:
         """Where each step's time went on each of these ranks."""
-        told = self._whole.steps
-        return told.take(np.isin(told.rank, np.array(self.members, np.int64)))
+        steps = self._whole.steps
+        return steps.take(np.isin(steps.rank, np.array(self.members, np.int64)))
 
     @cached_property
     def buckets(self) -> tuple[BucketStats, ...]:

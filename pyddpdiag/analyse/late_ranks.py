@@ -105,28 +105,28 @@ class LateRank:
 
 
 def late_ranks(
-    steps: StepMatrix, told: Lateness, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]
+    steps: StepMatrix, lateness: Lateness, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]
 ) -> tuple[LateRank, ...]:
     """The ranks that are late, the costliest first.
 
     Args:
         steps: the judged steps.
-        told: how late every rank is in them.
+        lateness: how late every rank is in them.
         usage: their use of the processor.
         sidecars: the ranks' settings.
     """
-    if len(steps.ranks) < 2 or len(told) < LEAST_STEPS or not steps.can_judge:
+    if len(steps.ranks) < 2 or len(lateness) < LEAST_STEPS or not steps.can_judge:
         return ()
-    found = [_describe(steps, told, usage, sidecars, *each) for each in _places(steps, told)]
+    found = [_describe(steps, lateness, usage, sidecars, *each) for each in _places(steps, lateness)]
     if not found:
         found = [
             replace(
-                _describe(steps, told, usage, sidecars, place, None),
+                _describe(steps, lateness, usage, sidecars, place, None),
                 computes_more_ms=more_ms,
-                often=float(np.mean(told.extra.argmax(axis=1) == place)),
-                cost_ms=float(np.maximum(told.extra[:, place], 0.0).mean()),
+                often=float(np.mean(lateness.extra.argmax(axis=1) == place)),
+                cost_ms=float(np.maximum(lateness.extra[:, place], 0.0).mean()),
             )
-            for place, more_ms in _computing_more(steps, told, usage)
+            for place, more_ms in _computing_more(steps, lateness, usage)
         ]
     return tuple(sorted(found, key=lambda late: -late.cost_ms))
 
@@ -135,80 +135,82 @@ def _bar(step_ms: float) -> float:
     return max(LEAST_MS, HEALTHY_SHARE * step_ms)
 
 
-def _places(steps: StepMatrix, told: Lateness) -> Iterator[tuple[int, Span | None]]:
+def _places(steps: StepMatrix, lateness: Lateness) -> Iterator[tuple[int, Span | None]]:
     """The columns of late ranks, each with its part of the run."""
-    windows = by_window(told.wall)
+    windows = by_window(lateness.wall)
     usual = np.where(np.isnan(windows), steps.wall_ms, windows)
     bar = _bar(steps.wall_ms)
-    some_rank_is = sure_median(told.extra.max(axis=1)) > bar
-    for place in range(len(told.ranks)):
-        extra = told.extra[:, place]
+    some_rank_is = sure_median(lateness.extra.max(axis=1)) > bar
+    for place in range(len(lateness.ranks)):
+        extra = lateness.extra[:, place]
         may_be = some_rank_is and median(extra) > bar
-        if sure_median(extra) > bar or (may_be and _is_mostly_last(told, place)):
+        if sure_median(extra) > bar or (may_be and _is_mostly_last(lateness, place)):
             yield place, None
             continue
-        span = sustained(extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual), len(told.ranks))
+        span = sustained(extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual), len(lateness.ranks))
         if span:
             yield place, span
 
 
-def _is_mostly_last(told: Lateness, place: int) -> bool:
+def _is_mostly_last(lateness: Lateness, place: int) -> bool:
     """Whether a rank is the last one in more than half of the steps, with 99% confidence."""
-    return sure_median((told.extra.argmax(axis=1) == place).astype(np.float64)) > 0
+    return sure_median((lateness.extra.argmax(axis=1) == place).astype(np.float64)) > 0
 
 
-def _computing_more(steps: StepMatrix, told: Lateness, usage: UsageMatrix) -> Iterator[tuple[int, float]]:
+def _computing_more(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) -> Iterator[tuple[int, float]]:
     """The column of a rank that computes more than the others and mostly is the last one, and how much more in ms.
 
     Where the others wait for cores, it is not later than they are by as much.
     """
-    cpu = usage.cpu[told.rows]
+    cpu = usage.cpu[lateness.rows]
     cpu = cpu[~np.isnan(cpu).any(axis=1)]
     if len(cpu) < LEAST_STEPS:
         return
     for place, more in enumerate(extra_ms(cpu).T):
-        if sure_median(more) > _bar(steps.wall_ms) and _is_mostly_last(told, place):
+        if sure_median(more) > _bar(steps.wall_ms) and _is_mostly_last(lateness, place):
             yield place, median(more)
 
 
 def _describe(
     steps: StepMatrix,
-    told: Lateness,
+    lateness: Lateness,
     usage: UsageMatrix,
     sidecars: Mapping[int, Sidecar],
     place: int,
     span: Span | None,
 ) -> LateRank:
     rows = span.rows if span else slice(None)
-    extra = told.extra[rows, place]
+    extra = lateness.extra[rows, place]
     is_late = extra > _bar(steps.wall_ms)
-    late, mine = told.rows[rows][is_late], extra[is_late]
-    since, until = span.between(told.step) if span else (int(told.step[int(is_late.argmax())]), None)
+    late, mine = lateness.rows[rows][is_late], extra[is_late]
+    since, until = span.between(lateness.step) if span else (int(lateness.step[int(is_late.argmax())]), None)
     return LateRank(
-        rank=told.ranks[place],
+        rank=lateness.ranks[place],
         span=span,
         extra_ms=median(extra),
         sure_ms=sure_median(extra),
         often=float(np.mean(is_late)),
         steps=len(extra),
-        step_ms=median(told.wall[rows]) if span else steps.wall_ms,
+        step_ms=median(lateness.wall[rows]) if span else steps.wall_ms,
         since_step=since,
         until_step=until,
-        data_ms=median(told.waits[rows, place]),
+        data_ms=median(lateness.waits[rows, place]),
         cpu_share=_share(usage.cpu[late], mine, place),
         core_share=_share(usage.run_delay[late], mine, place),
-        threads=fewer_threads(sidecars, told.ranks[place]),
-        load=_load(usage, sidecars, told, place),
-        cost_ms=float(np.maximum(extra, 0.0).sum()) / len(told) if span else median(extra),
+        threads=fewer_threads(sidecars, lateness.ranks[place]),
+        load=_load(usage, sidecars, lateness, place),
+        cost_ms=float(np.maximum(extra, 0.0).sum()) / len(lateness) if span else median(extra),
     )
 
 
-def _load(usage: UsageMatrix, sidecars: Mapping[int, Sidecar], told: Lateness, place: int) -> float | None:
+def _load(
+    usage: UsageMatrix, sidecars: Mapping[int, Sidecar], lateness: Lateness, place: int
+) -> float | None:
     """The median load average of a rank's machine, for each core that the ranks there may use."""
-    host = sidecars[told.ranks[place]].host if told.ranks[place] in sidecars else ""
-    there = [rank for rank in told.ranks if rank in sidecars and sidecars[rank].host == host]
+    host = sidecars[lateness.ranks[place]].host if lateness.ranks[place] in sidecars else ""
+    there = [rank for rank in lateness.ranks if rank in sidecars and sidecars[rank].host == host]
     cores = host_cores(sidecars, there)
-    load = median(usage.load[told.rows, place])
+    load = median(usage.load[lateness.rows, place])
     return load / cores if cores and not np.isnan(load) else None
 
 

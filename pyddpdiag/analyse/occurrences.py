@@ -81,9 +81,9 @@ def measure(merged: Merged, groups: Mapping[int, Membership], clocks: Sequence[C
         clocks: the offset of each rank.
     """
     by_clock = {clock: clocks[who] for who, clock in reversed(list(enumerate(merged.clock_of)))}
-    told = merged.groups() or [(0, Ledger())]
+    ledgers = merged.groups() or [(0, Ledger())]
     parts = []
-    for some in _batches(told):
+    for some in _batches(ledgers):
         expected, size = np.ones(len(some), np.int64), np.ones(len(some), np.int64)
         for place, (key, _) in enumerate(some):
             if key in groups:

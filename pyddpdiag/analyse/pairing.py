@@ -59,20 +59,20 @@ def mismatches(run: Run, merged: Merged, names: Names) -> tuple[Mismatch, ...]:
         (key, ledger), case = groups[cases[0]], int(differs[cases[0]][0])
         sequence = int(ledger.sequence[case])
         usual = int(ledger.common[column][case])
-        told: dict[int, str] = {}
+        shown: dict[int, str] = {}
         for who, share in ledger.shares.items():
-            if share.has(sequence) and len(told) < NAMED:
+            if share.has(sequence) and len(shown) < NAMED:
                 # Nothing differs before the first case, so every rank that differs in it has it as its own
                 # first case.
                 at, value = share.differing.get(column, (-1, usual))
-                told[run.ranks[who].rank] = _show(field, value if at == sequence else usual)
+                shown[run.ranks[who].rank] = _show(field, value if at == sequence else usual)
         found.append(
             Mismatch(
                 group=names.group(key),
                 sequence=sequence,
                 step=int(ledger.common["step"][case]),
                 field=field,
-                values=told,
+                values=shown,
                 count=sum(map(len, differs)),
             )
         )

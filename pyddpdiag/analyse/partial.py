@@ -38,13 +38,13 @@ def weakened(finding: Finding, check: Check, run: Run) -> Finding:
 
 def what_is_here(run: Run) -> str:
     """The beginning of the verdict's sentence: what is wrong with the traces; empty: nothing is."""
-    told = []
+    parts = []
     if run.damaged:
-        told.append(damage(run))
+        parts.append(damage(run))
     unread = [rank for rank in run.damaged if rank in run.missing]
     if run.missing_count > len(unread):
-        told.append(f"only {len(run.ranks)} of {run.world_size} ranks' traces are here")
-    return "; ".join(told)
+        parts.append(f"only {len(run.ranks)} of {run.world_size} ranks' traces are here")
+    return "; ".join(parts)
 
 
 def damage(run: Run) -> str:

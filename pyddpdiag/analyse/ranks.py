@@ -32,7 +32,7 @@ def rank_stats(
     else:
         chosen = steps.step == step
         arriver = occurrences.last_arriver[occurrences.step == step]
-    told = int(np.count_nonzero(arriver >= 0))
+    arrivals = int(np.count_nonzero(arriver >= 0))
     last = np.bincount(arriver[arriver >= 0], minlength=len(run.ranks))
     # Each rank's rows of the table, found once for all ranks.
     order = np.argsort(steps.rank, kind="stable")
@@ -66,7 +66,7 @@ def rank_stats(
                 other_ms=stat(times.other_ms),
                 own_ms=stat(times.own_ms),
                 last_arrivals=int(last[who]),
-                arrivals=told,
+                arrivals=arrivals,
                 clock=ClockStats(
                     clock.offset_ns / 1e6,
                     None if clock.uncertainty_ns is None else clock.uncertainty_ns / 1e6,

@@ -21,17 +21,19 @@ def differences(sidecars: Mapping[int, Sidecar]) -> tuple[Difference, ...]:
 
     The order of GLOO_SOCKET_IFNAME matters, too, but is another matter than which interfaces there are.
     """
-    told = {rank: sidecar for rank, sidecar in sidecars.items() if sidecar.torch}
+    with_torch = {rank: sidecar for rank, sidecar in sidecars.items() if sidecar.torch}
     columns: list[tuple[str, dict[int, str]]] = [
-        ("torch", {rank: one.torch for rank, one in told.items()}),
+        ("torch", {rank: one.torch for rank, one in with_torch.items()}),
         (
             "torch_threads",
-            {rank: str(one.torch_threads) for rank, one in told.items() if one.torch_threads},
+            {rank: str(one.torch_threads) for rank, one in with_torch.items() if one.torch_threads},
         ),
     ]
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        columns.append((name, {rank: one.environment.get(name, "not set") for rank, one in told.items()}))
-    columns.append(("GLOO_SOCKET_IFNAME", {rank: _interfaces(one) for rank, one in told.items()}))
+        columns.append(
+            (name, {rank: one.environment.get(name, "not set") for rank, one in with_torch.items()})
+        )
+    columns.append(("GLOO_SOCKET_IFNAME", {rank: _interfaces(one) for rank, one in with_torch.items()}))
     return tuple(Difference(name, values) for name, values in columns if len(set(values.values())) > 1)
 
 
@@ -41,8 +43,8 @@ def host_cores(sidecars: Mapping[int, Sidecar], ranks: Iterable[int]) -> int:
 
 
 def _interfaces(sidecar: Sidecar) -> str:
-    told = sidecar.environment.get("GLOO_SOCKET_IFNAME", "")
-    return ",".join(sorted({name.strip() for name in told.split(",") if name.strip()})) or "not set"
+    setting = sidecar.environment.get("GLOO_SOCKET_IFNAME", "")
+    return ",".join(sorted({name.strip() for name in setting.split(",") if name.strip()})) or "not set"
 
 
 def fewer_threads(sidecars: Mapping[int, Sidecar], rank: int) -> tuple[int, int] | None:

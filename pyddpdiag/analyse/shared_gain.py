@@ -30,8 +30,8 @@ def shared_gain_ms(exposed_ms: float, buckets: Sequence[BucketStats]) -> float |
         buckets: those of one part of the run.
     """
     lasting = lasting_buckets(buckets)
-    told = [(bucket.bytes, bucket.times.wire_ms.median) for bucket in lasting]
-    known = [(amount, wire) for amount, wire in told if wire]
+    points = [(bucket.bytes, bucket.times.wire_ms.median) for bucket in lasting]
+    known = [(amount, wire) for amount, wire in points if wire]
     if not known or any(bucket.shared_memory for bucket in lasting):
         return None
     fit = fit_wire(lasting)

@@ -128,8 +128,8 @@ def _say_gap(gap: Gap) -> str:
         )
         if amount
     ]
-    told = ", ".join(parts)
-    return f"rank {gap.rank} has no record of some all-reduces of group {gap.group}: {told}; not counted."
+    gaps = ", ".join(parts)
+    return f"rank {gap.rank} has no record of some all-reduces of group {gap.group}: {gaps}; not counted."
 
 
 def _clock_warnings(ranks: tuple[RankStats, ...]) -> list[str]:

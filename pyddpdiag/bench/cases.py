@@ -52,12 +52,12 @@ class Case:
 
     def info(self) -> dict[str, Any]:
         """The case as keys of `extra_info`."""
-        told: dict[str, Any] = {"kind": self.kind, "world_size": self.world_size, "ranks": self.world_size}
-        told["dtype"] = DTYPE
+        facts: dict[str, Any] = {"kind": self.kind, "world_size": self.world_size, "ranks": self.world_size}
+        facts["dtype"] = DTYPE
         if self.kind == "allreduce":
-            return {**told, "bytes": self.bytes, "chunks": self.chunks}
+            return {**facts, "bytes": self.bytes, "chunks": self.chunks}
         return {
-            **told,
+            **facts,
             "model": self.model,
             "hook": self.hook,
             "bucket_cap_mb": 25.0 if self.bucket_cap_mb is None else self.bucket_cap_mb,

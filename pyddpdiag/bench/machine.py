@@ -14,13 +14,13 @@ import psutil
 
 def machine_info() -> dict[str, Any]:
     """System, processor, versions; the keys that pytest-benchmark uses where it has one for it."""
-    told = platform.uname()
+    system = platform.uname()
     return {
-        "node": told.node,
-        "system": told.system,
-        "release": told.release,
-        "machine": told.machine,
-        "processor": told.processor,
+        "node": system.node,
+        "system": system.system,
+        "release": system.release,
+        "machine": system.machine,
+        "processor": system.processor,
         "python_implementation": platform.python_implementation(),
         "python_version": platform.python_version(),
         "cpu": {"brand_raw": cpu_name(), "count": psutil.cpu_count() or 0},

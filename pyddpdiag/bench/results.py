@@ -64,14 +64,14 @@ class ResultFile:
 
 def sittings_of(entry: Entry) -> list[int]:
     """How many of the rounds each set of processes measured, in order; one set where the file does not tell."""
-    told = entry.extra_info.get("sittings")
+    sittings = entry.extra_info.get("sittings")
     count = len(entry.round_s)
     if (
-        isinstance(told, list)
-        and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in told)
-        and sum(told) == count
+        isinstance(sittings, list)
+        and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sittings)
+        and sum(sittings) == count
     ):
-        return list(told)
+        return list(sittings)
     return [count]
 
 

@@ -26,10 +26,10 @@ class Loading:
     def outcome(self, until: float, shell: Shell) -> Outcome:
         """How it went, at `until` (monotonic s) at the latest; then the process is ended."""
         name = "torch loads"
-        told = self._process.output(max(0.05, until - time.monotonic()))
-        if told is None:
+        output = self._process.output(max(0.05, until - time.monotonic()))
+        if output is None:
             return passed(name, "not done in time; its files are there")
-        out, errors = told
+        out, errors = output
         if self._process.exit_code == 0:
             version, *backends = out.split()
             return passed(name, f"{version} with {', '.join(backends) or 'no backend'}")

@@ -89,8 +89,8 @@ def _head(run: ExportedRun) -> dict[str, Any]:
 def _names(run: ExportedRun, line: RankTimeline) -> Iterator[Event]:
     hosts = {rank.rank: rank.host for rank in run.report.ranks}
     host = hosts.get(line.rank, "")
-    told = f"rank {line.rank}" + (f" on {clean(host)}" if host else "")
-    yield {"ph": "M", "name": "process_name", "pid": line.rank, "args": {"name": told}}
+    label = f"rank {line.rank}" + (f" on {clean(host)}" if host else "")
+    yield {"ph": "M", "name": "process_name", "pid": line.rank, "args": {"name": label}}
     yield {"ph": "M", "name": "process_sort_index", "pid": line.rank, "args": {"sort_index": line.rank}}
     for thread, name in ((STEPS, "steps"), (PROGRAM, "program"), (PHASES, "phases"), (BUCKETS, "buckets")):
         yield {"ph": "M", "name": "thread_name", "pid": line.rank, "tid": thread, "args": {"name": name}}
@@ -211,7 +211,7 @@ def _flow(
     enqueued, last, begun, ended = times
     if ended <= enqueued or len(run.timelines) < 2:
         return
-    told = {
+    event = {
         "cat": "bucket",
         "name": "last rank",
         "id": f"{key[0]:x}-{key[1]}",
@@ -219,7 +219,7 @@ def _flow(
         "tid": thread,
     }
     at = enqueued if line.rank == who else min(max(last, begun), ended - 1)
-    yield {**told, "ph": "s" if line.rank == who else "f", "bp": "e", "ts": (at - zero_ns(run)) / 1e3}
+    yield {**event, "ph": "s" if line.rank == who else "f", "bp": "e", "ts": (at - zero_ns(run)) / 1e3}
 
 
 def _in_flight(run: ExportedRun, line: RankTimeline, spans: Sequence[tuple[int, int]]) -> Iterator[Event]:

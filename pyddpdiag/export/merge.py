@@ -30,16 +30,16 @@ def read_profile(path: Path) -> dict[str, Any]:
         if path.stat().st_size > _LIMIT:
             raise UsageError(f"'{name}' is larger than {_LIMIT >> 30} GiB.", hint="profile fewer steps.")
         data = path.read_bytes()
-        told = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        profile = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
     except (OSError, EOFError, zlib.error) as error:
         raise UsageError(
             f"cannot read '{name}': {getattr(error, 'strerror', None) or error}.", hint=hint
         ) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"'{name}' is not complete JSON.", hint=hint) from error
-    if not isinstance(told, dict) or not isinstance(told.get("traceEvents"), list):
+    if not isinstance(profile, dict) or not isinstance(profile.get("traceEvents"), list):
         raise UsageError(f"'{name}' holds no traceEvents.", hint=hint)
-    return told
+    return profile
 
 
 def rank_of(profile: dict[str, Any], run: ExportedRun, path: Path) -> int:
@@ -54,9 +54,11 @@ def rank_of(profile: dict[str, Any], run: ExportedRun, path: Path) -> int:
     if rank is None and len(ranks) == 1:
         return ranks[0]
     if rank not in ranks:
-        told = "does not say of which rank it is" if rank is None else f"is of rank {clean(str(rank))[:20]}"
+        problem = (
+            "does not say of which rank it is" if rank is None else f"is of rank {clean(str(rank))[:20]}"
+        )
         raise UsageError(
-            f"'{clean(str(path))}' {told}; the run has {len(ranks)} ranks.",
+            f"'{clean(str(path))}' {problem}; the run has {len(ranks)} ranks.",
             hint="profile after init_process_group, so that the profiler writes distributedInfo.",
         )
     return int(rank)

@@ -107,10 +107,10 @@ def verdict(metrics: Metrics, status: str | None, run: Mapping[str, object]) -> 
 
 
 def _labels(labels: Sequence[tuple[str, str]]) -> str:
-    told = ",".join(f'{name}="{_escaped(value, quotes=True)}"' for name, value in labels)
-    return f"{{{told}}}" if told else ""
+    joined = ",".join(f'{name}="{_escaped(value, quotes=True)}"' for name, value in labels)
+    return f"{{{joined}}}" if joined else ""
 
 
 def _escaped(text: str, *, quotes: bool = False) -> str:
-    told = clean(text).replace("\\", "\\\\")
-    return told.replace('"', '\\"') if quotes else told
+    escaped = clean(text).replace("\\", "\\\\")
+    return escaped.replace('"', '\\"') if quotes else escaped

@@ -39,8 +39,8 @@ _STATE: Final[dict[State, tuple[str, str]]] = {
 
 def hang_to_json(found: Hang) -> str:
     """The answer as one JSON object (docs/hang.md). ASCII only; never NaN or Infinity."""
-    told = {"schema_version": SCHEMA_VERSION, **asdict(found), "exit_code": found.exit_code}
-    return json.dumps(told, indent=2, allow_nan=False)
+    fields = {"schema_version": SCHEMA_VERSION, **asdict(found), "exit_code": found.exit_code}
+    return json.dumps(fields, indent=2, allow_nan=False)
 
 
 def print_hang(found: Hang, file: TextIO) -> None:
@@ -57,7 +57,7 @@ def print_hang(found: Hang, file: TextIO) -> None:
     screen.console.print()
     screen.print(Text(found.line, _STYLE[found.status]), 2)
     for place, finding in enumerate(found.findings):
-        print_finding(screen, finding, told=place == 0 and found.status == "found")
+        print_finding(screen, finding, is_headline=place == 0 and found.status == "found")
     if found.status != "ended":
         _ranks(screen, found)
     for stack in found.stacks:
@@ -124,16 +124,16 @@ def _what(rank: RankState) -> str:
 
 def _operation(one: Operation) -> str:
     if one.kind != "bucket":
-        told = one.what
+        text = one.what
     else:
         names = one.parameters
         more = f"+{len(names) - 1} " if len(names) > 1 else ""
-        told = f"bucket {one.what[:8]}" + (f" {more}{clean(names[-1], 24)}" if names else "")
+        text = f"bucket {one.what[:8]}" + (f" {more}{clean(names[-1], 24)}" if names else "")
         if one.bytes:
-            told += f" {size(one.bytes)}"
+            text += f" {size(one.bytes)}"
     if one.step is not None and one.kind == "bucket":
-        told += f" step {one.step}"
-    return told
+        text += f" step {one.step}"
+    return text
 
 
 def _seconds(value: float | None) -> str:

@@ -222,8 +222,8 @@ def _waits(awaited: Sequence[Awaited]) -> str:
     if not awaited:
         return ""
     most = max(awaited, key=lambda one: len(one.waiting))
-    told = f"; {words.ranks(most.waiting)} {words.verb(most.waiting, 'waits', 'wait')} in {most.kind} {most.what}"
-    return told + (f", which {words.ranks(most.missing)} never began" if most.missing else "")
+    text = f"; {words.ranks(most.waiting)} {words.verb(most.waiting, 'waits', 'wait')} in {most.kind} {most.what}"
+    return text + (f", which {words.ranks(most.missing)} never began" if most.missing else "")
 
 
 def _suspects(seen: Look, ranks: Sequence[RankState], findings: Sequence[Finding]) -> tuple[int, ...]:

@@ -39,11 +39,11 @@ def stacks_of(found: Hang, limit_s: float) -> tuple[Stack, ...]:
         return tuple(Stack(rank.rank, rank.pid or 0, "", NOT_INSTALLED) for rank in asked)
     begin = time.monotonic()
     # With native frames py-spy must hold the process for a moment, and read the symbols of large libraries.
-    told = _dump(program, [rank for rank in asked if rank.state != "stopped"], ["--native"], 0.6 * limit_s)
-    rest = [rank for rank in asked if not (rank.rank in told and told[rank.rank].text)]
+    dumped = _dump(program, [rank for rank in asked if rank.state != "stopped"], ["--native"], 0.6 * limit_s)
+    rest = [rank for rank in asked if not (rank.rank in dumped and dumped[rank.rank].text)]
     left = limit_s - (time.monotonic() - begin)
-    told |= _dump(program, rest, ["--nonblocking"], left)
-    return tuple(told[rank.rank] for rank in asked)
+    dumped |= _dump(program, rest, ["--nonblocking"], left)
+    return tuple(dumped[rank.rank] for rank in asked)
 
 
 def find_program() -> str | None:

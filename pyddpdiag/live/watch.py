@@ -191,18 +191,18 @@ def _grids(pulse: Pulse, screen: Screen) -> list[Grid]:
         first = sorted(ranks, key=lambda one: (-(one.late_ms or 0), -(one.silent_ms or 0)))[:MOST_RANKS]
         ranks = tuple(sorted(first, key=lambda one: one.rank))
 
-    def told(values: Iterable[float | None]) -> list[Cell]:
+    def cells(values: Iterable[float | None]) -> list[Cell]:
         return ["-" if value is None else number(value) for value in values]
 
     columns: dict[str, Sequence[Cell]] = {
         "rank": [str(rank.rank) for rank in ranks],
         "host": [screen.cut(clean(rank.host) or "?", 16) for rank in ranks],
         "step": ["-" if rank.last_step is None else str(rank.last_step) for rank in ranks],
-        "ms": told(rank.step_ms for rank in ranks),
-        "compute": told(rank.compute_ms for rank in ranks),
-        "data": told(rank.data_wait_ms for rank in ranks),
-        "exposed": told(rank.exposed_ms for rank in ranks),
-        "late": told(rank.late_ms for rank in ranks),
+        "ms": cells(rank.step_ms for rank in ranks),
+        "compute": cells(rank.compute_ms for rank in ranks),
+        "data": cells(rank.data_wait_ms for rank in ranks),
+        "exposed": cells(rank.exposed_ms for rank in ranks),
+        "late": cells(rank.late_ms for rank in ranks),
         " in flight": [_doing(rank, screen) for rank in ranks],
     }
     return screen.grids(Table("Ranks", columns, 2))

@@ -59,5 +59,5 @@ def works_on_windows(command: Sequence[str], environ: Mapping[str, str]) -> bool
         command: its command line, as far as it is known.
         environ: its variables, which may hold its options, too: PET_RDZV_CONF and the like.
     """
-    told = [*command, environ.get("PET_RDZV_CONF", "")]
-    return environ.get(UNSHARED.name) == UNSHARED.value and any(OVER_A_FILE in word for word in told)
+    words = [*command, environ.get("PET_RDZV_CONF", "")]
+    return environ.get(UNSHARED.name) == UNSHARED.value and any(OVER_A_FILE in word for word in words)

@@ -61,8 +61,8 @@ class Stay:
 
 def end_to_json(end: End) -> dict[str, Any]:
     """The entry of a sidecar."""
-    told = {"error": end.error, "message": end.message, "where": end.where, "signal": end.signal}
-    return {**{name: text for name, text in told.items() if text}, "at_ns": end.at_ns}
+    texts = {"error": end.error, "message": end.message, "where": end.where, "signal": end.signal}
+    return {**{name: text for name, text in texts.items() if text}, "at_ns": end.at_ns}
 
 
 def end_from_json(raw: Any) -> End | None:

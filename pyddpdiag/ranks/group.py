@@ -48,13 +48,13 @@ class Group:
         with suppress(RuntimeError):
             self._store.compare_set(_FAILED, "", sentence)
 
-    def told_failure(self) -> str:
+    def reason_of_failure(self) -> str:
         """The reason that the first failing rank left, "" if none did or the store is gone."""
         try:
-            told = self._store.get(_FAILED) if self._store.check([_FAILED]) else b""
+            reason = self._store.get(_FAILED) if self._store.check([_FAILED]) else b""
         except RuntimeError:
             return ""
-        return decode(told, _MAX_REASON)
+        return decode(reason, _MAX_REASON)
 
     def gone(self) -> list[Hello]:
         """The other ranks of this machine whose processes have ended."""
@@ -76,7 +76,7 @@ class Group:
         while True:
             # In this order: a rank leaves its reason before it exits.
             gone = self.gone()
-            reason = self.told_failure() or _gone(gone)
+            reason = self.reason_of_failure() or _gone(gone)
             if reason or time.monotonic() >= end:
                 return reason
             time.sleep(0.05)

@@ -143,16 +143,16 @@ def compare(theirs: dict[int, Fingerprints], names: Sequence[str]) -> list[str]:
         theirs: the fingerprints of one backward pass by rank; empty for a rank whose recorder is paused.
         names: of the module's parameters.
     """
-    told = {rank: marks for rank, marks in theirs.items() if len(marks)}
-    found = [line for rank, marks in told.items() for line in _non_finite(rank, marks, names)]
-    if len(told) < 2:
+    marked = {rank: marks for rank, marks in theirs.items() if len(marks)}
+    found = [line for rank, marks in marked.items() for line in _non_finite(rank, marks, names)]
+    if len(marked) < 2:
         return found
-    counts = {rank: len(marks) for rank, marks in told.items()}
+    counts = {rank: len(marks) for rank, marks in marked.items()}
     if len(set(counts.values())) > 1:
         found.append(f"the ranks reduced different numbers of buckets: {_by_value(counts)}")
-    spoiled = {int(mark["bucket"]) for marks in told.values() for mark in marks[marks["non_finite"] > 0]}
+    spoiled = {int(mark["bucket"]) for marks in marked.values() for mark in marks[marks["non_finite"] > 0]}
     for place in range(min(counts.values())):
-        line = _one_all_reduce({rank: marks[place] for rank, marks in told.items()}, spoiled)
+        line = _one_all_reduce({rank: marks[place] for rank, marks in marked.items()}, spoiled)
         if line:
             found.append(line)
     return found

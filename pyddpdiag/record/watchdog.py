@@ -68,7 +68,7 @@ class Watchdog:
             say(f"rank {self._rank}: the watchdog has stopped: {type(error).__name__}: {error}", sys.stderr)
 
     def _look_on(self, over: threading.Event) -> None:
-        told: object = None
+        reported: object = None
         tickets, since = -1, time.monotonic()
         while not over.wait(self._seconds / LOOKS):
             is_paused = self._is_paused()
@@ -89,9 +89,9 @@ class Watchdog:
                 cause = longest[0]
             elif now - since >= self._seconds:
                 cause = -1 - tickets
-            if cause is not None and cause != told and not paused:
+            if cause is not None and cause != reported and not paused:
                 self._speak(now - since if longest is None else max(longest[1], now - since))
-            told = cause
+            reported = cause
 
     def _speak(self, seconds: float) -> None:
         from pyddpdiag.live.answer import print_hang

@@ -65,10 +65,10 @@ def report_to_dict(report: RunReport) -> dict[str, Any]:
 
 
 def _rank(rank: RankStats) -> dict[str, Any]:
-    told = asdict(rank)
-    clock = told.pop("clock")
+    fields = asdict(rank)
+    clock = fields.pop("clock")
     return {
-        **told,
+        **fields,
         "clock_offset_ms": clock["offset_ms"],
         "clock_uncertainty_ms": clock["uncertainty_ms"],
         "clock_inconsistent": clock["inconsistent"],

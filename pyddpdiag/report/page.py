@@ -215,8 +215,8 @@ class _Page:
         evidence = ""
         if notice.evidence:
             columns = {"evidence": list(notice.evidence), "value": list(notice.evidence.values())}
-            told = self._rows(Table(f"Evidence: {notice.message}", columns, 1))
-            evidence = f"<details>\n<summary>The evidence</summary>\n{told}\n</details>\n"
+            evidence_rows = self._rows(Table(f"Evidence: {notice.message}", columns, 1))
+            evidence = f"<details>\n<summary>The evidence</summary>\n{evidence_rows}\n</details>\n"
         severity = _text(notice.severity)
         return (
             f'<div class="finding {severity}">\n<p><span class="kind">{severity}:</span> '

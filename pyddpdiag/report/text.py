@@ -78,7 +78,9 @@ def _verdict(screen: Screen, report: RunReport) -> None:
     screen.console.print()
     screen.print(Text(report.verdict.line, STATUS_STYLE[report.verdict.status]), 2)
     for place, finding in enumerate(report.verdict.findings):
-        print_finding(screen, finding, told=place == 0 and report.verdict.line == sentence(finding.message))
+        print_finding(
+            screen, finding, is_headline=place == 0 and report.verdict.line == sentence(finding.message)
+        )
     _where_to_look(screen, report)
 
 
@@ -91,10 +93,10 @@ def _where_to_look(screen: Screen, report: RunReport) -> None:
         screen.console.print(Text(command), soft_wrap=True)
 
 
-def print_finding(screen: Screen, finding: Finding, *, told: bool) -> None:
+def print_finding(screen: Screen, finding: Finding, *, is_headline: bool) -> None:
     """Print a finding; one that was `told` already without its message."""
     body = Text()
-    if not told:
+    if not is_headline:
         body.append(f"{finding.severity}: ", SEVERITY_STYLE[finding.severity])
         body.append(finding.message + "\n")
     sure = [f"Confidence: {finding.confidence}."]
@@ -201,14 +203,14 @@ def _phases(screen: Screen, report: RunReport) -> None:
     by_name: dict[str, list[PhaseStats]] = {}
     for phase in report.phases:
         by_name.setdefault(phase.name, []).append(phase)
-    told = []
+    texts = []
     for name, each in list(by_name.items())[:SHOWN_PHASES]:
         worst = max(each, key=lambda phase: phase.total_ms)
         who = "all ranks" if len(each) == len(report.ranks) else ranks([phase.rank for phase in each])
         took = "not ended" if worst.median_ms is None else f"{worst.count} x {number(worst.median_ms)} ms"
-        told.append(f"{clean(name)} {took} on {who}")
+        texts.append(f"{clean(name)} {took} on {who}")
     screen.console.print()
-    screen.print(Text("Phases: " + "; ".join(told)), 2)
+    screen.print(Text("Phases: " + "; ".join(texts)), 2)
 
 
 def _buckets(screen: Screen, report: RunReport, top: int) -> None:
@@ -319,7 +321,7 @@ def _links(screen: Screen, report: RunReport) -> None:
     if not shown:
         return
 
-    def told(value: float | None) -> str:
+    def text(value: float | None) -> str:
         return "-" if value is None else number(value)
 
     def way(link: LinkStats) -> str:
@@ -330,8 +332,8 @@ def _links(screen: Screen, report: RunReport) -> None:
         "to": [str(link.peer) for link in shown],
         "over": [screen.cut(way(link), 16) for link in shown],
         "sent": ["-" if link.bytes is None else size(link.bytes) for link in shown],
-        "busy/MB": [told(link.busy_ms_per_mb) for link in shown],
-        "round trip": [told(link.min_rtt_ms) for link in shown],
+        "busy/MB": [text(link.busy_ms_per_mb) for link in shown],
+        "round trip": [text(link.min_rtt_ms) for link in shown],
         "lost": ["-" if link.loss_fraction is None else f"{link.loss_fraction:.2%}" for link in shown],
     }
     more = len(links) - len(shown)

@@ -118,9 +118,9 @@ def parse_header(page: bytes, path: Path) -> Header:
     )
 
 
-def _beat(told: int) -> int:
+def _beat(at_ns: int) -> int:
     """A heartbeat that can be right; else 0."""
-    return told if 0 < told <= MAX_TIME_NS else 0
+    return at_ns if 0 < at_ns <= MAX_TIME_NS else 0
 
 
 def _check_sizes(raw: Any, path: Path) -> None:

@@ -65,11 +65,11 @@ class Merged:
 
 def memberships(run: Run, merged: Merged) -> dict[int, Membership]:
     """The members of each group that was seen: as the sidecars say, and those seen in it."""
-    told = run.groups()
+    groups = run.groups()
     everyone = tuple(range(len(run.ranks)))
     found = {}
     for key, ledger in merged.groups():
-        group = told.get(key)
+        group = groups.get(key)
         if group is None:
             # Nothing is known about the group: assume all ranks if all were seen in it, else those that were.
             world = len(ledger.shares) == len(run.ranks) or key == 0

@@ -131,8 +131,8 @@ def read_trace(
         unknown, unsound = sort_in(pieces, tables)
         if shared is None:
             tables.fit()
-    told = (sidecars or SidecarReader()).read(path.with_suffix(".json"))
-    return assemble(path, header, process, tables, Read(published, unknown, unsound, since), told)
+    sidecar = (sidecars or SidecarReader()).read(path.with_suffix(".json"))
+    return assemble(path, header, process, tables, Read(published, unknown, unsound, since), sidecar)
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,10 @@ def assemble(
     process: Glance | None,
     tables: Tables,
     read: Read,
-    told: tuple[Sidecar, tuple[str, ...]],
+    with_sidecar: tuple[Sidecar, tuple[str, ...]],
 ) -> RankTrace:
     """A trace of the records in `tables`; `told` is its sidecar and what is wrong with that."""
-    (sidecar, said), published = told, read.published
+    (sidecar, said), published = with_sidecar, read.published
     sidecar = with_last_signal(sidecar, path)
     malformed = published.astray + read.unsound
     absent = published.absent if read.absent is None else read.absent

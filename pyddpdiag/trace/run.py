@@ -126,18 +126,18 @@ def open_run(
     if still_open:
         warnings.append(f"not closed: {named(still_open)}; the process still runs, or ended before close().")
     # The same problem in many files is one line.
-    told: dict[str, list[str]] = {}
+    problems: dict[str, list[str]] = {}
     for trace in traces:
         for name, text in trace.warnings:
-            told.setdefault(text, []).append(name)
+            problems.setdefault(text, []).append(name)
         for module in trace.sidecar.modules.values():
             if module.reduced_by:
                 text = (
                     f"{module.name} is compiled with optimize_ddp='{module.reduced_by}': it reduces in the compiled "
                     "graph and calls no hook, so it has no buckets."
                 )
-                told.setdefault(text, []).append(trace.path.name)
-    warnings.extend(f"{named(names)}: {text}" for text, names in told.items())
+                problems.setdefault(text, []).append(trace.path.name)
+    warnings.extend(f"{named(names)}: {text}" for text, names in problems.items())
     damaged = {trace.rank: trace.damage for trace in traces if trace.damage}
     for path, failure in failures.items():
         rank = number_of(path)
@@ -207,11 +207,11 @@ def _one_run(files: list[_File], warnings: list[str]) -> list[_File]:
     if len(runs) < 2:
         return files
     kept = max(runs, key=lambda run: (len(runs[run]), max(file.header.wall_ns for file in runs[run])))
-    told = "; ".join(
+    listed_runs = "; ".join(
         f"run {run[:8]}: {named([file.path.name for file in members])}"
         for run, members in list(runs.items())[:8]
     )
-    warnings.append(f"traces of {len(runs)} runs are mixed ({told}). Only run {kept[:8]} is reported.")
+    warnings.append(f"traces of {len(runs)} runs are mixed ({listed_runs}). Only run {kept[:8]} is reported.")
     return runs[kept]
 
 
@@ -238,11 +238,11 @@ def _world_size(traces: list[RankTrace], warnings: list[str]) -> int:
     counts = Counter(trace.header.world_size for trace in traces)
     world_size = max(counts, key=lambda size: (counts[size], size))
     if len(counts) > 1:
-        told = "; ".join(
+        sizes = "; ".join(
             f"{size} in {named([t.path.name for t in traces if t.header.world_size == size])}"
             for size in list(counts)[:8]
         )
-        warnings.append(f"the ranks disagree about the world size: {told}. {world_size} is used.")
+        warnings.append(f"the ranks disagree about the world size: {sizes}. {world_size} is used.")
     return world_size
 
 

@@ -86,9 +86,9 @@ def read_shared(path: Path, device: torch.device) -> Checkpoint:
             content = path.read_bytes()
         except OSError as error:
             problem = error.strerror or str(error)
-    told: list[Any] = [problem, len(content)]
-    dist.broadcast_object_list(told, src=0)
-    problem, length = told
+    shared: list[Any] = [problem, len(content)]
+    dist.broadcast_object_list(shared, src=0)
+    problem, length = shared
     if problem:
         raise CheckpointError(
             f"The checkpoint {path} cannot be read: {problem}.",

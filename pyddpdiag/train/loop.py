@@ -160,7 +160,7 @@ def _epoch(run: _Run, probe: Probe, epoch: int, steps: int) -> float:
     batches = ShardedBatches(
         run.work.train, run.batch_size, place.world_size, place.rank, settings.seed, epoch, settings.workers
     )
-    told = -math.inf
+    sent_at = -math.inf
     loss_sum, count = 0.0, 0
     for step, (inputs, targets) in enumerate(probe.steps(run.waiting.of(batches))):
         for group in run.state.optimiser.param_groups:
@@ -177,9 +177,9 @@ def _epoch(run: _Run, probe: Probe, epoch: int, steps: int) -> float:
         loss_sum += loss
         count += len(wanted)
         now = time.monotonic()
-        if place.rank == 0 and (now - told >= _STEP_EVENT_INTERVAL_S or step + 1 == steps):
+        if place.rank == 0 and (now - sent_at >= _STEP_EVENT_INTERVAL_S or step + 1 == steps):
             run.session.tell(StepDone(epoch, step, loss / len(wanted)))
-            told = now
+            sent_at = now
     sums = total(loss_sum, count)
     return sums[0] / sums[1]
 

@@ -23,8 +23,8 @@ def figures(request: pytest.FixtureRequest) -> Callable[[object], None]:
     """Takes what an attack came to, to be printed at the end under the test's name."""
     lines = request.config.stash.setdefault(LINES, [])
 
-    def add(told: object) -> None:
-        lines.append(f"{request.node.name}: {told}")
+    def add(figure: object) -> None:
+        lines.append(f"{request.node.name}: {figure}")
 
     return add
 

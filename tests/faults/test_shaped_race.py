@@ -64,11 +64,11 @@ def test_a_link_that_is_faster_by_a_fifth_is_found(mbit: tuple[int, int], tmp_pa
 def test_links_of_one_rate_make_no_difference(tmp_path: Path) -> None:
     found = race((150, 150), tmp_path, "--size", "1M", rounds=80)
     assert found["winner"] == BOTH, found
-    told = set(words(found["alone"]).values())
+    verdicts = set(words(found["alone"]).values())
     # On a machine that is busy with other things it may be that nobody can tell; but never that one is faster.
-    assert told <= {"no difference", "cannot tell"}, found
+    assert verdicts <= {"no difference", "cannot tell"}, found
     settled = any(line.startswith("Alone, ") and "make no difference" in line for line in found["lines"])
-    assert settled == (told == {"no difference"}), found
+    assert settled == (verdicts == {"no difference"}), found
 
 
 def test_several_at_once_hurt_where_one_is_slow(tmp_path: Path) -> None:

@@ -93,8 +93,8 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
     assert len(after) == 2
     assert all(len(rounds) >= wanted for rounds in after.values())
     assert all(after[name][: len(rounds)] == rounds for name, rounds in before.items())
-    told: dict[str, Any] = json.loads(out)
-    assert len(told["benchmarks"]) == 2
+    result: dict[str, Any] = json.loads(out)
+    assert len(result["benchmarks"]) == 2
 
 
 def test_a_killed_rank_ends_the_sweep_and_nothing_is_lost(tmp_path: Path) -> None:

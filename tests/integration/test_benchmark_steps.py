@@ -100,8 +100,8 @@ def test_a_row_is_the_measured_training_steps_of_the_one_that_was_selected(tmp_p
     # Real time: each round had so many steps.
     assert stats["total"] * rows[name]["extra_info"]["steps_per_round"] < took
     by_round = [a / b for a, b in zip(measured["native"], measured["builtin"], strict=True)]
-    told = rows[name]["extra_info"]["ratio_to"]["builtin"]
-    assert told["median"] == pytest.approx(statistics.median(by_round))
+    ratio = rows[name]["extra_info"]["ratio_to"]["builtin"]
+    assert ratio["median"] == pytest.approx(statistics.median(by_round))
 
 
 def test_a_sweep_measures_the_selected_bucket_size_and_its_baseline(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def _two_job(rank: int, _: int, folder: str) -> dict[str, str]:
         for step in recorder.steps(range(CALLS)):
             if step == 2:
                 # A run that is killed has its names, too.
-                told = json.loads(recorder.path.with_suffix(".json").read_text())["groups"]
+                groups = json.loads(recorder.path.with_suffix(".json").read_text())["groups"]
             # Both in flight: which worker began first says nothing.
             works = [
                 dist.all_reduce(torch.ones(64), async_op=True),
@@ -57,7 +57,7 @@ def _two_job(rank: int, _: int, folder: str) -> dict[str, str]:
                 work.wait()
             with torch.inference_mode():
                 dist.all_reduce(torch.ones(16), group=pair)
-    assert {pair.group_name, world.group_name} <= {group["name"] for group in told}
+    assert {pair.group_name, world.group_name} <= {group["name"] for group in groups}
     return {"pair": pair.group_name, "world": world.group_name}
 
 

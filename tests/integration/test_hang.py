@@ -91,9 +91,9 @@ def _the_command_line(folder: Path) -> None:
     text = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert text.returncode == 1 and text.stderr == ""
     assert "Rank 1 is stuck in its own code" in text.stdout and "never began bucket" in text.stdout
-    told = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, env=environment)
-    answer: dict[str, Any] = json.loads(told.stdout)
-    assert (told.returncode, answer["exit_code"], answer["status"]) == (1, 1, "found")
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, env=environment)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert (done.returncode, answer["exit_code"], answer["status"]) == (1, 1, "found")
     assert answer["findings"][0]["kind"] == "rank_stuck" and answer["ranks"][1]["state"] == "busy"
     assert answer["stacks"] == []
 

@@ -48,9 +48,9 @@ def _compare_with_what_is_true(folder: Path) -> None:
     assert is_own_clock(header)
     assert header.monotonic_ns < trace.newest_ns < monotonic_ns()
     assert header.pid == os.getpid()
-    told = json.loads(trace.path.with_suffix(".json").read_bytes())
-    assert told["process_started_s"] == trace.sidecar.process_started_s == processes.started_at()
-    assert told["process_namespace"] == trace.sidecar.process_namespace == processes.namespace()
+    sidecar = json.loads(trace.path.with_suffix(".json").read_bytes())
+    assert sidecar["process_started_s"] == trace.sidecar.process_started_s == processes.started_at()
+    assert sidecar["process_namespace"] == trace.sidecar.process_namespace == processes.namespace()
 
 
 def test_a_rank_that_waits_is_seen_to_wait(tmp_path: Path) -> None:

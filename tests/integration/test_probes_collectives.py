@@ -106,9 +106,9 @@ def test_other_collectives_by_name(collectives: tuple[Path, list[dict[str, Any]]
 def test_collectives_are_reported_by_name(collectives: tuple[Path, list[dict[str, Any]]]) -> None:
     from pyddpdiag.pipeline import load_report
 
-    told = {(row.rank, row.name): row.count for row in load_report(collectives[0]).other_collectives}
+    counts = {(row.rank, row.name): row.count for row in load_report(collectives[0]).other_collectives}
     expected = {(rank, name): REPEATS + (name == "gloo:broadcast") for rank in range(2) for name in NAMES}
-    assert told == expected
+    assert counts == expected
 
 
 def _groups_job(rank: int, _: int, folder: str) -> None:
@@ -129,13 +129,13 @@ def test_a_collective_names_its_group_beside_buckets(tmp_path: Path) -> None:
     run = open_run(tmp_path)
     names = {group.name: group.ranks for group in run.groups().values()}
     rows = load_report(tmp_path).other_collectives
-    told = {(row.rank, row.group): row.count for row in rows if row.name == "gloo:all_reduce"}
+    counts = {(row.rank, row.group): row.count for row in rows if row.name == "gloo:all_reduce"}
     (world,) = [name for name, ranks in names.items() if len(ranks) == 4]
     of_pairs = {rank: name for name, ranks in names.items() if len(ranks) == 2 for rank in ranks}
     assert set(of_pairs) == {0, 1, 2, 3} and of_pairs[0] != of_pairs[2]
     for rank, name in of_pairs.items():
         # Those of the group of all ranks are on workers that carry no buckets.
-        assert (told[rank, name], told[rank, world]) == (30, 30)
+        assert (counts[rank, name], counts[rank, world]) == (30, 30)
 
 
 def _start_job(rank: int, _: int, folder: str) -> dict[tuple[str, str], tuple[int, int]]:

@@ -117,8 +117,8 @@ def test_pausing_within_a_pass(paused: tuple[Path, list[dict[tuple[str, str], bo
     whole = complete(run.ranks[0], Kind.BUCKET)
     buckets = complete(run.ranks[PAUSED_RANK], Kind.BUCKET)
     assert 0 < len(buckets) < len(whole)
-    told = dict(zip(whole["sequence"].tolist(), whole["reference"].tolist(), strict=True))
-    assert [told[number] for number in buckets["sequence"].tolist()] == buckets["reference"].tolist()
+    passes = dict(zip(whole["sequence"].tolist(), whole["reference"].tolist(), strict=True))
+    assert [passes[number] for number in buckets["sequence"].tolist()] == buckets["reference"].tolist()
     in_order(buckets, BucketTime.READY, BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
     if way == "native":
         seen = buckets["times"][:, BucketTime.CONSUMED] > 0

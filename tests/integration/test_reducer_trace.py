@@ -113,7 +113,7 @@ def test_the_report_names_parameters_and_hides_what_ran_beside_the_backward_pass
 
 def _not_a_number(rank: int, _: int, folder: str) -> list[str]:
     model = branches(torch.float32)
-    told = []
+    errors = []
     with (
         pyddpdiag.Recorder(folder, capacity_mb=1, sentinel="raise", sentinel_interval=2) as recorder,
         pyddpdiag.GradientReducer(
@@ -126,10 +126,10 @@ def _not_a_number(rank: int, _: int, folder: str) -> list[str]:
             (loss * float("nan") if step == 2 and rank == 1 else loss).backward()
             try:
                 reducer.all_reduce()
-                told.append("")
+                errors.append("")
             except GradientError as error:
-                told.append(str(error))
-    return told
+                errors.append(str(error))
+    return errors
 
 
 def test_the_sentinel_watches_them_too(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from pyddpdiag.trace.reader import read_trace
 def _train(rank: int, folder: str, way: str, mode: str, fault: str, steps: int = 4) -> list[str]:
     """The sentinel's words by step; "" for a step in which it was silent."""
     ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
-    told = []
+    trained = []
     with pyddpdiag.Recorder(
         f"{folder}/{way}-{mode}-{fault}".replace(" ", "-"),
         capacity_mb=1,
@@ -43,10 +43,10 @@ def _train(rank: int, folder: str, way: str, mode: str, fault: str, steps: int =
                 warnings.simplefilter("always")
                 try:
                     loss.backward()
-                    told.append("".join(str(w.message) for w in caught if "sentinel" in str(w.message)))
+                    trained.append("".join(str(w.message) for w in caught if "sentinel" in str(w.message)))
                 except GradientError as error:
-                    told.append(str(error))
-    return told
+                    trained.append(str(error))
+    return trained
 
 
 def _job(rank: int, _: int, folder: str, way: str) -> dict[str, list[str]]:
@@ -57,19 +57,19 @@ def _job(rank: int, _: int, folder: str, way: str) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module", params=WAYS)
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     folder = tmp_path_factory.mktemp("sentinel")
     return folder, run_ranks(_job, 2, folder, str(folder), request.param)
 
 
-def test_healthy_training_is_left_alone(told: tuple[Path, Any]) -> None:
-    for rank in told[1]:
+def test_healthy_training_is_left_alone(trained: tuple[Path, Any]) -> None:
+    for rank in trained[1]:
         assert rank["warn none"] == [""] * 4
 
 
 @pytest.mark.parametrize("mode", ["warn", "raise"])
-def test_nan_is_told_on_every_rank_with_rank_parameter_and_step(told: tuple[Path, Any], mode: str) -> None:
-    for number, rank in enumerate(told[1]):
+def test_nan_is_told_on_every_rank_with_rank_parameter_and_step(trained: tuple[Path, Any], mode: str) -> None:
+    for number, rank in enumerate(trained[1]):
         silent, _, words, _ = rank[f"{mode} nan"]
         assert silent == ""
         assert words.startswith(f"rank {number}: the sentinel found wrong gradients")
@@ -78,13 +78,13 @@ def test_nan_is_told_on_every_rank_with_rank_parameter_and_step(told: tuple[Path
         assert ("optimizer's step" in words) == (mode == "raise")
 
 
-def test_a_paused_rank_neither_hangs_the_others_nor_is_blamed(told: tuple[Path, Any]) -> None:
-    for rank in told[1]:
+def test_a_paused_rank_neither_hangs_the_others_nor_is_blamed(trained: tuple[Path, Any]) -> None:
+    for rank in trained[1]:
         assert rank["raise pause"] == [""] * 4
 
 
-def test_statistics_are_in_the_trace(told: tuple[Path, Any]) -> None:
-    folder, _ = told
+def test_statistics_are_in_the_trace(trained: tuple[Path, Any]) -> None:
+    folder, _ = trained
     run = next(path for path in folder.iterdir() if path.name.endswith("warn-nan"))
     records = complete(read_trace(run / "rank_1.ddptrace"), Kind.GRADIENT)
     values = records["times"][:, 0].view(np.float64)

@@ -99,32 +99,32 @@ def _outcomes(rank: int, _: int, folder: str, refused: bool) -> dict[str, str]:
             raise OSError(13, "not allowed here")
 
         _native.SharedPeer = refuse  # type: ignore[assignment,misc]
-    told = {}
+    outcome = {}
     for mode in ("auto", "require", "off"):
         with pyddpdiag.Recorder(f"{folder}/{mode}", capacity_mb=1) as recorder:
             model = branches(torch.float32)
             try:
                 _train(rank, mode, model, torch.float32, recorder)
             except ReductionError as error:
-                told[mode] = str(error)
+                outcome[mode] = str(error)
                 continue
             recorder.close()
             sidecar, _ = read_sidecar(recorder.path.with_suffix(".json"))
             [group] = sidecar.groups.values()
-            told[mode] = group.shared_memory
-    return told
+            outcome[mode] = group.shared_memory
+    return outcome
 
 
 def test_the_sidecar_says_what_each_mode_came_to(tmp_path: Path) -> None:
-    for told in run_ranks(_outcomes, 3, tmp_path, f"{tmp_path}/refused", True):
-        assert told["auto"] == (
+    for outcome in run_ranks(_outcomes, 3, tmp_path, f"{tmp_path}/refused", True):
+        assert outcome["auto"] == (
             "rank 1 of the group cannot use the memory of rank 0: not allowed here "
             "(hosts of 2, 1 ranks; they must have as many each)"
         )
-        assert "cannot average gradients in shared memory: rank 1 of the group" in told["require"]
-        assert told["off"] == ""
-    for told in run_ranks(_outcomes, 2, tmp_path, f"{tmp_path}/allowed", False):
-        assert told == {"auto": "used", "require": "used", "off": ""}
+        assert "cannot average gradients in shared memory: rank 1 of the group" in outcome["require"]
+        assert outcome["off"] == ""
+    for outcome in run_ranks(_outcomes, 2, tmp_path, f"{tmp_path}/allowed", False):
+        assert outcome == {"auto": "used", "require": "used", "off": ""}
 
 
 def _until_killed(rank: int, _: int, folder: str) -> tuple[str, str, float]:

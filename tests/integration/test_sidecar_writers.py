@@ -40,7 +40,7 @@ def sidecar(tmp_path: Path, core: Core) -> Sidecar:
     return Sidecar(tmp_path / "rank_0.json", core, bytes(16), 0, 1)  # type: ignore[arg-type]
 
 
-def told(folder: Path) -> Any:
+def sidecar_of(folder: Path) -> Any:
     assert [path.name for path in folder.iterdir()] == ["rank_0.json"]
     return json.loads((folder / "rank_0.json").read_text(encoding="utf-8"))
 
@@ -64,7 +64,7 @@ def test_many_threads(tmp_path: Path, sidecar: Sidecar) -> None:
     for thread in threads:
         thread.join()
     assert failed == []
-    assert told(tmp_path)["closed"] is True
+    assert sidecar_of(tmp_path)["closed"] is True
 
 
 def test_a_signals_handler_that_closes_in_the_middle_of_a_write(
@@ -79,7 +79,7 @@ def test_a_signals_handler_that_closes_in_the_middle_of_a_write(
 
     core.asked = interrupt
     sidecar.write([], closed=False)
-    assert told(tmp_path)["closed"] is True
+    assert sidecar_of(tmp_path)["closed"] is True
     assert len(times) == 2
 
 
@@ -89,12 +89,12 @@ def test_a_write_that_fails_leaves_the_next_one_possible(tmp_path: Path, sidecar
     with pytest.raises(OSError, match="rank_0"):
         sidecar.write([], closed=True)
     (tmp_path / "rank_0.json.tmp").rmdir()
-    assert told(tmp_path)["closed"] is False
+    assert sidecar_of(tmp_path)["closed"] is False
     sidecar.write([], closed=False)
-    assert told(tmp_path)["closed"] is True
+    assert sidecar_of(tmp_path)["closed"] is True
 
 
 def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path, sidecar: Sidecar) -> None:
     (tmp_path / "rank_0.json.tmp").write_text('{"format": "ddp', encoding="utf-8")
     sidecar.write([], closed=False)
-    assert told(tmp_path)["format"] == "ddptrace"
+    assert sidecar_of(tmp_path)["format"] == "ddptrace"

@@ -105,10 +105,10 @@ def _check_trace(recorder: pyddpdiag.Recorder, number: int, *, early: bool) -> i
     buckets = trace.of_kind(Kind.BUCKET)
     # What was under way came to its end; only the pass that the closed recorder broke off was left by DDP.
     assert int(is_in_flight(buckets).sum()) <= len(recorder.core.layouts())
-    told = json.loads(recorder.path.with_suffix(".json").read_text(encoding="utf-8"))
-    assert told["closed"] is True
+    sidecar = json.loads(recorder.path.with_suffix(".json").read_text(encoding="utf-8"))
+    assert sidecar["closed"] is True
     assert not recorder.path.with_suffix(".json.tmp").exists()
-    known = {bucket["id"] for bucket in told["buckets"]}
+    known = {bucket["id"] for bucket in sidecar["buckets"]}
     # A bucket that turned up in the moment of the close may have come too late for the sidecar.
     assert early or {f"{identity:016x}" for identity in set(buckets["reference"].tolist())} <= known
     return len(trace)

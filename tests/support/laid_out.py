@@ -23,11 +23,11 @@ def write(
     compute_ms: float = 40.0,
     parameters: int = 3,
     noise: float = 0.05,
-    told: dict[str, object] | None = None,
+    sidecar: dict[str, object] | None = None,
 ) -> list[Finding]:
     """Two ranks whose buckets of these bytes are ready evenly over backward, and sent one after the other.
 
-    `told`: more of the sidecar.
+    `sidecar`: more of the sidecar.
     """
     random = np.random.default_rng(1)
     writers = [RankWriter(rank, 2, capacity=8192) for rank in range(2)]
@@ -51,7 +51,7 @@ def write(
             }
             for place in range(len(sizes))
         ]
-        writer.sidecar |= told or {}
+        writer.sidecar |= sidecar or {}
     now = 10**9
     for step in range(24):
         done = now + int(compute_ms * MS)

@@ -19,8 +19,8 @@ WAIT_MS = 120_000
 
 def find_browser() -> str | None:
     """The path of a Chromium; PYDDPDIAG_CHROMIUM names another one than that in PATH."""
-    told = os.environ.get("PYDDPDIAG_CHROMIUM")
-    return told or next((path for name in NAMES if (path := shutil.which(name))), None)
+    path_set = os.environ.get("PYDDPDIAG_CHROMIUM")
+    return path_set or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def need_browser() -> str:
@@ -40,13 +40,13 @@ class Seen:
     """What a page did that it should not do: messages on its console, and requests beyond its own file."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.messages: list[str] = []
         self.asked: list[str] = []
 
     def watch(self, page: Any) -> None:
         """Listen to a page."""
-        page.on("console", lambda message: self.told.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: self.told.append(str(error)))
+        page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
         page.on("request", lambda request: self.asked.append(request.url))
 
 

@@ -59,7 +59,7 @@ def record_dtype(order: str = "<") -> np.dtype[Any]:
 
 def header_page(order: str = "<", **fields: Any) -> bytearray:
     """The header page. `fields` override what a sound header has."""
-    told: dict[str, Any] = {
+    header: dict[str, Any] = {
         "magic": b"DDPTRACE",
         "major": 1,
         "minor": 0,
@@ -111,9 +111,9 @@ def header_page(order: str = "<", **fields: Any) -> bytearray:
         ("clock_name", 80, 32),
         ("clock_identity", 112, 64),
     ):
-        page[offset : offset + size] = told[name][:size].ljust(size, b"\0")
+        page[offset : offset + size] = header[name][:size].ljust(size, b"\0")
     for name, (form, offset) in places.items():
-        raw = np.array([told[name]], order + form).tobytes()
+        raw = np.array([header[name]], order + form).tobytes()
         page[offset : offset + len(raw)] = raw
     return page
 
@@ -170,9 +170,13 @@ class RankWriter:
         self, sequence: int, enqueued: int, started: int, ended: int, *, reference: int = 7, **fields: Any
     ) -> int:
         """Add a bucket record; it was ready when it was enqueued."""
-        told = {"group": GROUP, "bytes": 4_000_000, "dtype": 1, "reduce_op": 1, "step": sequence, **fields}
+        record = {"group": GROUP, "bytes": 4_000_000, "dtype": 1, "reduce_op": 1, "step": sequence, **fields}
         return self.add(
-            BUCKET, times=(enqueued, enqueued, started, ended), sequence=sequence, reference=reference, **told
+            BUCKET,
+            times=(enqueued, enqueued, started, ended),
+            sequence=sequence,
+            reference=reference,
+            **record,
         )
 
     def backward(self, step: int, begin: int, finalize_begin: int, finalize_end: int, **fields: Any) -> int:
@@ -195,11 +199,11 @@ class RankWriter:
             part = raw[64 * index : 64 * index + 64]
             self.add(CONNECTION, text=part, reference=fnv(raw), index=index, flags=NAME_FLAG)
 
-    def reading(self, name: str, at: int, **told: int | None) -> None:
+    def reading(self, name: str, at: int, **readings: int | None) -> None:
         """Add a reading of a connection; what is not told is not available."""
 
         def word(key: str) -> int:
-            value = told.get(key)
+            value = readings.get(key)
             return -1 if value is None else value
 
         def halves(low: str, high: str) -> int:
@@ -258,7 +262,7 @@ class RankWriter:
         slots = np.zeros(self.capacity, record_dtype(self.order))
         for ticket, record in enumerate(self.records):
             slots[ticket % self.capacity] = record
-        told = {
+        header = {
             "rank": self.rank,
             "world_size": self.world_size,
             "capacity": self.capacity,
@@ -267,7 +271,7 @@ class RankWriter:
             **self.header,
         }
         path = folder / (name or f"rank_{self.rank}.ddptrace")
-        path.write_bytes(bytes(header_page(self.order, **told)) + slots.tobytes())
+        path.write_bytes(bytes(header_page(self.order, **header)) + slots.tobytes())
         if sidecar:
             path.with_suffix(".json").write_text(json.dumps(self.sidecar), encoding="utf-8")
         return path

@@ -23,7 +23,7 @@ def connect(
     peer: str,
     *,
     unread: bool = False,
-    **told: int | None,
+    **readings: int | None,
 ) -> None:
     """Both ends of one connection over which only the sender sends: `told` is how far its counters went.
 
@@ -39,7 +39,7 @@ def connect(
         "dsack_dups": 0,
         "min_rtt_us": 20,
         "rtt_us": 100,
-        **told,
+        **readings,
     }
     there, back = f"{local}|{peer}", f"{peer}|{local}"
     sender.connection_name(there)

@@ -76,8 +76,8 @@ def test_say_writes_once_what_the_encoding_has(encoding: str) -> None:
 
 def test_errors_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path / NAME)]) == 2
-    told = capsys.readouterr().err
-    assert "no such folder" in told and raw(told) == []
+    printed = capsys.readouterr().err
+    assert "no such folder" in printed and raw(printed) == []
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_mistake_in_the_program(
 
     monkeypatch.setattr("pyddpdiag.pipeline.print_report", broken)
     assert main(["report", str(tmp_path)]) == 2
-    told = capsys.readouterr().err
-    assert "RuntimeError" in told and "owned" in told and raw(told) == []
+    printed = capsys.readouterr().err
+    assert "RuntimeError" in printed and "owned" in printed and raw(printed) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows allows no such names")
@@ -123,10 +123,10 @@ def test_report_of_a_folder_and_files_with_evil_names(
     shown = capsys.readouterr()
     assert "owned" in shown.out and raw(shown.out + shown.err) == []
     main(["report", str(folder), "--json"])
-    told = capsys.readouterr().out
-    assert told.isascii() and raw(told) == []
+    printed = capsys.readouterr().out
+    assert printed.isascii() and raw(printed) == []
     # JSON tells programs the name as it is.
-    assert json.loads(told)["folder"] == str(folder)
+    assert json.loads(printed)["folder"] == str(folder)
 
 
 def test_cells_titles_and_lines_of_a_screen() -> None:

@@ -58,9 +58,11 @@ class RankCollectives:
     def of_group(self, key: int) -> RankCollectives:
         """Those of one process group; `called` is that of all."""
         mine = self.group == np.uint64(key)
-        told = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        columns = {name: getattr(self, name) for name in self.__dataclass_fields__}
         every = ("names", "called")
-        return RankCollectives(**{name: told[name] if name in every else told[name][mine] for name in told})
+        return RankCollectives(
+            **{name: columns[name] if name in every else columns[name][mine] for name in columns}
+        )
 
 
 def rank_collectives(records: Records) -> RankCollectives:
@@ -94,12 +96,12 @@ def _groups(records: Records) -> UInt64:
     group = records["group"].astype(np.uint64)
     threads, thread = np.unique(records["thread"], return_inverse=True)
     low, high = np.full(len(threads), NEVER, np.uint64), np.zeros(len(threads), np.uint64)
-    told = group != 0
-    np.minimum.at(low, thread[told], group[told])
-    np.maximum.at(high, thread[told], group[told])
+    known = group != 0
+    np.minimum.at(low, thread[known], group[known])
+    np.maximum.at(high, thread[known], group[known])
     # The system gives the number of a thread that has ended to another one.
     sure = np.where(low == high, high, np.uint64(0))
-    return np.where(told, group, sure[thread])
+    return np.where(known, group, sure[thread])
 
 
 def whole_calls(part: RankCollectives, name: bytes) -> tuple[Int64, Int64]:

@@ -45,12 +45,12 @@ def different_calls(
             continue
         differs = [len({int(each[column][first]) for each in calls}) > 1 for column in (0, 1)]
         field, column = ("bytes", 0) if differs[0] else ("dtype", 1)
-        told = {
+        values = {
             rank.rank: _show(field, int(each[column][first]))
             for rank, each in list(zip(reached, calls, strict=True))[:NAMED]
         }
         step = int(parts[0].step[np.flatnonzero(parts[0].name == parts[0].names.index(name))[first]])
-        found.append(Mismatch(group, first, step, field, told, count, name.decode()))
+        found.append(Mismatch(group, first, step, field, values, count, name.decode()))
     return tuple(found)
 
 

@@ -43,12 +43,12 @@ def parties(
         parts: of each rank.
         memberships: the groups that reduced buckets.
     """
-    told = run.groups()
-    if len(told) <= 1:
+    groups = run.groups()
+    if len(groups) <= 1:
         # A collective before the first bucket names no group, and there is no other that it could be of.
         yield Party(0, tuple(range(len(parts))), tuple(parts))
         return
-    members_of = {key: run.places(group.ranks) for key, group in told.items()}
+    members_of = {key: run.places(group.ranks) for key, group in groups.items()}
     members_of |= {key: group.members for key, group in memberships.items()}
     for key, members in members_of.items():
         yield Party(key, members, tuple(parts[who].of_group(key) for who in members))

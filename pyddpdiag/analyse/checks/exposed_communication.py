@@ -37,12 +37,12 @@ _ALL_LATENCY: Final = (
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    told, steps = view.exposure, view.judged
+    exposure, steps = view.exposure, view.judged
     if not steps.can_judge:
         return
-    full = told.is_found and told.confidence != "low"
-    span = None if full else _part_of_the_run(told)
-    if not (told.is_found or span):
+    full = exposure.is_found and exposure.confidence != "low"
+    span = None if full else _part_of_the_run(exposure)
+    if not (exposure.is_found or span):
         return
     buckets = view.buckets
     lasting = lasting_buckets(buckets)
@@ -53,11 +53,11 @@ def _look(view: RunView) -> Iterator[Finding]:
     }
     part = largest(parts)
     rows = span.rows if span else slice(None)
-    least, wall = told.least[rows], told.wall[rows]
-    share = median(least / np.where(wall > 0, wall, np.nan)) if span else told.typical.value
-    typical, step_ms = median(least), median(wall) if span else told.median_step_ms
+    least, wall = exposure.least[rows], exposure.wall[rows]
+    share = median(least / np.where(wall > 0, wall, np.nan)) if span else exposure.typical.value
+    typical, step_ms = median(least), median(wall) if span else exposure.median_step_ms
     since, until = span.between(steps.step) if span else (int(steps.step[0]), None)
-    if span or told.is_typical:
+    if span or exposure.is_typical:
         message = (
             f"Communication is {percent(share)} exposed{' ' + span.words(steps.step) if span else ''}: "
             f"{milliseconds(typical)} of {milliseconds(step_ms)} per step are spent waiting for buckets after "
@@ -65,25 +65,26 @@ def _look(view: RunView) -> Iterator[Finding]:
         )
     else:
         message = (
-            f"Communication is {percent(told.sums.value)} exposed over all steps: a typical one waits "
-            f"{milliseconds(typical)} for buckets after backward ended, the average is {milliseconds(told.mean_ms)}."
+            f"Communication is {percent(exposure.sums.value)} exposed over all steps: a typical one waits "
+            f"{milliseconds(typical)} for buckets after backward ended, the average is "
+            f"{milliseconds(exposure.mean_ms)}."
         )
     yield Finding(
         kind="exposed_communication",
         severity="warning",
         message=message,
-        confidence="medium" if span else told.confidence,
+        confidence="medium" if span else exposure.confidence,
         bucket=blamed.bucket if blamed else None,
         parameter=blamed.parameters[0] if blamed and blamed.parameters else None,
         since_step=since,
-        cost_ms=float(np.nansum(least)) / told.typical.steps if span else told.cost_ms,
+        cost_ms=float(np.nansum(least)) / exposure.typical.steps if span else exposure.cost_ms,
         evidence={
             "exposed_ms": typical,
             "step_ms": step_ms,
             "share": share,
-            "share_at_least": told.typical.at_least,
-            "share_at_most": told.typical.at_most,
-            "share_of_time": told.sums.value,
+            "share_at_least": exposure.typical.at_least,
+            "share_at_most": exposure.typical.at_most,
+            "share_of_time": exposure.sums.value,
             "until_step": until,
             "largest_part": part,
             **{f"{name}_total_ms": value for name, value in parts.items()},
@@ -104,8 +105,8 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str) -> str:
     return _ADVICE[part]
 
 
-def _part_of_the_run(told: Exposure) -> Span | None:
-    return sustained(told.least - np.maximum(LEAST_MS, EXPOSED_SHARE * told.wall))
+def _part_of_the_run(exposure: Exposure) -> Span | None:
+    return sustained(exposure.least - np.maximum(LEAST_MS, EXPOSED_SHARE * exposure.wall))
 
 
 def _exposed_cost(bucket: BucketStats) -> float:

@@ -14,37 +14,38 @@ _MIND = "A rank failed at the same moment and left no note of it."
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    told = view.interruption
-    if told is None:
+    interruption = view.interruption
+    if interruption is None:
         return
-    where = f" in step {told.step}" if told.step is not None else ""
-    evidence: dict[str, float | int | str | None] = {"signal": told.signal, "step": told.step}
-    if not told.ranks:
-        how = "Ctrl-C" if told.signal == "SIGINT" else told.signal
+    where = f" in step {interruption.step}" if interruption.step is not None else ""
+    evidence: dict[str, float | int | str | None] = {"signal": interruption.signal, "step": interruption.step}
+    if not interruption.ranks:
+        how = "Ctrl-C" if interruption.signal == "SIGINT" else interruption.signal
         yield Finding(
             kind="interrupted",
             severity="note",
             message=f"interrupted{where} ({how}).",
             confidence="high",
-            since_step=told.step,
+            since_step=interruption.step,
             evidence=evidence,
             change_mind=_MIND,
-            advice="" if told.signal == "SIGINT" else who_sends(told.signal),
+            advice="" if interruption.signal == "SIGINT" else who_sends(interruption.signal),
         )
         return
-    ahead = f", {milliseconds(told.ahead_ms)} before the others" if told.ahead_ms else ""
-    failed = {error.rank for error in view.errors.first} - set(told.ranks)
+    ahead = f", {milliseconds(interruption.ahead_ms)} before the others" if interruption.ahead_ms else ""
+    failed = {error.rank for error in view.errors.first} - set(interruption.ranks)
     after = f"; {ranks(sorted(failed))} then failed" if failed else ""
     yield Finding(
         kind="interrupted",
         severity="error",
-        message=f"{ranks(told.ranks)} {verb(told.ranks, 'was', 'were')} ended by {told.signal}{where}{ahead}{after}.",
+        message=f"{ranks(interruption.ranks)} {verb(interruption.ranks, 'was', 'were')} ended by "
+        f"{interruption.signal}{where}{ahead}{after}.",
         confidence="high",
-        rank=told.ranks[0] if len(told.ranks) == 1 else None,
-        since_step=told.step,
-        evidence={**evidence, "ahead_ms": told.ahead_ms, "others_failed": len(failed)},
+        rank=interruption.ranks[0] if len(interruption.ranks) == 1 else None,
+        since_step=interruption.step,
+        evidence={**evidence, "ahead_ms": interruption.ahead_ms, "others_failed": len(failed)},
         change_mind=_MIND,
-        advice=who_sends(told.signal),
+        advice=who_sends(interruption.signal),
     )
 
 

@@ -139,8 +139,8 @@ def _where_to_look(view: RunView) -> str:
     quiet = [rank.rank for rank in view.ranks if rank.rank not in blamed]
     if not quiet:
         return "Every rank here reports an error: look at the output of each for the earliest, or one of its own."
-    told = f"{ranks(quiet)}, which {verb(quiet, 'reports', 'report')} no error"
-    return f"Look first at {told}, and at {verb(quiet, 'its', 'their')} own output."
+    quiet_ranks = f"{ranks(quiet)}, which {verb(quiet, 'reports', 'report')} no error"
+    return f"Look first at {quiet_ranks}, and at {verb(quiet, 'its', 'their')} own output."
 
 
 CHECK = Check({"operation_failed": ("error",)}, _look, rests_on="records", family="failures", role="failed")

@@ -71,20 +71,20 @@ def _phase(
     others = np.delete(by_rank, place)
     alone = bool(len(others) and (others < ALONE * by_rank[place]).all())
     rank = view.judged.ranks[place] if alone else None
-    typical, told = median(longest[hit]), clean(name)
+    typical, phase = median(longest[hit]), clean(name)
     who = f"rank {rank} pauses and the others wait for it" if alone else "the ranks pause"
     yield Finding(
         kind="pause",
         severity="warning",
-        message=f"{who}: {milliseconds(typical)} in phase '{told}', {times} times; {percent(lost / total)} of the time "
-        "goes by that way.",
+        message=f"{who}: {milliseconds(typical)} in phase '{phase}', {times} times; {percent(lost / total)} of "
+        "the time goes by that way.",
         confidence="high",
         rank=rank,
         since_step=int(view.judged.step[rows[hit]][0]),
         cost_ms=lost / len(rows),
-        evidence={"phase": told, "pause_ms": typical, "times": times, "share": lost / total},
+        evidence={"phase": phase, "pause_ms": typical, "times": times, "share": lost / total},
         change_mind="The phase does something that training needs at that moment.",
-        advice=f"Look at what phase '{told}' does: {ADVICE}",
+        advice=f"Look at what phase '{phase}' does: {ADVICE}",
     )
 
 

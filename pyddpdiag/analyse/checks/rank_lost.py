@@ -232,9 +232,9 @@ def _unnoted(lost: Sequence[RankStats]) -> str:
 
 def _advice(end: End, shell: Shell) -> str:
     """What to do about an error of its own."""
-    told = explain(f"{end.error}: {end.message}" if end.error else end.message, lines_for=shell)
-    if told.known:
-        return f"{told.cause} {told.fix}"
+    explained = explain(f"{end.error}: {end.message}" if end.error else end.message, lines_for=shell)
+    if explained.known:
+        return f"{explained.cause} {explained.fix}"
     if end.error:
         return _TRACEBACK
     if end.signal == "SIGABRT":

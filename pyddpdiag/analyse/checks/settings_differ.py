@@ -37,8 +37,8 @@ def _said(difference: Difference) -> str:
     ranks: dict[str, list[int]] = {}
     for rank, value in sorted(difference.values.items()):
         ranks.setdefault(value, []).append(rank)
-    told = (f"{value[:LONGEST]} on rank {listed(some, 4)}" for value, some in ranks.items())
-    return f"{difference.name} is {listed(told, 4)}"
+    values = (f"{value[:LONGEST]} on rank {listed(some, 4)}" for value, some in ranks.items())
+    return f"{difference.name} is {listed(values, 4)}"
 
 
 CHECK = Check({"settings_differ": ("note",)}, _look, rests_on="records", family="settings")

@@ -113,7 +113,7 @@ def _missing(
         )
 
 
-def _until_interrupted(view: RunView, told: Interruption) -> Iterator[Finding]:
+def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Finding]:
     """Somebody ended a run that stood still: whom the others waited for."""
     waits = [(one.missing, one.waiting, _named(one), one.step) for one in view.awaited if one.missing]
     if not waits and view.errors.first:
@@ -124,9 +124,9 @@ def _until_interrupted(view: RunView, told: Interruption) -> Iterator[Finding]:
     in_flight = {rank.rank for rank in view.ranks if rank.in_flight}
     for missing, waiting, what, step in waits:
         stuck = tuple(rank for rank in missing if rank not in in_flight)
-        if told.at_ms is None or not stuck:
+        if interruption.at_ms is None or not stuck:
             continue
-        own_ms = told.at_ms - max(view.endings[rank].newest_ms for rank in stuck)
+        own_ms = interruption.at_ms - max(view.endings[rank].newest_ms for rank in stuck)
         if own_ms < bar_ms(view.judged.wall_ms):
             continue
         yield Finding(

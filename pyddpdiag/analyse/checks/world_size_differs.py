@@ -14,11 +14,11 @@ def _look(view: RunView) -> Iterator[Finding]:
     sizes = sorted({header.world_size for header in view.headers})
     if len(sizes) < 2:
         return
-    told = listed((f"rank {header.rank}: {header.world_size}" for header in view.headers), 4)
+    listed_sizes = listed((f"rank {header.rank}: {header.world_size}" for header in view.headers), 4)
     yield Finding(
         kind="world_size_differs",
         severity="error",
-        message=f"the ranks disagree about the world size ({told}).",
+        message=f"the ranks disagree about the world size ({listed_sizes}).",
         confidence="certain",
         evidence={"smallest": sizes[0], "largest": sizes[-1]},
         change_mind="The traces are of different runs.",

@@ -39,7 +39,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     # One cause, however many ranks it shows on.
     first = min(found, key=lambda each: (list(_WHY).index(each.why), each.rank))
     same = sorted({each.rank for each in found if each.why == first.why})
-    told = _WHY[first.why].format(
+    why = _WHY[first.why].format(
         variable=VARIABLE,
         better=first.better,
         used=first.used,
@@ -51,7 +51,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     yield Finding(
         kind="wrong_interface",
         severity="note" if first.why == "idle" else "warning",
-        message=f"{told}; waiting for communication holds up {exposed.of_each_step}.",
+        message=f"{why}; waiting for communication holds up {exposed.of_each_step}.",
         confidence=UNSURE.get(first.why) or confidence(exposed.typical.steps),
         rank=first.rank if len(same) == 1 else None,
         cost_ms=None if first.why == "idle" else exposed.cost_ms * _saved(first),

@@ -142,9 +142,9 @@ def _networks(addresses: Sequence[str]) -> set[Network]:
     found: set[Network] = set()
     for address in addresses:
         try:
-            told = ipaddress.ip_interface(address)
+            interface = ipaddress.ip_interface(address)
         except ValueError:
             continue
-        if "/" in address and not told.ip.is_loopback and not told.ip.is_link_local:
-            found.add(told.network)
+        if "/" in address and not interface.ip.is_loopback and not interface.ip.is_link_local:
+            found.add(interface.network)
     return found

@@ -89,14 +89,14 @@ def _larger(view: RunView) -> str:
 
 def _unsure(view: RunView) -> str:
     """What may cost 10% of a step, and may not."""
-    steps, told = view.judged, view.exposure
-    if told.typical.at_most >= HEALTHY_SHARE and median_at_most(told.least) >= LEAST_MS:
-        return _open(told.typical, told.median_step_ms, "communication holds up")
-    if told.sums.value >= HEALTHY_SHARE and told.mean_ms >= LEAST_MS:
+    steps, exposure = view.judged, view.exposure
+    if exposure.typical.at_most >= HEALTHY_SHARE and median_at_most(exposure.least) >= LEAST_MS:
+        return _open(exposure.typical, exposure.median_step_ms, "communication holds up")
+    if exposure.sums.value >= HEALTHY_SHARE and exposure.mean_ms >= LEAST_MS:
         return (
-            f"communication holds up {percent(told.sums.value)} of the time, most of it in a few steps (a typical one "
-            f"{milliseconds(told.typical_ms)}), too few to tell whether that goes on. Record about "
-            f"{told.sums.steps_to_tell(HEALTHY_SHARE) or 10 * told.sums.steps} steps."
+            f"communication holds up {percent(exposure.sums.value)} of the time, most of it in a few steps (a "
+            f"typical one {milliseconds(exposure.typical_ms)}), too few to tell whether that goes on. Record about "
+            f"{exposure.sums.steps_to_tell(HEALTHY_SHARE) or 10 * exposure.sums.steps} steps."
         )
     other = share_of_median(other_ms(steps), steps.wall_ms)
     if _may_matter(other, steps):
@@ -147,12 +147,12 @@ def _open(share: Share, step_ms: float, what: str) -> str:
 
 def healthy_words(view: RunView) -> str:
     """What a healthy run's numbers are."""
-    steps, told = view.judged, view.exposure
+    steps, exposure = view.judged, view.exposure
     # The minimum over a step's ranks is communication; a rank's waiting beyond that is for other ranks.
     most = max(float(np.nanmedian(waited)) for waited in steps.exposed.T)
     said = (
-        f"communication itself holds up {milliseconds(told.typical_ms)} of a step of "
-        f"{milliseconds(told.median_step_ms)} ({percent(told.typical.value)}); with waiting for each other, "
+        f"communication itself holds up {milliseconds(exposure.typical_ms)} of a step of "
+        f"{milliseconds(exposure.median_step_ms)} ({percent(exposure.typical.value)}); with waiting for each other, "
         f"a rank waits up to {milliseconds(most)} after backward"
     )
     if len(steps.ranks) > 1:

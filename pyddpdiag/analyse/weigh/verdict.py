@@ -52,8 +52,10 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
         return Verdict("findings", words.sentence(f"{here}. {found}") if here else found, ordered)
     for part in parts:
         if open_question := doubt(part):
-            told = f"cannot tell: {_of(part)}{open_question}"
-            return Verdict("cannot_tell", came + words.sentence(f"{here}; {told}" if here else told), ordered)
+            undecided = f"cannot tell: {_of(part)}{open_question}"
+            return Verdict(
+                "cannot_tell", came + words.sentence(f"{here}; {undecided}" if here else undecided), ordered
+            )
     return Verdict(
         "healthy", f"{came}Healthy: {'; '.join(_of(part) + healthy_words(part) for part in parts)}.", ordered
     )

@@ -79,31 +79,31 @@ def _notes(series: Series) -> list[str]:
 
 def _caveats(series: Sequence[Series], pairs: Sequence[Pair]) -> list[str]:
     """What the verdicts leave out."""
-    told = []
+    caveats = []
     alone = [
         one.label
         for one in series
         if any(e.kind != "scaling" and len(sittings_of(e)) == 1 for e in one.entries)
     ]
     if pairs and alone:
-        told.append(
+        caveats.append(
             f"{' and '.join(alone)}: measured in one sitting. One set of processes is faster than the next by chance, "
             f"and how much is not known: where both are so, only what differs by {_ALONE_MARGIN:.0%} is called "
             "different, and intervals are too narrow. Measure with --sittings 5."
         )
     loaded = [pair for pair in pairs if pair.why == _OTHER_LOAD]
     if loaded:
-        told.append(
+        caveats.append(
             f"{len(loaded)} of {len(pairs)} cases took longer where other programs took over {_OTHERS:.0%} of the "
             "processors more: which of it is theirs cannot be told. Repeat it at an equal load."
         )
     wide = [pair for pair in pairs if pair.why == WIDE]
     if wide:
-        told.append(
+        caveats.append(
             f"{len(wide)} of {len(pairs)} cases could hide a difference of {ALIKE - 1:.0%} or more: their sittings "
             "scatter, see the intervals. Repeat it on a quieter machine, or with more --sittings."
         )
-    return told
+    return caveats
 
 
 def _labels(paths: Sequence[str]) -> list[str]:
@@ -143,8 +143,8 @@ def _pair(base: Series, other: Series, key: Key, ours: Entry, theirs: Entry) -> 
 
 def _others(entry: Entry) -> float | None:
     """The share of the processors that other programs used during the case; None if unknown."""
-    told = entry.extra_info.get("others_share")
-    shares = [s for s in told if isinstance(s, (int, float))] if isinstance(told, list) else []
+    samples = entry.extra_info.get("others_share")
+    shares = [s for s in samples if isinstance(s, (int, float))] if isinstance(samples, list) else []
     return sum(shares) / len(shares) if shares else None
 
 
@@ -164,11 +164,11 @@ def _cause(parts: Mapping[str, float], change: float) -> str:
     if part is None:
         return ""
     words = {"compute_s": "compute", "data_wait_s": "waiting for data", "exposed_s": "exposed communication"}
-    told = f"{words[part]} {milliseconds(1e3 * parts[part])}"
+    cause = f"{words[part]} {milliseconds(1e3 * parts[part])}"
     within = mover({one: parts[one] for one in PARTS[3:] if one in parts}, change)
     if part == "exposed_s" and within is not None:
-        told += f", by {within.removesuffix('_s')}"
-    return told
+        cause += f", by {within.removesuffix('_s')}"
+    return cause
 
 
 def _scaling(series: Series, reference: bool = False) -> list[Scaling]:

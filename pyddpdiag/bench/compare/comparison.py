@@ -22,12 +22,12 @@ class Series:
 
     def facts(self) -> str:
         """System, processor and torch, as the entries say; `about` of a run."""
-        told = [self.about] if self.about else []
+        texts = [self.about] if self.about else []
         for key in ("system", "cpu", "device", "torch"):
             values = sorted({str(e.extra_info[key]) for e in self.entries if e.extra_info.get(key)})
             if values:
-                told.append(("torch " if key == "torch" else "") + " and ".join(values))
-        return ", ".join(told)
+                texts.append(("torch " if key == "torch" else "") + " and ".join(values))
+        return ", ".join(texts)
 
 
 @dataclass(frozen=True)

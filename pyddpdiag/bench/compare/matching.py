@@ -136,13 +136,13 @@ def _differences(ours: Iterable[Entry], theirs: Iterable[Entry], base: str, othe
     kinds_left, kinds_right = {e.kind for e in left}, {e.kind for e in right}
     if not kinds_left & kinds_right:
         return f"{base} holds {_say(kinds_left)}, {other} holds {_say(kinds_right)}"
-    told = []
+    differences = []
     for kind in kinds_left & kinds_right:
         for field in dict.fromkeys((*_WORK[kind], *_VARIED[kind])):
             a, b = _values(left, kind, field), _values(right, kind, field)
             if not a & b:
-                told.append(f"{field} is {_say(a)} in {base}, {_say(b)} in {other}")
-    return "; ".join(told) or "each has other combinations of settings"
+                differences.append(f"{field} is {_say(a)} in {base}, {_say(b)} in {other}")
+    return "; ".join(differences) or "each has other combinations of settings"
 
 
 def _values(entries: Iterable[Entry], kind: str, field: str, model: Any = ...) -> set[Any]:

@@ -119,8 +119,8 @@ def _read(folder: Path, label: str) -> _Run:
 def _changes(base: _Run, other: _Run) -> list[PartChange]:
     found = []
     step = float(np.median(base.wall)) if len(base.wall) else float("nan")
-    told = {"wall": "the whole step", **_PARTS}
-    for name, part in told.items():
+    names = {"wall": "the whole step", **_PARTS}
+    for name, part in names.items():
         before, after = (run.wall if name == "wall" else run.parts[name] for run in (base, other))
         if not len(before) or not len(after):
             continue
@@ -166,25 +166,25 @@ def _pair(case: str, base: _Run, other: _Run, before: Float64, after: Float64) -
 
 def _notes(base: _Run, other: _Run, common: int) -> list[str]:
     ours, theirs = base.run.report, other.run.report
-    told = []
+    notes = []
     if ours.world_size != theirs.world_size:
-        told.append(
+        notes.append(
             f"{base.label} has {count(ours.world_size, 'rank')}, {other.label} {theirs.world_size}: their steps are "
             "not the same work."
         )
     if ours.buckets and theirs.buckets and not common:
-        told.append(
+        notes.append(
             f"{base.label} and {other.label} have no bucket in common: another model, or another layout."
         )
     hosts = [sorted({rank.host for rank in report.ranks if rank.host}) for report in (ours, theirs)]
     if all(hosts) and hosts[0] != hosts[1]:
-        told.append(f"{base.label} ran on {listed(hosts[0], 4)}, {other.label} on {listed(hosts[1], 4)}.")
-    told.append(
+        notes.append(f"{base.label} ran on {listed(hosts[0], 4)}, {other.label} on {listed(hosts[1], 4)}.")
+    notes.append(
         f"{base.label} and {other.label} are one run each. One set of processes is faster than the next by chance, and "
         f"other programs slow one down: steps and buckets that differ by less than {MARGIN:.0%} are not called "
         "different, and intervals know only of the scatter within a run."
     )
-    return told
+    return notes
 
 
 def _about(run: _Run) -> str:

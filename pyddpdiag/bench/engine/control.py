@@ -44,10 +44,10 @@ class Control:
 
     def share(self, order: Order, case: int, steps: int) -> tuple[Order, int, int]:
         """Returns rank 0's order; what other ranks pass is ignored."""
-        told = torch.tensor([order, case, steps])
+        order_case_steps = torch.tensor([order, case, steps])
         with self.limited(self.patience_s, "waiting for rank 0's next order"):
-            dist.broadcast(told, 0)
-        first, second, third = told.tolist()
+            dist.broadcast(order_case_steps, 0)
+        first, second, third = order_case_steps.tolist()
         return Order(first), second, third
 
     def slowest(self, seconds: float) -> float:

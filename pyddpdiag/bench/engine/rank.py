@@ -34,12 +34,14 @@ def sit(plan: SweepPlan, sitting: Sitting, session: Session) -> None:
     torch.set_num_threads(1)
     rank = session.place.rank
     control = Control(rank, plan.timeout_s, session.send)
-    told: list[Any] = [None] * session.place.world_size
-    dist.all_gather_object(told, (socket.gethostname(), plan.names))
+    gathered: list[Any] = [None] * session.place.world_size
+    dist.all_gather_object(gathered, (socket.gethostname(), plan.names))
     seat = Seat(plan, sitting.folder, rank, control)
     if rank == 0:
         session.tell(
-            Gathered(tuple(t[0] for t in told), tuple(t[1] for t in told), os.environ.get(VARIABLE, ""))
+            Gathered(
+                tuple(t[0] for t in gathered), tuple(t[1] for t in gathered), os.environ.get(VARIABLE, "")
+            )
         )
     # A garbage collection would be part of some round's time. It stays off: this process ends soon.
     gc.collect()

@@ -87,8 +87,8 @@ def run(plan: SweepPlan, writer: ResultWriter | None, place: Place | None = None
     if outcome.error is not None:
         kept = f"; what was measured is in {outcome.path}" if outcome.path else ""
         what = "Interrupted" if isinstance(outcome.error, (KeyboardInterrupt, SystemExit)) else "error"
-        told = f": {outcome.error}" if what == "error" else ""
-        say(f"{what}{told}{kept}.", sys.stderr)
+        reason = f": {outcome.error}" if what == "error" else ""
+        say(f"{what}{reason}{kept}.", sys.stderr)
         if outcome.path:
             say(f"  hint: go on with --resume --output {outcome.path}", sys.stderr)
     return outcome

@@ -17,15 +17,15 @@ def form(rank: int, world_size: int, address: str, port: int, until: float) -> d
     left = max(1.0, until - begin)
     arguments = map(str, (rank, world_size, address, port, left / 2))
     process = OtherProcess("-m", "pyddpdiag.doctor.try_group", *arguments)
-    told = process.output(max(0.5, left - _GRACE_S))
+    output = process.output(max(0.5, left - _GRACE_S))
     seconds = time.monotonic() - begin
-    if told is None:
+    if output is None:
         return {
             "ok": False,
             "seconds": seconds,
             "error": f"no group after {seconds:.0f} s: it waits in silence",
         }
-    out, errors = told
+    out, errors = output
     try:
         answer = json.loads(out.strip().splitlines()[-1])
         return {

@@ -94,8 +94,8 @@ def _group(ranks: Mapping[int, Facts], formed: Mapping[int, Mapping[str, Any]]) 
     if not broken:
         return
     # The one closest to a cause speaks for all.
-    told = {rank: explain(error, lines_for=shell_of(ranks[rank])) for rank, error in broken.items()}
-    rank, found = min(told.items(), key=lambda item: (not item[1].known, item[1].role, item[0]))
+    explained = {rank: explain(error, lines_for=shell_of(ranks[rank])) for rank, error in broken.items()}
+    rank, found = min(explained.items(), key=lambda item: (not item[1].known, item[1].role, item[0]))
     said = found.line or (broken[rank].strip().splitlines() or ["it ended without a word"])[-1]
     yield Trouble(
         "group",

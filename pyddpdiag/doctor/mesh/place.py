@@ -105,10 +105,10 @@ def _where(target: Target, until: float) -> tuple[list[str], int]:
     else:
         text = _in_agents_store(target, None, until)
     try:
-        told = json.loads(text)
+        answer = json.loads(text)
         # Its own addresses are those of rank 0, wherever that is: the loopback's last.
-        spots = sorted(map(str, told["addresses"]), key=addresses.is_loopback)
-        return spots, int(told["port"])
+        spots = sorted(map(str, answer["addresses"]), key=addresses.is_loopback)
+        return spots, int(answer["port"])
     except (ValueError, KeyError, TypeError) as error:
         raise DoctorError("what rank 0 left cannot be read") from error
 

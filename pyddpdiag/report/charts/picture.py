@@ -196,20 +196,20 @@ def _series(series: Series, axes: Axes) -> None:
     if isinstance(series, Heat):
         _heat(series, axes)
         return
-    told: dict[str, Any] = {"color": colour(series.colour), "label": plain(series.name)}
+    style: dict[str, Any] = {"color": colour(series.colour), "label": plain(series.name)}
     if isinstance(series, Line):
         x, y = ([float("nan") if value is None else value for value in each] for each in (series.x, series.y))
         marker = "o" if series.marks else None
-        axes.plot(x, y, _STROKES[series.stroke], marker=marker, markersize=3.5, linewidth=1.6, **told)
+        axes.plot(x, y, _STROKES[series.stroke], marker=marker, markersize=3.5, linewidth=1.6, **style)
     elif isinstance(series, Points):
         known = [(x, y) for x, y in zip(series.x, series.y, strict=True) if x is not None and y is not None]
         axes.scatter(
-            [x for x, _ in known], [y for _, y in known], marker=_MARKS[series.mark], s=28, zorder=3, **told
+            [x for x, _ in known], [y for _, y in known], marker=_MARKS[series.mark], s=28, zorder=3, **style
         )
     elif isinstance(series, Spans):
         long = [end - start for start, end in zip(series.start, series.end, strict=True)]
         frame: dict[str, Any] = {"edgecolor": "black", "linewidth": 1.6, "zorder": 3} if series.marked else {}
-        bars = axes.barh(list(series.lane), long, left=list(series.start), height=0.86, **frame, **told)
+        bars = axes.barh(list(series.lane), long, left=list(series.start), height=0.86, **frame, **style)
         if series.texts:
             _bar_texts(series, long, bars, axes)
     elif isinstance(series, Whiskers):
@@ -222,7 +222,7 @@ def _series(series: Series, axes: Axes) -> None:
             fmt=_MARKS[series.mark],
             capsize=3,
             markersize=5,
-            **told,
+            **style,
         )
 
 

@@ -162,31 +162,33 @@ def _callout(callout: Callout, number: str) -> dict[str, Any]:
 
 
 def _axis(axis: Axis, *, vertical: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    axis_layout: dict[str, Any] = {
         "title": {"text": shown(axis.title), "standoff": 8},
         "automargin": True,
         "zeroline": False,
     }
     if axis.logarithmic:
-        told["type"] = "log"
-        told["minor"] = {"showgrid": False}
+        axis_layout["type"] = "log"
+        axis_layout["minor"] = {"showgrid": False}
     if axis.ticks:
-        told["tickmode"] = "array"
-        told["tickvals"] = list(axis.ticks)
-        told["ticktext"] = [shown(text) for text in axis.tick_texts] or [f"{tick:g}" for tick in axis.ticks]
+        axis_layout["tickmode"] = "array"
+        axis_layout["tickvals"] = list(axis.ticks)
+        axis_layout["ticktext"] = [shown(text) for text in axis.tick_texts] or [
+            f"{tick:g}" for tick in axis.ticks
+        ]
     if axis.from_zero:
-        told["rangemode"] = "tozero"
+        axis_layout["rangemode"] = "tozero"
     if axis.labels:
         at = list(axis.at) if axis.at else list(range(len(axis.labels)))
-        told |= {
+        axis_layout |= {
             "tickmode": "array",
             "tickvals": at,
             "ticktext": [shown(label) for label in axis.labels],
             "showgrid": False,
         }
         if vertical:
-            told["autorange"] = "reversed"
-    return told
+            axis_layout["autorange"] = "reversed"
+    return axis_layout
 
 
 def _guide(layout: dict[str, Any], x: Axis, y: Axis, number: str) -> None:
@@ -221,15 +223,15 @@ def _guide(layout: dict[str, Any], x: Axis, y: Axis, number: str) -> None:
 def _traces(series: Series, x: Axis, panel: Panel) -> list[dict[str, Any]]:
     if isinstance(series, Heat):
         return [_heat(series, x, panel.y)]
-    told: dict[str, Any] = {"name": shown(series.name), "legendgroup": shown(series.name)}
+    trace: dict[str, Any] = {"name": shown(series.name), "legendgroup": shown(series.name)}
     if isinstance(series, Spans):
-        return [_spans(series, told)]
+        return [_spans(series, trace)]
     if isinstance(series, Whiskers):
-        return [_whiskers(series, told)]
-    told |= {"type": "scatter", "x": list(series.x), "y": list(series.y)}
+        return [_whiskers(series, trace)]
+    trace |= {"type": "scatter", "x": list(series.x), "y": list(series.y)}
     if isinstance(series, Area):
         # An unknown value would tear the whole stack; the table says that it is not known.
-        told |= {
+        trace |= {
             "y": [value or 0 for value in series.y],
             "stackgroup": "parts",
             "mode": "lines",
@@ -238,25 +240,25 @@ def _traces(series: Series, x: Axis, panel: Panel) -> list[dict[str, Any]]:
             "hovertemplate": f"{shown(series.name)}: %{{y:.4g}}<extra>%{{x}}</extra>",
         }
     elif isinstance(series, Points):
-        told |= {
+        trace |= {
             "mode": "markers",
             "marker": {"color": colour(series.colour), "symbol": _SYMBOLS[series.mark], "size": 9},
         }
         if series.picks:
-            told |= {"customdata": list(series.picks), "meta": {"picks": series.chooser}}
+            trace |= {"customdata": list(series.picks), "meta": {"picks": series.chooser}}
     else:
-        told |= {
+        trace |= {
             "mode": "lines+markers" if series.marks else "lines",
             "line": {"color": colour(series.colour), "dash": series.stroke, "width": 2},
             "marker": {"size": 6},
         }
     if not isinstance(series, Area) and series.hover:
-        told |= {"hovertext": _texts(series.hover), "hoverinfo": "text"}
-    return [told]
+        trace |= {"hovertext": _texts(series.hover), "hoverinfo": "text"}
+    return [trace]
 
 
-def _spans(series: Spans, told: dict[str, Any]) -> dict[str, Any]:
-    told |= {
+def _spans(series: Spans, trace: dict[str, Any]) -> dict[str, Any]:
+    trace |= {
         "type": "bar",
         "orientation": "h",
         "base": [rounded(value, 7) for value in series.start],
@@ -266,9 +268,9 @@ def _spans(series: Spans, told: dict[str, Any]) -> dict[str, Any]:
         "marker": {"color": colour(series.colour), "line": {"width": 0}},
     }
     if series.marked:
-        told["meta"] = {"marked": True}
+        trace["meta"] = {"marked": True}
     if series.texts:
-        told |= {
+        trace |= {
             "text": [shown(text) for text in series.texts],
             "textposition": "inside",
             "insidetextanchor": "middle",
@@ -277,17 +279,17 @@ def _spans(series: Spans, told: dict[str, Any]) -> dict[str, Any]:
         }
     if series.hover:
         # The page puts each text in its place: many spans share a few.
-        told |= {
+        trace |= {
             "hoverinfo": "text",
             "customdata": list(series.hover),
-            "meta": {**told.get("meta", {}), "labels": _texts(series.labels)},
+            "meta": {**trace.get("meta", {}), "labels": _texts(series.labels)},
         }
-    return told
+    return trace
 
 
-def _whiskers(series: Whiskers, told: dict[str, Any]) -> dict[str, Any]:
+def _whiskers(series: Whiskers, trace: dict[str, Any]) -> dict[str, Any]:
     values = zip(series.value, series.low, series.high, strict=True)
-    told |= {
+    trace |= {
         "type": "scatter",
         "mode": "markers",
         "x": list(series.value),
@@ -304,13 +306,13 @@ def _whiskers(series: Whiskers, told: dict[str, Any]) -> dict[str, Any]:
         },
     }
     if series.hover:
-        told |= {"hovertext": _texts(series.hover), "hoverinfo": "text"}
-    return told
+        trace |= {"hovertext": _texts(series.hover), "hoverinfo": "text"}
+    return trace
 
 
 def _heat(series: Heat, x: Axis, y: Axis) -> dict[str, Any]:
     cells = sum(map(len, series.values))
-    told: dict[str, Any] = {
+    trace: dict[str, Any] = {
         "type": "heatmap",
         "z": [list(row) for row in series.values],
         "x": list(range(len(x.labels))),
@@ -327,7 +329,7 @@ def _heat(series: Heat, x: Axis, y: Axis) -> dict[str, Any]:
         },
     }
     if cells <= _CELLS_WITH_TEXT:
-        told |= {"text": [[shown(cell) for cell in row] for row in series.texts], "texttemplate": "%{text}"}
+        trace |= {"text": [[shown(cell) for cell in row] for row in series.texts], "texttemplate": "%{text}"}
     if series.hover:
-        told |= {"hovertext": [_texts(row) for row in series.hover], "hoverinfo": "text"}
-    return told
+        trace |= {"hovertext": [_texts(row) for row in series.hover], "hoverinfo": "text"}
+    return trace

@@ -107,9 +107,9 @@ def _saved(report: RunReport, step: float) -> Figure:
 def _saving(finding: Finding) -> float | None:
     if finding.severity == "note":
         return None
-    told = next((finding.evidence[name] for name in _SAVED if name in finding.evidence), None)
-    if isinstance(told, (int, float)):
-        return float(told) if told >= LEAST_MS else None
+    saving = next((finding.evidence[name] for name in _SAVED if name in finding.evidence), None)
+    if isinstance(saving, (int, float)):
+        return float(saving) if saving >= LEAST_MS else None
     if finding.kind in _LATE or (finding.kind in _CURES and finding.kind not in _OWN_SAVING):
         return finding.cost_ms
     return None

@@ -59,8 +59,8 @@ def _norms(norms: GradientNorms, report: RunReport) -> Chart:
                 ],
             )
         )
-    told = [finding for finding in report.verdict.findings if finding.kind in _KINDS]
-    marked = [finding for finding in told if finding.since_step is not None]
+    findings = [finding for finding in report.verdict.findings if finding.kind in _KINDS]
+    marked = [finding for finding in findings if finding.since_step is not None]
     if marked:
         series.append(
             Points(
@@ -72,7 +72,7 @@ def _norms(norms: GradientNorms, report: RunReport) -> Chart:
                 [finding.message for finding in marked],
             )
         )
-    found = " ".join(words.sentence(finding.message.rstrip(".")) + "." for finding in told)
+    found = " ".join(words.sentence(finding.message.rstrip(".")) + "." for finding in findings)
     left = "" if len(shown) == len(ranks) else f" The first {len(shown)} of {len(ranks)} ranks are shown."
     return Chart(
         "gradient-norms",

@@ -61,10 +61,10 @@ def _matrix(
     cells: dict[tuple[int, int], float] = {}
     about: dict[tuple[int, int], list[str]] = {}
     for link in links:
-        told = value(link)
-        if told is not None:
+        amount = value(link)
+        if amount is not None:
             key = (link.rank, link.peer)
-            cells[key] = cells.get(key, 0.0) + told
+            cells[key] = cells.get(key, 0.0) + amount
             about.setdefault(key, []).append(_say(link))
     values: list[list[Number]] = [
         [rounded(cells[a, b], 3) if (a, b) in cells else None for b in ranks] for a in ranks

@@ -51,11 +51,11 @@ def charts(report: RunReport, details: RunDetails | None) -> Iterator[Chart]:
 
 def _about(report: RunReport) -> str:
     numbers = sorted({int(step) for step in report.steps.step[[0, -1]]}) if len(report.steps) else []
-    told = [f"{len(report.ranks)} of {count(report.world_size, 'rank')}"]
+    facts = [f"{len(report.ranks)} of {count(report.world_size, 'rank')}"]
     if numbers:
-        told.append("step " + " to ".join(map(str, numbers)))
-    told += sorted({f"torch {rank.torch}" for rank in report.ranks if rank.torch})[:2]
+        facts.append("step " + " to ".join(map(str, numbers)))
+    facts += sorted({f"torch {rank.torch}" for rank in report.ranks if rank.torch})[:2]
     hosts = sorted({rank.host for rank in report.ranks if rank.host})
-    told.append(f"{count(len(hosts), 'host')}" if len(hosts) != 1 else f"host {hosts[0]}")
-    told.append(f"run {report.run_id[:8]}")
-    return ", ".join(told) + "."
+    facts.append(f"{count(len(hosts), 'host')}" if len(hosts) != 1 else f"host {hosts[0]}")
+    facts.append(f"run {report.run_id[:8]}")
+    return ", ".join(facts) + "."

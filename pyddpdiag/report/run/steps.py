@@ -25,14 +25,14 @@ def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
     found = _anatomy(report, details)
     if not len(found):
         return []
-    told: list[Part] = [_walls(found, report, details)]
+    shown: list[Part] = [_walls(found, report, details)]
     if details and details.shown:
         items = [
             (step, f"step {step}: {reason}{_took(report, step)}") for step, reason in details.shown.items()
         ]
-        told.append(Picks(CHOOSER, "Show below:", items))
-    told.append(step_chart(report, details))
-    return told
+        shown.append(Picks(CHOOSER, "Show below:", items))
+    shown.append(step_chart(report, details))
+    return shown
 
 
 def step_chart(report: RunReport, details: RunDetails | None = None) -> Chart:
@@ -51,8 +51,10 @@ def step_chart(report: RunReport, details: RunDetails | None = None) -> Chart:
     for at, row in enumerate(rows):
         areas = []
         for part in shown:
-            told = plain(values[part][at])
-            areas.append(Area(name(part, found), x, [*told, told[-1]] if told else [], COLOURS[part]))
+            heights = plain(values[part][at])
+            areas.append(
+                Area(name(part, found), x, [*heights, heights[-1]] if heights else [], COLOURS[part])
+            )
         axis = Axis("ms" if len(rows) > 4 else "ms per step", from_zero=True)
         panels.append(Panel(areas, axis, label(found, row), height))
     return Chart(

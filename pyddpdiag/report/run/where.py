@@ -160,9 +160,9 @@ def _culprit(
     for finding in report.verdict.findings:
         if finding.severity == "note":
             continue
-        told = _of_rank(finding, found, row_of, values) or _of_all(finding, found, row_of, values)
-        if told is not None:
-            return told
+        culprit = _of_rank(finding, found, row_of, values) or _of_all(finding, found, row_of, values)
+        if culprit is not None:
+            return culprit
     return None
 
 

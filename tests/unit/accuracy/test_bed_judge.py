@@ -76,9 +76,9 @@ def test_a_healthy_run_alarms_by_what_is_sure_and_no_note() -> None:
 
 @pytest.mark.parametrize("kind", ["exposed_communication", "loopback"])
 def test_exposed_communication_is_true_where_a_healthy_run_communicates(kind: str) -> None:
-    told = report({"kind": kind})
-    assert judge(told, Truth(), 1.2).alarms == (kind,)
-    assert judge(told, Truth(), 1.5).alarms == ()
+    found = report({"kind": kind})
+    assert judge(found, Truth(), 1.2).alarms == (kind,)
+    assert judge(found, Truth(), 1.5).alarms == ()
 
 
 def test_every_answer_belongs_to_one_class() -> None:

@@ -60,13 +60,13 @@ def test_every_file_is_in_the_catalog_once() -> None:
 def test_a_check_makes_what_it_announces_and_tells_all_of_it(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     made: dict[str, set[str]] = {}
-    for told in findings_in(source):
-        assert PROMISED - set(told) == set()
-        severities = texts_in(told["severity"])
-        for kind in texts_in(told["kind"]):
+    for fields in findings_in(source):
+        assert PROMISED - set(fields) == set()
+        severities = texts_in(fields["severity"])
+        for kind in texts_in(fields["kind"]):
             made.setdefault(kind, set()).update(severities)
         if "warning" in severities and "error" not in severities and severities != {"warning", "note"}:
-            assert "cost_ms" in told, "what costs time says how much"
+            assert "cost_ms" in fields, "what costs time says how much"
     assert made == {kind: set(severities) for kind, severities in check_of(path).kinds.items()}
 
 

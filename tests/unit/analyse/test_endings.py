@@ -63,8 +63,8 @@ class DeadRun:
 
     def raises(self, rank: int, at: int, error: str, message: str = "", where: str = "train.py:12") -> None:
         """An exception ends a rank, whose recorder `pyddpdiag run` closes."""
-        told = {"error": error, "message": message, "where": where, "at_ns": at * MS}
-        self.writers[rank].sidecar["end"] = told
+        end = {"error": error, "message": message, "where": where, "at_ns": at * MS}
+        self.writers[rank].sidecar["end"] = end
         self.writers[rank].header.update(closed=1, ended=2)
         self.lives_until(rank, at)
 
@@ -75,9 +75,9 @@ class DeadRun:
         (self.folder / f"rank_{rank}.end").write_text(f"{pid} {signal} {at * MS}\n{text}", encoding="utf-8")
         self.lives_until(rank, at)
 
-    def command(self, **told: Any) -> None:
+    def command(self, **fields: Any) -> None:
         self.folder.mkdir(exist_ok=True)
-        (self.folder / "command.json").write_text(json.dumps(told), encoding="utf-8")
+        (self.folder / "command.json").write_text(json.dumps(fields), encoding="utf-8")
 
     def report(self) -> RunReport:
         for writer in self.writers:

@@ -21,8 +21,8 @@ def side_by_side(folder: Path, first: dict[str, Any], second: dict[str, Any]) ->
         {"id": f"{GROUP:016x}", "name": "left", "backend": "gloo", "ranks": [0, 1]},
         {"id": f"{OTHER:016x}", "name": "right", "backend": "gloo", "ranks": [2, 3]},
     ]
-    for place, (group, told) in enumerate(((GROUP, first), (OTHER, second))):
-        for writer in write_training(folder / f"part{place}", world_size=2, steps=40, **told):
+    for place, (group, training) in enumerate(((GROUP, first), (OTHER, second))):
+        for writer in write_training(folder / f"part{place}", world_size=2, steps=40, **training):
             writer.rank += 2 * place
             writer.world_size = 4
             writer.sidecar.update(rank=writer.rank, world_size=4, groups=groups)

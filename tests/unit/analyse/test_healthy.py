@@ -94,9 +94,9 @@ def test_what_is_exposed_is_a_part_of_a_step_of_its_own_kind(usual_ms: float, is
     least = np.array([600.0 if step % 7 == 0 else usual_ms for step in range(140)])
     wall = least + 40.0
     step_ms = float(np.median(wall))
-    told = exposure_of(least, wall, step_ms, can_judge=True)
-    assert (told.is_found, told.is_typical) == (True, is_typical)
-    assert told.cost_ms / told.step_ms == pytest.approx(told.share)
+    exposure = exposure_of(least, wall, step_ms, can_judge=True)
+    assert (exposure.is_found, exposure.is_typical) == (True, is_typical)
+    assert exposure.cost_ms / exposure.step_ms == pytest.approx(exposure.share)
 
 
 def test_lateness_that_may_be_a_tenth_is_not_healthy(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def not_finite(folder: Path) -> Path:
             writer.backward(step, now, now + 50 * MS, now + 53 * MS)
             writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS)
             bad = step > 5 or (step == 5 and rank == 1)
-            told = (1, 1, int(bad), -1, -1, 77 + step, 1000)  # of its values, how many are not finite, ...
-            writer.add(GRADIENT, times=told, step=step, sequence=step, group=GROUP, reference=7, dtype=1)
+            counts = (1, 1, int(bad), -1, -1, 77 + step, 1000)  # of its values, how many are not finite, ...
+            writer.add(GRADIENT, times=counts, step=step, sequence=step, group=GROUP, reference=7, dtype=1)
         writer.write(folder / "not_finite")
     return folder / "not_finite"
 
@@ -68,8 +68,8 @@ def test_a_trace_that_was_cut_short_is_damage_and_no_finding(
             report = load_report(folder)
             assert kinds(report) <= kinds(whole), (path.name, size)
             assert report.verdict.line.startswith(f"The trace of rank {trace.rank} "), size
-            told = [warning for warning in report.warnings if path.name in warning]
-            assert "truncated" in told[0] or "never started" in told[0]
+            warnings = [warning for warning in report.warnings if path.name in warning]
+            assert "truncated" in warnings[0] or "never started" in warnings[0]
             if not report.verdict.findings:
                 assert (report.verdict.status, exit_code(report)) == ("cannot_tell", 2)
         # What was never used may be missing.

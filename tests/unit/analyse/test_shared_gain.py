@@ -12,10 +12,10 @@ from pyddpdiag.model import BucketStats, BucketTimes, Stat
 MB = 10**6
 
 
-def bucket(amount: int, wire_ms: float | None, **told: object) -> BucketStats:
+def bucket(amount: int, wire_ms: float | None, **fields: object) -> BucketStats:
     times = BucketTimes(wire_ms=Stat(wire_ms, wire_ms), total_ms=Stat(wire_ms, wire_ms))
     some = BucketStats("7", 0, (), amount, "float32", "float32", "0", 2, 20, 20, 0, 0, 20, False, 1.0, times)
-    return replace(some, **told)  # type: ignore[arg-type]
+    return replace(some, **fields)  # type: ignore[arg-type]
 
 
 def test_bytes_and_latency_are_told_apart_by_the_fit() -> None:

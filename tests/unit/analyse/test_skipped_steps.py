@@ -29,8 +29,8 @@ def write(
     `steps` changes how many steps a rank has. `waiting` ranks begin one more bucket that does not end.
     """
     for rank in range(ranks):
-        told = {name: values[rank] for name, values in header.items() if rank in values}
-        writer = RankWriter(rank, ranks, **told)  # type: ignore[arg-type]
+        fields = {name: values[rank] for name, values in header.items() if rank in values}
+        writer = RankWriter(rank, ranks, **fields)  # type: ignore[arg-type]
         sequence = 0
         count = (steps or {}).get(rank, STEPS)
         for step in range(count):

@@ -108,15 +108,15 @@ def test_what_the_whole_run_shows_is_told_once(tmp_path: Path) -> None:
 
 def looked_at(steps: StepMatrix) -> Iterable[Finding]:
     """What the checks with windows say of these steps."""
-    told = lateness(steps)
+    late = lateness(steps)
     unknown = UsageMatrix(*[np.full(steps.own.shape, np.nan)] * 5)
     view = cast(
         RunView,
         SimpleNamespace(
             judged=steps,
             exposure=exposure(steps),
-            lateness=told,
-            late_ranks=late_ranks(steps, told, unknown, {}),
+            lateness=late,
+            late_ranks=late_ranks(steps, late, unknown, {}),
             crowding=(),
             buckets=(),
         ),

@@ -17,7 +17,7 @@ def rounds(median_s: float, count: int = 30, spread: float = 0.05, seed: int = 0
 
 def step(median_s: float = 0.01, seed: int = 0, **info: Any) -> Entry:
     """A training step's entry."""
-    told = {
+    extra = {
         "kind": "step",
         "world_size": 2,
         "model": "digits",
@@ -32,15 +32,15 @@ def step(median_s: float = 0.01, seed: int = 0, **info: Any) -> Entry:
         "sittings": [6, 6, 6, 6, 6],
         **info,
     }
-    name = f"step{sorted((k, str(v)) for k, v in told.items())}"
-    return Entry(name, "step", {}, told, rounds(median_s, seed=seed))
+    name = f"step{sorted((k, str(v)) for k, v in extra.items())}"
+    return Entry(name, "step", {}, extra, rounds(median_s, seed=seed))
 
 
 def reduce(
     interface: str, median_s: float, seed: int = 0, by_rank: list[str] | None = None, spread: float = 0.05
 ) -> Entry:
     """An entrant of a race."""
-    told = {
+    extra = {
         "kind": "allreduce",
         "world_size": 2,
         "bytes": 2**20,
@@ -50,7 +50,7 @@ def reduce(
         "interfaces_by_rank": by_rank or [interface, interface],
         "hosts": 2,
     }
-    return Entry(f"allreduce-{interface}", "allreduce", {}, told, rounds(median_s, seed=seed, spread=spread))
+    return Entry(f"allreduce-{interface}", "allreduce", {}, extra, rounds(median_s, seed=seed, spread=spread))
 
 
 def training(world_size: int, duration_s: float, **more: Any) -> Entry:

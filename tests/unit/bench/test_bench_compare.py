@@ -175,8 +175,8 @@ def test_files_are_written_and_not_overwritten(tmp_path: Path, capsys: pytest.Ca
     ]
     assert (tmp_path / "out" / "compare-ratios.png").read_bytes().startswith(b"\x89PNG")
     assert 'data-chart="ratios"' in (tmp_path / "out" / "compare.html").read_text(encoding="utf-8")
-    told = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))
-    assert {pair["word"] for pair in told["pairs"]} == {"slower", "cannot tell"}
+    written = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))
+    assert {pair["word"] for pair in written["pairs"]} == {"slower", "cannot tell"}
     assert main([*command, str(tmp_path / "out")]) == 2
     assert "exists already" in capsys.readouterr().err
     assert main([*command, str(tmp_path / "out"), "--force", "--json"]) == 0

@@ -161,8 +161,10 @@ def test_a_scaling_entry_with_wrong_numbers_is_refused() -> None:
 
 def test_the_articles_figures_are_shipped() -> None:
     entries = article().entries
-    told = {(e.extra_info["system"], e.extra_info["world_size"]): e.extra_info["duration_s"] for e in entries}
-    assert told == {
+    durations = {
+        (e.extra_info["system"], e.extra_info["world_size"]): e.extra_info["duration_s"] for e in entries
+    }
+    assert durations == {
         ("Linux", 1): 56 * 60 + 58,
         ("Linux", 2): 31 * 60 + 7,
         ("Linux", 4): 17 * 60 + 20,

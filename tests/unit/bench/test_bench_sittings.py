@@ -82,7 +82,7 @@ def test_rounds_are_counted_by_sitting_and_what_was_measured_is_not_left_out() -
 
 
 def test_a_resumed_sweep_has_the_sittings_that_are_left(tmp_path: Path) -> None:
-    def told(*sittings: int) -> Collected:
+    def collected(*sittings: int) -> Collected:
         found = Collected(PLAN)
         found.take(Gathered(("here", "here"), ((), ()), choose((), local=True)[0]))
         for number, rounds in enumerate(sittings):
@@ -93,11 +93,11 @@ def test_a_resumed_sweep_has_the_sittings_that_are_left(tmp_path: Path) -> None:
         return found
 
     path = tmp_path / "a.json"
-    ResultWriter(path).keep(told(6, 6, 3), complete=False)
+    ResultWriter(path).keep(collected(6, 6, 3), complete=False)
     writer = ResultWriter(path, resume=True)
     left = writer.open(PLAN)
     assert (left.rounds, left.sittings) == (15, 2)
-    joined = told(*filter(None, rounds_of_sittings(left))).entries(writer.before)
+    joined = collected(*filter(None, rounds_of_sittings(left))).entries(writer.before)
     assert [sittings_of(entry) for entry in joined] == [[6, 6, 3, 8, 7]] * 2
 
 

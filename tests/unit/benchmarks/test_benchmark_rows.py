@@ -124,10 +124,10 @@ def test_each_row_has_the_statistics_of_its_own_rounds(whole: Run) -> None:
 
 def test_the_json_holds_ratios_within_a_round_and_their_intervals(whole: Run) -> None:
     for size, rounds in whole.measured:
-        told = whole.rows[f"test_naps[{size}-slow]"]["extra_info"]["ratio_to"]["base"]
+        ratio = whole.rows[f"test_naps[{size}-slow]"]["extra_info"]["ratio_to"]["base"]
         by_round = [a / b for a, b in zip(rounds["slow"], rounds["base"], strict=True)]
-        assert told["median"] == pytest.approx(statistics.median(by_round))
-        assert min(by_round) <= told["low"] <= told["median"] <= told["high"] <= max(by_round)
+        assert ratio["median"] == pytest.approx(statistics.median(by_round))
+        assert min(by_round) <= ratio["low"] <= ratio["median"] <= ratio["high"] <= max(by_round)
         assert whole.rows[f"test_naps[{size}-base]"]["extra_info"]["ratio_to"] == {}
 
 
@@ -135,8 +135,8 @@ def test_the_table_shows_the_measured_medians(whole: Run) -> None:
     for _, rounds in whole.measured:
         for seconds in rounds.values():
             assert f"{1e3 * statistics.median(seconds):,.4f}" in whole.output
-    told = whole.rows["test_naps[2-slow]"]["extra_info"]["ratio_to"]["base"]
-    assert f"/ base {told['median']:.4g} [{told['low']:.4g}, {told['high']:.4g}]" in whole.output
+    ratio = whole.rows["test_naps[2-slow]"]["extra_info"]["ratio_to"]["base"]
+    assert f"/ base {ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}]" in whole.output
 
 
 def test_only_what_is_selected_is_measured_with_its_baseline(tmp_path: Path) -> None:

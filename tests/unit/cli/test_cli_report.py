@@ -94,10 +94,10 @@ def test_json_is_all_there_is_on_standard_output(tmp_path: Path, capsys: pytest.
 def test_step_and_bucket_narrow_the_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_training(tmp_path)
     assert main(["report", str(tmp_path), "--json", "--step", "3", "--bucket", "layer1"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [step["step"] for step in told["steps"]] == [3]
-    assert [bucket["parameters"] for bucket in told["buckets"]] == [["layer1.weight"]]
-    assert (told["only_step"], told["only_bucket"]) == (3, "layer1")
+    report = json.loads(capsys.readouterr().out)
+    assert [step["step"] for step in report["steps"]] == [3]
+    assert [bucket["parameters"] for bucket in report["buckets"]] == [["layer1.weight"]]
+    assert (report["only_step"], report["only_bucket"]) == (3, "layer1")
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,11 @@ def events(path: Path) -> list[dict[str, Any]]:
 
 def test_each_rank_has_its_file_with_its_rank(chrome: Path) -> None:
     for rank in range(RANKS):
-        told = json.loads((chrome / "chrome" / f"rank_{rank}.json").read_text(encoding="utf-8"))
-        assert told["distributedInfo"]["rank"] == rank and told["distributedInfo"]["world_size"] == RANKS
-        assert {event["pid"] for event in told["traceEvents"]} == {rank}
+        exported = json.loads((chrome / "chrome" / f"rank_{rank}.json").read_text(encoding="utf-8"))
+        assert (
+            exported["distributedInfo"]["rank"] == rank and exported["distributedInfo"]["world_size"] == RANKS
+        )
+        assert {event["pid"] for event in exported["traceEvents"]} == {rank}
 
 
 def test_slices_of_one_thread_never_overlap_but_nest(chrome: Path) -> None:
@@ -247,10 +249,10 @@ def test_tensorboard_reads_the_scalars(folder: Path, tmp_path: Path) -> None:
     report = load_report(folder)
     for rank in range(RANKS):
         files = EventAccumulator(str(tmp_path / "tensorboard" / f"rank_{rank}")).Reload()
-        told = files.Scalars("rank/exposed_ms")
+        scalars = files.Scalars("rank/exposed_ms")
         mine = report.steps.take(report.steps.rank == rank)
-        assert [scalar.step for scalar in told] == mine.step.tolist()
-        assert [scalar.value for scalar in told] == pytest.approx(mine.exposed_ms.tolist(), rel=1e-5)
+        assert [scalar.step for scalar in scalars] == mine.step.tolist()
+        assert [scalar.value for scalar in scalars] == pytest.approx(mine.exposed_ms.tolist(), rel=1e-5)
         assert len(files.Scalars("gradient/norm")) == (2 if rank == 2 else 3)
     steps = EventAccumulator(str(tmp_path / "tensorboard" / "steps")).Reload()
     wall = report.steps.wall_ms.reshape(STEPS, RANKS).max(axis=1)
@@ -263,8 +265,8 @@ def test_tensorboard_reads_the_scalars(folder: Path, tmp_path: Path) -> None:
         header = trace.header
         at = (header.wall_ns + (ends - header.monotonic_ns)) / 1e9
         files = EventAccumulator(str(tmp_path / "tensorboard" / f"rank_{trace.rank}")).Reload()
-        told = [scalar.wall_time for scalar in files.Scalars("rank/wall_ms")]
-        assert told == pytest.approx(at.tolist(), abs=1e-3) and len(set(told)) == STEPS
+        scalars = [scalar.wall_time for scalar in files.Scalars("rank/wall_ms")]
+        assert scalars == pytest.approx(at.tolist(), abs=1e-3) and len(set(scalars)) == STEPS
 
 
 def test_event_files_hold_steps_of_any_size(tmp_path: Path) -> None:
@@ -278,8 +280,8 @@ def test_event_files_hold_steps_of_any_size(tmp_path: Path) -> None:
     assert head.file_version == "brain.Event:2"
     assert [event.step for event in found] == steps[:-1].tolist()
     assert [event.wall_time for event in found] == series.wall_s.tolist()
-    told = [event.summary.value[0].tensor.float_val[0] for event in found]
-    assert told == pytest.approx(values[:-1].tolist(), rel=1e-6)
+    read = [event.summary.value[0].tensor.float_val[0] for event in found]
+    assert read == pytest.approx(values[:-1].tolist(), rel=1e-6)
 
 
 def test_prometheus_reads_the_gauges_in_both_of_its_formats(folder: Path, tmp_path: Path) -> None:

@@ -216,12 +216,12 @@ def test_json_has_its_documented_keys(tmp_path: Path) -> None:
         run = LiveRun(tmp_path, ranks)
         run.wait(0)
         run.write()
-        told = json.loads(hang_to_json(answer(tmp_path)))
+        fields = json.loads(hang_to_json(answer(tmp_path)))
     text = DOCS.read_text(encoding="utf-8")
-    for key in (*told, *told["ranks"][0], *told["ranks"][0]["waits_in"]):
+    for key in (*fields, *fields["ranks"][0], *fields["ranks"][0]["waits_in"]):
         assert f"`{key}`" in text, key
-    assert told["ranks"][1]["missing_from"]["open_s"] is None
-    assert told["ranks"][0]["waits_in"]["open_s"] >= 59
+    assert fields["ranks"][1]["missing_from"]["open_s"] is None
+    assert fields["ranks"][0]["waits_in"]["open_s"] >= 59
 
 
 def test_the_report_of_a_run_that_is_held_up_points_here(

@@ -52,8 +52,8 @@ def test_without_native_frames_it_asks_again(program: Path) -> None:
 
 def test_a_stopped_process_is_not_held(program: Path) -> None:
     write(program, "print('held' if '--native' in sys.argv else 'left alone')")
-    told = stacks.stacks_of(a_hang((1, "stopped"), (2, "busy")), 20)
-    assert [stack.text for stack in told] == ["left alone", "held"]
+    dumped = stacks.stacks_of(a_hang((1, "stopped"), (2, "busy")), 20)
+    assert [stack.text for stack in dumped] == ["left alone", "held"]
 
 
 def test_a_refusal_says_what_to_do(program: Path) -> None:

@@ -66,9 +66,9 @@ def test_json_is_one_line_each_and_has_its_documented_keys(tmp_path: Path) -> No
     write_training(tmp_path)
     line = pulse_to_json(pulse_of(tmp_path))
     assert "\n" not in line
-    told = json.loads(line)
+    fields = json.loads(line)
     text = (Path(__file__).parents[3] / "docs" / "hang.md").read_text(encoding="utf-8")
-    for key in (*told, *told["ranks"][0]):
+    for key in (*fields, *fields["ranks"][0]):
         assert f"`{key}`" in text, key
 
 
@@ -92,12 +92,12 @@ def test_it_waits_for_a_run_and_follows_the_next_one(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         watch(folder, display_for(out, as_json=True), interval_s=1.0, pause=pause)
-    told = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [each["status"] for each in told] == ["waiting", "waiting", "over", "over"]
-    assert [each["runs"] for each in told] == [0, 0, 1, 2]
-    assert [each["step"] for each in told] == [None, None, 7, 11]
-    assert told[2]["run_id"] != told[3]["run_id"]
-    assert "no such folder" in told[0]["line"] and "no traces" in told[1]["line"]
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [each["status"] for each in lines] == ["waiting", "waiting", "over", "over"]
+    assert [each["runs"] for each in lines] == [0, 0, 1, 2]
+    assert [each["step"] for each in lines] == [None, None, 7, 11]
+    assert lines[2]["run_id"] != lines[3]["run_id"]
+    assert "no such folder" in lines[0]["line"] and "no traces" in lines[1]["line"]
 
 
 def test_it_keeps_to_its_share_of_a_core(tmp_path: Path) -> None:

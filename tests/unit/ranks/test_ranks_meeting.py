@@ -109,8 +109,8 @@ def test_a_reason_in_the_store_is_shown_as_text_whatever_it_is(tmp_path: Path) -
     for number, left in enumerate([b"\xff\xfe broken", b"\x1b]0;title\x07 rank 9", b"long" * 10**6]):
         store = dist.FileStore(str(tmp_path / str(number)), 1)
         store.set("pyddpdiag/failed", left)
-        told = Group(place, store, []).told_failure()
-        assert told and told.isprintable() and len(told) <= 1000
+        reason = Group(place, store, []).reason_of_failure()
+        assert reason and reason.isprintable() and len(reason) <= 1000
 
 
 def test_a_rank_whose_process_was_killed_is_named_by_a_survivor(tmp_path: Path) -> None:

@@ -205,10 +205,10 @@ def everything(folder: Path) -> dict[str, Any]:
 
 
 def test_keys_are_exactly_the_contract(tmp_path: Path) -> None:
-    told = everything(tmp_path)
-    assert set(told) == TOP
-    assert told["schema_version"] == 1
-    assert set(told["verdict"]) == {"status", "line", "findings"}
+    written = everything(tmp_path)
+    assert set(written) == TOP
+    assert written["schema_version"] == 1
+    assert set(written["verdict"]) == {"status", "line", "findings"}
     for name, keys in (
         ("ranks", RANK),
         ("buckets", BUCKET),
@@ -221,55 +221,55 @@ def test_keys_are_exactly_the_contract(tmp_path: Path) -> None:
         ("gaps", GAP),
         ("mismatches", MISMATCH),
     ):
-        assert told[name], name
-        for entry in told[name]:
+        assert written[name], name
+        for entry in written[name]:
             assert set(entry) == keys, name
-    assert told["verdict"]["findings"]
-    for finding in told["verdict"]["findings"]:
+    assert written["verdict"]["findings"]
+    for finding in written["verdict"]["findings"]:
         assert set(finding) == FINDING
-    for step in told["steps"]:
+    for step in written["steps"]:
         for rank in step["ranks"]:
             assert set(rank) == STEP_RANK
-    for bucket in told["buckets"]:
+    for bucket in written["buckets"]:
         for name in MEASURED:
             assert set(bucket[name]) == {"median", "p95"}
-    for rank in told["ranks"]:
+    for rank in written["ranks"]:
         for name in ("wall_ms", "compute_ms", "data_wait_ms", "exposed_ms", "other_ms", "own_ms"):
             assert set(rank[name]) == {"median", "p95"}
 
 
 def test_values_of_a_known_run(tmp_path: Path) -> None:
-    told = everything(tmp_path)
-    assert told["world_size"] == 2
-    zero, one = told["ranks"]
+    written = everything(tmp_path)
+    assert written["world_size"] == 2
+    zero, one = written["ranks"]
     assert (zero["rank"], zero["host"], zero["steps"], zero["last_step"]) == (0, "host0", 9, 8)
     assert (one["steps"], one["last_step"]) == (7, 6)
     assert (zero["records"], zero["overwritten"], zero["in_flight"], zero["errors"]) == (23, 0, 1, 1)
     assert (zero["closed"], one["closed"]) == (False, True)
-    assert told["steps"][2]["wall_ms"] == 60.0
-    assert told["steps"][2]["ranks"][1]["data_wait_ms"] == 1.0
-    assert told["buckets"][0]["arrival_ms"]["median"] == 1.0
-    assert told["errors"][0]["text"] == "peer gone"
-    assert told["steps_left_out"] == [0]
+    assert written["steps"][2]["wall_ms"] == 60.0
+    assert written["steps"][2]["ranks"][1]["data_wait_ms"] == 1.0
+    assert written["buckets"][0]["arrival_ms"]["median"] == 1.0
+    assert written["errors"][0]["text"] == "peer gone"
+    assert written["steps_left_out"] == [0]
 
 
 def test_nothing_known_is_null_and_never_nan(tmp_path: Path) -> None:
     writer = RankWriter()
     writer.bucket(0, 10, 0, 0, state=IN_FLIGHT)
     writer.write(tmp_path, sidecar=False)
-    told = parse(report_to_json(load_report(tmp_path)))
-    bucket = told["buckets"][0]
+    written = parse(report_to_json(load_report(tmp_path)))
+    bucket = written["buckets"][0]
     assert bucket["count"] == 0
     assert all(bucket[name] == {"median": None, "p95": None} for name in MEASURED)
-    assert told["ranks"][0]["wall_ms"] == {"median": None, "p95": None}
-    assert told["steps"][0]["wall_ms"] is None
+    assert written["ranks"][0]["wall_ms"] == {"median": None, "p95": None}
+    assert written["steps"][0]["wall_ms"] is None
 
 
 def test_empty_trace_is_still_the_contract(tmp_path: Path) -> None:
     RankWriter().write(tmp_path)
-    told = parse(report_to_json(load_report(tmp_path)))
-    assert set(told) == TOP
-    assert told["buckets"] == told["steps"] == told["errors"] == []
+    written = parse(report_to_json(load_report(tmp_path)))
+    assert set(written) == TOP
+    assert written["buckets"] == written["steps"] == written["errors"] == []
 
 
 def test_long_runs_are_valid_json_too(tmp_path: Path) -> None:

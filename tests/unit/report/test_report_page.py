@@ -72,8 +72,8 @@ def test_a_page_loads_nothing_and_runs_only_its_own_scripts() -> None:
     policy = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)">', text)
     assert len(policy) == 1 and policy[0].startswith("default-src 'none';") and "unsafe-eval" not in policy[0]
     for script in re.findall(r"<script>(.*?)</script>", text, re.DOTALL):
-        told = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        assert f"'sha256-{told}'" in policy[0]
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy[0]
 
 
 def test_a_chart_is_said_in_words_drawn_from_data_and_there_as_a_table() -> None:
@@ -83,9 +83,9 @@ def test_a_chart_is_said_in_words_drawn_from_data_and_there_as_a_table() -> None
     assert re.search(
         r'<div class="plot" role="img" tabindex="0" data-chart="times"[^>]* aria-label="Chart: Times', text
     )
-    told = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', text, re.DOTALL)
-    data = json.loads(told[0])["times"]["data"]
-    assert "<" not in told[0] and data[0]["name"] == "a &amp; b" and data[0]["y"] == [1.0, None]
+    embedded = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', text, re.DOTALL)
+    data = json.loads(embedded[0])["times"]["data"]
+    assert "<" not in embedded[0] and data[0]["name"] == "a &amp; b" and data[0]["y"] == [1.0, None]
     assert text.count("The numbers as a table") == 1 and '<a href="#view-charts">Charts</a>' in text
 
 

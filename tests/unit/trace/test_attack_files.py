@@ -90,8 +90,8 @@ def test_many_names_of_one_trace_are_read_once(tmp_path: Path) -> None:
         os.link(path, tmp_path / f"rank_{rank}.ddptrace")
     run = open_run(tmp_path)
     assert [trace.rank for trace in run.ranks] == [0]
-    [told] = [text for text in run.warnings if "links to the same file" in text]
-    assert "rank_1.ddptrace (as rank_0.ddptrace)" in told
+    [warning] = [text for text in run.warnings if "links to the same file" in text]
+    assert "rank_1.ddptrace (as rank_0.ddptrace)" in warning
 
 
 def test_copies_of_one_rank_are_not_read_to_be_thrown_away(tmp_path: Path) -> None:

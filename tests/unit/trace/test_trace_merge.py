@@ -38,7 +38,7 @@ def merged(folder: Path) -> Found:
     return Found(intake.merged, memberships(run, intake.merged))
 
 
-def told(found: Found) -> dict[int, list[object]]:
+def contents(found: Found) -> dict[int, list[object]]:
     """All that the ledgers hold."""
     return {
         key: [ledger.sequence.tolist(), sorted(ledger.shares)]
@@ -175,4 +175,4 @@ def test_order_of_records_changes_nothing(
         for writer in chosen.sample(writers, ranks):
             writer.write(folder)
         results.append(merged(folder))
-    assert told(results[0]) == told(results[1])
+    assert contents(results[0]) == contents(results[1])

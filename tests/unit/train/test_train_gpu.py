@@ -26,15 +26,15 @@ SOON_S = 0.001
 
 def told_after(nvml: Nvml, uuid: str, looks: int) -> tuple[list[str], GpuUse | None]:
     """What a watch said, and the use that it saw, after it has looked so often at the first GPU."""
-    told: list[str] = []
-    watch = gpu.Watch(nvml, uuid, told.append, SOON_S)
+    sentences: list[str] = []
+    watch = gpu.Watch(nvml, uuid, sentences.append, SOON_S)
     limit = time.monotonic() + 20
     while nvml._gpus and nvml._gpus[0].looks < looks and watch._thread.is_alive():
         assert time.monotonic() < limit
         time.sleep(SOON_S)
     watch.stop()
     assert nvml.open == 0 and not watch._thread.is_alive()
-    return told, watch.use(3)
+    return sentences, watch.use(3)
 
 
 def test_the_ranks_own_gpu_is_watched_whatever_number_it_has() -> None:
@@ -45,16 +45,16 @@ def test_the_ranks_own_gpu_is_watched_whatever_number_it_has() -> None:
         seen.percent = next(percents, 20)
 
     mine.before_each = change
-    told, use = told_after(Nvml(mine, other), "b", 3)
-    assert not told and use is not None
+    sentences, use = told_after(Nvml(mine, other), "b", 3)
+    assert not sentences and use is not None
     assert (use.rank, use.utilisation_percent) == (3, 20.0)
     assert (use.memory_used_bytes, use.memory_total_bytes) == (4_000, 80_000_000_000)
     assert use.samples >= 3 and other.looks == 0
 
 
 def test_a_part_of_a_gpu_tells_its_memory_only_and_that_is_one_sentence() -> None:
-    told, use = told_after(Nvml(Gpu("MIG-b", NVMLError("Not Supported"), 4_000)), "b", 3)
-    assert len(told) == 1 and "Not Supported" in told[0]
+    sentences, use = told_after(Nvml(Gpu("MIG-b", NVMLError("Not Supported"), 4_000)), "b", 3)
+    assert len(sentences) == 1 and "Not Supported" in sentences[0]
     assert use is not None and use.utilisation_percent is None and use.memory_used_bytes == 4_000
     assert not use.low and "use not known" in str(use)
 
@@ -64,8 +64,8 @@ def test_readings_that_fail_for_a_while_are_left_out() -> None:
         seen.percent = NVMLError("Unknown Error") if seen.looks < 4 else 70
 
     shaky = Gpu("GPU-b", before_each=fail_first, used=NVMLError("GPU is lost"))
-    told, use = told_after(Nvml(shaky), "b", 6)
-    assert len(told) == 1
+    sentences, use = told_after(Nvml(shaky), "b", 6)
+    assert len(sentences) == 1
     assert use is not None and use.utilisation_percent == 70 and use.memory_used_bytes is None
 
 
@@ -78,15 +78,15 @@ def test_readings_that_fail_for_a_while_are_left_out() -> None:
     ],
 )
 def test_a_watch_that_cannot_begin_or_breaks_says_one_sentence(nvml: Nvml, reason: str) -> None:
-    told, use = told_after(nvml, "b", 2)
-    assert len(told) == 1 and reason in told[0]
+    sentences, use = told_after(nvml, "b", 2)
+    assert len(sentences) == 1 and reason in sentences[0]
     assert use is None
 
 
 def test_a_long_run_keeps_few_samples_of_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_MOST_SAMPLES", 8)
-    told, use = told_after(Nvml(Gpu("GPU-b", 40)), "b", 30)
-    assert not told and use is not None
+    sentences, use = told_after(Nvml(Gpu("GPU-b", 40)), "b", 30)
+    assert not sentences and use is not None
     assert 4 <= use.samples <= 8
 
 
@@ -109,10 +109,10 @@ def test_nvml_that_hangs_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatc
 
 def test_nothing_is_done_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    told: list[str] = []
-    with gpu.watched(torch.device("cpu"), told.append) as use:
+    sentences: list[str] = []
+    with gpu.watched(torch.device("cpu"), sentences.append) as use:
         pass
-    assert use(0) is None and not told
+    assert use(0) is None and not sentences
 
 
 @pytest.fixture
@@ -126,11 +126,11 @@ def test_without_the_package_a_sentence_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, cuda: torch.device
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    told: list[str] = []
-    with gpu.watched(cuda, told.append) as use:
+    sentences: list[str] = []
+    with gpu.watched(cuda, sentences.append) as use:
         pass
     assert use(0) is None
-    assert len(told) == 1 and "pyddpdiag[gpu]" in told[0]
+    assert len(sentences) == 1 and "pyddpdiag[gpu]" in sentences[0]
 
 
 def test_a_failing_training_ends_the_watch_as_well(
@@ -152,13 +152,13 @@ def test_the_real_package_has_these_names_and_says_one_sentence_without_a_gpu() 
             real = getattr(pynvml, name)
             assert len(inspect.signature(real).parameters) >= len(ours)
     assert issubclass(pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError)
-    told: list[str] = []
-    watch = gpu.Watch(pynvml, "00000000-0000-0000-0000-000000000000", told.append, SOON_S)
+    sentences: list[str] = []
+    watch = gpu.Watch(pynvml, "00000000-0000-0000-0000-000000000000", sentences.append, SOON_S)
     watch._thread.join(20)
     watch.stop()
     # No such GPU anywhere; where there is none at all, its library is missing.
     assert watch.use(0) is None
-    assert len(told) == 1 and "NVML says" in told[0]
+    assert len(sentences) == 1 and "NVML says" in sentences[0]
 
 
 LOW = GpuUse(1, 40, 20.0, 2_000_000_000, 80_000_000_000)

@@ -61,9 +61,9 @@ def rows(report: RunReport) -> dict[tuple[int, str | None], tuple[int, float | N
 @pytest.mark.parametrize("buckets", [True, False], ids=["buckets", "no buckets"])
 def test_a_worker_tells_the_group_of_all_its_collectives(tmp_path: Path, buckets: bool) -> None:
     write(tmp_path, late_ms=8, buckets=buckets)
-    told = rows(load_report(tmp_path))
+    counts = rows(load_report(tmp_path))
     first, second = f"group {GROUP:x}", f"group {OTHER:x}"
-    assert told == {
+    assert counts == {
         (0, first): (10, 0.0),
         (1, first): (10, 0.0),
         (2, second): (10, pytest.approx(8.0)),

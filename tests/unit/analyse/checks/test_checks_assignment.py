@@ -40,7 +40,7 @@ def train(
         sum(4 * prod(modules[owner][index][1]) for index in each)
         for owner, each in zip(owners, buckets, strict=True)
     ]
-    told: dict[str, object] = {
+    sidecar: dict[str, object] = {
         "recorded_by": by,
         "modules": [
             {
@@ -66,7 +66,7 @@ def train(
             for place, (owner, each) in enumerate(zip(owners, buckets, strict=True))
         ],
     }
-    return write(folder, sizes, latency_ms=latency_ms, ms_per_mb=ms_per_mb, told=told)
+    return write(folder, sizes, latency_ms=latency_ms, ms_per_mb=ms_per_mb, sidecar=sidecar)
 
 
 @pytest.mark.parametrize("cap_mb", [25.0, 15.0])

@@ -24,11 +24,11 @@ def view(folder: Path) -> RunView:
 
 
 def two(
-    folder: Path, local: str = "10.0.0.1:5000", peer: str = "10.0.0.2:6000", **told: int | None
+    folder: Path, local: str = "10.0.0.1:5000", peer: str = "10.0.0.2:6000", **readings: int | None
 ) -> RunView:
     """Two ranks and one connection, over which rank 0 sends."""
     writers = [RankWriter(rank, 2) for rank in range(2)]
-    connect(writers[0], writers[1], local, peer, **told)
+    connect(writers[0], writers[1], local, peer, **readings)
     for writer in writers:
         writer.write(folder)
     return view(folder)
@@ -188,8 +188,15 @@ def test_readings_without_a_name_and_names_without_a_reading_are_left_out(tmp_pa
 def test_the_report_has_the_links_and_reads_them_back(tmp_path: Path) -> None:
     ring(tmp_path, 3)
     report = load_report(tmp_path)
-    told = report_to_dict(report)["links"]
-    assert [(link["rank"], link["peer"]) for link in told] == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
+    links = report_to_dict(report)["links"]
+    assert [(link["rank"], link["peer"]) for link in links] == [
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 2),
+        (2, 0),
+        (2, 1),
+    ]
     assert report_from_dict(json.loads(report_to_json(report))).links == report.links
 
 

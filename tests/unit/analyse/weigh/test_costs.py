@@ -60,9 +60,9 @@ def test_two_findings_that_explain_the_same_milliseconds_share_them(view: RunVie
 
 def test_all_together_do_not_cost_more_than_a_step(view: RunView) -> None:
     step = float(view.judged.wall.max(axis=1).mean())
-    told = costs(view, finding("one", 40.0), finding("two", 40.0), finding("three", 40.0), finding("four"))
-    assert told[0] == 40.0 and told[3] is None
-    assert sum(cost or 0.0 for cost in told) == pytest.approx(step)
+    shares = costs(view, finding("one", 40.0), finding("two", 40.0), finding("three", 40.0), finding("four"))
+    assert shares[0] == 40.0 and shares[3] is None
+    assert sum(cost or 0.0 for cost in shares) == pytest.approx(step)
 
 
 def test_an_error_takes_nothing_from_the_others(view: RunView) -> None:
@@ -85,10 +85,10 @@ def test_costs_of_a_run_with_everything_stay_within_its_step(tmp_path: Path, see
     view = RunView(open_run(tmp_path))
     found = load_report(tmp_path).verdict.findings
     assert len(found) >= 3
-    told = [each.cost_ms or 0.0 for each in found]
+    shares = [each.cost_ms or 0.0 for each in found]
     order = [(each.confidence == "low", -(each.cost_ms or 0.0)) for each in found]
-    assert order == sorted(order) and min(told) >= 0
-    assert sum(told) <= float(view.judged.wall.max(axis=1).mean()) + 1e-6
+    assert order == sorted(order) and min(shares) >= 0
+    assert sum(shares) <= float(view.judged.wall.max(axis=1).mean()) + 1e-6
     late = [each.cost_ms or 0.0 for each in found if each.kind == "late_rank"]
     assert sum(late) <= 1.05 * float(view.lateness.extra.max(axis=1).mean())
 

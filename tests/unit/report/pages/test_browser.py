@@ -83,7 +83,7 @@ def page_of_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_trouble(seen: Seen, file: Path) -> None:
-    assert seen.told == []
+    assert seen.messages == []
     assert seen.asked == [file.resolve().as_uri()]
 
 

@@ -61,11 +61,11 @@ def test_a_rank_that_sleeps_is_not_drawn_as_computing_and_is_marked(folder: Path
     assert (first.kind, first.rank, first.cause) == ("late_rank", 1, "blocked")
     chart = where_chart(report, details)
     assert chart is not None
-    told = bars(chart)
-    assert told["computes"][1] == pytest.approx(COMPUTES, abs=1) and told["sleeps"][1] == pytest.approx(
+    drawn = bars(chart)
+    assert drawn["computes"][1] == pytest.approx(COMPUTES, abs=1) and drawn["sleeps"][1] == pytest.approx(
         SLEEPS, abs=1
     )
-    assert max(told["sleeps"].get(0, 0.0), told["sleeps"].get(2, 0.0)) < 1
+    assert max(drawn["sleeps"].get(0, 0.0), drawn["sleeps"].get(2, 0.0)) < 1
     marked = [series for series in chart.panels[0].series if isinstance(series, Spans) and series.marked]
     assert [(series.name, len(series.start)) for series in marked] == [("sleeps", 1)]
     (callout,) = chart.panels[0].callouts
@@ -126,8 +126,10 @@ def test_without_readings_of_the_processor_nobody_says_that_a_rank_computes(
     saved.write_text(capsys.readouterr().out, encoding="utf-8")
     chart = where_chart(*load_details(saved))
     assert chart is not None
-    told = bars(chart)
-    assert "computes" not in told and told["computes or sleeps"][1] == pytest.approx(COMPUTES + SLEEPS, abs=1)
+    drawn = bars(chart)
+    assert "computes" not in drawn and drawn["computes or sleeps"][1] == pytest.approx(
+        COMPUTES + SLEEPS, abs=1
+    )
 
 
 def test_what_holds_up_all_ranks_is_marked_on_all(tmp_path: Path) -> None:

@@ -44,15 +44,15 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.feed(re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL))
-        told = re.findall(r'id="page-data">(.*?)</script>', text, re.DOTALL)
-        self.figures: dict[str, Any] = json.loads(told[0]) if told else {}
+        data = re.findall(r'id="page-data">(.*?)</script>', text, re.DOTALL)
+        self.figures: dict[str, Any] = json.loads(data[0]) if data else {}
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attributes)))
 
     def all(self, tag: str, name: str) -> list[str]:
         """An attribute of all elements of a kind that have it."""
-        return [str(told[name]) for kind, told in self.tags if kind == tag and name in told]
+        return [str(attributes[name]) for kind, attributes in self.tags if kind == tag and name in attributes]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_every_view_is_there_and_linked(text: str) -> None:
     assert re.findall(r'<li><a href="#[^"]+">([^<]+)</a></li>', text) == VIEWS
     page = Page(text)
     assert page.all("div", "data-chart") == CHARTS
-    ids = [str(told["id"]) for _, told in page.tags if "id" in told]
+    ids = [str(attributes["id"]) for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     for target in page.all("a", "href"):
         assert target.startswith("#") and target[1:] in ids
@@ -78,12 +78,12 @@ def test_every_view_is_there_and_linked(text: str) -> None:
 
 def test_what_can_be_used_can_be_reached_by_keyboard_and_has_a_name(text: str) -> None:
     page = Page(text)
-    for tag, told in page.tags:
-        if tag == "div" and told.get("class") in ("plot", "scroll"):
-            assert told["tabindex"] == "0" and told["aria-label"]
+    for tag, attributes in page.tags:
+        if tag == "div" and attributes.get("class") in ("plot", "scroll"):
+            assert attributes["tabindex"] == "0" and attributes["aria-label"]
         if tag == "select":
-            assert told["id"] in page.all("label", "for")
-    tables = [told["id"] for tag, told in page.tags if tag == "table"]
+            assert attributes["id"] in page.all("label", "for")
+    tables = [attributes["id"] for tag, attributes in page.tags if tag == "table"]
     assert page.all("button", "data-table") == tables
     assert text.count('<caption class="sr">') == len(tables)
     assert text.count("<summary>The numbers as a table</summary>") == len(CHARTS)
@@ -99,7 +99,7 @@ def test_the_verdict_is_the_reports(folder: Path, text: str) -> None:
 
 def test_no_figure_is_empty_and_all_choices_have_theirs(text: str) -> None:
     page = Page(text)
-    steps = [str(told["value"]) for tag, told in page.tags if tag == "option"]
+    steps = [str(attributes["value"]) for tag, attributes in page.tags if tag == "option"]
     assert len(steps) >= 8
     assert {f"waterfall-{step}" for step in steps} < set(page.figures)
     for name, figure in page.figures.items():
@@ -217,9 +217,9 @@ def test_a_page_of_a_saved_report_has_what_that_holds(
     ]
 
 
-@pytest.mark.parametrize("told", [{"step_records": False}, {"steps": 1}, {"world_size": 1}], ids=str)
-def test_a_run_that_tells_little_has_a_page_too(tmp_path: Path, told: dict[str, Any]) -> None:
-    write_training(tmp_path, **told)
+@pytest.mark.parametrize("training", [{"step_records": False}, {"steps": 1}, {"world_size": 1}], ids=str)
+def test_a_run_that_tells_little_has_a_page_too(tmp_path: Path, training: dict[str, Any]) -> None:
+    write_training(tmp_path, **training)
     page = Page(run_page(*load_details(tmp_path)))
     assert all(figure["data"] for figure in page.figures.values())
 
