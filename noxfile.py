@@ -346,7 +346,7 @@ def windows(session: nox.Session) -> None:
         "tree/test_style.py",
         "tree/test_documented_commands.py",
         "ranks/test_ranks_rendezvous.py",
-        "ranks/test_ranks_strangers.py",
+        "ranks/test_ranks_leftovers.py",
     )
     venv.run(venv.python, "-m", "pytest", "-q", *(f"tests/unit/{name}" for name in neutral))
     # Each version takes minutes: all of them where they are promised, elsewhere the one that is tested with.

@@ -1,7 +1,7 @@
 """DDP's training step over models, bucket sizes, hooks, interfaces and world sizes, by the engine of `pyddpdiag bench`.
 
 Run: python3 dev.py bench benchmarks/bench_ddp_step.py
-The selected cases run interleaved in the same ranks, in several sittings. Each one's `extra_info` is also that of a
+The selected cases run interleaved in the same ranks, in several launches. Each one's `extra_info` is also that of a
 result file (docs/benchmarks.md), so `pyddpdiag compare` reads the JSON of this run.
 """
 
@@ -18,7 +18,7 @@ from harness.sweeps import LOOPBACK, RUNS, TwoRuns, places, report_case, sweep
 from pyddpdiag.bench.cases import HOOKS, Case, allreduce_cases, step_cases
 from pyddpdiag.bench.machine import load_before
 
-ROUNDS, SITTINGS = 20, 4
+ROUNDS, LAUNCHES = 20, 4
 STEPS = [
     *step_cases(["digits-cnn", "mlp"], list(HOOKS), [None], [2]),
     *step_cases(["digits-cnn", "mlp"], ["plain", "bf16"], [0.25, 1.0, 5.0, 100.0], [2]),
@@ -57,7 +57,7 @@ def base(case: Case) -> list[Case]:
 @pytest.mark.parametrize("case", SMALL, ids=label)
 def test_case(row: Row, case: Case) -> None:
     rounds = row.rounds(ROUNDS)
-    swept = row.once("case", lambda cases: sweep(cases, rounds, SITTINGS), needs=base)
+    swept = row.once("case", lambda cases: sweep(cases, rounds, LAUNCHES), needs=base)
     report_case(row, group_of(case), swept, case, base(case))
     assert len(swept.entries[case].round_s) == rounds
 
@@ -91,7 +91,7 @@ def test_two_runs_of_the_same_are_no_difference(row: Row, place: tuple[str, Case
         if row.timed:
             wait_until_quiet()
         cases = list(dict.fromkeys(case for _, case in chosen))
-        return TwoRuns({run: sweep(cases, rounds, sittings=5) for run in RUNS})
+        return TwoRuns({run: sweep(cases, rounds, launches=5) for run in RUNS})
 
     runs = row.once("place", measure)
     words = runs.report(row, place, f"two runs of {label(place[1])}")

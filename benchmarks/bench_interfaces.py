@@ -25,8 +25,8 @@ from pyddpdiag.bench.race import judge
 
 MBIT = (150, 1000)
 RACE_ROUNDS = 15
-STEP_ROUNDS, STEP_SITTINGS = 8, 2
-RUN_ROUNDS, RUN_SITTINGS = 80, 4
+STEP_ROUNDS, STEP_LAUNCHES = 8, 2
+RUN_ROUNDS, RUN_LAUNCHES = 80, 4
 HOOKS = ["plain", "torch_bf16", "timed_bf16", "bf16"]
 OURS = ("timed_bf16", "bf16")
 RACE = race_cases(NAMES, 2, 2**21, repeat=2)
@@ -48,10 +48,10 @@ def label(case: Case) -> str:
     return case.label(names_of(case))
 
 
-def sweep(mbit: tuple[int, int], cases: Sequence[Case], folder: Path, rounds: int, sittings: int) -> Swept:
-    """One sweep of so many rounds of each case; in one sitting where they cannot be shared out."""
-    sittings = math.gcd(rounds, sittings)
-    entries = sweep_over(mbit, cases, folder, rounds=rounds // sittings, sittings=sittings)
+def sweep(mbit: tuple[int, int], cases: Sequence[Case], folder: Path, rounds: int, launches: int) -> Swept:
+    """One sweep of so many rounds of each case; in one launch where they cannot be shared out."""
+    launches = math.gcd(rounds, launches)
+    entries = sweep_over(mbit, cases, folder, rounds=rounds // launches, launches=launches)
     by_name = {entry.name: entry for entry in entries}
     swept = Swept({case: by_name[label(case)] for case in cases})
     assert all(len(entry.round_s) == rounds for entry in swept.entries.values())
@@ -82,7 +82,7 @@ def step_bases(case: Case) -> list[Case]:
 def test_step(row: Row, case: Case, tmp_path: Path) -> None:
     rounds = row.rounds(STEP_ROUNDS)
     swept = row.once(
-        "case", lambda cases: sweep(MBIT, cases, tmp_path, rounds, STEP_SITTINGS), needs=step_bases
+        "case", lambda cases: sweep(MBIT, cases, tmp_path, rounds, STEP_LAUNCHES), needs=step_bases
     )
     group = f"step of {case.model}, link of {MBIT[case.picks[0]]} Mbit per s"
     report_case(row, group, swept, case, step_bases(case), link_mbit=list(MBIT))
@@ -94,7 +94,7 @@ def test_step(row: Row, case: Case, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", places(REDUCES), ids=lambda place: f"{label(place[1])}-{place[0]}")
 @pytest.mark.parametrize(("second_mbit", "word"), [(180, "faster"), (150, "no difference")])
-def test_two_runs_are_told_apart_where_the_link_is_faster_by_a_fifth(
+def test_two_runs_are_distinguished_where_the_link_is_faster_by_a_fifth(
     row: Row, second_mbit: int, word: str, place: tuple[str, Case], tmp_path: Path
 ) -> None:
     """Two result files, made one after the other, of which nothing is paired."""
@@ -106,7 +106,7 @@ def test_two_runs_are_told_apart_where_the_link_is_faster_by_a_fifth(
         for run, mbit in zip(RUNS, (MBIT[0], second_mbit), strict=True):
             folder = tmp_path / run
             folder.mkdir()
-            swept[run] = sweep((mbit, mbit), cases, folder, rounds, RUN_SITTINGS)
+            swept[run] = sweep((mbit, mbit), cases, folder, rounds, RUN_LAUNCHES)
         return TwoRuns(swept)
 
     runs = row.once("place", measure)

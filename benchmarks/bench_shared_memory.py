@@ -3,7 +3,7 @@
 Sums alone also against Open MPI and MPICH, where they are installed, and against what memory allows.
 
 Run: python3 dev.py bench benchmarks/bench_shared_memory.py
-What is compared runs interleaved in the same ranks; DDP's steps in several sittings, by the engine of
+What is compared runs interleaved in the same ranks; DDP's steps in several launches, by the engine of
 `pyddpdiag bench`.
 """
 
@@ -20,7 +20,7 @@ from harness.sweeps import report_case, sweep
 
 from pyddpdiag.bench.cases import Case, step_cases
 
-ROUNDS, SITTINGS = 20, 4
+ROUNDS, LAUNCHES = 20, 4
 IN_A_ROW = 50
 SIZES = {"4KiB": 2**12, "64KiB": 2**16, "1MiB": 2**20, "25MiB": 25 * 2**20, "100MiB": 100 * 2**20}
 # From the first bucket on that lies in large pages.
@@ -48,7 +48,7 @@ def base(case: Case) -> list[Case]:
 @pytest.mark.parametrize("case", CASES, ids=label)
 def test_case(row: Row, case: Case) -> None:
     rounds = row.rounds(ROUNDS)
-    swept = row.once("case", lambda cases: sweep(cases, rounds, SITTINGS), needs=base)
+    swept = row.once("case", lambda cases: sweep(cases, rounds, LAUNCHES), needs=base)
     report_case(row, f"step of {case.model}", swept, case, base(case))
     assert len(swept.entries[case].round_s) == rounds
 

@@ -40,7 +40,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/flatten/flatten_checks.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/flatten/parallel_copy.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/group.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/adopted.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/detached.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/ddp_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/in_flight.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/foreign_hook.cpp

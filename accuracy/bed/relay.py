@@ -31,7 +31,7 @@ def tap(name: str) -> int:
 def main(first: str, second: str) -> None:
     ends = (tap(first), tap(second))
     to = {ends[0]: ends[1], ends[1]: ends[0]}
-    flying: deque[tuple[float, int, bytes]] = deque()
+    crossing: deque[tuple[float, int, bytes]] = deque()
     delay_s = loss = 0.0
     chance = random.Random(1)
     chosen = selectors.DefaultSelector()
@@ -39,7 +39,7 @@ def main(first: str, second: str) -> None:
         chosen.register(file, selectors.EVENT_READ)
     print("ready", flush=True)
     while True:
-        wait = max(0.0, flying[0][0] - time.monotonic()) if flying else None
+        wait = max(0.0, crossing[0][0] - time.monotonic()) if crossing else None
         for key, _ in chosen.select(wait):
             if key.fd == sys.stdin.fileno():
                 line = os.read(key.fd, 4096).decode()
@@ -57,10 +57,10 @@ def main(first: str, second: str) -> None:
                 except OSError:
                     break  # the device is down, as before it is set up
                 if chance.random() >= loss:
-                    flying.append((due, to[key.fd], frame))
+                    crossing.append((due, to[key.fd], frame))
         now = time.monotonic()
-        while flying and flying[0][0] <= now:
-            _, file, frame = flying.popleft()
+        while crossing and crossing[0][0] <= now:
+            _, file, frame = crossing.popleft()
             try:
                 os.write(file, frame)
             except OSError:

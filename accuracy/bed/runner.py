@@ -160,7 +160,7 @@ def run(
     *,
     drawn: Drawn | None = None,
     brief: bool = False,
-    patience_s: float = 0.0,
+    ask_again_s: float = 0.0,
 ) -> Outcome:
     """Makes the run of a plan and judges its report; a run that fails says why in `problem`.
 
@@ -169,7 +169,7 @@ def run(
         keep: folder for trace, report and the ranks' errors; None keeps nothing.
         drawn: job, fault and truth, where not those that the plan's seed draws.
         brief: few steps, and the cost measured once: for a busy machine and a fault that any look shows.
-        patience_s: for so long the report of a job that is stuck is asked for again until it names the cause: what
+        ask_again_s: for so long the report of a job that is stuck is asked for again until it names the cause: what
             stands still is told by its time, and on a busy machine that is long.
     """
     drawn = drawn or plan.drawn()
@@ -179,14 +179,14 @@ def run(
         folder = Path(temporary) if keep is None else keep
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            _make(outcome, folder, brief, patience_s)
+            _make(outcome, folder, brief, ask_again_s)
         except (TimeoutError, RuntimeError, OSError, subprocess.SubprocessError) as error:
             outcome.problem = f"{type(error).__name__}: {error}"
     outcome.seconds = time.monotonic() - begin
     return outcome
 
 
-def _make(outcome: Outcome, folder: Path, brief: bool, patience_s: float) -> None:
+def _make(outcome: Outcome, folder: Path, brief: bool, ask_again_s: float) -> None:
     cause = CAUSES.get(outcome.plan.cause)
     look = cause.look if cause else "end"
     drawn, trace = outcome.drawn, folder / "trace"
@@ -213,7 +213,7 @@ def _make(outcome: Outcome, folder: Path, brief: bool, patience_s: float) -> Non
                 raise RuntimeError(f"the ranks ended otherwise than planned: {last}")
             outcome.cost = this.cost()
             _judge(outcome, trace)
-            until = time.monotonic() + (patience_s if stopped else 0.0)
+            until = time.monotonic() + (ask_again_s if stopped else 0.0)
             while time.monotonic() < until and not (outcome.judgement and outcome.judgement.cause):
                 time.sleep(2.0)
                 _judge(outcome, trace)

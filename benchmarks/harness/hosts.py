@@ -30,28 +30,28 @@ def sweep_over(
     folder: Path,
     *,
     rounds: int,
-    sittings: int = 1,
+    launches: int = 1,
     timeout_s: float = 600,
 ) -> list[Entry]:
     """The entries of cases with 2 ranks, each on a host; their `picks` are places in `support.links.NAMES`.
 
-    Each sitting is a pair of new processes that goes on with the result file of the one before.
+    Each launch is a pair of new processes that goes on with the result file of the one before.
 
     Args:
         mbit: rates of the two links.
-        cases: all measured by each sitting, interleaved.
+        cases: all measured by each launch, interleaved.
         folder: for the result file.
-        rounds: of each case and sitting.
-        timeout_s: of one sitting.
+        rounds: of each case and launch.
+        timeout_s: of one launch.
     """
     spec = folder / "cases.json"
     result = folder / "hosts.json"
     with two_hosts(mbit) as hosts:
-        for sitting in range(sittings):
+        for launch in range(launches):
             orders = {
                 "cases": [asdict(case) for case in cases],
                 "rounds": rounds,
-                "sitting": sitting,
+                "launch": launch,
                 "result": str(result),
             }
             spec.write_text(json.dumps(orders), encoding="utf-8")
@@ -66,8 +66,8 @@ def _rank(rank: int, spec: Path) -> None:
     orders = json.loads(spec.read_text(encoding="utf-8"))
     cases = tuple(Case(**{**case, "picks": tuple(case["picks"])}) for case in orders["cases"])
     writer = ResultWriter(Path(orders["result"]), resume=True) if rank == 0 else None
-    # What rank 0 resumes has the rounds of the earlier sittings.
-    plan = SweepPlan(cases, NAMES, rounds=orders["rounds"] * (1 + orders["sitting"]), timeout_s=120)
+    # What rank 0 resumes has the rounds of the earlier launches.
+    plan = SweepPlan(cases, NAMES, rounds=orders["rounds"] * (1 + orders["launch"]), timeout_s=120)
     outcome = run_sweep(plan, writer, place=join_url(URL, 2, rank))
     if outcome.error is not None:
         raise outcome.error

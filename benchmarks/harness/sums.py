@@ -104,12 +104,12 @@ def _in_shared_memory(buffers: list[torch.Tensor]) -> Callable[[int], None]:
 
     def sum_up(times: int) -> None:
         for _ in range(times):
-            flying = []
+            works = []
             for buffer, place in placed:
                 work = ranks.add_up(buffer, next(numbers), place)
                 if work is not None:
-                    flying.append(work)
-            for work in flying:
+                    works.append(work)
+            for work in works:
                 work.wait()
 
     return sum_up

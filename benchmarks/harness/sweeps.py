@@ -30,9 +30,9 @@ class Swept:
     left_out: Mapping[Case, str] = field(default_factory=dict)
 
 
-def sweep(cases: Sequence[Case], rounds: int, sittings: int) -> Swept:
+def sweep(cases: Sequence[Case], rounds: int, launches: int) -> Swept:
     """One sweep over loopback; an error of a rank is the test's."""
-    plan = SweepPlan(tuple(cases), (LOOPBACK,), rounds=rounds, sittings=sittings, timeout_s=300)
+    plan = SweepPlan(tuple(cases), (LOOPBACK,), rounds=rounds, launches=launches, timeout_s=300)
     outcome = run_sweep(plan, None)
     if outcome.error is not None:
         raise outcome.error

@@ -3,8 +3,8 @@
 
 #include "python/bindings.hpp"
 #include "torch/group.hpp"
-#include "torch/hook/adopted.hpp"
 #include "torch/hook/ddp_hook.hpp"
+#include "torch/hook/detached.hpp"
 #include "torch/hook/foreign_hook.hpp"
 #include "torch/hook/reduction.hpp"
 #include "torch/probe/backward_probe.hpp"
@@ -21,8 +21,8 @@ c10::IValue python_object(c10d::GradBucket& bucket) {
 }
 
 // Of a module that was detached from the recorder that its Python hook has; nullptr: it was not.
-std::shared_ptr<PythonFutureWrapper> adopted_hook(c10d::GradBucket& bucket) {
-    const auto hook = adopted(bucket);
+std::shared_ptr<PythonFutureWrapper> detached_hook(c10d::GradBucket& bucket) {
+    const auto hook = detached_hook_of(bucket);
     if (hook == nullptr) {
         return nullptr;
     }
@@ -40,7 +40,7 @@ std::shared_ptr<PythonFutureWrapper> adopted_hook(c10d::GradBucket& bucket) {
 std::shared_ptr<PythonFutureWrapper> hook(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
                                           const std::optional<Handle>& group, std::uint8_t compression,
                                           bool error_feedback, bool shared_memory) {
-    if (auto future = adopted_hook(bucket)) {
+    if (auto future = detached_hook(bucket)) {
         return future;
     }
     const c10::IValue result = python_object(bucket);
@@ -75,7 +75,7 @@ void bind_hook(py::module_& module) {
                py::arg("shared_memory") = false);
     // What a hook of ours does before it opens or needs a recorder, as timed_allreduce() itself does: None, unless the
     // bucket's module was detached from the recorder that the hook has.
-    module.def("adopted_allreduce", &adopted_hook, py::arg("bucket"));
+    module.def("detached_allreduce", &detached_hook, py::arg("bucket"));
     // The group of the bucket's DDP module.
     module.def(
         "group_of",

@@ -48,7 +48,7 @@ def core_waits(
     rows = np.flatnonzero(~(np.isnan(steps.own) | np.isnan(usage.run_delay)).any(axis=1))
     if not steps.can_judge or len(rows) < LEAST_STEPS or not steps.wall_ms > 0.0:
         return NOBODY
-    bar = max(LEAST_MS, WAIT_SHARE * steps.wall_ms)
+    threshold = max(LEAST_MS, WAIT_SHARE * steps.wall_ms)
     delay = usage.run_delay[rows].copy()
     shared = lower_median(delay)
     found: dict[int, float] = {}
@@ -58,15 +58,15 @@ def core_waits(
         if rank not in ranks:
             delay[:, place] = 0.0
     # Where it is another rank that waits in each step, none does so in a typical one, and yet all are held up.
-    together = sure_median(saved_ms(steps.own[rows], delay)) > bar
+    together = sure_median(saved_ms(steps.own[rows], delay)) > threshold
     for place, rank in enumerate(steps.ranks):
         typical = median(delay[:, place])
-        if rank in ranks and typical > bar and (together or sure_median(delay[:, place]) > bar):
+        if rank in ranks and typical > threshold and (together or sure_median(delay[:, place]) > threshold):
             found[rank] = typical
         else:
             delay[:, place] = 0.0
     cost = median(saved_ms(steps.own[rows], delay))
-    return CoreWaits(found, cost) if found and cost > bar else NOBODY
+    return CoreWaits(found, cost) if found and cost > threshold else NOBODY
 
 
 def saved_ms(own: Float64, delay: Float64) -> Float64:

@@ -47,13 +47,17 @@ def run_details(report: RunReport, folder: Path, *, step: int | None = None) -> 
             own.append(own_time(trace))
 
     open_run(folder, visit=take)
-    doubts = [rank.clock.uncertainty_ms for rank in report.ranks]
-    doubt = None if None in doubts else max((each for each in doubts if each is not None), default=0.0)
+    clock_errors = [rank.clock.uncertainty_ms for rank in report.ranks]
+    clock_error_ms = (
+        None
+        if None in clock_errors
+        else max((each for each in clock_errors if each is not None), default=0.0)
+    )
     judged = _without(lines, np.array(report.steps.left_out, np.int64))
     return RunDetails(
         shown,
         tuple(line.take(np.array(sorted(shown), np.int64)) for line in lines),
-        lateness(judged, doubt),
+        lateness(judged, clock_error_ms),
         joined_norms(norms) if norms else gradient_norms_of_none(),
         own=joined(own) if own else None,
         opens=step if step is not None else step_to_open(report),

@@ -73,7 +73,7 @@ class LateRank:
     def confidence(self) -> Confidence:
         """`low` where a healthy rank may be as late: because of what else its machine does."""
         # That it is the last one is sure, and that it is late by so much is not.
-        if not self.span and self.sure_ms <= _bar(self.step_ms):
+        if not self.span and self.sure_ms <= _threshold_ms(self.step_ms):
             return "low"
         # A rank that sleeps or waits for data has nothing to do with the machine's load.
         if self.cause in ("compute", "core", None) and not self.threads:
@@ -131,7 +131,7 @@ def late_ranks(
     return tuple(sorted(found, key=lambda late: -late.cost_ms))
 
 
-def _bar(step_ms: float) -> float:
+def _threshold_ms(step_ms: float) -> float:
     return max(LEAST_MS, HEALTHY_SHARE * step_ms)
 
 
@@ -139,12 +139,12 @@ def _places(steps: StepMatrix, lateness: Lateness) -> Iterator[tuple[int, Span |
     """The columns of late ranks, each with its part of the run."""
     windows = by_window(lateness.wall)
     usual = np.where(np.isnan(windows), steps.wall_ms, windows)
-    bar = _bar(steps.wall_ms)
-    some_rank_is = sure_median(lateness.extra.max(axis=1)) > bar
+    threshold = _threshold_ms(steps.wall_ms)
+    some_rank_is = sure_median(lateness.extra.max(axis=1)) > threshold
     for place in range(len(lateness.ranks)):
         extra = lateness.extra[:, place]
-        may_be = some_rank_is and median(extra) > bar
-        if sure_median(extra) > bar or (may_be and _is_mostly_last(lateness, place)):
+        may_be = some_rank_is and median(extra) > threshold
+        if sure_median(extra) > threshold or (may_be and _is_mostly_last(lateness, place)):
             yield place, None
             continue
         span = sustained(extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual), len(lateness.ranks))
@@ -167,7 +167,7 @@ def _computing_more(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) -
     if len(cpu) < LEAST_STEPS:
         return
     for place, more in enumerate(extra_ms(cpu).T):
-        if sure_median(more) > _bar(steps.wall_ms) and _is_mostly_last(lateness, place):
+        if sure_median(more) > _threshold_ms(steps.wall_ms) and _is_mostly_last(lateness, place):
             yield place, median(more)
 
 
@@ -181,7 +181,7 @@ def _describe(
 ) -> LateRank:
     rows = span.rows if span else slice(None)
     extra = lateness.extra[rows, place]
-    is_late = extra > _bar(steps.wall_ms)
+    is_late = extra > _threshold_ms(steps.wall_ms)
     late, mine = lateness.rows[rows][is_late], extra[is_late]
     since, until = span.between(lateness.step) if span else (int(lateness.step[int(is_late.argmax())]), None)
     return LateRank(

@@ -59,7 +59,7 @@ class Occurrences:
 class _Extremes:
     """Per all-reduce of one group, on one clock: ns.
 
-    `known`: the times cover every rank that has the all-reduce, and it succeeded on all of them. `doubt_ns`
+    `known`: the times cover every rank that has the all-reduce, and it succeeded on all of them. `clock_error_ns`
     is the possible error of its ranks' clocks; inf = not bounded.
     """
 
@@ -69,7 +69,7 @@ class _Extremes:
     latest_started: Int64
     latest_ended: Int64
     last_arriver: Int64
-    doubt_ns: Float64
+    clock_error_ns: Float64
 
 
 def measure(merged: Merged, groups: Mapping[int, Membership], clocks: Sequence[ClockOffset]) -> Occurrences:
@@ -150,7 +150,7 @@ def _of_groups(
         where=complete & (common["hidden_count"] > 0),
     )
     # NaN compares false, so incomplete occurrences have no last arriver.
-    sure = (arrival * 1e6 > seen.doubt_ns) & (common["count"] > 1)
+    sure = (arrival * 1e6 > seen.clock_error_ns) & (common["count"] > 1)
     return {
         "reference": common["reference"],
         "step": common["step"].astype(np.int64),
@@ -179,7 +179,7 @@ def _extremes(ledger: Ledger | _Together, clocks: Mapping[int, ClockOffset]) -> 
     earliest_enqueued = np.full(length, -_PAST, np.int64)
     latest_started, latest_ended = latest_enqueued.copy(), latest_enqueued.copy()
     last_arriver = np.full(length, -1, np.int64)
-    doubt = np.zeros(length)
+    clock_error_ns = np.zeros(length)
     for clock, times in ledger.clocks.items():
         offset, uncertainty = clocks[clock].offset_ns, clocks[clock].uncertainty_ns
         seen = times["latest_enqueued"] > 0
@@ -192,7 +192,9 @@ def _extremes(ledger: Ledger | _Together, clocks: Mapping[int, ClockOffset]) -> 
         for name, most in (("latest_begun", latest_started), ("latest_ended", latest_ended)):
             np.maximum(most, times[name] + offset, out=most, where=times[name] > 0)
         np.minimum(earliest_enqueued, times["earliest_enqueued"] + offset, out=earliest_enqueued, where=seen)
-        np.maximum(doubt, np.inf if uncertainty is None else uncertainty, out=doubt, where=seen)
+        np.maximum(
+            clock_error_ns, np.inf if uncertainty is None else uncertainty, out=clock_error_ns, where=seen
+        )
     return _Extremes(
         ~ledger.common["unfinished"],
         latest_enqueued,
@@ -200,5 +202,5 @@ def _extremes(ledger: Ledger | _Together, clocks: Mapping[int, ClockOffset]) -> 
         latest_started,
         latest_ended,
         last_arriver,
-        doubt,
+        clock_error_ns,
     )

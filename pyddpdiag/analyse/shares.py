@@ -26,13 +26,13 @@ class Share:
     at_most: float
     steps: int
 
-    def steps_to_tell(self, bar: float) -> int | None:
-        """About how many steps would tell on which side of the bar it is; None: no sensible number would.
+    def steps_to_tell(self, threshold: float) -> int | None:
+        """About how many steps would tell on which side of the threshold it is; None: no sensible number would.
 
         The bounds shrink with the square root of the number of steps.
         """
-        bound = self.at_most if self.value < bar else self.at_least
-        away = abs(self.value - bar)
+        bound = self.at_most if self.value < threshold else self.at_least
+        away = abs(self.value - threshold)
         if not away > 0:
             return None
         needed = self.steps * (abs(bound - self.value) / away) ** 2

@@ -29,12 +29,12 @@ class Standstill:
     awaited: Awaited | None
 
 
-def bar_ms(step_ms: float, least_ms: float = LEAST_MS) -> float:
+def threshold_ms(step_ms: float, least_ms: float = LEAST_MS) -> float:
     """How long nothing must be recorded for a standstill; `step_ms` is the median step, NaN = not known."""
     return max(least_ms, LEAST_STEPS * step_ms) if step_ms == step_ms else UNKNOWN_STEP_MS
 
 
-def silence_ms(ranks: Sequence[RankStats], now: Now) -> float | None:
+def quiet_ms(ranks: Sequence[RankStats], now: Now) -> float | None:
     """For how long no rank that may still run has recorded anything; None if there is none, or one is not known."""
     silent = [
         seen.silent_ms
@@ -61,7 +61,7 @@ def standstill(
         step_ms: the median step; NaN = not known.
         least_ms: a shorter silence is none.
     """
-    silent = silence_ms(ranks, now) if now.is_live else None
-    if silent is None or silent < bar_ms(step_ms, least_ms):
+    silent = quiet_ms(ranks, now) if now.is_live else None
+    if silent is None or silent < threshold_ms(step_ms, least_ms):
         return None
     return Standstill(silent, max(awaited, key=lambda one: len(one.waiting), default=None))

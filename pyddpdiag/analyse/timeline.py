@@ -74,7 +74,7 @@ def _events(records: Records, kind: Kind, offset_ns: int) -> Events:
     )
 
 
-def lateness(timelines: Sequence[RankTimeline], doubt_ms: float | None) -> Lateness | None:
+def lateness(timelines: Sequence[RankTimeline], clock_error_ms: float | None) -> Lateness | None:
     """How late each rank brings each bucket, over the steps of these timelines; None if fewer than two ranks tell."""
     brought = [part.buckets.times[:, BucketTime.ENQUEUED] for part in timelines]
     if sum(bool((each > 0).any()) for each in brought) < 2:
@@ -108,7 +108,7 @@ def lateness(timelines: Sequence[RankTimeline], doubt_ms: float | None) -> Laten
         tuple(f"{value:016x}" for value in buckets.tolist()),
         medians.reshape(len(timelines), len(buckets)),
         len(steps),
-        doubt_ms,
+        clock_error_ms,
     )
 
 

@@ -79,18 +79,18 @@ class RunView:
         *,
         gpus: Sequence[GpuUse] = (),
         now: Now | None = None,
-        patience_ms: float = LEAST_MS,
+        least_still_ms: float = LEAST_MS,
     ) -> None:
         """Look at a run. `now` replaces what is observed of the ranks' processes; it never stands still for less
-        than `patience_ms`.
+        than `least_still_ms`.
 
         `intake` has already taken in the ranks; None: the run still has its records.
         """
         self.run = run
-        self._told_intake = intake
+        self._given_intake = intake
         self.gpus = tuple(gpus)
-        self._told_now = now
-        self._patience_ms = patience_ms
+        self._given_now = now
+        self._least_still_ms = least_still_ms
 
     @cached_property
     def names(self) -> Names:
@@ -115,7 +115,7 @@ class RunView:
     @cached_property
     def now(self) -> Now:
         """How the ranks' processes were when the traces were read."""
-        return self._told_now if self._told_now is not None else observe(self.run)
+        return self._given_now if self._given_now is not None else observe(self.run)
 
     @cached_property
     def clocks(self) -> tuple[ClockOffset, ...]:
@@ -249,7 +249,7 @@ class RunView:
     @cached_property
     def standstill(self) -> Standstill | None:
         """The standstill of the run, if there is one and it can be seen."""
-        return standstill(self.ranks, self.now, self.awaited, self.judged.wall_ms, self._patience_ms)
+        return standstill(self.ranks, self.now, self.awaited, self.judged.wall_ms, self._least_still_ms)
 
     @cached_property
     def skipped(self) -> SkippedSteps:
@@ -366,8 +366,8 @@ class RunView:
     @cached_property
     def intake(self) -> Intake:
         """What was kept of every rank's records."""
-        if self._told_intake is not None:
-            return self._told_intake
+        if self._given_intake is not None:
+            return self._given_intake
         intake = Intake()
         for trace in self.run.ranks:
             intake.take(trace)

@@ -1,4 +1,4 @@
-"""What holds only in a part of a run: the same bars on windows of neighbouring steps."""
+"""What holds only in a part of a run: the same thresholds on windows of neighbouring steps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ STEPS: Final = 12
 """Steps in a window."""
 
 OVER: Final = 11
-"""So many of them must be over the bar: the median is over it with 99% confidence then (`sure_median`)."""
+"""So many of them must be over the threshold: the median is over it with 99% confidence then (`sure_median`)."""
 
 BY_CHANCE: Final = 13 / 4096
-"""The probability that a window is, if the true median is just at the bar: 11 or 12 heads of 12."""
+"""The probability that a window is, if the true median is just at the threshold: 11 or 12 heads of 12."""
 
 FALSE_ALARM: Final = 0.01
 """The probability that any of the windows tried gives a false alarm."""
@@ -48,12 +48,12 @@ class Span:
 
 
 def sustained(excess: Float64, series: int = 1) -> Span | None:
-    """The longest stretch of windows that are over a bar; None if none is long enough.
+    """The longest stretch of windows that are over a threshold; None if none is long enough.
 
     At least two neighbouring windows must be, and the more windows are tried, the more.
 
     Args:
-        excess: by how much each step is over the bar, below 0: it is not; NaN: not known, and not over it.
+        excess: by how much each step is over the threshold, below 0: it is not; NaN: not known, and not over it.
         series: how many series (ranks) are tried in this way.
     """
     count = len(excess) // STEPS

@@ -1,7 +1,7 @@
 """Compares runs of separate processes: the interval is over sets of processes, not over rounds.
 
 One set of processes is faster than the next because of its memory addresses, its cores and other load. The
-rounds of one set cannot show by how much. So a run measures its cases in several sets (sittings) in turn.
+rounds of one set cannot show by how much. So a run measures its cases in several sets (launches) in turn.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import numpy as np
 
 from pyddpdiag.bench.intervals import Estimate, Values, ratio_of_rounds
 
-Sittings = Sequence[Sequence[float]]
+Launches = Sequence[Sequence[float]]
 
 
-def typical(sittings: Sittings) -> float:
-    """Geometric mean of the sittings' medians: of a single one, its median."""
-    return math.exp(float(np.mean(_logarithms(sittings))))
+def typical(launches: Launches) -> float:
+    """Geometric mean of the launches' medians: of a single one, its median."""
+    return math.exp(float(np.mean(_logarithms(launches))))
 
 
-def ratio_of_runs(values: Sittings, base: Sittings) -> Estimate:
+def ratio_of_runs(values: Launches, base: Launches) -> Estimate:
     """`typical` of the one run over that of the other, with a 95% interval.
 
-    The logarithms of the sittings' medians are compared by Welch's t interval. If one of the runs has a single sitting,
-    it is assumed to scatter like the other's. If both have, the scatter of sittings is unknown, and the
+    The logarithms of the launches' medians are compared by Welch's t interval. If one of the runs has a single launch,
+    it is assumed to scatter like the other's. If both have, the scatter of launches is unknown, and the
     interval is that of the rounds alone: too narrow.
 
     Args:
-        values, base: seconds of each round, by sitting.
+        values, base: seconds of each round, by launch.
     """
     a, b = _logarithms(values), _logarithms(base)
     middle = math.exp(float(a.mean() - b.mean()))
@@ -53,7 +53,7 @@ def ratio_of_runs(values: Sittings, base: Sittings) -> Estimate:
     return Estimate(middle, middle * math.exp(-half), middle * math.exp(half))
 
 
-def _logarithms(sittings: Sittings) -> Values:
-    if not sittings or not all(len(rounds) for rounds in sittings):
+def _logarithms(launches: Launches) -> Values:
+    if not launches or not all(len(rounds) for rounds in launches):
         raise ValueError("no rounds, so no ratio")
-    return np.log([float(np.median(rounds)) for rounds in sittings])
+    return np.log([float(np.median(rounds)) for rounds in launches])

@@ -62,23 +62,23 @@ class ResultFile:
     sweep: Mapping[str, Any] = field(default_factory=dict)
 
 
-def sittings_of(entry: Entry) -> list[int]:
+def launches_of(entry: Entry) -> list[int]:
     """How many of the rounds each set of processes measured, in order; one set where the file does not tell."""
-    sittings = entry.extra_info.get("sittings")
+    launches = entry.extra_info.get("sittings")
     count = len(entry.round_s)
     if (
-        isinstance(sittings, list)
-        and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sittings)
-        and sum(sittings) == count
+        isinstance(launches, list)
+        and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in launches)
+        and sum(launches) == count
     ):
-        return list(sittings)
+        return list(launches)
     return [count]
 
 
-def by_sitting(entry: Entry) -> list[tuple[float, ...]]:
-    """The rounds of each sitting."""
+def by_launch(entry: Entry) -> list[tuple[float, ...]]:
+    """The rounds of each launch."""
     found, begin = [], 0
-    for count in sittings_of(entry):
+    for count in launches_of(entry):
         found.append(entry.round_s[begin : begin + count])
         begin += count
     return found

@@ -135,7 +135,7 @@ class GradientReducer:
         self._begun = False
         self._next = 0
         # A sum's work (None: it is complete already), and what brings its averages back to the gradients.
-        self._flying: list[tuple[dist.Work | None, Callable[[], None]]] = []
+        self._in_flight: list[tuple[dist.Work | None, Callable[[], None]]] = []
 
     def _ready(self, index: int, parameter: torch.Tensor) -> None:
         """Runs in the backward pass, right after a gradient has been accumulated."""
@@ -197,7 +197,7 @@ class GradientReducer:
         else:
             work = dist.all_reduce(bucket.buffer, group=self._group, async_op=True)
             assert work is not None
-        self._flying.append((work, bring_back))
+        self._in_flight.append((work, bring_back))
         self._next += 1
 
     def _require_sound(self) -> None:
@@ -267,7 +267,7 @@ class GradientReducer:
                 self._launch()
             if recording is not None:
                 recording.waiting()
-            for bucket, (work, bring_back) in zip(self._buckets, self._flying, strict=True):
+            for bucket, (work, bring_back) in zip(self._buckets, self._in_flight, strict=True):
                 if work is not None:
                     self._wait(bucket, work, timeout_s)
                 bring_back()
@@ -299,7 +299,7 @@ class GradientReducer:
 
     def _let_go(self) -> None:
         """Makes buckets on their way through shared memory ours again: no other rank sums what is in them later."""
-        if self._shared is not None and self._flying:
+        if self._shared is not None and self._in_flight:
             self._shared.give_up()
             self._shared = self._recording = None
             self._broken = self._broken or "its buckets in shared memory may be half summed"

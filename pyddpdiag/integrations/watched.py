@@ -90,7 +90,7 @@ class Watched:
         """Whether a pass belongs to another step than the open one, though the loop took no batch."""
         if self._by_batches:
             return False
-        if sure and marks.in_doubt:
+        if sure and marks.is_provisional:
             return True  # the pass before was of an evaluation
         # Neither a loader nor an optimizer of torch's: each pass is a step.
         return not self._optimizer_seen and self._begun_by is ddp

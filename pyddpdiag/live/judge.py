@@ -10,7 +10,7 @@ from pyddpdiag.analyse.catalog import find, in_role
 from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.interruption import who_sends
 from pyddpdiag.analyse.progress import Awaited
-from pyddpdiag.analyse.standstill import LEAST_MS, bar_ms, silence_ms
+from pyddpdiag.analyse.standstill import LEAST_MS, quiet_ms, threshold_ms
 from pyddpdiag.live.look import Look
 from pyddpdiag.live.ranks import rank_states
 from pyddpdiag.live.state import Hang, RankState, Status
@@ -197,7 +197,7 @@ def _unsure(seen: Look, ranks: Sequence[RankState]) -> str:
             "all were killed at once."
         )
     waits = _waits(view.awaited)
-    silent = silence_ms(view.ranks, view.now)
+    silent = quiet_ms(view.ranks, view.now)
     if all(rank.state in ("unseen", "closed", "absent") for rank in ranks):
         hosts = sorted({rank.host for rank in ranks if rank.host})
         there = words.listed(hosts) or "its host"
@@ -205,16 +205,16 @@ def _unsure(seen: Look, ranks: Sequence[RankState]) -> str:
     if silent is None:
         return f"some ranks have recorded nothing yet{waits}."
     step_ms = view.judged.wall_ms
-    bar = bar_ms(step_ms, LEAST_MS)
-    if silent >= bar:
+    threshold = threshold_ms(step_ms, LEAST_MS)
+    if silent >= threshold:
         return (
             f"for {silent / 1e3:.0f} s no rank has recorded anything, and none waits for another. They may evaluate, "
             "or write a checkpoint; their stacks say more."
         )
     known = f"a step takes {step_ms / 1e3:.2g} s" if step_ms == step_ms else "no step has been finished yet"
     return (
-        f"nothing was recorded for {silent / 1e3:.1f} s, and {known}, so that is no standstill before {bar / 1e3:.0f} s"
-        f"{waits}. Look again then."
+        f"nothing was recorded for {silent / 1e3:.1f} s, and {known}, so that is no standstill before "
+        f"{threshold / 1e3:.0f} s{waits}. Look again then."
     )
 
 

@@ -19,7 +19,7 @@ from pyddpdiag.trace.reader import RankTrace, read_trace
 from pyddpdiag.trace.reader_clock import is_own_clock
 from pyddpdiag.trace.run import Run, open_run
 
-PATIENCE_MS: Final = 1_500.0
+LEAST_STILL_MS: Final = 1_500.0
 """Whoever asks suspects something: a silence of this length, and of ten steps, is a standstill to this command."""
 
 MOST_RECORDS: Final = 2**17
@@ -86,7 +86,7 @@ def look_at(run: Run, intake: Intake, earlier: Look | None = None) -> Look:
         _signs_of_life(trace, now, before.get(trace.rank))
         for trace, now in zip(run.ranks, seen.ranks, strict=True)
     )
-    return Look(run, RunView(run, intake, now=Now(seen.reader_ns, ranks), patience_ms=PATIENCE_MS))
+    return Look(run, RunView(run, intake, now=Now(seen.reader_ns, ranks), least_still_ms=LEAST_STILL_MS))
 
 
 def _signs_of_life(trace: RankTrace, seen: RankNow, before: RankTrace | None) -> RankNow:

@@ -82,14 +82,15 @@ class RankTimeline:
 class Lateness:
     """How long after the first rank each rank brought each bucket: medians over some steps, [ranks, buckets] in ms.
 
-    NaN = not known. `steps` is how many steps there are, `doubt_ms` the possible error of the clocks (None: unbounded).
+    NaN = not known. `steps` is how many steps there are, `clock_error_ms` the possible error of the
+    clocks (None: unbounded).
     """
 
     ranks: tuple[int, ...]
     buckets: tuple[str, ...]
     median_ms: Float64
     steps: int
-    doubt_ms: float | None
+    clock_error_ms: float | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,13 +31,11 @@ class Meeting:
         store: for keys of this attempt alone.
     """
 
-    def __init__(
-        self, values: list[str], store: Store, group: dist.ProcessGroup, patience: _Patience
-    ) -> None:
+    def __init__(self, values: list[str], store: Store, group: dist.ProcessGroup, wait: _Wait) -> None:
         self.values = values
         self.store = store
         self._group = group
-        self._patience = patience
+        self._wait = wait
 
     def swap(self, what: str, value: str) -> list[str]:
         """Waits until all ranks have brought a value under this name.
@@ -50,7 +48,7 @@ class Meeting:
         """
         self.store.set(f"{what}/{self._group.rank()}", value)
         keys = _keys(what, self._group)
-        self._patience.wait_for(self.store, keys)
+        self._wait.wait_for(self.store, keys)
         return [self.store.get(key).decode() for key in keys]
 
 
@@ -78,16 +76,16 @@ def meet(
     ours = f"call/{group.rank()}"
     try:
         store.set(ours, f"{uuid.uuid4().hex} {value}")
-        patience = _Patience(store, until, lost)
-        calls, shared = _agree(store, group, patience)
-        yield Meeting(_values(calls), shared, group, patience)
+        wait = _Wait(store, until, lost)
+        calls, shared = _agree(store, group, wait)
+        yield Meeting(_values(calls), shared, group, wait)
     except BaseException:
         with contextlib.suppress(RuntimeError):
             store.set(ours, _FAILED)
         raise
 
 
-class _Patience:
+class _Wait:
     """How long to wait for the other ranks."""
 
     def __init__(self, store: Store, until: float, lost: Callable[[list[str]], str] | None) -> None:
@@ -117,9 +115,9 @@ class _Patience:
             raise RuntimeError(self._store.get(_LOST).decode())
 
 
-def _agree(store: Store, group: dist.ProcessGroup, patience: _Patience) -> tuple[list[str], Store]:
+def _agree(store: Store, group: dist.ProcessGroup, wait: _Wait) -> tuple[list[str], Store]:
     """The token of each rank's call, and the store of the meeting."""
-    patience.wait_for(store, _keys("call", group))
+    wait.wait_for(store, _keys("call", group))
     seen: list[str] = []
     while True:
         calls = [store.get(key).decode() for key in _keys("call", group)]
@@ -127,10 +125,10 @@ def _agree(store: Store, group: dist.ProcessGroup, patience: _Patience) -> tuple
         if _FAILED not in calls and calls != seen:
             shared.set(f"here/{group.rank()}", "here")
             seen = calls
-            patience.values = _values(calls)
+            wait.values = _values(calls)
         if calls == seen and shared.check(_keys("here", group)):
             return calls, shared
-        patience.pause("a rank has not come back after it failed")
+        wait.pause("a rank has not come back after it failed")
 
 
 def _values(calls: list[str]) -> list[str]:

@@ -28,7 +28,7 @@ _made: weakref.WeakKeyDictionary[dist.ProcessGroup, int] = weakref.WeakKeyDictio
 # For recorders that have asked, by the name of the group: USED, or why its ranks do not share memory.
 _outcomes: weakref.WeakKeyDictionary[_native.Recorder, dict[str, str]] = weakref.WeakKeyDictionary()
 # As _outcomes, of what was found out without a recorder, and is in its trace.
-_told: weakref.WeakKeyDictionary[_native.Recorder, dict[str, str]] = weakref.WeakKeyDictionary()
+_found_elsewhere: weakref.WeakKeyDictionary[_native.Recorder, dict[str, str]] = weakref.WeakKeyDictionary()
 USED = "used"
 
 
@@ -78,13 +78,13 @@ def share(group: dist.ProcessGroup, mode: SharedMemory) -> tuple[_native.SharedR
 
 def tell(core: _native.Recorder, group_name: str, found: str) -> None:
     """Notes what `share` found out for a group whose buckets this recorder records."""
-    _told.setdefault(core, {})[group_name] = found
+    _found_elsewhere.setdefault(core, {})[group_name] = found
 
 
 def outcome(core: _native.Recorder, group_name: str) -> str:
     """`USED`, or why the ranks of a group do not share memory; empty if nobody asked."""
     asked = _outcomes.get(core, {}).get(group_name, "")
-    return asked or _told.get(core, {}).get(group_name, "")
+    return asked or _found_elsewhere.get(core, {}).get(group_name, "")
 
 
 def _require(found: str, mode: SharedMemory) -> None:

@@ -31,7 +31,7 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class Told:
+class JobMessage:
     """Opaque message from a job to its starter."""
 
     rank: int
@@ -45,4 +45,4 @@ class Note:
     text: str
 
 
-Event = Joined | Located | Finished | Told | Note | Failure
+Event = Joined | Located | Finished | JobMessage | Note | Failure

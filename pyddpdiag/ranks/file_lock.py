@@ -11,13 +11,13 @@ from pyddpdiag.ranks.ports import Holder, named
 _POLL_S = 0.05
 
 
-def held(path: Path, patience_s: float) -> bool:
-    """Whether somebody keeps the file locked for `patience_s`; a store holds its lock for moments only.
+def held(path: Path, timeout_s: float) -> bool:
+    """Whether somebody keeps the file locked for `timeout_s`; a store holds its lock for moments only.
 
     Raises:
         OSError: the file cannot be opened.
     """
-    limit = time.monotonic() + patience_s
+    limit = time.monotonic() + timeout_s
     while _locked(path):
         if time.monotonic() >= limit:
             return True

@@ -67,12 +67,12 @@ class Group:
             and not processes.is_alive(hello.pid, hello.started)
         ]
 
-    def wait_for_reason(self, patience_s: float = 2.0) -> str:
+    def wait_for_reason(self, timeout_s: float = 2.0) -> str:
         """Why other ranks failed: the reason that the first of them left, or which are gone; "" if unknown.
 
         This gives the failing rank a moment to leave its reason, and the system one to end its process.
         """
-        end = time.monotonic() + patience_s
+        end = time.monotonic() + timeout_s
         while True:
             # In this order: a rank leaves its reason before it exits.
             gone = self.gone()

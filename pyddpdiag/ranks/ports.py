@@ -145,7 +145,7 @@ class Answer(Enum):
 
     STORE = "a torch store"
     SILENT = "a program that accepts connections and says nothing"
-    STRANGER = "another program"
+    OTHER_PROGRAM = "another program"
     NOBODY = "nobody"
 
 
@@ -168,5 +168,5 @@ def ask_store(address: str, port: int, timeout_s: float) -> tuple[Answer, Reach]
         except TimeoutError:
             return Answer.SILENT, reach
         except OSError:
-            return Answer.STRANGER, reach
-    return (Answer.STORE if answer == _NONCE else Answer.STRANGER), reach
+            return Answer.OTHER_PROGRAM, reach
+    return (Answer.STORE if answer == _NONCE else Answer.OTHER_PROGRAM), reach

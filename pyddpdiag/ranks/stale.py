@@ -28,7 +28,7 @@ _MAX_HELLOS = 4096
 _MAX_DAMAGED = 64
 _POLL_S = 0.1
 # Between opening the store and writing its introduction, a live rank needs a moment.
-_PATIENCE_S = 2.0
+_RETRY_FOR_S = 2.0
 # Clocks of two machines may differ by this much.
 _CLOCK_SKEW_S = 60.0
 
@@ -115,7 +115,7 @@ def await_usable(path: Path, place: Place, timeout_s: float) -> None:
             return
         except OSError as error:
             # On Windows we cannot open a file while another rank holds a lock on it.
-            if isinstance(error, PermissionError) and waited < _PATIENCE_S:
+            if isinstance(error, PermissionError) and waited < _RETRY_FOR_S:
                 time.sleep(_POLL_S)
                 continue
             raise RendezvousError(
@@ -135,18 +135,18 @@ def await_usable(path: Path, place: Place, timeout_s: float) -> None:
                     f"{timeout_s:g} s to remove it.",
                     hint="start rank 0, or use another file.",
                 )
-        elif waited >= _PATIENCE_S:
+        elif waited >= _RETRY_FOR_S:
             raise _refusal(path, state, hello)
         time.sleep(_POLL_S)
 
 
-def tidy(path: Path, patience_s: float = 1.0) -> None:
+def tidy(path: Path, timeout_s: float = 1.0) -> None:
     """Removes the file after a successful run, if torch's last store has not done so.
 
     The store doesn't while anything in any rank still holds the process group. A failure here is harmless:
     the next run at this place finds only dead ranks in the file.
     """
-    end = time.monotonic() + patience_s
+    end = time.monotonic() + timeout_s
     while path.exists() and time.monotonic() < end:
         time.sleep(0.05)
     with suppress(OSError):  # on Windows, a rank that still has it open

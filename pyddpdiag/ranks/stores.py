@@ -15,7 +15,7 @@ from pyddpdiag.ranks.rendezvous import FileTarget, Place, TcpTarget
 from pyddpdiag.system import REUSE_ADDRESS_IS_SAFE, STORE_HAS_LIBUV
 
 # A store holds its lock for moments only.
-_LOCK_PATIENCE_S = 2.0
+_LOCK_TIMEOUT_S = 2.0
 # A store answers at once, unless its machine is very busy.
 _ASK_S = 5.0
 _ASK_TIMES = 2
@@ -58,7 +58,7 @@ def _open_file(target: FileTarget, place: Place, timeout_s: float, fresh: bool) 
 def _check_unlocked(path: Path) -> None:
     """torch would wait for the lock past every timeout."""
     try:
-        locked = path.exists() and file_lock.held(path, _LOCK_PATIENCE_S)
+        locked = path.exists() and file_lock.held(path, _LOCK_TIMEOUT_S)
     except OSError:
         return  # the next look at the file says what is wrong with it
     if locked:

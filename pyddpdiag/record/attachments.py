@@ -101,7 +101,7 @@ def detach(recorder: Recorder, given: object) -> None:
     known = _attached.get(ddp)
     ours = registered.find(ddp) if known is None else None
     if ours is not None:
-        _adopt(ddp, description, ours)
+        _attach_to(ddp, description, ours)
         return
     if known is None or known.recorder is None:
         hint = "attach(ddp) first."
@@ -143,17 +143,17 @@ def _taken_over(
             f"{whom}.",
             hint="for another recorder, recorder.detach(ddp) first.",
         )
-    return _adopt(ddp, description, ours)
+    return _attach_to(ddp, description, ours)
 
 
-def _adopt(
+def _attach_to(
     ddp: DistributedDataParallel, description: ddp_modules.Description, ours: registered.Registered
 ) -> _Attached:
     """Detaches a module from the recorder that a script's own registration named."""
     group = ours.group if ours.group is not None else description.group
-    adopted = _Attached(_native.Attachment(group, description.parameters), None, group=ours.group)
-    _attached[ddp] = adopted
-    return adopted
+    attached = _Attached(_native.Attachment(group, description.parameters), None, group=ours.group)
+    _attached[ddp] = attached
+    return attached
 
 
 __all__ = ["attach", "detach", "is_attached"]

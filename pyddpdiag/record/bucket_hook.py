@@ -89,9 +89,9 @@ class RecorderHook:
             NotGlooError: the group that is its state does not run the bucket over Gloo.
             UsageError: another kind of state, or this is a copy.
         """
-        adopted = _native.adopted_allreduce(bucket)
-        if adopted is not None:
-            return adopted
+        detached = _native.detached_allreduce(bucket)
+        if detached is not None:
+            return detached
         recorder = self.recorder
         if isinstance(recorder, CopiedRecorder):
             raise recorder.error()

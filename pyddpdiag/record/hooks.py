@@ -167,9 +167,9 @@ def _timed(
     bucket: dist.GradBucket,  # type: ignore[name-defined]
     options: PathOptions,
 ) -> torch.futures.Future[torch.Tensor]:
-    adopted = _native.adopted_allreduce(bucket)
-    if adopted is not None:
-        return adopted
+    detached = _native.detached_allreduce(bucket)
+    if detached is not None:
+        return detached
     recorder, group = (state, None) if isinstance(state, Recorder) else _serve(state, bucket)
     return average(recorder, bucket, group, options)
 

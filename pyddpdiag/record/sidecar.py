@@ -58,7 +58,7 @@ class Sidecar:
         self._core = core
         self._layouts_found = 0
         self._layouts_missing = False
-        self._groups_told = 0
+        self._groups_written = 0
         self._modules: Mapping[int, schema.Module] = {}
         self._closed = False
         self._end: End | None = None
@@ -96,7 +96,7 @@ class Sidecar:
     @property
     def behind(self) -> bool:
         """Whether it lacks a bucket layout or a process group."""
-        return self._layouts_missing or len(self._core.groups()) != self._groups_told
+        return self._layouts_missing or len(self._core.groups()) != self._groups_written
 
     def is_due(self) -> bool:
         """Whether to write now that a new bucket layout appeared: the run may hang or die with this bucket.
@@ -163,7 +163,7 @@ class Sidecar:
 
     def _groups(self) -> dict[int, schema.Group]:
         found = self._core.groups()
-        self._groups_told = len(found)
+        self._groups_written = len(found)
         for identity, name, handle in found:
             # Asked once: at the close the group may have been destroyed.
             if identity not in self._known_groups and handle is not None:

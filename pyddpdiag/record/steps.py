@@ -143,7 +143,7 @@ class LoopMarks:
         self._waits_since = self._batch_came = 0
 
     @property
-    def in_doubt(self) -> bool:
+    def is_provisional(self) -> bool:
         """Whether nothing shows yet that the open step is one."""
         return self._signs is not None and self._signs == self._core.backward_signs
 
@@ -163,7 +163,7 @@ class LoopMarks:
         """Of the step that is open, if one is."""
         if self._open:
             self._open = False
-            if self.in_doubt:
+            if self.is_provisional:
                 self._core.step_withdrawn()
             else:
                 self._core.step_end()

@@ -48,25 +48,25 @@ class Whereabouts:
             self._look_on(over)
 
     def _look_on(self, over: threading.Event) -> None:
-        silence = Silence(monotonic_ns())
+        stall = Stall(monotonic_ns())
         while not over.wait(LOOK_S):
             note = self._note()
             if note is None:
                 return
-            stay = silence.look(self._core.counters()["tickets"], monotonic_ns(), _lines)
+            stay = stall.look(self._core.counters()["tickets"], monotonic_ns(), _lines)
             if stay is not None:
                 note(stay)
             del note  # it would keep the recorder alive
 
 
-class Silence:
+class Stall:
     """Decides what is worth a note. Times are nanoseconds, `begun` is when the looking begins."""
 
     def __init__(self, begun: int) -> None:
         self._tickets = 0
         self._since = begun
         self._longest_s = 0.0
-        self._bar_s = LEAST_S
+        self._threshold_s = LEAST_S
         self._lines: tuple[str, ...] = ()
 
     def look(self, tickets: int, now: int, lines: Callable[[], tuple[str, ...]]) -> Stay | None:
@@ -75,19 +75,19 @@ class Silence:
         They are asked for only in a silence that may become worth a note: whoever looks at another thread's frames
         may be the last to let go of what they hold.
         """
-        silent_s = (now - self._since) / 1e9
+        stalled_s = (now - self._since) / 1e9
         if tickets != self._tickets:
-            # What came before the first record was no silence.
-            self._longest_s = max(self._longest_s, silent_s) if self._tickets else 0.0
-            self._bar_s = max(LEAST_S, GROWTH * self._longest_s)
+            # What came before the first record was no stall.
+            self._longest_s = max(self._longest_s, stalled_s) if self._tickets else 0.0
+            self._threshold_s = max(LEAST_S, GROWTH * self._longest_s)
             self._tickets, self._since, self._lines = tickets, now, ()
             return None
-        if not tickets or silent_s < self._bar_s / 2:
+        if not tickets or stalled_s < self._threshold_s / 2:
             return None
         self._lines = _common(self._lines, lines()) if self._lines else lines()
-        if silent_s < self._bar_s or not self._lines:
+        if stalled_s < self._threshold_s or not self._lines:
             return None
-        self._bar_s = GROWTH * silent_s
+        self._threshold_s = GROWTH * stalled_s
         return Stay(self._lines[-1], self._since, now)
 
 
@@ -102,4 +102,4 @@ def _common(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
     return kept or tuple(now)
 
 
-__all__ = ["Silence", "Whereabouts"]
+__all__ = ["Stall", "Whereabouts"]

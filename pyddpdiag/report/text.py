@@ -125,7 +125,7 @@ def _ranks(screen: Screen, report: RunReport) -> None:
         "other": [_value(rank.other_ms) for rank in ranks],
         "own": [_value(rank.own_ms) for rank in ranks],
         "last in": [percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks],
-        "clock +/-": [_doubt(rank.clock.uncertainty_ms) for rank in ranks],
+        "clock +/-": [_clock_error(rank.clock.uncertainty_ms) for rank in ranks],
         "records": [str(rank.records) for rank in ranks],
         " remarks": [_remarks(rank) for rank in ranks],
     }
@@ -141,7 +141,7 @@ def _ranks(screen: Screen, report: RunReport) -> None:
     screen.table(Table(f"Ranks (median ms per {per})", columns, 2))
 
 
-def _doubt(uncertainty_ms: float | None) -> str:
+def _clock_error(uncertainty_ms: float | None) -> str:
     return "?" if uncertainty_ms is None else number(uncertainty_ms)
 
 

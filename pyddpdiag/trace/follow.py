@@ -19,7 +19,7 @@ from pyddpdiag.trace.sidecar import SidecarReader
 from pyddpdiag.trace.slots import PublishedRecords, tickets_of
 from pyddpdiag.trace.table import Tables, joined, take
 
-Told = tuple[Sidecar, tuple[str, ...]]
+SidecarRead = tuple[Sidecar, tuple[str, ...]]
 
 
 class RunFollower:
@@ -53,7 +53,7 @@ class _File:
         self._path = path
         self._keep = keep
         self._whose: tuple[str, int] | None = None
-        self._told: tuple[tuple[int, int, int], Told] | None = None
+        self._sidecar_read: tuple[tuple[int, int, int], SidecarRead] | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -102,7 +102,7 @@ class _File:
         self._pending = int(again.min(initial=header.tickets))
         self._seen = header.tickets
 
-    def _sidecar(self, sidecars: SidecarReader) -> Told:
+    def _sidecar(self, sidecars: SidecarReader) -> SidecarRead:
         """The sidecar, which is read again only when it has changed."""
         path = self._path.with_suffix(".json")
         try:
@@ -110,6 +110,6 @@ class _File:
             key = (status.st_mtime_ns, status.st_size, status.st_ino)
         except OSError:
             return sidecars.read(path)
-        if self._told is None or self._told[0] != key:
-            self._told = key, sidecars.read(path)
-        return self._told[1]
+        if self._sidecar_read is None or self._sidecar_read[0] != key:
+            self._sidecar_read = key, sidecars.read(path)
+        return self._sidecar_read[1]

@@ -75,9 +75,9 @@ def _rank_now(trace: RankTrace, fresh_elsewhere_ms: float) -> RankNow:
     return RankNow(trace.rank, "running", _silent_ms(trace, until), until, beat_age_ms)
 
 
-def is_fresh(beat_age_ms: float | None, bar_ms: float) -> bool:
+def is_fresh(beat_age_ms: float | None, threshold_ms: float) -> bool:
     """Whether a heartbeat is so young that its process must run; it may seem to come from the future."""
-    return beat_age_ms is not None and abs(beat_age_ms) <= bar_ms
+    return beat_age_ms is not None and abs(beat_age_ms) <= threshold_ms
 
 
 def _silent_ms(trace: RankTrace, until_ns: int) -> float | None:

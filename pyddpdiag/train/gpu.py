@@ -46,7 +46,7 @@ class Watch:
         self._tell = tell
         self._interval_s = interval_s
         self._stop = threading.Event()
-        self._told = False
+        self._warned = False
         # Per sample: utilisation in percent, memory used and in total in bytes; None where it could not be read.
         self._samples: list[tuple[int | None, int | None, int | None]] = []
         self._thread = threading.Thread(target=self._run, name="pyddpdiag-gpu", daemon=True)
@@ -121,8 +121,8 @@ class Watch:
             return None
 
     def _problem(self, error: Exception) -> None:
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             self._tell(f"GPU use is not sampled in full: NVML says '{error}'.")
 
 

@@ -39,7 +39,7 @@ class Script:
         self.history: list[EpochDone] = []
         self.model: DistributedDataParallel | None = None
         self._session = session
-        self._told_at = time.perf_counter()
+        self._reported_at = time.perf_counter()
         self._open: AbstractContextManager[Probe] | None = None
         self._probe: Probe | None = None
 
@@ -91,9 +91,9 @@ class Script:
         """Reports the end of an epoch: a line on the screen (rank 0's), and an entry in the result."""
         now = time.perf_counter()
         self.history.append(
-            EpochDone(len(self.history), train_loss, test_loss, accuracy, now - self._told_at)
+            EpochDone(len(self.history), train_loss, test_loss, accuracy, now - self._reported_at)
         )
-        self._told_at = now
+        self._reported_at = now
         if self.rank == 0:
             self._session.tell(self.history[-1])
 

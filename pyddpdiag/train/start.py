@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyddpdiag.ranks.events import Event as RankEvent
-from pyddpdiag.ranks.events import Told
+from pyddpdiag.ranks.events import JobMessage
 from pyddpdiag.ranks.join import join as join_ranks
 from pyddpdiag.ranks.launch import launch as launch_ranks
 from pyddpdiag.ranks.nodes import Node
@@ -105,7 +105,7 @@ def _options(settings: TrainSettings) -> Options:
 
 def _unpacked(on_event: Callable[[object], None]) -> Callable[[RankEvent], None]:
     """Passes on a training's own events instead of their envelopes."""
-    return lambda event: on_event(event.what if isinstance(event, Told) else event)
+    return lambda event: on_event(event.what if isinstance(event, JobMessage) else event)
 
 
 def _folder_of_node(settings: TrainSettings, node: Node) -> str | None:

@@ -23,13 +23,13 @@ from support.promised import need
 SEED = 22
 SMALL = Job("mlp", batch=16)
 # On a machine that is busy with other things it takes its time until a standstill is certain.
-PATIENCE_S = 45.0
+ASK_AGAIN_S = 45.0
 
 
 def judged(cause: str, folder: Path, drawn: Drawn | None = None) -> Outcome:
     """The outcome of a run that must not fail itself."""
     drawn = drawn or CAUSES[cause].draw(random.Random(SEED), SMALL)
-    outcome = run(Plan(SEED, cause), folder, drawn=drawn, brief=True, patience_s=PATIENCE_S)
+    outcome = run(Plan(SEED, cause), folder, drawn=drawn, brief=True, ask_again_s=ASK_AGAIN_S)
     assert outcome.problem == "", outcome
     return outcome
 
@@ -67,7 +67,7 @@ def test_a_straggler_of_several_steps_time_is_named(tmp_path: Path) -> None:
     assert outcome.counts, f"its cost is measured: {outcome}"
 
 
-def test_a_healthy_training_is_told_of_no_failure(tmp_path: Path) -> None:
+def test_a_healthy_training_reports_no_failure(tmp_path: Path) -> None:
     outcome = judged("healthy", tmp_path, Drawn(SMALL, {"name": ""}, Truth()))
     assert outcome.judgement is not None and outcome.verdict is not None
     # What other load on the machine does to its ranks may be told; that is for the long form to count.

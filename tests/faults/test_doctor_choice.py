@@ -1,4 +1,4 @@
-"""Which address Gloo takes on a host with several: foretold, and then seen; and mended where it is a bad one."""
+"""Which address Gloo takes on a host with several: predicted, and then seen; and mended where it is a bad one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from pyddpdiag.ranks.addresses import gloo_choice
 answers = []
 for name in ("", sys.argv[1]):
     os.environ["GLOO_SOCKET_IFNAME"] = name
-    foretold = gloo_choice(5.0).address
+    predicted = gloo_choice(5.0).address
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     listening = [one.laddr.ip for one in psutil.Process().net_connections(kind="tcp") if one.status == "LISTEN"]
-    answers.append([foretold, sorted(set(listening))])
+    answers.append([predicted, sorted(set(listening))])
     dist.destroy_process_group()
 print(json.dumps(answers))
 os._exit(0)
@@ -42,7 +42,7 @@ def inside(host: str, *words: str) -> list[str]:
     return ["ip", "netns", "exec", host, *words]
 
 
-def test_the_address_that_gloo_takes_is_foretold(host: str) -> None:
+def test_the_address_that_gloo_takes_is_predicted(host: str) -> None:
     added = subprocess.run(
         inside(host, "ip", "-6", "addr", "add", "fd00:77::1/64", "dev", NAMES[0], "nodad"),
         capture_output=True,

@@ -136,7 +136,7 @@ def test_a_host_name_on_loopback_is_found_and_the_lines_mend_it(hosts: tuple[str
         ("-p tcp -j REJECT --reject-with tcp-reset", "refused"),
     ],
 )
-def test_firewalls_are_told_apart_and_another_interface_is_offered(
+def test_firewalls_are_distinguished_and_another_interface_is_offered(
     rule: str, kind: str, hosts: tuple[str, str]
 ) -> None:
     need("packet-loss", why_no_loss())

@@ -119,7 +119,7 @@ def _sharded_job(rank: int, _: int, folder: str) -> None:
             model(batch(rank, step, torch.float32)).square().mean().backward()
 
 
-def test_hybrid_sharding_is_told_by_group(tmp_path: Path) -> None:
+def test_hybrid_sharding_is_reported_by_group(tmp_path: Path) -> None:
     run_ranks(_sharded_job, 4, tmp_path, str(tmp_path))
     run = open_run(tmp_path)
     for trace in run.ranks:

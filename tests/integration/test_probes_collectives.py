@@ -249,7 +249,7 @@ def _different_job(rank: int, _: int, folder: str) -> None:
             dist.all_reduce(torch.ones(4, dtype=torch.float64) if wrong else torch.ones(8))
 
 
-def test_ranks_that_put_in_different_types_are_told(tmp_path: Path) -> None:
+def test_ranks_that_put_in_different_types_are_reported(tmp_path: Path) -> None:
     run_ranks(_different_job, 2, tmp_path, str(tmp_path))
     report = load_report(tmp_path)
     (found,) = [one for one in report.verdict.findings if one.kind == "mismatched_all_reduce"]

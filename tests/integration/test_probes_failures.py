@@ -27,7 +27,7 @@ from pyddpdiag.trace.reader import is_in_flight
 from pyddpdiag.trace.run import Run, open_run
 
 GROUP_TIMEOUT_S = 3.0
-STEPS_BEFORE_SILENCE = 4
+STEPS_BEFORE_STALL = 4
 STEPS_BEFORE_KILL = 5
 FOREVER = 10**6
 
@@ -74,7 +74,7 @@ def _kill_job(rank: int, _: int, folder: str, way: str, seed: int) -> Failure | 
         return failure or _train_until_it_fails(recorder, ddp, rank, FOREVER, first=STEPS_BEFORE_KILL)
 
 
-def _silence_job(rank: int, world_size: int, folder: str) -> dict[str, Failure | None]:
+def _stall_job(rank: int, world_size: int, folder: str) -> dict[str, Failure | None]:
     """Rank 1 stops after some steps. Each way in a group of its own, which the failure breaks."""
     seen = {}
     for way in WAYS:
@@ -83,10 +83,10 @@ def _silence_job(rank: int, world_size: int, folder: str) -> dict[str, Failure |
         with pyddpdiag.Recorder(Path(folder, way), capacity_mb=1) as recorder:
             register(recorder, ddp, way)
             if rank == 1:
-                train(ddp, rank, STEPS_BEFORE_SILENCE)
+                train(ddp, rank, STEPS_BEFORE_STALL)
                 seen[way] = None
             else:
-                seen[way] = _train_until_it_fails(recorder, ddp, rank, STEPS_BEFORE_SILENCE + 3)
+                seen[way] = _train_until_it_fails(recorder, ddp, rank, STEPS_BEFORE_STALL + 3)
             # In the default group, with a minute's timeout: rank 1 is alive, only silent.
             dist.barrier()
     return seen
@@ -180,17 +180,17 @@ def test_a_rank_is_killed(tmp_path: Path, way: str, seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def silence(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Failure | None]]:
-    folder = tmp_path_factory.mktemp("silence")
-    return folder, run_ranks(_silence_job, 2, folder, str(folder))[0]
+def stalled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Failure | None]]:
+    folder = tmp_path_factory.mktemp("stalled")
+    return folder, run_ranks(_stall_job, 2, folder, str(folder))[0]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_rank_stops_calling(silence: tuple[Path, dict[str, Failure | None]], way: str) -> None:
-    folder, seen = silence
+def test_a_rank_stops_calling(stalled: tuple[Path, dict[str, Failure | None]], way: str) -> None:
+    folder, seen = stalled
     failure = seen[way]
     assert failure is not None
-    assert failure.step == STEPS_BEFORE_SILENCE
+    assert failure.step == STEPS_BEFORE_STALL
     check_error(failure, gloo=LATE)
     assert GROUP_TIMEOUT_S - 0.5 <= failure.took_s < GROUP_TIMEOUT_S + 20
     run = check_trace(folder / way, failure, gloo=LATE)

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from pyddpdiag.errors import RankFailedError, TrainError, UsageError
-from pyddpdiag.ranks.events import Finished, Joined, Note, Told
+from pyddpdiag.ranks.events import Finished, JobMessage, Joined, Note
 from pyddpdiag.ranks.launch import launch
 from pyddpdiag.ranks.nodes import Node
 from pyddpdiag.ranks.options import Options
@@ -56,7 +56,9 @@ def test_a_job_gets_the_payload_tells_and_returns_what_it_likes() -> None:
     )
     assert answer == Answer(10, 60.0, "for all")
     assert sorted(e.rank for e in events if isinstance(e, Joined)) == [0, 1, 2]
-    assert sorted(e.what for e in events if isinstance(e, Told)) == [("rank", rank) for rank in range(3)]
+    assert sorted(e.what for e in events if isinstance(e, JobMessage)) == [
+        ("rank", rank) for rank in range(3)
+    ]
     assert {e.rank: e.result for e in events if isinstance(e, Finished)} == dict.fromkeys(range(3), answer)
     assert Note("adding up") in events
     assert len(notes) == 1 and "loopback interface" in notes[0]

@@ -127,7 +127,7 @@ def test_ranks_number_and_name_alike(recorded: tuple[str, str, Run]) -> None:
         assert first[field].tolist() == second[field].tolist(), field
 
 
-def test_steps_are_told_from_the_buckets(recorded: tuple[str, str, Run]) -> None:
+def test_steps_are_distinguished_from_the_buckets(recorded: tuple[str, str, Run]) -> None:
     _, _, run = recorded
     for rank in run.ranks:
         assert sorted(set(complete(rank, Kind.BUCKET)["step"].tolist())) == list(range(STEPS))

@@ -149,7 +149,7 @@ def _begun_early(rank: int) -> list[int]:
     reducer = pyddpdiag.GradientReducer(model.parameters(), bucket_cap_mb=8 * 8 * 4 / 2**20)
     begun = []
     first = next(model.parameters())
-    first.register_hook(lambda _: begun.append(len(reducer._flying)))
+    first.register_hook(lambda _: begun.append(len(reducer._in_flight)))
     model(torch.ones(2, 8) * (rank + 1)).sum().backward()
     reducer.all_reduce()
     return begun
@@ -200,7 +200,7 @@ def _wrong_uses(rank: int) -> dict[str, str]:
     return messages
 
 
-def test_wrong_uses_are_told(two_ranks) -> None:
+def test_wrong_uses_are_reported(two_ranks) -> None:
     for rank, (_, _, messages) in enumerate(two_ranks):
         assert "no gradient came since the last call" in messages["no backward"]
         assert "called twice" in messages["twice"]
@@ -230,7 +230,7 @@ def _late(rank: int, _: int) -> tuple[str, float]:
     return message, time.monotonic() - begin
 
 
-def test_a_rank_that_is_missing_is_told_in_time(tmp_path: Path) -> None:
+def test_a_rank_that_is_missing_is_reported_in_time(tmp_path: Path) -> None:
     (message, seconds), _ = run_ranks(_late, 2, tmp_path, group_timeout_s=30)
     assert seconds < 20
     assert "rank 0: bucket 0" in message

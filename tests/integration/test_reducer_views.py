@@ -197,7 +197,7 @@ def _refused(rank: int, _: int) -> tuple[str, str]:
     return str(other_type.value), str(gone.value)
 
 
-def test_errors_are_told(tmp_path: Path) -> None:
+def test_errors_are_reported(tmp_path: Path) -> None:
     answers = run_ranks(_refused, 2, tmp_path)
     for other_type, _ in answers:
         assert "cannot be a view of a bucket of torch.bfloat16" in other_type

@@ -75,8 +75,8 @@ for way, end in WAYS.items():
             _native.note_last_signal(note)
         end()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    told = Path(note).read_text().split() if Path(note).exists() else []
-    found[way] = [status, int(told[1]) if told[:1] == [str(child)] and int(told[2]) > 0 else None]
+    words = Path(note).read_text().split() if Path(note).exists() else []
+    found[way] = [status, int(words[1]) if words[:1] == [str(child)] and int(words[2]) > 0 else None]
 print(json.dumps(found))
 """
 
@@ -139,7 +139,7 @@ def test_an_exception_in_one_rank_is_the_answer(tmp_path: Path) -> None:
 
 
 @posix
-def test_an_abort_of_gloo_is_told_as_itself(tmp_path: Path) -> None:
+def test_an_abort_of_gloo_is_reported_as_itself(tmp_path: Path) -> None:
     """One rank calls an all-reduce of its own, so that the ranks' tensors have different sizes."""
     code, err = ended(tmp_path, *JOB, "aborts", str(tmp_path))
     first, second = load_report(tmp_path / "run").verdict.findings[:2]

@@ -68,7 +68,9 @@ def test_healthy_training_is_left_alone(trained: tuple[Path, Any]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["warn", "raise"])
-def test_nan_is_told_on_every_rank_with_rank_parameter_and_step(trained: tuple[Path, Any], mode: str) -> None:
+def test_nan_is_reported_on_every_rank_with_rank_parameter_and_step(
+    trained: tuple[Path, Any], mode: str
+) -> None:
     for number, rank in enumerate(trained[1]):
         silent, _, words, _ = rank[f"{mode} nan"]
         assert silent == ""

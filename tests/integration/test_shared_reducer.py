@@ -213,7 +213,7 @@ def _skips_a_pass(rank: int, _: int) -> str:
     return ""
 
 
-def test_ranks_in_different_passes_are_told(tmp_path: Path) -> None:
+def test_ranks_in_different_passes_are_reported(tmp_path: Path) -> None:
     for text in run_ranks(_skips_a_pass, 2, tmp_path):
         assert "the ranks do not bring the same bucket" in text
 
@@ -227,7 +227,7 @@ def _different(rank: int, _: int) -> str:
     return ""
 
 
-def test_ranks_that_differ_in_the_mode_are_told_at_once(tmp_path: Path) -> None:
+def test_ranks_that_differ_in_the_mode_are_reported_at_once(tmp_path: Path) -> None:
     for text in run_ranks(_different, 2, tmp_path):
         assert "disagree" in text
         assert "shared_memory" in text

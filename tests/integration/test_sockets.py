@@ -64,7 +64,7 @@ def test_what_gloo_sent_is_in_the_readings(ranks: list[dict[str, Any]]) -> None:
         assert payload <= received < 1.2 * payload
 
 
-def test_a_connection_is_told_with_units_and_without_empty_readings(ranks: list[dict[str, Any]]) -> None:
+def test_a_connection_is_reported_with_units_and_without_empty_readings(ranks: list[dict[str, Any]]) -> None:
     for rank in ranks:
         for each in rank["after"].values():
             assert all(isinstance(value, int) and value >= 0 for value in each.info.values())

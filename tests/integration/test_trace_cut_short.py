@@ -144,13 +144,13 @@ from torch.nn.parallel import DistributedDataParallel
 import pyddpdiag
 
 order, what, folder = sys.argv[1:]
-told = []
+caught = []
 if order == "none":
     faulthandler.disable()
 if order == "before":
     faulthandler.enable()
 if order == "python":
-    signal.signal(signal.SIGBUS, lambda *_: told.append("python"))
+    signal.signal(signal.SIGBUS, lambda *_: caught.append("python"))
 if order == "ignored":
     signal.signal(signal.SIGBUS, signal.SIG_IGN)
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.FileStore(folder + "/store", 1))
@@ -179,7 +179,7 @@ if what == "foreign":
     print("about to fault", flush=True)
     mapped[4096] = 1
 recorder.close()
-print("trained on", *told, flush=True)
+print("trained on", *caught, flush=True)
 os._exit(0)
 """
 

@@ -80,7 +80,7 @@ def test_a_connection_error_without_another_cause_is_not_explained_away(tmp_path
     assert "which rank failed first is unknown" in error.message
 
 
-def test_a_death_is_told_in_seconds_though_the_survivor_never_gets_an_error(tmp_path: Path) -> None:
+def test_a_death_is_reported_in_seconds_though_the_survivor_never_gets_an_error(tmp_path: Path) -> None:
     begin = time.monotonic()
     begun: list[float] = []
     with pytest.raises(RankFailedError) as caught:

@@ -118,7 +118,7 @@ def test_file_that_is_not_ours_is_refused_by_every_rank_and_kept(tmp_path: Path)
 
 
 @pytest.mark.parametrize("scheme", ["file", "tcp"])
-def test_different_world_sizes_are_told_at_once(scheme: str, tmp_path: Path) -> None:
+def test_different_world_sizes_are_reported_at_once(scheme: str, tmp_path: Path) -> None:
     url = (tmp_path / "meet").as_uri() if scheme == "file" else f"tcp://127.0.0.1:{free_port()}"
     begin = time.monotonic()
     ends = join_all(url, [(0, 2), (1, 3)], tmp_path, "--hook", "plain", "--timeout", 120)
@@ -166,7 +166,7 @@ def test_a_rank_that_cannot_start_tells_the_others_why(tmp_path: Path) -> None:
     assert (folder / "rank_1.ddptrace").read_text() == "precious"
 
 
-def test_different_options_are_told(tmp_path: Path) -> None:
+def test_different_options_are_reported(tmp_path: Path) -> None:
     ends = join_all(
         (tmp_path / "meet").as_uri(), [(0, 2), (1, 2)], tmp_path, "--hook", "plain", each={1: ("--seed", 9)}
     )

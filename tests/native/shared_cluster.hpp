@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 // Where the ranks that carry one part on all hosts meet; sums of f32.
 class Meeting {
 public:
-    explicit Meeting(std::size_t hosts) : hosts_(hosts), swaps_(hosts), told_(hosts) {}
+    explicit Meeting(std::size_t hosts) : hosts_(hosts), swaps_(hosts), keys_(hosts) {}
 
     void bring(float* part, std::size_t count) {
         const std::lock_guard lock(mutex_);
@@ -74,16 +74,16 @@ public:
         ++met_;
         changed_.notify_all();
     }
-    void tell(std::size_t host, const BucketKey& told) {
+    void tell(std::size_t host, const BucketKey& key) {
         const std::lock_guard lock(mutex_);
-        told_[host].push_back(told);
+        keys_[host].push_back(key);
         changed_.notify_all();
     }
-    // What each host has told for the `number`th time.
-    std::vector<BucketKey> told(std::uint64_t number, milliseconds limit) {
+    // The key that each host sent for the `number`th time.
+    std::vector<BucketKey> keys(std::uint64_t number, milliseconds limit) {
         std::unique_lock lock(mutex_);
         const auto there = [&] {
-            return std::ranges::all_of(told_, [&](const auto& one) { return one.size() >= number; });
+            return std::ranges::all_of(keys_, [&](const auto& one) { return one.size() >= number; });
         };
         changed_.wait_for(lock, limit, [&] { return there() || closed_; });
         if (!there()) {
@@ -93,8 +93,8 @@ public:
             return {};
         }
         std::vector<BucketKey> result;
-        result.reserve(told_.size());
-        for (const auto& one : told_) {
+        result.reserve(keys_.size());
+        for (const auto& one : keys_) {
             result.push_back(one[number - 1]);
         }
         return result;
@@ -124,7 +124,7 @@ private:
     std::vector<float*> parts_;
     std::vector<SharedSwap> swaps_;             // by host
     std::size_t brought_ = 0;                   // of them, for the next meeting
-    std::vector<std::vector<BucketKey>> told_;  // by host
+    std::vector<std::vector<BucketKey>> keys_;  // by host
     std::uint64_t met_ = 0;
     bool closed_ = false;
 };
@@ -145,11 +145,11 @@ public:
 
     [[nodiscard]] const std::vector<std::string>& names() const noexcept override { return names_; }
     void tell(const BucketKey& ours) override {
-        ++told_;
+        ++keys_sent_;
         meeting_->tell(home_, ours);
     }
-    [[nodiscard]] std::vector<BucketKey> told(milliseconds limit) override {
-        return meeting_->told(told_, limit);
+    [[nodiscard]] std::vector<BucketKey> keys(milliseconds limit) override {
+        return meeting_->keys(keys_sent_, limit);
     }
     [[nodiscard]] const std::string& others() const noexcept override { return others_; }
     [[nodiscard]] std::size_t home() const noexcept override { return home_; }
@@ -180,7 +180,7 @@ private:
     std::shared_ptr<Reason> reason_;
     std::size_t home_;
     std::vector<std::string> names_;
-    std::uint64_t told_ = 0;
+    std::uint64_t keys_sent_ = 0;
     std::uint64_t begun_ = 0;
     std::string others_ = "its peer on another host";
 };

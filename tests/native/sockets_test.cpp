@@ -35,7 +35,7 @@ std::unique_ptr<Loopback> over_ipv6() {
 }
 
 // The client's end, with what the system tells of it.
-TcpSocket told(const Loopback& pair) {
+TcpSocket reading_of(const Loopback& pair) {
     const auto client = find(pair.client());
     REQUIRE(client.has_value());
     if (client->source.empty()) {
@@ -142,9 +142,9 @@ CASE("sockets that come and go meanwhile do no harm") {
 CASE("what was sent and received is counted") {
     constexpr std::uint64_t bytes = 1'000'000;
     const Loopback pair(AF_INET);
-    const auto before = told(pair);
+    const auto before = reading_of(pair);
     pair.transfer(bytes);
-    const auto after = told(pair);
+    const auto after = reading_of(pair);
     REQUIRE(before.info.bytes_sent && after.info.bytes_sent);
     CHECK_EQ(*after.info.bytes_sent - *before.info.bytes_sent, bytes);
     const auto server = find(pair.server());
@@ -156,7 +156,7 @@ CASE("what was sent and received is counted") {
 CASE("a sound connection has a round trip, a window and no loss") {
     const Loopback pair(AF_INET);
     pair.transfer(1'000'000);
-    const auto client = told(pair);
+    const auto client = reading_of(pair);
     const auto& info = client.info;
     CHECK(client.source == "TCP_INFO" || client.source == "SIO_TCP_INFO 1" ||
           client.source == "SIO_TCP_INFO 0");
@@ -171,7 +171,7 @@ CASE("a sound connection has a round trip, a window and no loss") {
 CASE("what only one system tells is empty on the other") {
     const Loopback pair(AF_INET);
     pair.transfer(1'000'000);
-    const auto client = told(pair);
+    const auto client = reading_of(pair);
     const auto& info = client.info;
     const bool on_linux = client.source == "TCP_INFO";
     CHECK_EQ(info.busy_us.has_value(), on_linux);

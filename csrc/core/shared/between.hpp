@@ -52,8 +52,8 @@ public:
     [[nodiscard]] virtual std::size_t home() const noexcept = 0;
     // Begins to tell these ranks what this one brings, before begin(). Throws SharedBetweenError.
     virtual void tell(const BucketKey& ours) = 0;
-    // What each of them has told, by host; empty: not within `limit`. Throws SharedBetweenError: it will never be there.
-    [[nodiscard]] virtual std::vector<BucketKey> told(std::chrono::milliseconds limit) = 0;
+    // The key that each of them sent, by host; empty: not within `limit`. Throws SharedBetweenError: it will never be there.
+    [[nodiscard]] virtual std::vector<BucketKey> keys(std::chrono::milliseconds limit) = 0;
     // Begins the sum of these bytes of the block, in place, in the same order of calls on all hosts. Keeps the
     // block while others may write into it. Throws SharedBetweenError.
     virtual void begin(const std::shared_ptr<const SharedBlock>& block, std::uint64_t offset,

@@ -150,7 +150,7 @@ void SharedExchange::announce(SharedBucket bucket) {
 
 // Under the mutex. An announcement takes the place of one that is complete here, and so on all ranks.
 void SharedExchange::announce_what_fits() {
-    while (!silent_ && announced_ < completed_ + queue_.size() &&
+    while (!has_failed_ && announced_ < completed_ + queue_.size() &&
            announced_ < completed_ + shared_operations) {
         const std::uint64_t number = announced_++;
         write(own_.control().announcements[number % shared_operations], number,

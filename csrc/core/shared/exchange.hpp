@@ -208,7 +208,7 @@ private:
     std::deque<SharedBucket> queue_;  // from operation completed_ on
     std::uint64_t announced_ = 0;     // operations
     std::uint64_t completed_ = 0;     // operations
-    bool silent_ = false;             // we have failed: nothing is announced any more
+    bool has_failed_ = false;         // we have failed: nothing is announced any more
 
     std::mutex completing_;  // held while a bucket is completed, with its waits; of all that follows
     std::vector<std::optional<PeerPlaces>> mapped_;  // by rank

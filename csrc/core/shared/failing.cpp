@@ -56,7 +56,7 @@ bool SharedExchange::one_has_failed() const noexcept {
 void SharedExchange::stand_down(SharedFailure failure) noexcept {
     {
         const std::lock_guard lock(mutex_);
-        silent_ = true;
+        has_failed_ = true;
     }
     failure.origin = failure.origin < ranks() ? failure.origin : rank_;
     show(own_.control(), failure);

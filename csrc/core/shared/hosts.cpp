@@ -56,10 +56,10 @@ void SharedExchange::complete_over_hosts(std::uint64_t number, const SharedBucke
 }
 
 void SharedExchange::add_up(const Part& part, const SharedBucket& ours, Wait& wait) {
-    std::vector<BucketKey> told;
-    wait.over_hosts(*between_, [&](auto limit) { return !(told = between_->told(limit)).empty(); });
-    for (std::size_t host = 0; host < told.size(); ++host) {
-        require_same(key_of(ours), between_->names()[host], told[host]);
+    std::vector<BucketKey> keys;
+    wait.over_hosts(*between_, [&](auto limit) { return !(keys = between_->keys(limit)).empty(); });
+    for (std::size_t host = 0; host < keys.size(); ++host) {
+        require_same(key_of(ours), between_->names()[host], keys[host]);
     }
     if (ours.wire != nullptr) {
         add_up_in_16_bits(part, ours, wait);

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "torch/hook/adopted.hpp"
+#include "torch/hook/detached.hpp"
 #include "torch/hook/hook_of_module.hpp"
 #include "torch/hook/in_flight.hpp"
 #include "torch/hook/run_bucket.hpp"
@@ -60,7 +60,7 @@ Attachment::Attachment(c10d::Reducer& reducer, const std::shared_ptr<Recorder>& 
 
 Attachment::Attachment(std::shared_ptr<Group> group, const std::vector<at::Tensor>& parameters)
     : hook_(std::make_shared<HookOfModule>(std::move(group))) {
-    adopt(hook_, parameters);
+    keep_for_detached(hook_, parameters);
 }
 
 void Attachment::serve(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,

@@ -25,23 +25,23 @@ struct alignas(64) BucketInFlight {
     std::shared_ptr<BucketInFlight> self;              // while in flight: the callback's own reference
 };
 
-// By bucket index. For the thread that runs the hook; the worker owns a flight in progress.
+// By bucket index. For the thread that runs the hook; the worker owns a bucket in flight.
 class InFlight {
 public:
     // The bucket's path: that of the last pass, if it still fits.
     [[nodiscard]] const std::shared_ptr<Path>& path(std::size_t index, const at::Tensor& buffer,
                                                     const std::shared_ptr<Group>& group,
                                                     const PathOptions& options);
-    // A flight that is not in progress.
+    // One that is not in flight.
     [[nodiscard]] const std::shared_ptr<BucketInFlight>& take(std::size_t index) {
-        return idle(slot(index).flight);
+        return idle(slot(index).held);
     }
 
 private:
     struct Slot {
         PathOptions options;
         std::shared_ptr<Path> path;
-        std::shared_ptr<BucketInFlight> flight;
+        std::shared_ptr<BucketInFlight> held;
     };
     [[nodiscard]] Slot& slot(std::size_t index) {
         if (index >= slots_.size()) {

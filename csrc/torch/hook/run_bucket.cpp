@@ -60,40 +60,39 @@ Begun begin_recorded(Path& path, const at::Tensor& buffer, const BucketStart& st
 }
 
 // When what was begun has ended well, on the thread that ended it.
-void finish(const BucketInFlight& flight) {
-    if (flight.path != nullptr) {
-        flight.path->collect(flight.buffer);
+void finish(const BucketInFlight& held) {
+    if (held.path != nullptr) {
+        held.path->collect(held.buffer);
     }
-    if (flight.operation != nullptr) {
-        flight.operation->ended();
+    if (held.operation != nullptr) {
+        held.operation->ended();
     }
-    if (flight.path != nullptr) {
-        flight.path->finish(flight.buffer);
+    if (held.path != nullptr) {
+        held.path->finish(held.buffer);
     }
-    if (flight.operation != nullptr) {
-        flight.operation->reduced(flight.buffer);
+    if (held.operation != nullptr) {
+        held.operation->reduced(held.buffer);
     }
 }
 
 // What torch keeps until the result is taken; only the streams of accelerators need it. We pass it here so
 // that torch need not look into the result, whose Python object takes the GIL.
-std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_of(const BucketInFlight& flight,
-                                                                   Future& done) {
-    if (flight.buffer.is_cpu()) {
+std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_of(const BucketInFlight& held, Future& done) {
+    if (held.buffer.is_cpu()) {
         return {};
     }
-    if (flight.path == nullptr) {
+    if (held.path == nullptr) {
         return done.storages();
     }
-    return {flight.buffer.storage().getWeakStorageImpl()};
+    return {held.buffer.storage().getWeakStorageImpl()};
 }
 
-void on_completed(BucketInFlight& flight, Future& done) {
+void on_completed(BucketInFlight& held, Future& done) {
     // Until it is empty: only then may it be reused.
-    const std::shared_ptr<BucketInFlight> hold = std::move(flight.self);
-    const auto averaged = std::move(flight.averaged);
+    const std::shared_ptr<BucketInFlight> hold = std::move(held.self);
+    const auto averaged = std::move(held.averaged);
     const auto fail = [&](const std::exception_ptr& error) {
-        const auto described = flight.operation != nullptr ? flight.operation->failed(error) : error;
+        const auto described = held.operation != nullptr ? held.operation->failed(error) : error;
         if (averaged) {
             averaged->setError(described);
         }
@@ -102,64 +101,64 @@ void on_completed(BucketInFlight& flight, Future& done) {
         fail(done.exception_ptr());
     } else {
         try {
-            finish(flight);
+            finish(held);
             if (averaged) {
                 // This also releases the result: the worker, which does not hold the GIL, should not be its
                 // last owner.
-                averaged->markCompleted(std::move(flight.result), storages_of(flight, done));
+                averaged->markCompleted(std::move(held.result), storages_of(held, done));
             }
         } catch (...) {
             fail(std::current_exception());
         }
     }
-    flight.operation.reset();
-    flight.buffer.reset();
-    flight.result = {};
+    held.operation.reset();
+    held.buffer.reset();
+    held.result = {};
 }
 
-void land_when_done(BucketInFlight& flight, Future& future) {
+void complete_when_done(BucketInFlight& held, Future& future) {
     // Only an address, which std::function has room for. Created before it is handed over: that happens under
     // a mutex that the worker may want at that moment.
-    std::function<void(Future&)> callback = [to = &flight](Future& done) { on_completed(*to, done); };
+    std::function<void(Future&)> callback = [to = &held](Future& done) { on_completed(*to, done); };
     future.addCallback(std::move(callback));
 }
 
 // The future that DDP waits for. We hold the path's own: if the worker were its last owner, it would destroy
 // it under Gloo's mutex.
-c10::intrusive_ptr<Future> averaged_of(BucketInFlight& flight, Begun begun, OperationPool& pool, Wants wants,
+c10::intrusive_ptr<Future> averaged_of(BucketInFlight& held, Begun begun, OperationPool& pool, Wants wants,
                                        const c10::IValue& object) {
     const c10::TypePtr type = wants == Wants::tensor ? c10::TypePtr(c10::TensorType::get())
                                                      : c10::TypePtr(c10::PyObjectType::get());
     auto averaged = c10::make_intrusive<Future>(type, begun.future->devices());
-    flight.result = wants == Wants::tensor ? c10::IValue(flight.buffer) : object;
-    flight.averaged = averaged;
+    held.result = wants == Wants::tensor ? c10::IValue(held.buffer) : object;
+    held.averaged = averaged;
     Future& future = *begun.future;
     pool.hold(std::move(begun.future));
-    land_when_done(flight, future);
+    complete_when_done(held, future);
     return averaged;
 }
 
 // Arranges for the end of what a path has begun.
 Begun track(c10d::GradBucket& bucket, const std::shared_ptr<Path>& path, Begun begun,
-            std::shared_ptr<BucketOperation> operation, const std::shared_ptr<BucketInFlight>& idle_flight,
+            std::shared_ptr<BucketOperation> operation, const std::shared_ptr<BucketInFlight>& idle,
             OperationPool& futures, Wants wants, const c10::IValue& object) {
     const PathFacts& facts = path->facts();
-    BucketInFlight& flight = *idle_flight;
-    flight.self = idle_flight;
-    flight.operation = std::move(operation);
+    BucketInFlight& held = *idle;
+    held.self = idle;
+    held.operation = std::move(operation);
     if ((facts.flags & flag_foreign) == 0) {
-        flight.buffer = bucket.getBufferRef();
+        held.buffer = bucket.getBufferRef();
     }
     if (!facts.finishes) {
-        flight.path.reset();
-    } else if (flight.path != path) {
-        flight.path = path;
+        held.path.reset();
+    } else if (held.path != path) {
+        held.path = path;
     }
     if (wants == Wants::begun) {
-        land_when_done(flight, *begun.future);
+        complete_when_done(held, *begun.future);
         return begun;
     }
-    return {.future = averaged_of(flight, std::move(begun), futures, wants, object), .work = nullptr};
+    return {.future = averaged_of(held, std::move(begun), futures, wants, object), .work = nullptr};
 }
 
 }  // namespace

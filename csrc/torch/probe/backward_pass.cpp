@@ -22,7 +22,7 @@ BackwardPass::BackwardPass(std::shared_ptr<Recorder> recorder, std::shared_ptr<M
       others_before_(other_collectives()) {
     if (!needs_probe && !module_->hook.other_collectives && number >= first_passes &&
         number % attentive_interval != 0) {
-        silence_.emplace();
+        pause_.emplace();
     }
 }
 
@@ -59,7 +59,7 @@ void BackwardPass::finalize_end() {
     }
     HookThread& hook = module_->hook;
     hook.operations.end_pass();
-    silence_.reset();
+    pause_.reset();
     if (!others_of_group_before_ || others_of_group() != others_of_group_before_ ||
         other_collectives() != others_before_) {
         hook.other_collectives = true;

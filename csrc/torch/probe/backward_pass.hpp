@@ -41,7 +41,7 @@ private:
     std::uint64_t others_before_;
     bool ended_ = false;
     // Ends with the pass, and with the pass's callbacks when it failed.
-    std::optional<WorkerProbePause> silence_;
+    std::optional<WorkerProbePause> pause_;
 };
 
 }  // namespace ddpdiag

@@ -38,7 +38,7 @@ struct Watchers {
     std::atomic<bool> listening{false};  // the handle is that of a listener
     GroupSearch search;
     bool wanted = false;  // a recorder is open and not paused
-    std::size_t silences = 0;
+    std::size_t pauses = 0;
     std::atomic<std::uint64_t> others{0};
 
     // Released after the mutex: the last owner of a recorder destroys it, and that may wait for the GIL.
@@ -187,7 +187,7 @@ void on_end(const at::RecordFunction& /*function*/, at::ObserverContext* context
 
 // Under the mutex. Removed and not disabled: torch rebuilds its lists for a disabled listener just as well.
 void listen_or_not(Watchers& all) {
-    const bool wanted = all.wanted && all.silences == 0;
+    const bool wanted = all.wanted && all.pauses == 0;
     all.search.listen(wanted && GroupSearch::due());
     if (wanted == all.listening.load(std::memory_order_relaxed)) {
         return;
@@ -229,14 +229,14 @@ void refresh_worker_watch() {
 WorkerProbePause::WorkerProbePause() {
     Watchers& all = watchers();
     const std::lock_guard lock(all.mutex);
-    ++all.silences;
+    ++all.pauses;
     listen_or_not(all);
 }
 
 WorkerProbePause::~WorkerProbePause() {
     Watchers& all = watchers();
     const std::lock_guard lock(all.mutex);
-    --all.silences;
+    --all.pauses;
     listen_or_not(all);
 }
 

@@ -134,27 +134,27 @@ std::shared_ptr<GlooBetween::Arrival> GlooBetween::begun(const Begin& begin) con
 }
 
 void GlooBetween::tell(const BucketKey& ours) {
-    telling_ = begun([&](c10d::Backend& backend) {
+    keys_arrival_ = begun([&](c10d::Backend& backend) {
         const auto words = at::TensorOptions().dtype(c10::ScalarType::Long);
         const auto count = static_cast<std::int64_t>(ours.size());
         std::vector<at::Tensor> mine = {at::empty({count}, words)};
         std::memcpy(mine.front().mutable_data_ptr(), ours.data(), sizeof ours);
-        told_.clear();
+        keys_.clear();
         for (std::size_t host = 0; host < names_.size(); ++host) {
-            told_.push_back(at::empty({count}, words));
+            keys_.push_back(at::empty({count}, words));
         }
-        std::vector<std::vector<at::Tensor>> theirs = {told_};
+        std::vector<std::vector<at::Tensor>> theirs = {keys_};
         return backend.allgather(theirs, mine);
     });
 }
 
-std::vector<BucketKey> GlooBetween::told(milliseconds limit) {
-    if (!telling_->wait(limit)) {
+std::vector<BucketKey> GlooBetween::keys(milliseconds limit) {
+    if (!keys_arrival_->wait(limit)) {
         return {};
     }
-    std::vector<BucketKey> result(told_.size());
+    std::vector<BucketKey> result(keys_.size());
     for (std::size_t host = 0; host < result.size(); ++host) {
-        std::memcpy(result[host].data(), told_[host].const_data_ptr(), sizeof(BucketKey));
+        std::memcpy(result[host].data(), keys_[host].const_data_ptr(), sizeof(BucketKey));
     }
     return result;
 }

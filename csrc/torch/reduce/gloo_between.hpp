@@ -50,7 +50,7 @@ public:
     [[nodiscard]] const std::string& others() const noexcept override { return others_; }
     [[nodiscard]] std::size_t home() const noexcept override { return home_; }
     void tell(const BucketKey& ours) override;
-    [[nodiscard]] std::vector<BucketKey> told(std::chrono::milliseconds limit) override;
+    [[nodiscard]] std::vector<BucketKey> keys(std::chrono::milliseconds limit) override;
     void begin(const std::shared_ptr<const SharedBlock>& block, std::uint64_t offset, std::uint64_t bytes,
                Element element) override;
     [[nodiscard]] bool uses_block() const noexcept override;
@@ -74,10 +74,10 @@ private:
     std::vector<std::string> names_;
     std::string others_;
     std::size_t home_;
-    std::shared_ptr<Arrival> arrival_;  // of what was begun
-    std::shared_ptr<Arrival> block_;    // of what was begun of a block
-    std::shared_ptr<Arrival> telling_;  // of what was told
-    std::vector<at::Tensor> told_;      // what arrives then, by host
+    std::shared_ptr<Arrival> arrival_;       // of what was begun
+    std::shared_ptr<Arrival> block_;         // of what was begun of a block
+    std::shared_ptr<Arrival> keys_arrival_;  // of the keys
+    std::vector<at::Tensor> keys_;           // what arrives then, by host
 };
 
 }  // namespace ddpdiag

@@ -24,8 +24,8 @@ def _look(view: RunView) -> Iterator[Finding]:
     # The mean, and not the median: most steps have no long pause, and one in many a very long one.
     each = view.usage.collector[known].mean(axis=0)
     wall = float(steps.wall[known].mean())
-    bar = max(LEAST_MS, LEAST_SHARE * wall)
-    caught = [rank for rank, ms in zip(steps.ranks, each.tolist(), strict=True) if ms > bar]
+    threshold = max(LEAST_MS, LEAST_SHARE * wall)
+    caught = [rank for rank, ms in zip(steps.ranks, each.tolist(), strict=True) if ms > threshold]
     if not caught or not wall > 0.0:
         return
     worst = float(each.max())

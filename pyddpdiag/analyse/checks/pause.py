@@ -52,7 +52,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     yield from _unnamed(view, rows, took)
 
 
-def _bar(view: RunView) -> float:
+def _threshold_ms(view: RunView) -> float:
     return max(LEAST_MS, LEAST_SHARE * view.judged.wall_ms)
 
 
@@ -62,7 +62,7 @@ def _phase(
     """The phase of this name, of which each rank has `spent` so much before each step's all-reduces."""
     # The others wait for the rank that is in it longest.
     longest = spent.max(axis=1)
-    hit = longest > _bar(view)
+    hit = longest > _threshold_ms(view)
     times, lost = int(np.count_nonzero(hit)), float(longest[hit].sum())
     if times < LEAST_TIMES or lost < LEAST_COST * total:
         return
@@ -109,7 +109,7 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
     """Pauses that no phase explains: every rank takes longer than usual, at regular intervals."""
     own = view.judged.own[rows]
     paused = (own - column_medians(own)).min(axis=1)
-    hit = paused > _bar(view)
+    hit = paused > _threshold_ms(view)
     if np.count_nonzero(hit) < LEAST_TIMES:
         return
     # A slow step for another reason hides the rhythm of much longer ones: those alone are looked at. They are chosen by

@@ -184,8 +184,8 @@ def _after(view: RunView, lost: Sequence[RankStats], failed: int, waiting: Seque
         }
         return f"; the others were then ended by {min(signals)}" if signals - {""} else ""
     if len(lost) == len(view.ranks):
-        flying = any(rank.in_flight for rank in lost)
-        return "; operations were in flight" if flying else "; no rank came to its end"
+        any_in_flight = any(rank.in_flight for rank in lost)
+        return "; operations were in flight" if any_in_flight else "; no rank came to its end"
     if any(rank.closed for rank in view.ranks):
         return "; the others closed theirs"
     ended = all(rank.ended or rank in lost for rank in view.ranks)

@@ -12,7 +12,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.checks.operation_failed import never_began
 from pyddpdiag.analyse.interruption import Interruption
 from pyddpdiag.analyse.progress import Awaited
-from pyddpdiag.analyse.standstill import bar_ms
+from pyddpdiag.analyse.standstill import threshold_ms
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Confidence
@@ -127,7 +127,7 @@ def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Fi
         if interruption.at_ms is None or not stuck:
             continue
         own_ms = interruption.at_ms - max(view.endings[rank].newest_ms for rank in stuck)
-        if own_ms < bar_ms(view.judged.wall_ms):
+        if own_ms < threshold_ms(view.judged.wall_ms):
             continue
         yield Finding(
             kind="rank_stuck",

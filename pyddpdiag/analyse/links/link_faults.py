@@ -15,7 +15,7 @@ import numpy as np
 from pyddpdiag.model import BucketStats, LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 
-LOSS_BAR: Final = 0.003
+LOSS_THRESHOLD: Final = 0.003
 """Healthy links stay below a seventh of this, also on a starved machine."""
 
 FULL_QUEUE: Final = 1.15
@@ -33,9 +33,9 @@ STANDING: Final = 5.0
 """The usual round trip over the least: losses that come rarely cannot keep a queue so full, as each makes its sender
 slow down. Lossy lines reach 4.1; queues that overflow without a sign in the round trips at losses have 5.1 and more."""
 
-OVERFLOW_BAR: Final = 0.02
-OVERFLOW_SLOW_BAR: Final = 3.0
-"""Where the round trips do not tell: a link so slow (as by `SLOW_BAR`) that loses less is slow first of all."""
+OVERFLOW_THRESHOLD: Final = 0.02
+OVERFLOW_SLOW_THRESHOLD: Final = 3.0
+"""Where the round trips do not tell: a link so slow (as by `SLOW_THRESHOLD`) that loses less is slow first of all."""
 
 SURE_LOSSES: Final = 10
 """Fewer lost segments may be chance."""
@@ -56,18 +56,18 @@ other links. Long ways reach 0.15 and 0.9, the steady queue of a slow link 0.46 
 HEARD_BYTES: Final = 20_000
 """A link that carries less has hardly measured a round trip."""
 
-LATENCY_BAR: Final = 0.1
+LATENCY_THRESHOLD: Final = 0.1
 """A round trip of at most this part of a bucket's wire time is no delay; healthy ones are below a tenth of it."""
 
-BAR_RANKS: Final = 4
+THRESHOLD_RANKS: Final = 4
 """With more ranks than this a bucket takes more rounds, so a round is a smaller part of it."""
 
-SLOW_BAR: Final = 2.0
+SLOW_THRESHOLD: Final = 2.0
 """Busy time per byte over the other links' median. Healthy links stay below 1.6; one of a third of the rate has 2.4,
 because the others are busy for longer, too."""
 
 QUEUED: Final = 2.5
-QUEUED_SLOW_BAR: Final = 1.6
+QUEUED_SLOW_THRESHOLD: Final = 1.6
 """Usual round trip and busy time of a host's links over the others', medians: both together tell a link of half the
 rate. Healthy links stay below 1.8 and 1.3, lossy ones below 1.3 and 1.3; far ones have both and are told before."""
 
@@ -111,8 +111,8 @@ class LinkFaults:
         """Look at links beside the buckets that went over them."""
         self.links = tuple(links)
         most = max((link.bytes or 0 for link in links), default=0)
-        bar = max(LEAST_BYTES, LEAST_SHARE * most)
-        self.carrying = tuple(link for link in links if (link.bytes or 0) >= bar and not link.loopback)
+        threshold = max(LEAST_BYTES, LEAST_SHARE * most)
+        self.carrying = tuple(link for link in links if (link.bytes or 0) >= threshold and not link.loopback)
         self._buckets = buckets
         self._sidecars = sidecars
 
@@ -126,7 +126,7 @@ class LinkFaults:
 
     @cached_property
     def lossy(self) -> tuple[LinkStats, ...]:
-        """Links that surely lose more than `LOSS_BAR`, the worst first; not by the queue of a slow link."""
+        """Links that surely lose more than `LOSS_THRESHOLD`, the worst first; not by the queue of a slow link."""
         bad = [link for link in self.carrying if _surely_loses(link) and link not in self._overflowing]
         return tuple(sorted(bad, key=lambda link: -(link.loss_fraction or 0.0)))
 
@@ -143,7 +143,7 @@ class LinkFaults:
             if not link.loopback
             and (
                 link in self._far
-                or (link.min_rtt_ms is not None and link.min_rtt_ms >= self.latency_bar * wire)
+                or (link.min_rtt_ms is not None and link.min_rtt_ms >= self.latency_threshold * wire)
             )
         ]
         return tuple(sorted(bad, key=lambda link: -self.trip_ms(link)))
@@ -207,14 +207,16 @@ class LinkFaults:
     @cached_property
     def _overflowing(self) -> frozenset[LinkStats]:
         """Links that lose what no longer fits into the queue before them: they are too slow, not faulty."""
-        slow = self._slower_by(OVERFLOW_SLOW_BAR)
+        slow = self._slower_by(OVERFLOW_SLOW_THRESHOLD)
         sure = frozenset(
             link
             for link in self.carrying
             if (
                 link.loss_rtt_share >= _full_queue(link) or (link.loss_spread or 1.0) < RARE or _stands(link)
                 if link.loss_rtt_share is not None
-                else link in slow and (link.loss_fraction or 0.0) < OVERFLOW_BAR and link not in self.delayed
+                else link in slow
+                and (link.loss_fraction or 0.0) < OVERFLOW_THRESHOLD
+                and link not in self.delayed
             )
         )
         # Where one queue overflows, losses elsewhere that do not come all the time are from queues, too.
@@ -223,7 +225,7 @@ class LinkFaults:
     @cached_property
     def slow(self) -> tuple[LinkStats, ...]:
         """Links that are busy much longer for each byte than others, the slowest first; neither lossy nor delayed."""
-        bad = (self._slower_by(SLOW_BAR) | self._queued) - {*self.lossy, *self.delayed}
+        bad = (self._slower_by(SLOW_THRESHOLD) | self._queued) - {*self.lossy, *self.delayed}
         return tuple(sorted(bad, key=lambda link: -(link.busy_ms_per_mb or 0.0)))
 
     @cached_property
@@ -232,7 +234,7 @@ class LinkFaults:
         usual = {link: link.usual_rtt_ms for link in self.carrying if link.usual_rtt_ms is not None}
         bad: set[LinkStats] = set()
         for touching, others in self._by_host(usual):
-            if not others or self._busier(touching) < QUEUED_SLOW_BAR:
+            if not others or self._busier(touching) < QUEUED_SLOW_THRESHOLD:
                 continue
             if _median(usual, touching) >= QUEUED * _median(usual, others) > 0:
                 bad.update(touching)
@@ -247,8 +249,8 @@ class LinkFaults:
         busy = {link: link.busy_ms_per_mb for link in self.carrying if link.busy_ms_per_mb is not None}
         bad: set[LinkStats] = set()
         for touching, others in self._by_host(busy):
-            bar = factor * (_median(busy, others) if others else min(busy.values()))
-            bad.update(link for link in touching if 0 < bar <= busy[link])
+            threshold = factor * (_median(busy, others) if others else min(busy.values()))
+            bad.update(link for link in touching if 0 < threshold <= busy[link])
         return frozenset(bad)
 
     def slowness(self, bad: Sequence[LinkStats]) -> float:
@@ -283,9 +285,9 @@ class LinkFaults:
         return 2 * max(1, len({link.rank for link in self.links}) - 1)
 
     @cached_property
-    def latency_bar(self) -> float:
-        """`LATENCY_BAR` for this many ranks."""
-        return LATENCY_BAR * min(1.0, 2 * (BAR_RANKS - 1) / self.rounds)
+    def latency_threshold(self) -> float:
+        """`LATENCY_THRESHOLD` for this many ranks."""
+        return LATENCY_THRESHOLD * min(1.0, 2 * (THRESHOLD_RANKS - 1) / self.rounds)
 
     @cached_property
     def hosts(self) -> dict[int, int]:
@@ -331,7 +333,7 @@ def _surely_loses(link: LinkStats) -> bool:
         return False
     lost = link.loss_fraction * link.segments
     # Losses come one by one, at least: their number is as uncertain as its root. 2.33 of it are 99% one-sided.
-    return lost >= SURE_LOSSES and (lost - 2.33 * float(np.sqrt(lost))) / link.segments >= LOSS_BAR
+    return lost >= SURE_LOSSES and (lost - 2.33 * float(np.sqrt(lost))) / link.segments >= LOSS_THRESHOLD
 
 
 def _full_queue(link: LinkStats) -> float:
@@ -346,8 +348,8 @@ def _median(values: Mapping[LinkStats, float], links: Sequence[LinkStats]) -> fl
 def _are_alike(touching: Sequence[LinkStats], others: Sequence[LinkStats]) -> bool:
     """Whether the usual round trips of a host's links are those of one long way."""
     mine, theirs = ([link.usual_rtt_ms or 0.0 for link in links] for links in (touching, others))
-    bar = max(ALIKE * float(np.median(mine)), ALIKE_QUEUES * float(np.median(theirs)))
-    return max(mine) - min(mine) <= bar
+    threshold = max(ALIKE * float(np.median(mine)), ALIKE_QUEUES * float(np.median(theirs)))
+    return max(mine) - min(mine) <= threshold
 
 
 def _stands(link: LinkStats) -> bool:

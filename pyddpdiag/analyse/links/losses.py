@@ -31,7 +31,7 @@ class Losses:
 
     def __init__(self, words: Int64) -> None:
         total = words[:, ConnectionValue.SEGMENTS_AND_RETRANSMITTED] >> 32 & UNKNOWN
-        self._is_told = not (total == UNKNOWN).any()
+        self._is_known = not (total == UNKNOWN).any()
         self._again = np.diff(total)
         self._loaded = np.diff(words[:, ConnectionValue.BYTES_ACKED]) >= BUSY_BYTES
         self._trip = words[:, ConnectionValue.MIN_RTT_AND_RTT_US] >> 32 & UNKNOWN
@@ -53,7 +53,7 @@ class Losses:
 
     def is_scattered(self) -> bool | None:
         """Whether something was sent again at several moments, or at most of those with traffic; None: not known."""
-        if not self._is_told:
+        if not self._is_known:
             return None
         lossy = self._again > 0
         moments = int(np.count_nonzero(lossy | self._loaded))

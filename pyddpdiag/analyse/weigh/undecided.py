@@ -14,7 +14,7 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.words import count, listed, milliseconds, percent
 
 
-def doubt(view: RunView) -> str:
+def why_undecided(view: RunView) -> str:
     """Why the run cannot be judged; empty if the evidence excludes a cost of 10% of a step."""
     return _not_seen(view) or _too_little(view) or _unsure(view)
 
@@ -104,10 +104,10 @@ def _unsure(view: RunView) -> str:
     for rank, share in zip(view.lateness.ranks, view.lateness.shares, strict=True):
         if _may_matter(share, steps):
             return _open(share, steps.wall_ms, f"rank {rank} is late by")
-    told_late = late_steps(steps, view.usage)
-    if told_late is not None and told_late.share >= HEALTHY_SHARE:
+    late = late_steps(steps, view.usage)
+    if late is not None and late.share >= HEALTHY_SHARE:
         return (
-            f"the ranks wait {percent(told_late.share)} of the time for one that is late in a few steps; whether that "
+            f"the ranks wait {percent(late.share)} of the time for one that is late in a few steps; whether that "
             f"goes on, and whether it is always the same one, is not known. Record about {10 * steps.steps} steps."
         )
     waits = saved_ms(steps.own, view.usage.run_delay)

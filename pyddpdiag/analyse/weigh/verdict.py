@@ -12,7 +12,7 @@ from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weigh.costs import share_out
 from pyddpdiag.analyse.weigh.headline import headline
-from pyddpdiag.analyse.weigh.undecided import doubt, healthy_words
+from pyddpdiag.analyse.weigh.undecided import healthy_words, why_undecided
 from pyddpdiag.model import Finding, Verdict, words
 
 WEIGHT: Final = {"error": 0, "warning": 1, "note": 2}
@@ -37,7 +37,7 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     errors = sorted(
         errors, key=lambda one: (True, False) if not _leads(one, errors) else (False, one.rank is None)
     )
-    rest = sorted((one for one in _doubted(findings) if one.severity != "error"), key=_weight)
+    rest = sorted((one for one in _less_sure(findings) if one.severity != "error"), key=_weight)
     shared: list[Finding] = []
     came = _interrupted(findings)
     for part in parts:
@@ -51,7 +51,7 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
         found = came + headline(ordered)
         return Verdict("findings", words.sentence(f"{here}. {found}") if here else found, ordered)
     for part in parts:
-        if open_question := doubt(part):
+        if open_question := why_undecided(part):
             undecided = f"cannot tell: {_of(part)}{open_question}"
             return Verdict(
                 "cannot_tell", came + words.sentence(f"{here}; {undecided}" if here else undecided), ordered
@@ -84,7 +84,7 @@ def _weight(finding: Finding) -> tuple[int, bool, bool, float]:
     )
 
 
-def _doubted(findings: Sequence[Finding]) -> list[Finding]:
+def _less_sure(findings: Sequence[Finding]) -> list[Finding]:
     """The findings; beside a fault of the network, how gradients are put into buckets is of low confidence."""
     if not any(finding.kind in FAULTS and finding.severity == "warning" for finding in findings):
         return list(findings)

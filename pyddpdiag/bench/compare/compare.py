@@ -12,13 +12,13 @@ from pyddpdiag.bench.compare.comparison import PARTS, Comparison, Curve, Pair, S
 from pyddpdiag.bench.compare.matching import Key, keys, match, name, series_of, settings
 from pyddpdiag.bench.intervals import ALIKE, MARGIN, WIDE, estimate, verdict, why_not
 from pyddpdiag.bench.reading import article
-from pyddpdiag.bench.results import Entry, ResultFile, by_sitting, sittings_of
+from pyddpdiag.bench.results import Entry, ResultFile, by_launch, launches_of
 from pyddpdiag.model.words import milliseconds, number
 
 _BUSY: Final = 0.5
 """Of the cores: a load above this part of them is worth a warning."""
 _ALONE_MARGIN: Final = 0.25
-"""What two runs of one sitting each must differ by: how much sittings differ is not known then."""
+"""What two runs of one launch each must differ by: how much launches differ is not known then."""
 _OTHERS: Final = 0.1
 """Of all processors: if other programs took so much more during one run, its being slower is not the case's."""
 _OTHER_LOAD: Final = "another load"
@@ -83,11 +83,11 @@ def _caveats(series: Sequence[Series], pairs: Sequence[Pair]) -> list[str]:
     alone = [
         one.label
         for one in series
-        if any(e.kind != "scaling" and len(sittings_of(e)) == 1 for e in one.entries)
+        if any(e.kind != "scaling" and len(launches_of(e)) == 1 for e in one.entries)
     ]
     if pairs and alone:
         caveats.append(
-            f"{' and '.join(alone)}: measured in one sitting. One set of processes is faster than the next by chance, "
+            f"{' and '.join(alone)}: measured in one launch. One set of processes is faster than the next by chance, "
             f"and how much is not known: where both are so, only what differs by {_ALONE_MARGIN:.0%} is called "
             "different, and intervals are too narrow. Measure with --sittings 5."
         )
@@ -100,7 +100,7 @@ def _caveats(series: Sequence[Series], pairs: Sequence[Pair]) -> list[str]:
     wide = [pair for pair in pairs if pair.why == WIDE]
     if wide:
         caveats.append(
-            f"{len(wide)} of {len(pairs)} cases could hide a difference of {ALIKE - 1:.0%} or more: their sittings "
+            f"{len(wide)} of {len(pairs)} cases could hide a difference of {ALIKE - 1:.0%} or more: their launches "
             "scatter, see the intervals. Repeat it on a quieter machine, or with more --sittings."
         )
     return caveats
@@ -119,7 +119,7 @@ def _labels(paths: Sequence[str]) -> list[str]:
 
 
 def _pair(base: Series, other: Series, key: Key, ours: Entry, theirs: Entry) -> Pair:
-    left, right = by_sitting(ours), by_sitting(theirs)
+    left, right = by_launch(ours), by_launch(theirs)
     ratio = ratio_of_runs(right, left)
     alone = len(left) == len(right) == 1
     rounds = min(len(ours.round_s), len(theirs.round_s))

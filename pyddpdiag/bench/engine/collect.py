@@ -15,7 +15,7 @@ from pyddpdiag.bench.engine.news import Built, Elsewhere, Gathered, LeftOut, Mea
 from pyddpdiag.bench.engine.plan import SweepPlan
 from pyddpdiag.bench.engine.split import split_of
 from pyddpdiag.bench.machine import cpu_name, link_speed, load_before, machine_info, torch_version
-from pyddpdiag.bench.results import Entry, sittings_of
+from pyddpdiag.bench.results import Entry, launches_of
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Collected:
         left_out: why a case was not measured, by case.
         gathered: who the ranks are.
         load_before: of the machine, None where it is not known; see `machine.load_before`.
-        sitting, began, start_s: the current sitting, when its ranks were started (seconds since 1970), and how long
+        launch, began, start_s: the current launch, when its ranks were started (seconds since 1970), and how long
             the start took.
     """
 
@@ -37,11 +37,11 @@ class Collected:
     left_out: dict[int, str] = field(default_factory=dict)
     gathered: Gathered = field(default_factory=lambda: Gathered((), (), ""))
     load_before: float | None = field(default_factory=load_before)
-    sitting: int = 0
+    launch: int = 0
     began: float = 0.0
     start_s: float = 0.0
     _others: dict[int, float] = field(default_factory=dict)
-    _sittings: dict[int, list[int]] = field(default_factory=dict)
+    _launches: dict[int, list[int]] = field(default_factory=dict)
     _built: dict[int, Built] = field(default_factory=dict)
     _steps: dict[int, int] = field(default_factory=dict)
     _sources: dict[int, tuple[int, str]] = field(default_factory=dict)
@@ -52,31 +52,31 @@ class Collected:
         if isinstance(news, Measured):
             self.rounds.setdefault(news.case, []).append(news.seconds)
             self._steps[news.case] = news.steps
-            counts = self._sittings.setdefault(news.case, [])
-            counts.extend([0] * (self.sitting + 1 - len(counts)))
+            counts = self._launches.setdefault(news.case, [])
+            counts.extend([0] * (self.launch + 1 - len(counts)))
             counts[-1] += 1
             self.left_out.pop(news.case, None)
         elif isinstance(news, Built):
             self._built[news.case] = news
         elif isinstance(news, Traced):
-            self._sources[news.case] = (self.sitting, news.source)
+            self._sources[news.case] = (self.launch, news.source)
         elif isinstance(news, LeftOut):
-            if news.case not in self.rounds:  # an earlier sitting may have had time for this case
+            if news.case not in self.rounds:  # an earlier launch may have had time for this case
                 self.left_out[news.case] = news.reason
         elif isinstance(news, Elsewhere):
-            self._others[self.sitting] = news.share
+            self._others[self.launch] = news.share
         elif isinstance(news, Gathered):
             self.gathered = news
             self.start_s = time.time() - self.began
 
-    def begin_sitting(self, sitting: int) -> None:
-        """Begins a sitting: another set of processes measures what follows."""
-        self.sitting, self.began = sitting, time.time()
+    def begin_launch(self, launch: int) -> None:
+        """Begins a launch: another set of processes measures what follows."""
+        self.launch, self.began = launch, time.time()
 
     def split(self, traces: Path) -> None:
-        """Analyses the traces, one folder per sitting. Call it when the ranks are gone: it would slow them down."""
-        for case, (sitting, _) in self._sources.items():
-            self._splits[case] = split_of(traces / str(sitting) / str(case))
+        """Analyses the traces, one folder per launch. Call it when the ranks are gone: it would slow them down."""
+        for case, (launch, _) in self._sources.items():
+            self._splits[case] = split_of(traces / str(launch) / str(case))
 
     def interface(self, case: int) -> str:
         """Rank 0's GLOO_SOCKET_IFNAME in a case; "" where it was unset."""
@@ -108,8 +108,8 @@ class Collected:
         info["load_before"] = None if self.load_before is None else round(self.load_before, 2)
         info["cores"] = psutil.cpu_count() or 1
         info["hosts"] = len(set(self.gathered.hosts[: case.world_size]))
-        info["sittings"] = [count for count in self._sittings[index] if count]
-        shares = [self._others.get(place) for place, count in enumerate(self._sittings[index]) if count]
+        info["sittings"] = [count for count in self._launches[index] if count]
+        shares = [self._others.get(place) for place, count in enumerate(self._launches[index]) if count]
         info["others_share"] = [None if share is None else round(share, 3) for share in shares]
         info["steps_per_round"] = self._steps[index]
         built = self._built.get(index)
@@ -130,7 +130,7 @@ class Collected:
 
 def _joined(old: Entry, new: Entry) -> Entry:
     info = {**new.extra_info}
-    info["sittings"] = [*sittings_of(old), *sittings_of(new)]
+    info["sittings"] = [*launches_of(old), *launches_of(new)]
     info["others_share"] = [*old.extra_info.get("others_share", []), *info["others_share"]]
     if info.get("split") is None:
         info["split"], info["split_from"] = old.extra_info.get("split"), old.extra_info.get("split_from", "")

@@ -14,14 +14,14 @@ import psutil
 
 from pyddpdiag.bench.cases import Case
 from pyddpdiag.bench.engine.control import Order
+from pyddpdiag.bench.engine.launches import Launch, share
 from pyddpdiag.bench.engine.news import Built, LeftOut, Measured, News, Traced
 from pyddpdiag.bench.engine.plan import SweepPlan
-from pyddpdiag.bench.engine.sittings import Sitting, share
 from pyddpdiag.bench.intervals import shuffled
 from pyddpdiag.bench.race import at_a_look, settled
 
 if TYPE_CHECKING:
-    from pyddpdiag.bench.engine.rank import Seat
+    from pyddpdiag.bench.engine.rank import RankWorker
 
 ROUND_S: Final = 0.04
 """A round holds as many steps as fit into this, so that clocks and scheduling weigh little."""
@@ -29,7 +29,7 @@ MOST_STEPS: Final = 200
 LEAST_ROUNDS: Final = 10
 """A case that cannot have this many rounds within the budget is not begun, unless fewer were asked for."""
 MOST_ROUNDS: Final = 1000
-"""Of a case in one sitting, where only the budget limits them."""
+"""Of a case in one launch, where only the budget limits them."""
 TRACED_STEPS: Final = 12
 _LEAST_TRACED: Final = 4
 _TRACED_S: Final = 2.0
@@ -55,18 +55,20 @@ class _Open:
 class Conductor:
     """Leads a sweep; see `run`."""
 
-    def __init__(self, plan: SweepPlan, sitting: Sitting, seat: Seat, tell: Callable[[News], None]) -> None:
-        self._plan, self._sitting, self._seat, self._tell = plan, sitting, seat, tell
-        # One per sitting.
-        self._order = random.Random(sitting.number)
-        self._until, self._follow = share(plan, sitting, time.time())
+    def __init__(
+        self, plan: SweepPlan, launch: Launch, worker: RankWorker, tell: Callable[[News], None]
+    ) -> None:
+        self._plan, self._launch, self._worker, self._tell = plan, launch, worker, tell
+        # One per launch.
+        self._order = random.Random(launch.number)
+        self._until, self._follow = share(plan, launch, time.time())
         self._free = _MEMORY_SHARE * psutil.virtual_memory().available
         self._single: dict[Case, float] = {}
         self._bytes: dict[str, int] = {}
 
     def run(self) -> None:
         """Measures in blocks: as many cases as fit into memory take turns, in another order each round."""
-        left = deque(self._sitting.cases)
+        left = deque(self._launch.cases)
         while left:
             block = self._set_up(left)
             if not block:
@@ -78,10 +80,10 @@ class Conductor:
                 self._trace(case)
         for index in left:
             self._tell(LeftOut(index, "the budget"))
-        self._seat.lead(Order.END)
+        self._worker.lead(Order.END)
 
     def _remaining(self) -> float:
-        """Seconds left for measuring in this sitting."""
+        """Seconds left for measuring in this launch."""
         return self._until - time.time()
 
     def _set_up(self, left: deque[int]) -> list[_Open]:
@@ -95,14 +97,14 @@ class Conductor:
             if twin:
                 self._tell(LeftOut(index, twin))
                 continue
-            self._seat.lead(Order.BUILD, index)
-            worker = self._seat.worker(index)
+            self._worker.lead(Order.BUILD, index)
+            worker = self._worker.worker(index)
             self._bytes[self._plan.cases[index].model] = 4 * worker.parameters
             self._tell(Built(index, worker.parameters, worker.batch_size, worker.dataset))
-            step = self._seat.lead(Order.ROUND, index, 1)
+            step = self._worker.lead(Order.ROUND, index, 1)
             steps = max(1, min(MOST_STEPS, math.ceil(ROUND_S / max(step, 1e-6))))
             traced = max(_LEAST_TRACED, min(TRACED_STEPS, math.ceil(_TRACED_S / max(step, 1e-6))))
-            trace_s = 0.1 + (_BEFORE_TRACE + traced) * step if self._sitting.first else 0.0
+            trace_s = 0.1 + (_BEFORE_TRACE + traced) * step if self._launch.first else 0.0
             case = _Open(index, steps, (steps + 1) * step + 0.005, traced, trace_s)
             memory += worker.bytes * self._plan.cases[index].world_size
             block.append(case)
@@ -135,7 +137,7 @@ class Conductor:
         end = time.time() + mine - min(traces, _TRACE_SHARE * mine)
         by_name = {str(case.index): case for case in block}
         taken: dict[tuple[int, ...], list[float]] = {}
-        most = self._sitting.rounds or MOST_ROUNDS
+        most = self._launch.rounds or MOST_ROUNDS
         for count in range(most):
             if self._plan.race and at_a_look(count, most) and settled(taken):
                 return
@@ -143,7 +145,7 @@ class Conductor:
                 case = by_name[name]
                 if time.time() + case.round_s > end:
                     return
-                seconds = self._seat.lead(Order.ROUND, case.index, case.steps)
+                seconds = self._worker.lead(Order.ROUND, case.index, case.steps)
                 case.measured = True
                 taken.setdefault(self._plan.cases[case.index].picks, []).append(seconds)
                 self._tell(Measured(case.index, seconds, case.steps))
@@ -152,11 +154,11 @@ class Conductor:
         if not case.measured:
             self._tell(LeftOut(case.index, "the budget"))
         elif (
-            self._sitting.first
+            self._launch.first
             and self._plan.cases[case.index].kind == "step"
             and case.trace_s < self._remaining()
         ):
-            self._seat.lead(Order.TRACE, case.index, case.traced)
-            if self._seat.source:
-                self._tell(Traced(case.index, self._seat.source))
-        self._seat.lead(Order.DROP, case.index)
+            self._worker.lead(Order.TRACE, case.index, case.traced)
+            if self._worker.source:
+                self._tell(Traced(case.index, self._worker.source))
+        self._worker.lead(Order.DROP, case.index)

@@ -15,8 +15,8 @@ from pyddpdiag.ranks.events import Event
 from pyddpdiag.ranks.failure import Failure
 
 # A round may take this many times the longest so far, and at least this many seconds.
-_PATIENCE = 20.0
-_LEAST_PATIENCE_S = 20.0
+_LIMIT_ROUNDS = 20.0
+_LEAST_LIMIT_S = 20.0
 
 
 class Order(IntEnum):
@@ -45,7 +45,7 @@ class Control:
     def share(self, order: Order, case: int, steps: int) -> tuple[Order, int, int]:
         """Returns rank 0's order; what other ranks pass is ignored."""
         order_case_steps = torch.tensor([order, case, steps])
-        with self.limited(self.patience_s, "waiting for rank 0's next order"):
+        with self.limited(self.limit_s, "waiting for rank 0's next order"):
             dist.broadcast(order_case_steps, 0)
         first, second, third = order_case_steps.tolist()
         return Order(first), second, third
@@ -53,21 +53,21 @@ class Control:
     def slowest(self, seconds: float) -> float:
         """The largest of all ranks' values."""
         value = torch.tensor(seconds, dtype=torch.float64)
-        with self.limited(self.patience_s, "waiting for the others at the end of a round"):
+        with self.limited(self.limit_s, "waiting for the others at the end of a round"):
             dist.all_reduce(value, dist.ReduceOp.MAX)
         return float(value.item())
 
     def total(self, seconds: float) -> float:
         """The sum of all ranks' values."""
         value = torch.tensor(seconds, dtype=torch.float64)
-        with self.limited(self.patience_s, "waiting for the others at the end"):
+        with self.limited(self.limit_s, "waiting for the others at the end"):
             dist.all_reduce(value)
         return float(value.item())
 
     @property
-    def patience_s(self) -> float:
+    def limit_s(self) -> float:
         """How long a round may take."""
-        return max(_LEAST_PATIENCE_S, _PATIENCE * self._longest_s) if self._longest_s else self._timeout_s
+        return max(_LEAST_LIMIT_S, _LIMIT_ROUNDS * self._longest_s) if self._longest_s else self._timeout_s
 
     def took(self, seconds: float) -> None:
         """Learns how long a round took."""

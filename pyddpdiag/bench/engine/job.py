@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pyddpdiag.bench.engine.launches import Launch
 from pyddpdiag.bench.engine.plan import SweepPlan
-from pyddpdiag.bench.engine.sittings import Sitting
 from pyddpdiag.ranks.session import Session
 
 
-def sit(plan: SweepPlan, sitting: Sitting, session: Session) -> None:
-    """A job, once plan and sitting are bound to it; see `rank.sit`."""
+def run_launch(plan: SweepPlan, launch: Launch, session: Session) -> None:
+    """A job, once plan and launch are bound to it; see `rank.run_launch`."""
     from pyddpdiag.bench.engine import rank
 
-    rank.sit(plan, sitting, session)
+    rank.run_launch(plan, launch, session)

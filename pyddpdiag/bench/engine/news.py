@@ -51,7 +51,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The share of all processors that other programs used during the sitting, 0 to 1."""
+    """The share of all processors that other programs used during the launch, 0 to 1."""
 
     share: float
 

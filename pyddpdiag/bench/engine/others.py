@@ -1,4 +1,4 @@
-"""How much of the machine other programs used during a sitting."""
+"""How much of the machine other programs used during a launch."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ class SweepPlan:
     Attributes:
         cases: the most telling first. Everywhere else, a case is its place in this list.
         names: this machine's interfaces, which the cases pick from.
-        rounds: most rounds of each case, over all sittings. None: as many as fit into the budget.
-        sittings: how often the ranks are started to measure all cases, if this process can start them.
+        rounds: most rounds of each case, over all launches. None: as many as fit into the budget.
+        launches: how often the ranks are started to measure all cases, if this process can start them.
         budget: None sets no limit.
         timeout_s: longest wait for the other ranks while a case is set up.
         race: end before the last round, as soon as all entrants can be told apart; see `race.settled`.
@@ -60,7 +60,7 @@ class SweepPlan:
     cases: tuple[Case, ...]
     names: tuple[str, ...] = ()
     rounds: int | None = USUAL_ROUNDS
-    sittings: int = 1
+    launches: int = 1
     budget: Budget | None = None
     timeout_s: float = 60.0
     race: bool = False
@@ -72,8 +72,8 @@ class SweepPlan:
             raise UsageError("a sweep without an end cannot be measured.", hint="give --rounds or --budget.")
         if self.rounds is not None and not 1 <= self.rounds <= 10_000:
             raise UsageError(f"--rounds is {self.rounds}, but it must be from 1 to 10000.")
-        if not 1 <= self.sittings <= 100:
-            raise UsageError(f"--sittings is {self.sittings}, but it must be from 1 to 100.")
+        if not 1 <= self.launches <= 100:
+            raise UsageError(f"--sittings is {self.launches}, but it must be from 1 to 100.")
         if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):
             raise UsageError(f"--timeout is {self.timeout_s}, but it must be a number above 0.")
 

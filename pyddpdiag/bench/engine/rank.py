@@ -19,24 +19,24 @@ import torch.distributed as dist
 from pyddpdiag.bench.cases import Case
 from pyddpdiag.bench.engine.conductor import Conductor
 from pyddpdiag.bench.engine.control import Control, Order
+from pyddpdiag.bench.engine.launches import Launch
 from pyddpdiag.bench.engine.news import Elsewhere, Gathered
 from pyddpdiag.bench.engine.others import Others
 from pyddpdiag.bench.engine.plan import SweepPlan
-from pyddpdiag.bench.engine.sittings import Sitting
 from pyddpdiag.bench.engine.worker import Worker, build
 from pyddpdiag.ranks.interfaces import VARIABLE
 from pyddpdiag.ranks.session import Session
 
 
-def sit(plan: SweepPlan, sitting: Sitting, session: Session) -> None:
-    """One rank's part of a sitting; all ranks of the default process group must call it."""
+def run_launch(plan: SweepPlan, launch: Launch, session: Session) -> None:
+    """One rank's part of a launch; all ranks of the default process group must call it."""
     # More threads than cores would measure the scheduler.
     torch.set_num_threads(1)
     rank = session.place.rank
     control = Control(rank, plan.timeout_s, session.send)
     gathered: list[Any] = [None] * session.place.world_size
     dist.all_gather_object(gathered, (socket.gethostname(), plan.names))
-    seat = Seat(plan, sitting.folder, rank, control)
+    worker = RankWorker(plan, launch.folder, rank, control)
     if rank == 0:
         session.tell(
             Gathered(
@@ -47,22 +47,22 @@ def sit(plan: SweepPlan, sitting: Sitting, session: Session) -> None:
     gc.collect()
     gc.disable()
     gc.freeze()
-    if sitting.launched:
+    if launch.launched:
         # All is sent and flushed; tearing down torch's modules would take each rank a second.
         atexit.register(os._exit, 0)
     others = Others()
     if rank == 0:
-        Conductor(plan, sitting, seat, session.tell).run()
+        Conductor(plan, launch, worker, session.tell).run()
     else:
-        while seat.follow():
+        while worker.follow():
             pass
-    if sitting.launched:
+    if launch.launched:
         own = control.total(others.own_s())
         if rank == 0:
             session.tell(Elsewhere(others.share(own)))
 
 
-class Seat:
+class RankWorker:
     """This rank's place in a sweep: its groups and the cases that are set up."""
 
     def __init__(self, plan: SweepPlan, folder: str, rank: int, control: Control) -> None:
@@ -103,7 +103,7 @@ class Seat:
         elif not takes_part:
             pass
         elif order is Order.ROUND:
-            with self._control.limited(self._control.patience_s, f"a round of {case.label('')}"):
+            with self._control.limited(self._control.limit_s, f"a round of {case.label('')}"):
                 seconds = self._workers[index].round(steps)
             self._control.took(seconds * (steps + 1))
         elif order is Order.TRACE:

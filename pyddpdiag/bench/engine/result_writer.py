@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from pyddpdiag.bench.engine.collect import Collected
+from pyddpdiag.bench.engine.launches import Remaining
 from pyddpdiag.bench.engine.plan import USUAL_ROUNDS, SweepPlan
-from pyddpdiag.bench.engine.sittings import Remaining
 from pyddpdiag.bench.machine import machine_info
 from pyddpdiag.bench.reading import read
-from pyddpdiag.bench.results import Entry, save, sittings_of
+from pyddpdiag.bench.results import Entry, launches_of, save
 from pyddpdiag.errors import ResultError, ResultExistsError, ResultWriteError, UsageError
 from pyddpdiag.ranks import interfaces
 
@@ -126,12 +126,12 @@ class ResultWriter:
                 f"the sweep in '{self.path}' is complete.",
                 hint="--force measures it again; --rounds adds rounds.",
             )
-        counts = {entry.name: len(sittings_of(entry)) for entry in self.before}
-        sat = min(counts.get(labels[case], 0) for case in left)
+        counts = {entry.name: len(launches_of(entry)) for entry in self.before}
+        launched = min(counts.get(labels[case], 0) for case in left)
         rounds = None if plan.rounds is None else plan.rounds - min(had[case] for case in left)
-        return Remaining(left, rounds, max(1, plan.sittings - sat))
+        return Remaining(left, rounds, max(1, plan.launches - launched))
 
 
 def whole(plan: SweepPlan) -> Remaining:
     """The whole plan."""
-    return Remaining(tuple(range(len(plan.cases))), plan.rounds, plan.sittings)
+    return Remaining(tuple(range(len(plan.cases))), plan.rounds, plan.launches)

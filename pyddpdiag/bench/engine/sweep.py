@@ -1,4 +1,4 @@
-"""Runs a sweep: starts or joins the ranks of each sitting, collects what they measure, and saves it meanwhile."""
+"""Runs a sweep: starts or joins the ranks of each launch, collects what they measure, and saves it meanwhile."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from pyddpdiag.bench.engine import job
 from pyddpdiag.bench.engine.collect import Collected
+from pyddpdiag.bench.engine.launches import Launch, Remaining, has_room, rounds_of_launches
 from pyddpdiag.bench.engine.news import News
 from pyddpdiag.bench.engine.plan import SweepPlan
 from pyddpdiag.bench.engine.result_writer import ResultWriter, whole
-from pyddpdiag.bench.engine.sittings import Remaining, Sitting, has_room, rounds_of_sittings
 from pyddpdiag.bench.results import Entry
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.ranks import interfaces
-from pyddpdiag.ranks.events import Event, Told
+from pyddpdiag.ranks.events import Event, JobMessage
 from pyddpdiag.ranks.join import join
 from pyddpdiag.ranks.launch import launch
 from pyddpdiag.ranks.nodes import Node
@@ -57,7 +57,7 @@ def run_sweep(
     Args:
         plan: of the sweep.
         writer: saves the results; None saves nothing.
-        place: where to join; None launches the ranks here. Joined ranks have one sitting.
+        place: where to join; None launches the ranks here. Joined ranks have one launch.
         on_news: called with everything that rank 0 reports.
         on_note: called with sentences for the user.
 
@@ -74,8 +74,8 @@ def run_sweep(
     collected = Collected(plan)
 
     def take(event: Event) -> None:
-        if isinstance(event, Told):
-            news: News = event.what  # type: ignore[assignment]  # nothing else is told by `job.sit`
+        if isinstance(event, JobMessage):
+            news: News = event.what  # type: ignore[assignment]  # nothing else is told by `job.run_launch`
             collected.take(news)
             on_news(news)
             if writer is not None:
@@ -112,18 +112,18 @@ def _measure(
     take: Callable[[Event], None],
     on_note: Callable[[str], None],
 ) -> None:
-    """Runs sittings as long as there is time for another one."""
+    """Runs launches as long as there is time for another one."""
     plan = collected.plan
-    rounds = rounds_of_sittings(remaining) if place is None else [remaining.rounds]
+    rounds = rounds_of_launches(remaining) if place is None else [remaining.rounds]
     cases = remaining.cases
     for number, most in enumerate(rounds):
         if number > 0:
             if not (collected.rounds and has_room(plan, time.time(), collected.start_s)):
                 return
-            # The first sitting has already decided, and reported, which cases there is time for.
+            # The first launch has already decided, and reported, which cases there is time for.
             cases, on_note = tuple(case for case in cases if case in collected.rounds), _nothing
-        collected.begin_sitting(number)
-        sitting = Sitting(
+        collected.begin_launch(number)
+        this = Launch(
             number=number,
             following=len(rounds) - number - 1,
             cases=cases,
@@ -132,7 +132,7 @@ def _measure(
             folder=str(folder / str(number)),
             launched=place is None,
         )
-        work = partial(job.sit, plan, sitting)
+        work = partial(job.run_launch, plan, this)
         if place is None:
             launch(work, Options(plan.timeout_s), Node(plan.world_size), on_event=take, on_note=on_note)
         else:

@@ -47,7 +47,7 @@ def allreduce(
         cases=tuple(cases),
         names=names,
         rounds=most,
-        sittings=sittings,
+        launches=sittings,
         budget=limit,
         timeout_s=timeout,
     )

@@ -63,7 +63,7 @@ def buckets(
         cases=tuple(cases),
         names=names,
         rounds=most,
-        sittings=sittings,
+        launches=sittings,
         budget=limit,
         timeout_s=timeout,
     )

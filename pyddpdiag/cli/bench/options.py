@@ -24,7 +24,7 @@ Budget = Annotated[
 Rounds = Annotated[
     int | None,
     typer.Option(
-        help="Rounds of each case, over all sittings. Default: 30; with --budget as many as fit, at least 10 per "
+        help="Rounds of each case, over all launches. Default: 30; with --budget as many as fit, at least 10 per "
         "case."
     ),
 ]

@@ -249,7 +249,7 @@ def _port(situation: Situation, target: TcpTarget, address: str, here: bool, ser
         )
     if answer is Answer.STORE:
         return passed(name, f"a torch store answers at {target}")
-    if answer in (Answer.SILENT, Answer.STRANGER):
+    if answer in (Answer.SILENT, Answer.OTHER_PROGRAM):
         return failed(
             name,
             f"{answer.value} is at {target}, no torch store: ranks would wait for it in silence.",

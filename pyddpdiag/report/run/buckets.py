@@ -89,11 +89,11 @@ def _lateness(late: Lateness, buckets: Sequence[BucketStats]) -> Chart:
     table: dict[str, list[str]] = {"rank": [str(late.ranks[row]) for row in rows]}
     for column, name in enumerate(names):
         table[name[:8]] = [cells[column] for cells in texts]
-    doubt = ""
-    if late.doubt_ms is None:
-        doubt = " Nothing ties some of the clocks to the others: between hosts, this is a guess."
-    elif late.doubt_ms > 0:
-        doubt = f" Between hosts it is no better than the clocks: {number(late.doubt_ms)} ms."
+    clock_note = ""
+    if late.clock_error_ms is None:
+        clock_note = " Nothing ties some of the clocks to the others: between hosts, this is a guess."
+    elif late.clock_error_ms > 0:
+        clock_note = f" Between hosts it is no better than the clocks: {number(late.clock_error_ms)} ms."
     left = (
         ""
         if len(rows) == len(late.ranks)
@@ -102,7 +102,7 @@ def _lateness(late: Lateness, buckets: Sequence[BucketStats]) -> Chart:
     return Chart(
         "lateness",
         "How late each rank brings each bucket",
-        f"Milliseconds after the first rank, median of {late.steps} steps.{doubt}{left}",
+        f"Milliseconds after the first rank, median of {late.steps} steps.{clock_note}{left}",
         [
             Panel(
                 [Heat(values, "ms late", texts, hover)],

@@ -103,7 +103,7 @@ def test_a_report_does_not_depend_on_the_pieces(tmp_path: Path, run: object, row
     assert pieces == report_to_json(analyse(open_run(tmp_path)))
 
 
-def test_a_mismatch_is_told_of_every_rank_that_has_the_all_reduce(tmp_path: Path) -> None:
+def test_a_mismatch_is_reported_for_every_rank_that_has_the_all_reduce(tmp_path: Path) -> None:
     mismatched(tmp_path)
     (found,) = load_report(tmp_path).mismatches
     assert (found.field, found.sequence, found.count) == ("bytes", 5, 15)

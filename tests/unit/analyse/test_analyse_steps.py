@@ -47,7 +47,7 @@ def test_communication_that_ends_before_backward_is_not_exposed(tmp_path: Path) 
     assert column(load_report(tmp_path).steps, "exposed_ms", 0) == 0.0
 
 
-def test_several_passes_in_a_step_are_told_apart_and_added(tmp_path: Path) -> None:
+def test_several_passes_in_a_step_are_distinguished_and_added(tmp_path: Path) -> None:
     """Two passes of one module and one of another, all in step 0: exposed 3 + 5 + 2 ms."""
     writer = RankWriter()
     for sequence, (module, finalize, ended) in enumerate(((0, 20, 23), (0, 40, 45), (1, 60, 62))):

@@ -210,7 +210,7 @@ def test_a_rank_that_was_killed_long_before_another_fails_by_itself_is_the_one(t
     assert run.first().rank == 1
 
 
-def test_an_abort_is_told_with_what_led_to_it(tmp_path: Path) -> None:
+def test_an_abort_is_reported_with_what_led_to_it(tmp_path: Path) -> None:
     run = DeadRun(tmp_path)
     run.gets(
         0, 1_440, 6, "[enforce fail at /x/gloo/pair.cc:456] op.preamble.length <= op.nbytes. 2112 vs 4.\nmore"

@@ -62,7 +62,7 @@ def test_what_costs_a_tenth_is_never_healthy(tmp_path: Path, exposed_ms: float, 
     assert exit_code(report) == 1
 
 
-def test_what_may_cost_a_tenth_cannot_be_told_and_asks_for_steps(tmp_path: Path) -> None:
+def test_what_may_cost_a_tenth_is_undecided_and_asks_for_steps(tmp_path: Path) -> None:
     random = np.random.default_rng(2)
     report = write(tmp_path, [max(0.0, value) for value in random.normal(9.0, 8.0, 20)])
     assert (report.verdict.status, report.verdict.findings) == ("cannot_tell", ())

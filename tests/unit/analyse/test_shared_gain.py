@@ -18,7 +18,7 @@ def bucket(amount: int, wire_ms: float | None, **fields: object) -> BucketStats:
     return replace(some, **fields)  # type: ignore[arg-type]
 
 
-def test_bytes_and_latency_are_told_apart_by_the_fit() -> None:
+def test_bytes_and_latency_are_distinguished_by_the_fit() -> None:
     # 1 ms for each bucket, and 2 ms for each megabyte.
     buckets = [bucket(MB, 3.0), bucket(4 * MB, 9.0), bucket(10 * MB, 21.0)]
     saved = 3 * 1.0 * (1 - LATENCY_SHARE) + 15 * 2.0 * (1 - BYTES_SHARE)
@@ -38,7 +38,7 @@ def test_buckets_of_one_size(amount: int, share: float) -> None:
     assert shared_gain_ms(1000.0, [bucket(amount, 10.0)]) == pytest.approx(10.0 * (1 - share))
 
 
-def test_nothing_is_told_where_nothing_is_known() -> None:
+def test_nothing_is_reported_where_nothing_is_known() -> None:
     assert shared_gain_ms(10.0, []) is None
     assert shared_gain_ms(10.0, [bucket(MB, None)]) is None
     assert shared_gain_ms(10.0, [bucket(MB, 3.0, shared_memory=True), bucket(MB, 3.0)]) is None

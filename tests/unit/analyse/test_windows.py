@@ -100,7 +100,7 @@ def test_what_begins_in_the_middle_is_found_with_its_steps(
     assert ("from step 51 on" if until == 100 else "in steps 51 to 90") in report.verdict.line
 
 
-def test_what_the_whole_run_shows_is_told_once(tmp_path: Path) -> None:
+def test_what_the_whole_run_shows_is_reported_once(tmp_path: Path) -> None:
     write(tmp_path, late=range(30, 100), exposed=range(100))
     kinds = [finding.kind for finding in load_report(tmp_path).verdict.findings]
     assert sorted(kinds) == ["exposed_communication", "late_rank"]

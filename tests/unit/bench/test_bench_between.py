@@ -1,4 +1,4 @@
-"""Runs of several sittings: what differs between sets of processes is no difference between runs."""
+"""Runs of several launches: what differs between sets of processes is no difference between runs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pyddpdiag.bench.between import ratio_of_runs, typical
 from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.intervals import ratio_of_rounds, verdict
 from pyddpdiag.bench.reading import read
-from pyddpdiag.bench.results import by_sitting, save, sittings_of
+from pyddpdiag.bench.results import by_launch, launches_of, save
 
 Run = list[list[float]]
 
 
-def run(generator: np.random.Generator, median_s: float = 0.01, sittings: int = 5) -> Run:
-    """Each sitting is faster or slower by chance, by 10%; within it rounds differ by 3%."""
+def run(generator: np.random.Generator, median_s: float = 0.01, launches: int = 5) -> Run:
+    """Each launch is faster or slower by chance, by 10%; within it rounds differ by 3%."""
     return [
         (median_s * math.exp(generator.normal(0, 0.1)) * generator.normal(1, 0.03, 6)).tolist()
-        for _ in range(sittings)
+        for _ in range(launches)
     ]
 
 
@@ -49,16 +49,16 @@ def test_a_real_difference_is_still_found(times: float, word: str) -> None:
     assert share(words, word) > 0.97
 
 
-def test_a_single_sitting_is_taken_to_scatter_as_the_others_do() -> None:
+def test_a_single_launch_is_taken_to_scatter_as_the_others_do() -> None:
     generator = np.random.default_rng(2)
-    several, one = run(generator), run(generator, sittings=1)
+    several, one = run(generator), run(generator, launches=1)
     for found in (ratio_of_runs(several, one), ratio_of_runs(one, several)):
         alone = ratio_of_rounds(several[0], one[0])
         assert found.high / found.low > alone.high / alone.low
     assert ratio_of_runs(one, one) == ratio_of_rounds(one[0], one[0])
 
 
-def test_what_does_not_scatter_has_no_width_and_two_sittings_a_finite_one() -> None:
+def test_what_does_not_scatter_has_no_width_and_two_launches_a_finite_one() -> None:
     same = ratio_of_runs([[2.0]] * 3, [[1.0]] * 3)
     assert same.low == same.median == same.high == pytest.approx(2.0)
     wide = ratio_of_runs([[1.0], [1e9]], [[1.0], [1e-9]])
@@ -67,18 +67,18 @@ def test_what_does_not_scatter_has_no_width_and_two_sittings_a_finite_one() -> N
         ratio_of_runs([], [[1.0]])
 
 
-def test_the_typical_time_of_one_sitting_is_its_median() -> None:
+def test_the_typical_time_of_one_launch_is_its_median() -> None:
     assert typical([[1.0, 2.0, 9.0]]) == pytest.approx(2.0)
     assert typical([[1.0], [4.0]]) == pytest.approx(2.0)
 
 
-def test_sittings_are_kept_in_the_file_and_wrong_ones_are_not_believed(tmp_path: object) -> None:
+def test_launches_are_kept_in_the_file_and_wrong_ones_are_not_believed(tmp_path: object) -> None:
     entry = step(sittings=[10, 20])
-    assert [len(rounds) for rounds in by_sitting(entry)] == [10, 20]
+    assert [len(rounds) for rounds in by_launch(entry)] == [10, 20]
     path = save(f"{tmp_path}/a.json", [entry])
-    assert sittings_of(read(path).entries[0]) == [10, 20]
+    assert launches_of(read(path).entries[0]) == [10, 20]
     for wrong in ([10, 10], [31, -1], ["30"], [True] * 30, 30, None):
-        assert sittings_of(step(sittings=wrong)) == [30]
+        assert launches_of(step(sittings=wrong)) == [30]
 
 
 def test_another_load_is_not_taken_for_a_difference() -> None:
@@ -99,7 +99,7 @@ def test_another_load_is_not_taken_for_a_difference() -> None:
 def test_the_comparison_says_what_it_cannot_know() -> None:
     alone = compare([file("a", step(0.01, 1, sittings=[30])), file("b", step(0.0115, 2, sittings=None))])
     assert [pair.word for pair in alone.pairs] == ["no difference"]
-    assert any("a and b: measured in one sitting" in note for note in alone.notes)
+    assert any("a and b: measured in one launch" in note for note in alone.notes)
     several = [
         file(name, step(0.01 * t, s, sittings=[6] * 5)) for name, t, s in (("a", 1, 1), ("b", 1.15, 2))
     ]

@@ -70,7 +70,7 @@ def test_pytest_benchmark_reads_our_file(tmp_path: Path) -> None:
     assert "scaling[resnet50-2]" in done.stdout + done.stderr
 
 
-def test_a_file_is_not_overwritten_unless_told(tmp_path: Path) -> None:
+def test_a_file_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
     path = save(tmp_path / "a.json", [step()])
     with pytest.raises(ResultExistsError, match="--force"):
         save(path, [scaling()])

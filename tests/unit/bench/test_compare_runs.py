@@ -32,7 +32,7 @@ def test_two_runs_alike_have_no_difference(tmp_path: Path) -> None:
     )
 
 
-def test_slower_computing_is_told_from_slower_communication(tmp_path: Path) -> None:
+def test_slower_computing_is_distinguished_from_slower_communication(tmp_path: Path) -> None:
     base = written(tmp_path / "base")
     slow = compare_runs([base, written(tmp_path / "slow", 3, compute_ms=30.0)])
     words = {change.part: change.word for change in slow.changes}

@@ -192,7 +192,7 @@ def test_the_effective_batch() -> None:
     assert "steps of 128" in outcome.text and not outcome.status
 
 
-def test_a_stale_file_is_told_with_its_age_and_the_line_removes_it(tmp_path: Path) -> None:
+def test_a_stale_file_is_reported_with_its_age_and_the_line_removes_it(tmp_path: Path) -> None:
     path = tmp_path / "pg"
     path.write_bytes(b"\x00default_pg/0//cpu//0/0\x00 10.0.0.1")
     where = situation(target=FileTarget(str(path)))
@@ -263,13 +263,13 @@ def test_master_addresses_that_cannot_work() -> None:
     assert "no address of this machine" in said("192.0.2.77", {"RANK": "0"})
 
 
-def test_an_unreachable_master_is_told_within_the_limit() -> None:
+def test_an_unreachable_master_is_reported_within_the_limit() -> None:
     # 198.51.100.0/24 is for documentation: nobody answers there.
     (outcome,) = bad(rendezvous.check, situation({"RANK": "1"}, TcpTarget("198.51.100.7", 29555)))
     assert outcome.name == "MASTER_PORT" and outcome.status
 
 
-def test_another_torch_than_the_wheels_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_torch_than_the_wheels_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "find", lambda: Torch("2.12.1", Path()))
     monkeypatch.setattr(installed, "built_with", lambda: "2.13")
     (outcome,) = [one for one in installed.check(situation({})) if one.status]
@@ -277,7 +277,7 @@ def test_another_torch_than_the_wheels_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("version", "sums"), [("2.12.1", True), ("2.13.0+cpu", False)])
-def test_sums_instead_of_averages_are_told_for_the_torch_that_has_them(
+def test_sums_instead_of_averages_are_reported_for_the_torch_that_has_them(
     version: str, sums: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(installed, "find", lambda: Torch(version, Path()))

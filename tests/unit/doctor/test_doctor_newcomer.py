@@ -68,7 +68,9 @@ def checks(variables: dict[str, str]) -> dict[str, Any]:
     return {one["name"]: one for one in json.loads(done.stdout)["checks"]}
 
 
-def test_another_torch_than_the_wheels_is_told_and_the_line_installs_the_right_one(tmp_path: Path) -> None:
+def test_another_torch_than_the_wheels_is_reported_and_the_line_installs_the_right_one(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("pip")
     first, site, wheels, tools = (tmp_path / name for name in ("first", "site", "wheels", "bin"))
     needs = built_with()

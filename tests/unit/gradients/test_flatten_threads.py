@@ -40,7 +40,7 @@ def test_the_module_knows_no_openmp() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Intel's OpenMP keeps threads of its own besides")
 @pytest.mark.parametrize("threads", [1, 3])
-def test_as_many_threads_as_torch_was_told_and_they_are_torchs(threads: int) -> None:
+def test_as_many_threads_as_torch_uses_and_they_are_torchs(threads: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", COUNT, str(threads)], capture_output=True, text=True, timeout=100, check=False
     )

@@ -172,7 +172,7 @@ def test_an_error_that_goes_on_in_further_lines_is_recognised_by_these() -> None
     assert read({"job.log": text}).explanation.kind == "main_guard"
 
 
-def test_processes_that_have_names_and_no_ranks_are_told_apart() -> None:
+def test_processes_that_have_names_and_no_ranks_are_distinguished() -> None:
     compose = (
         prefixed("trainer-1  | ", KEY) + prefixed("trainer-2  | ", LOST) + "trainer-1 exited with code 1\n"
     )

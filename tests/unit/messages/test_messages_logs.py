@@ -73,7 +73,7 @@ def test_a_killed_rank_is_named_by_the_launchers_summary() -> None:
     assert verdict.explanation.kind == "rank_killed"
 
 
-def test_a_stale_file_is_told_from_a_firewall() -> None:
+def test_a_stale_file_is_distinguished_from_a_firewall() -> None:
     refused = (
         "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] SO_ERROR: {0}, remote=[10.0.0.7]:31999"
     )

@@ -34,11 +34,11 @@ ROWS: dict[str, tuple[str, ...]] = {
     "11 models differ": (CATALOG,),
     "12 DDP is slower than one process": ("faults/test_bed.py",),
     "13 a hang at a file": (
-        f"{CHECKS}test_a_stale_file_is_told_with_its_age_and_the_line_removes_it",
+        f"{CHECKS}test_a_stale_file_is_reported_with_its_age_and_the_line_removes_it",
         f"{START}test_a_file_that_nobody_is_known_to_have_left_is_kept_and_refused",
     ),
     "14 a stale file that looks like a firewall": (
-        "unit/messages/test_messages_logs.py::test_a_stale_file_is_told_from_a_firewall",
+        "unit/messages/test_messages_logs.py::test_a_stale_file_is_distinguished_from_a_firewall",
     ),
     "15 wrong interface names": (
         CATALOG,
@@ -48,7 +48,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         CATALOG,
         f"{MESH}test_the_one_faulty_host_of_three_is_named_and_its_lines_mend_it",
         f"{MESH}test_a_filter_on_every_interface_is_opened_by_the_line",
-        f"{MESH}test_firewalls_are_told_apart_and_another_interface_is_offered",
+        f"{MESH}test_firewalls_are_distinguished_and_another_interface_is_offered",
     ),
     "17 clients that never joined": (CATALOG, f"{MESH}test_a_rank_that_never_comes_is_named"),
     "18 slow Gloo over the wrong interface": ("faults/test_link_causes.py",),
@@ -63,7 +63,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "24 large buckets": ("unit/analyse/checks/test_checks_layout.py",),
     "25 the slow rank is hidden": ("faults/test_bed.py",),
     "26 sums instead of averages": (
-        f"{CHECKS}test_sums_instead_of_averages_are_told_for_the_torch_that_has_them",
+        f"{CHECKS}test_sums_instead_of_averages_are_reported_for_the_torch_that_has_them",
         "integration/test_doctor_averages.py",
     ),
     "27 WSL2 and socket timeouts": (CATALOG,),

@@ -47,7 +47,9 @@ def failed(rank: int, at: float, error: BaseException) -> Trouble:
         (TrainError("timed out"), False, False),
     ],
 )
-def test_network_errors_are_told_from_others(error: BaseException, connection: bool, timeout: bool) -> None:
+def test_network_errors_are_distinguished_from_others(
+    error: BaseException, connection: bool, timeout: bool
+) -> None:
     failure = describe(error, 3)
     assert (failure.connection, failure.timeout) == (connection, timeout)
     assert failure.secondary == (connection or timeout)
@@ -105,7 +107,7 @@ def test_nobody_is_named_where_every_error_is_that_of_a_victim() -> None:
     assert "pyddpdiag report" in error.hint
 
 
-def test_survivors_that_told_nothing_are_named_beside_the_one_that_died() -> None:
+def test_survivors_that_said_nothing_are_named_beside_the_one_that_died() -> None:
     died = Trouble(1, 1.0, exit_code=1)
     assert blame([died], {}, [0]).message.splitlines() == [
         "rank 1 ended with exit code 1 and no error message.",

@@ -62,7 +62,7 @@ def test_missing_ranks_are_named(tmp_path: Path) -> None:
         assert "missing: 1, 3" in outcome.message
 
 
-def test_different_world_sizes_are_told_on_both_sides(tmp_path: Path) -> None:
+def test_different_world_sizes_are_reported_on_both_sides(tmp_path: Path) -> None:
     for outcome in meet_all(tmp_path, hello(0, 2), hello(1, 3), timeout_s=20):
         assert isinstance(outcome, RendezvousError)
         assert "world sizes differ" in outcome.message
@@ -95,7 +95,7 @@ def test_a_problem_of_one_rank_reaches_all(tmp_path: Path) -> None:
         assert outcome.message == "rank 1 cannot start: no such folder"
 
 
-def test_garbage_at_the_place_is_told(tmp_path: Path) -> None:
+def test_garbage_at_the_place_is_reported(tmp_path: Path) -> None:
     store = dist.FileStore(str(tmp_path / "store"), 2)
     store.set(f"{meeting.KEY}1", "not json")
     with pytest.raises(RendezvousError, match="Something other than a rank"):

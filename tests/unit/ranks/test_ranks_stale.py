@@ -106,7 +106,7 @@ def test_other_ranks_never_remove_it(tmp_path: Path) -> None:
 def test_a_file_that_is_not_ours_is_refused_and_kept(
     tmp_path: Path, rank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stale, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(stale, "_RETRY_FOR_S", 0.2)
     path = tmp_path / "notes.txt"
     path.write_text("notes of mine")
     with pytest.raises(RendezvousError, match="not written by pyddpdiag"):

@@ -71,7 +71,7 @@ def test_different_all_reduces_are_named(field: str, value: int, word: str) -> N
     assert word in line
 
 
-def test_a_missing_bucket_is_told() -> None:
+def test_a_missing_bucket_is_reported() -> None:
     lines = compare({0: one_pass(3), 1: one_pass(2)}, NAMES)
     assert lines[0] == "the ranks reduced different numbers of buckets: 3 on rank 0; 2 on rank 1"
 

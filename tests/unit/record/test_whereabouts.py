@@ -8,43 +8,43 @@ from pathlib import Path
 
 from pyddpdiag.model.ending import Stay
 from pyddpdiag.record.script_lines import line_of_error, lines_of_frame
-from pyddpdiag.record.whereabouts import Silence
+from pyddpdiag.record.whereabouts import Stall
 
 S = 1_000_000_000
 EVALUATES = ("train.py:50", "train.py:31")
 
 
-def notes(silence: Silence, tickets: int, seconds: range, lines: tuple[str, ...] = EVALUATES) -> list[int]:
+def notes(stall: Stall, tickets: int, seconds: range, lines: tuple[str, ...] = EVALUATES) -> list[int]:
     """The seconds at which a note is taken."""
-    return [at for at in seconds if silence.look(tickets, at * S, lambda: lines) is not None]
+    return [at for at in seconds if stall.look(tickets, at * S, lambda: lines) is not None]
 
 
 def test_a_silence_is_noted_from_two_seconds_on_and_more_seldom_the_longer_it_lasts() -> None:
-    silence = Silence(0)
-    assert notes(silence, 0, range(1, 100)) == []  # nothing has begun
-    assert notes(silence, 7, range(100, 120)) == [102, 103, 105, 108, 112, 118]
+    stall = Stall(0)
+    assert notes(stall, 0, range(1, 100)) == []  # nothing has begun
+    assert notes(stall, 7, range(100, 120)) == [102, 103, 105, 108, 112, 118]
 
 
 def test_what_has_come_to_its_end_before_is_not_noted_again() -> None:
     """Slow steps, and an evaluation after each epoch, write nothing each time."""
-    silence = Silence(0)
-    silence.look(1, 1 * S, tuple)
-    assert notes(silence, 1, range(2, 11)) == [3, 4, 6, 9]
+    stall = Stall(0)
+    stall.look(1, 1 * S, tuple)
+    assert notes(stall, 1, range(2, 11)) == [3, 4, 6, 9]
     for begun in (11, 21, 31):
-        silence.look(begun, begun * S, tuple)
-        assert notes(silence, begun, range(begun + 1, begun + 10)) == []
-    silence.look(41, 41 * S, tuple)
-    assert notes(silence, 41, range(42, 60)) == [56]
+        stall.look(begun, begun * S, tuple)
+        assert notes(stall, begun, range(begun + 1, begun + 10)) == []
+    stall.look(41, 41 * S, tuple)
+    assert notes(stall, 41, range(42, 60)) == [56]
 
 
 def test_of_a_loop_the_line_that_calls_it_is_noted() -> None:
-    silence = Silence(0)
-    silence.look(1, 1 * S, tuple)
+    stall = Stall(0)
+    stall.look(1, 1 * S, tuple)
     for at, line in ((2, 31), (3, 32), (4, 33)):
-        stay = silence.look(1, at * S, lambda line=line: ("train.py:50", f"train.py:{line}"))
+        stay = stall.look(1, at * S, lambda line=line: ("train.py:50", f"train.py:{line}"))
     assert stay == Stay("train.py:50", 1 * S, 4 * S)
     # It has left that, too.
-    assert silence.look(1, 9 * S, lambda: ("train.py:60",)) == Stay("train.py:60", 1 * S, 9 * S)
+    assert stall.look(1, 9 * S, lambda: ("train.py:60",)) == Stay("train.py:60", 1 * S, 9 * S)
 
 
 def test_a_line_is_of_own_code_and_never_of_an_installed_package() -> None:

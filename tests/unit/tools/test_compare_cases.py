@@ -53,7 +53,7 @@ def test_a_skip_with_its_reason_is_in_order(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_differs_is_told(tmp_path: Path, there: str, problem: str) -> None:
+def test_what_differs_is_reported(tmp_path: Path, there: str, problem: str) -> None:
     assert compare(tmp_path, "pass  one\npass  two\n2 passed, 0 failed, 0 skipped\n", there) == [problem]
 
 

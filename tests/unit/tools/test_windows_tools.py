@@ -95,7 +95,7 @@ def test_both_manglings_give_one_signature(microsoft: str, gnu: str) -> None:
     assert windows_exports.signature(microsoft) == windows_exports.signature(gnu)
 
 
-def test_overloads_are_told_apart() -> None:
+def test_overloads_are_distinguished() -> None:
     available = {windows_exports.signature("void __cdecl at::f(int)"): "c10.dll"}
     result = windows_exports.audit(
         ["at::f(int)", "at::f(bool)", "at::g()", "at::h()", "typeinfo for at::A"],

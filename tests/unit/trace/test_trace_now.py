@@ -106,7 +106,7 @@ def test_a_dead_process_waits_for_nothing(tmp_path: Path, process: psutil.Proces
     assert open_ms(tmp_path) == 5.0
 
 
-def test_a_pid_that_was_given_to_another_process_is_told_by_the_start_time(
+def test_a_pid_that_was_given_to_another_process_is_reported_by_the_start_time(
     tmp_path: Path, process: psutil.Process
 ) -> None:
     writer = own_writer(process.pid)
@@ -171,7 +171,7 @@ def beaten_writer(ago_ms: int, *, wall_ago_ms: int = 0, **header: object) -> Ran
 ELSEWHERE = {"clock_identity": b"another machine"}
 
 
-def test_the_age_of_a_heartbeat_is_told(tmp_path: Path) -> None:
+def test_the_age_of_a_heartbeat_is_reported(tmp_path: Path) -> None:
     beaten_writer(700).write(tmp_path)
     rank = seen(tmp_path)[1]
     assert rank.status == "running" and rank.beat_age_ms is not None and 700 <= rank.beat_age_ms < 60_000

@@ -51,7 +51,7 @@ def test_round_trip(
     capacity: int,
 ) -> None:
     writer = RankWriter(3, 8, capacity=capacity, order=order)
-    for sequence, reference, size, step, module, begin, flying in rows:
+    for sequence, reference, size, step, module, begin, is_open in rows:
         writer.add(
             BUCKET,
             sequence=sequence,
@@ -59,8 +59,8 @@ def test_round_trip(
             bytes=size,
             step=step,
             module=module,
-            times=(begin, begin, begin, 0 if flying else begin),
-            state=IN_FLIGHT if flying else COMPLETE,
+            times=(begin, begin, begin, 0 if is_open else begin),
+            state=IN_FLIGHT if is_open else COMPLETE,
         )
     trace = read_trace(writer.write(tmp_path_factory.mktemp("run")))
     kept = rows[max(0, len(rows) - capacity) :]
@@ -134,7 +134,7 @@ def test_impossible_times_are_malformed(tmp_path: Path, times: tuple[int, ...]) 
     assert trace.malformed == 1
 
 
-def test_unknown_kind_is_left_out_and_told(tmp_path: Path) -> None:
+def test_unknown_kind_is_left_out_and_reported(tmp_path: Path) -> None:
     writer = RankWriter(minor=7)
     writer.add(99, times=(-5,))
     writer.bucket(1, 1, 2, 3)

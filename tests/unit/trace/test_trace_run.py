@@ -47,14 +47,14 @@ def test_empty_folder_says_what_to_do(tmp_path: Path) -> None:
     assert "pyddpdiag train" in caught.value.hint
 
 
-def test_folder_above_the_traces_is_told(tmp_path: Path) -> None:
+def test_folder_above_the_traces_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "demo", 0)
     with pytest.raises(TraceError, match="no traces") as caught:
         open_run(tmp_path)
     assert str(tmp_path / "demo") in caught.value.hint
 
 
-def test_file_instead_of_folder_is_told(tmp_path: Path) -> None:
+def test_file_instead_of_folder_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, 0)
     with pytest.raises(TraceError, match="one rank's trace") as caught:
         open_run(path)
@@ -77,7 +77,7 @@ def test_huge_world_is_not_listed(tmp_path: Path) -> None:
     assert max(map(len, run.warnings)) < 400
 
 
-def test_ranks_of_different_runs_are_told_apart(tmp_path: Path) -> None:
+def test_ranks_of_different_runs_are_distinguished(tmp_path: Path) -> None:
     write(tmp_path, 0, 3, run_id=b"A" * 16)
     write(tmp_path, 1, 3, run_id=b"A" * 16)
     write(tmp_path, 2, 3, run_id=b"B" * 16)
@@ -102,7 +102,7 @@ def test_duplicate_rank_keeps_the_file_named_after_it(tmp_path: Path) -> None:
     warning(tmp_path, "rank_0.ddptrace", "is rank 1 as rank_1.ddptrace is")
 
 
-def test_renamed_file_is_told(tmp_path: Path) -> None:
+def test_renamed_file_is_reported(tmp_path: Path) -> None:
     write(tmp_path, 0)
     write(tmp_path, 1, name="rank_7.ddptrace")
     warning(tmp_path, "rank_7.ddptrace: holds rank 1")
@@ -132,7 +132,7 @@ def test_only_files_named_after_a_rank_are_read(tmp_path: Path, name: str) -> No
     warning(tmp_path, "only files named rank_<number>.ddptrace", name)
 
 
-def test_world_sizes_that_disagree_are_told(tmp_path: Path) -> None:
+def test_world_sizes_that_disagree_are_reported(tmp_path: Path) -> None:
     for rank in range(3):
         write(tmp_path, rank, 4 if rank == 2 else 3)
     text = warning(tmp_path, "disagree about the world size")
@@ -155,7 +155,7 @@ def test_only_unreadable_files_are_an_error_that_names_them(tmp_path: Path) -> N
     assert "rank_0.ddptrace: never started" in str(caught.value) and "rank_1.ddptrace" in str(caught.value)
 
 
-def test_open_file_is_told(tmp_path: Path) -> None:
+def test_open_file_is_reported(tmp_path: Path) -> None:
     write(tmp_path, 0)
     write(tmp_path, 1, closed=0)
     warning(tmp_path, "not closed: rank_1.ddptrace")

@@ -69,7 +69,7 @@ def test_broken_sidecar_is_a_warning(tmp_path: Path, text: str | bytes) -> None:
     assert len(warnings) == 1
 
 
-def test_other_version_is_told_and_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_other_version_is_reported_and_read_as_far_as_it_goes(tmp_path: Path) -> None:
     sidecar, warnings = read(tmp_path, json.dumps({**FULL, "schema_version": 9}))
     assert sidecar.host == "node-a"
     assert "schema_version is 9" in warnings[0]

@@ -24,7 +24,7 @@ from pyddpdiag.train import TrainResult, gpu
 SOON_S = 0.001
 
 
-def told_after(nvml: Nvml, uuid: str, looks: int) -> tuple[list[str], GpuUse | None]:
+def sentences_after(nvml: Nvml, uuid: str, looks: int) -> tuple[list[str], GpuUse | None]:
     """What a watch said, and the use that it saw, after it has looked so often at the first GPU."""
     sentences: list[str] = []
     watch = gpu.Watch(nvml, uuid, sentences.append, SOON_S)
@@ -45,7 +45,7 @@ def test_the_ranks_own_gpu_is_watched_whatever_number_it_has() -> None:
         seen.percent = next(percents, 20)
 
     mine.before_each = change
-    sentences, use = told_after(Nvml(mine, other), "b", 3)
+    sentences, use = sentences_after(Nvml(mine, other), "b", 3)
     assert not sentences and use is not None
     assert (use.rank, use.utilisation_percent) == (3, 20.0)
     assert (use.memory_used_bytes, use.memory_total_bytes) == (4_000, 80_000_000_000)
@@ -53,7 +53,7 @@ def test_the_ranks_own_gpu_is_watched_whatever_number_it_has() -> None:
 
 
 def test_a_part_of_a_gpu_tells_its_memory_only_and_that_is_one_sentence() -> None:
-    sentences, use = told_after(Nvml(Gpu("MIG-b", NVMLError("Not Supported"), 4_000)), "b", 3)
+    sentences, use = sentences_after(Nvml(Gpu("MIG-b", NVMLError("Not Supported"), 4_000)), "b", 3)
     assert len(sentences) == 1 and "Not Supported" in sentences[0]
     assert use is not None and use.utilisation_percent is None and use.memory_used_bytes == 4_000
     assert not use.low and "use not known" in str(use)
@@ -64,7 +64,7 @@ def test_readings_that_fail_for_a_while_are_left_out() -> None:
         seen.percent = NVMLError("Unknown Error") if seen.looks < 4 else 70
 
     shaky = Gpu("GPU-b", before_each=fail_first, used=NVMLError("GPU is lost"))
-    sentences, use = told_after(Nvml(shaky), "b", 6)
+    sentences, use = sentences_after(Nvml(shaky), "b", 6)
     assert len(sentences) == 1
     assert use is not None and use.utilisation_percent == 70 and use.memory_used_bytes is None
 
@@ -78,14 +78,14 @@ def test_readings_that_fail_for_a_while_are_left_out() -> None:
     ],
 )
 def test_a_watch_that_cannot_begin_or_breaks_says_one_sentence(nvml: Nvml, reason: str) -> None:
-    sentences, use = told_after(nvml, "b", 2)
+    sentences, use = sentences_after(nvml, "b", 2)
     assert len(sentences) == 1 and reason in sentences[0]
     assert use is None
 
 
 def test_a_long_run_keeps_few_samples_of_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_MOST_SAMPLES", 8)
-    sentences, use = told_after(Nvml(Gpu("GPU-b", 40)), "b", 30)
+    sentences, use = sentences_after(Nvml(Gpu("GPU-b", 40)), "b", 30)
     assert not sentences and use is not None
     assert 4 <= use.samples <= 8
 

@@ -40,7 +40,7 @@ def test_an_unknown_session_is_refused_by_name() -> None:
     assert "there are: demo, test, " in done.stderr
 
 
-def test_an_old_python_is_told_so() -> None:
+def test_an_old_python_is_refused() -> None:
     code = (
         "import runpy, sys; sys.version_info = (3, 10, 1, 'final', 0);"
         f"runpy.run_path({str(ROOT / 'dev.py')!r}, run_name='__main__')"

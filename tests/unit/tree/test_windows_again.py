@@ -17,7 +17,7 @@ TIMEOUT_S = 300
 # All tests of a file, or those that need neither the files of the tree nor processes in its folders.
 AGAIN = (
     "ranks/test_ranks_rendezvous.py",
-    "ranks/test_ranks_strangers.py",
+    "ranks/test_ranks_leftovers.py",
     "ranks/test_ranks_meeting_file.py",
     "train/test_train_settings.py",
     "ranks/test_ranks_failure.py",

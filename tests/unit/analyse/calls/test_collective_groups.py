@@ -112,7 +112,7 @@ def test_calls_that_nobody_can_pair_have_no_wait(tmp_path: Path) -> None:
     assert {row.wait_ms for row in load_report(tmp_path).other_collectives} == {None}
 
 
-def test_different_calls_are_told_with_their_group(tmp_path: Path) -> None:
+def test_different_calls_are_reported_with_their_group(tmp_path: Path) -> None:
     write(tmp_path, sizes={2: 128})
     (mismatch,) = load_report(tmp_path).mismatches
     assert (mismatch.group, mismatch.field, mismatch.values) == (

@@ -38,7 +38,7 @@ def test_the_same_calls_are_no_finding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("other", "field"), [((64, FLOAT), "bytes"), ((32, DOUBLE), "dtype")])
-def test_the_first_call_that_differs_is_told_with_its_rank(
+def test_the_first_call_that_differs_is_reported_with_its_rank(
     tmp_path: Path, other: tuple[int, int], field: str
 ) -> None:
     (found,) = findings(tmp_path, [ALIKE, [*ALIKE[:4], other, *ALIKE[5:]], ALIKE])

@@ -27,7 +27,7 @@ def test_sound_links_leave_the_finding_without_a_cause(tmp_path: Path) -> None:
     assert found.kind == "exposed_communication"
 
 
-def test_faults_of_links_that_nobody_waits_for_are_not_told(tmp_path: Path) -> None:
+def test_faults_of_links_that_nobody_waits_for_are_not_reported(tmp_path: Path) -> None:
     faults = {(0, 1): {**LOSSY, **FAR}, (1, 0): SLOW}
     ring(tmp_path, 2, faults, wire_ms=0.5)
     assert findings(tmp_path) == []

@@ -188,7 +188,7 @@ def test_ranks_that_wait_for_a_core_in_turn_are_all_held_up(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("cpu", "confidence"), [(12.0, "medium"), (9.0, "low"), (0.0, "")])
-def test_inputs_of_different_length_are_told_by_what_ranks_compute(
+def test_inputs_of_different_length_are_reported_by_what_ranks_compute(
     tmp_path: Path, cpu: float, confidence: str
 ) -> None:
     """Three ranks on two cores: whoever has more to compute also waits for a core."""
@@ -307,7 +307,7 @@ def test_lateness_now_and_then_by_waiting_for_a_core_is_not_the_ranks_doing(tmp_
     assert "waiting for processor cores" in verdict.line
 
 
-def test_a_few_steps_in_which_one_rank_is_very_late_are_told(tmp_path: Path) -> None:
+def test_a_few_steps_in_which_one_rank_is_very_late_are_reported(tmp_path: Path) -> None:
     write(tmp_path, [NOTHING, Extra(cpu=90, steps=(5, 9, 23, 24)), NOTHING])
     (found,) = findings(tmp_path)
     assert (found.kind, found.rank, found.confidence) == ("episodic_rank", 1, "medium")
@@ -316,7 +316,7 @@ def test_a_few_steps_in_which_one_rank_is_very_late_are_told(tmp_path: Path) -> 
     assert findings(tmp_path / "two") == []
 
 
-def test_long_waits_for_one_rank_are_told_beside_a_short_one_for_another(tmp_path: Path) -> None:
+def test_long_waits_for_one_rank_are_reported_beside_a_short_one_for_another(tmp_path: Path) -> None:
     seldom = (5, 9, 14, 20, 23, 31, 36)
     write(tmp_path, [Extra(cpu=25, steps=(27,)), Extra(cpu=90, steps=seldom)])
     (found,) = findings(tmp_path)
@@ -337,13 +337,13 @@ def test_a_few_late_steps_are_not_sure_where_threads_wait_for_each_other(tmp_pat
     assert found == {"oversubscribed_threads": "low", "episodic_rank": "low"}
 
 
-def test_lateness_now_and_then_is_told_beside_lateness_that_is_unsure(tmp_path: Path) -> None:
+def test_lateness_now_and_then_is_reported_beside_lateness_that_is_unsure(tmp_path: Path) -> None:
     write(tmp_path, [Extra(cpu=7), Extra(cpu=90, steps=RHYTHM)], cores=2, load=9.0)
     kinds = [(found.kind, found.rank, found.confidence) for found in findings(tmp_path)]
     assert kinds == [("episodic_rank", 1, "high"), ("late_rank", 0, "low")]
 
 
-def test_lateness_now_and_then_by_the_collector_is_told(tmp_path: Path) -> None:
+def test_lateness_now_and_then_by_the_collector_is_reported(tmp_path: Path) -> None:
     write(tmp_path, [NOTHING, Extra(cpu=90, collector=80, steps=RHYTHM), NOTHING])
     found = findings(tmp_path)[0]
     assert (found.kind, found.rank) == ("episodic_rank", 1)

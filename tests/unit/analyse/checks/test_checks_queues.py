@@ -102,7 +102,7 @@ def test_beside_a_queue_that_overflows_only_losses_without_end_are_the_lines(
     assert only(tmp_path / "ever").kind == "packet_loss"
 
 
-def test_a_link_of_half_the_rate_is_told_by_its_queue(tmp_path: Path) -> None:
+def test_a_link_of_half_the_rate_is_reported_by_its_queue(tmp_path: Path) -> None:
     """Too little slower for its busy time alone to tell; and a queue that is not always there is no long way."""
     calm = [(20, 0), *[(2_000, 0), (4_000, 0)] * 16]
     queue = [(20, 0), *[(6_000, 0), (11_000, 0), (11_000, 0)] * 11]

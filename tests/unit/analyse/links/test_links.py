@@ -59,7 +59,7 @@ def test_what_is_not_available_is_none_and_not_zero(tmp_path: Path) -> None:
     assert there.retransmitted == 0
 
 
-def test_bytes_sent_count_where_confirmed_ones_are_not_told(tmp_path: Path) -> None:
+def test_bytes_sent_count_where_confirmed_ones_are_unknown(tmp_path: Path) -> None:
     there = two(tmp_path, bytes_acked=None, bytes_sent=7).links[0]
     assert there.bytes == 7
 

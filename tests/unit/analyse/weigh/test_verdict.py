@@ -71,7 +71,7 @@ def test_two_late_ranks_of_four_are_both_named(tmp_path: Path) -> None:
     assert [finding.rank for finding in load_report(tmp_path).verdict.findings] == [0, 3]
 
 
-def test_rank_that_waits_for_data_is_told_from_one_that_computes_longer(tmp_path: Path) -> None:
+def test_rank_that_waits_for_data_is_distinguished_from_one_that_computes_longer(tmp_path: Path) -> None:
     write_training(tmp_path, steps=20, data_late_ms={1: 12.0})
     late = findings(tmp_path)["late_rank"]
     assert late.rank == 1 and "waiting for data" in late.message
@@ -256,7 +256,7 @@ def test_an_operation_that_every_rank_began_fails_by_nobodys_fault_that_is_known
     assert "which rank caused it is unknown; the earliest on rank 0 in step 6" in first.message
 
 
-def test_killed_rank_is_told_from_the_one_that_reports_the_error(tmp_path: Path) -> None:
+def test_killed_rank_is_distinguished_from_the_one_that_reports_the_error(tmp_path: Path) -> None:
     writers = training(tmp_path, closed={0: 1, 1: 0})
     ticket = writers[0].bucket(6, 800 * MS, 801 * MS, 900 * MS, flags=1)
     writers[0].error(ticket, "Connection reset by peer")

@@ -1,4 +1,4 @@
-"""How rounds and a budget are divided among sittings, and that a resumed sweep has as many of them."""
+"""How rounds and a budget are divided among launches, and that a resumed sweep has as many of them."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ import pytest
 
 from pyddpdiag.bench.cases import allreduce_cases
 from pyddpdiag.bench.engine.collect import Collected
+from pyddpdiag.bench.engine.launches import Launch, has_room, left_s, rounds_of_launches, share
 from pyddpdiag.bench.engine.news import Gathered, LeftOut, Measured
 from pyddpdiag.bench.engine.plan import Budget, SweepPlan
 from pyddpdiag.bench.engine.result_writer import ResultWriter, whole
-from pyddpdiag.bench.engine.sittings import Sitting, has_room, left_s, rounds_of_sittings, share
-from pyddpdiag.bench.results import sittings_of
+from pyddpdiag.bench.results import launches_of
 from pyddpdiag.errors import UsageError
 from pyddpdiag.ranks.interfaces import choose
 
-PLAN = SweepPlan(cases=tuple(allreduce_cases([2**20, 2**22], [2])), rounds=30, sittings=5)
+PLAN = SweepPlan(cases=tuple(allreduce_cases([2**20, 2**22], [2])), rounds=30, launches=5)
 BUDGET = Budget(120.0, started=1000.0)
 LIMITED = replace(PLAN, budget=BUDGET)
 
 
-def sitting(number: int, began: float = 1000.5) -> Sitting:
-    return Sitting(number, 4 - number, (0, 1), None, began, "unused", launched=True)
+def launch(number: int, began: float = 1000.5) -> Launch:
+    return Launch(number, 4 - number, (0, 1), None, began, "unused", launched=True)
 
 
 @pytest.mark.parametrize(
     ("rounds", "sittings", "found"),
     [(30, 5, [6] * 5), (32, 5, [7, 7, 6, 6, 6]), (10, 5, [4, 3, 3]), (2, 5, [2]), (30, 1, [30])],
 )
-def test_rounds_are_divided(rounds: int, sittings: int, found: list[int]) -> None:
-    assert rounds_of_sittings(whole(replace(PLAN, rounds=rounds, sittings=sittings))) == found
+def test_rounds_are_divided(rounds: int, launches: int, found: list[int]) -> None:
+    assert rounds_of_launches(whole(replace(PLAN, rounds=rounds, launches=launches))) == found
     assert sum(found) == rounds
 
 
-def test_where_only_the_budget_limits_rounds_no_sitting_has_a_number() -> None:
-    assert rounds_of_sittings(whole(replace(LIMITED, rounds=None))) == [None] * 5
+def test_where_only_the_budget_limits_rounds_no_launch_has_a_number() -> None:
+    assert rounds_of_launches(whole(replace(LIMITED, rounds=None))) == [None] * 5
 
 
 def test_without_a_budget_there_is_time() -> None:
-    assert share(PLAN, sitting(1), 5.0) == (math.inf, 3)
+    assert share(PLAN, launch(1), 5.0) == (math.inf, 3)
     assert has_room(PLAN, 1e9, 1e6)
 
 
@@ -49,7 +49,7 @@ def test_a_budget_is_divided_and_kept_whatever_starting_takes() -> None:
     for start_s in (2.0, 5.0, 12.0, 40.0, 110.0):
         now, ends = 1000.5 + start_s, []
         for number in range(5):
-            end, follow = share(LIMITED, sitting(number, began=now - start_s), now)
+            end, follow = share(LIMITED, launch(number, began=now - start_s), now)
             assert end <= BUDGET.started + 120.0
             ends.append((end, follow))
             if number == 0:
@@ -65,28 +65,28 @@ def test_a_budget_is_divided_and_kept_whatever_starting_takes() -> None:
 def test_a_budget_that_is_over_leaves_no_room() -> None:
     assert not has_room(LIMITED, 1119.0, 0.5)
     assert has_room(LIMITED, 1110.0, 2.0)
-    end, follow = share(LIMITED, sitting(0), 1125.0)
+    end, follow = share(LIMITED, launch(0), 1125.0)
     assert end < 1125.0 and follow == 0
 
 
-def test_rounds_are_counted_by_sitting_and_what_was_measured_is_not_left_out() -> None:
+def test_rounds_are_counted_by_launch_and_what_was_measured_is_not_left_out() -> None:
     collected = Collected(PLAN)
     collected.take(Gathered(("here", "here"), ((), ()), ""))
     for number, cases in enumerate(((0, 1, 0), (0,), (1, 1))):
-        collected.begin_sitting(number)
+        collected.begin_launch(number)
         for case in cases:
             collected.take(Measured(case, 0.1, 4))
     collected.take(LeftOut(0, "the budget"))
     assert collected.left_out == {}
-    assert [sittings_of(entry) for entry in collected.entries()] == [[2, 1], [1, 2]]
+    assert [launches_of(entry) for entry in collected.entries()] == [[2, 1], [1, 2]]
 
 
-def test_a_resumed_sweep_has_the_sittings_that_are_left(tmp_path: Path) -> None:
-    def collected(*sittings: int) -> Collected:
+def test_a_resumed_sweep_has_the_launches_that_are_left(tmp_path: Path) -> None:
+    def collected(*launches: int) -> Collected:
         found = Collected(PLAN)
         found.take(Gathered(("here", "here"), ((), ()), choose((), local=True)[0]))
-        for number, rounds in enumerate(sittings):
-            found.begin_sitting(number)
+        for number, rounds in enumerate(launches):
+            found.begin_launch(number)
             for _ in range(rounds):
                 for case in (0, 1):
                     found.take(Measured(case, 0.1, 4))
@@ -96,11 +96,11 @@ def test_a_resumed_sweep_has_the_sittings_that_are_left(tmp_path: Path) -> None:
     ResultWriter(path).keep(collected(6, 6, 3), complete=False)
     writer = ResultWriter(path, resume=True)
     left = writer.open(PLAN)
-    assert (left.rounds, left.sittings) == (15, 2)
-    joined = collected(*filter(None, rounds_of_sittings(left))).entries(writer.before)
-    assert [sittings_of(entry) for entry in joined] == [[6, 6, 3, 8, 7]] * 2
+    assert (left.rounds, left.launches) == (15, 2)
+    joined = collected(*filter(None, rounds_of_launches(left))).entries(writer.before)
+    assert [launches_of(entry) for entry in joined] == [[6, 6, 3, 8, 7]] * 2
 
 
-def test_sittings_are_checked() -> None:
+def test_launches_are_checked() -> None:
     with pytest.raises(UsageError, match="--sittings is 0"):
-        replace(PLAN, sittings=0)
+        replace(PLAN, launches=0)

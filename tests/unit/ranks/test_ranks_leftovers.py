@@ -55,7 +55,7 @@ class DictStore:
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "_LINGER_S", 0.0)
-    monkeypatch.setattr(stale, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(stale, "_RETRY_FOR_S", 0.1)
 
 
 def hello(rank: int, **changes: object) -> Hello:

@@ -1,4 +1,4 @@
-#include "torch/hook/adopted.hpp"
+#include "torch/hook/detached.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -49,7 +49,7 @@ std::shared_ptr<HookOfModule> owner(const Modules& known, c10d::GradBucket& buck
 
 }  // namespace
 
-void adopt(const std::shared_ptr<HookOfModule>& hook, const std::vector<at::Tensor>& parameters) {
+void keep_for_detached(const std::shared_ptr<HookOfModule>& hook, const std::vector<at::Tensor>& parameters) {
     Modules::Module module{.hook = hook, .parameters = {}, .pinned = {}};
     for (const at::Tensor& parameter : parameters) {
         module.parameters.insert(parameter.unsafeGetTensorImpl());
@@ -63,7 +63,7 @@ void adopt(const std::shared_ptr<HookOfModule>& hook, const std::vector<at::Tens
     known.any.store(true, std::memory_order_release);
 }
 
-std::shared_ptr<HookOfModule> adopted(c10d::GradBucket& bucket) {
+std::shared_ptr<HookOfModule> detached_hook_of(c10d::GradBucket& bucket) {
     Modules& known = all();
     if (!known.any.load(std::memory_order_acquire)) {
         return nullptr;

@@ -12,9 +12,9 @@
 namespace ddpdiag {
 
 // For the module with these parameters, for as long as `hook` lives.
-void adopt(const std::shared_ptr<HookOfModule>& hook, const std::vector<at::Tensor>& parameters);
+void keep_for_detached(const std::shared_ptr<HookOfModule>& hook, const std::vector<at::Tensor>& parameters);
 
 // What does the work for a bucket of such a module; nullptr: it is of none.
-[[nodiscard]] std::shared_ptr<HookOfModule> adopted(c10d::GradBucket& bucket);
+[[nodiscard]] std::shared_ptr<HookOfModule> detached_hook_of(c10d::GradBucket& bucket);
 
 }  // namespace ddpdiag

@@ -9,9 +9,9 @@ from typing import Final
 from pyddpdiag.bench.engine.plan import SweepPlan
 
 _LEAST_ROUNDS: Final = 3
-"""Of a sitting: its median must be worth something."""
+"""Of a launch: its median must be worth something."""
 _STARTING: Final = 0.25
-"""Of a budget: no more than this part of it goes into starting further sittings."""
+"""Of a budget: no more than this part of it goes into starting further launches."""
 # The first one also completes the traces, and decides which cases fit into the budget.
 _FIRST: Final = 2.0
 # After the last round: leave the group, end the processes, analyse, write.
@@ -26,16 +26,16 @@ class Remaining:
     Attributes:
         cases: their places in the plan.
         rounds: of each of them; None: as many as fit into the budget.
-        sittings: how many are still to come.
+        launches: how many are still to come.
     """
 
     cases: tuple[int, ...]
     rounds: int | None
-    sittings: int
+    launches: int
 
 
 @dataclass(frozen=True)
-class Sitting:
+class Launch:
     """One set of processes and what it is to measure.
 
     Attributes:
@@ -45,7 +45,7 @@ class Sitting:
         rounds: of each case, at most; None: as many as fit into the budget.
         began: when its ranks were started, in seconds since 1970.
         folder: for its traces.
-        launched: the ranks' processes were started for this sitting alone.
+        launched: the ranks' processes were started for this launch alone.
     """
 
     number: int
@@ -62,11 +62,11 @@ class Sitting:
         return self.number == 0
 
 
-def rounds_of_sittings(remaining: Remaining) -> list[int | None]:
-    """The rounds of each sitting; they add up to those that remain. Fewer sittings if they would be too short."""
+def rounds_of_launches(remaining: Remaining) -> list[int | None]:
+    """The rounds of each launch; they add up to those that remain. Fewer launches if they would be too short."""
     if remaining.rounds is None:
-        return [None] * remaining.sittings
-    count = min(remaining.sittings, max(1, remaining.rounds // _LEAST_ROUNDS))
+        return [None] * remaining.launches
+    count = min(remaining.launches, max(1, remaining.rounds // _LEAST_ROUNDS))
     whole, more = divmod(remaining.rounds, count)
     return [whole + (place < more) for place in range(count)]
 
@@ -80,19 +80,19 @@ def left_s(plan: SweepPlan, now: float) -> float:
 
 
 def has_room(plan: SweepPlan, now: float, start_s: float) -> bool:
-    """Whether another sitting would still measure something, if its ranks take about `start_s` to start."""
+    """Whether another launch would still measure something, if its ranks take about `start_s` to start."""
     return left_s(plan, now) > 1.5 * start_s + _END_S
 
 
-def share(plan: SweepPlan, sitting: Sitting, now: float) -> tuple[float, int]:
-    """Until when a sitting may measure whose ranks have just started, and how many sittings will follow.
+def share(plan: SweepPlan, launch: Launch, now: float) -> tuple[float, int]:
+    """Until when a launch may measure whose ranks have just started, and how many launches will follow.
 
     Seconds since 1970, infinite without a budget.
     """
     left = left_s(plan, now)
     if math.isinf(left):
-        return math.inf, sitting.following
-    start_s = now - sitting.began
-    follow = max(0, min(sitting.following, int(_STARTING * left / (start_s + _END_S))))
-    mine = _FIRST if sitting.first else 1.0
+        return math.inf, launch.following
+    start_s = now - launch.began
+    follow = max(0, min(launch.following, int(_STARTING * left / (start_s + _END_S))))
+    mine = _FIRST if launch.first else 1.0
     return now + (left - follow * (start_s + _END_S)) * mine / (mine + follow), follow
