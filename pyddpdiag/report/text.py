@@ -76,11 +76,10 @@ def _head(screen: Screen, report: RunReport) -> None:
 
 def _verdict(screen: Screen, report: RunReport) -> None:
     screen.console.print()
-    screen.print(Text(report.verdict.line, STATUS_STYLE[report.verdict.status]), 2)
-    for place, finding in enumerate(report.verdict.findings):
-        print_finding(
-            screen, finding, is_headline=place == 0 and report.verdict.line == sentence(finding.message)
-        )
+    verdict = report.verdict
+    screen.print(Text(verdict.line, STATUS_STYLE[verdict.status]), 2)
+    for place, finding in enumerate(verdict.findings):
+        print_finding(screen, finding, is_headline=place == 0 and verdict.line == sentence(finding.message))
     _where_to_look(screen, report)
 
 
@@ -94,7 +93,7 @@ def _where_to_look(screen: Screen, report: RunReport) -> None:
 
 
 def print_finding(screen: Screen, finding: Finding, *, is_headline: bool) -> None:
-    """Print a finding; one that was `told` already without its message."""
+    """Print a finding; without its message if that is the headline above it."""
     body = Text()
     if not is_headline:
         body.append(f"{finding.severity}: ", SEVERITY_STYLE[finding.severity])
