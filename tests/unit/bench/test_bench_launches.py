@@ -28,7 +28,7 @@ def launch(number: int, began: float = 1000.5) -> Launch:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "sittings", "found"),
+    ("rounds", "launches", "found"),
     [(30, 5, [6] * 5), (32, 5, [7, 7, 6, 6, 6]), (10, 5, [4, 3, 3]), (2, 5, [2]), (30, 1, [30])],
 )
 def test_rounds_are_divided(rounds: int, launches: int, found: list[int]) -> None:
