@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -12,14 +12,17 @@ import numpy as np
 
 from pyddpdiag.analyse.details import gradient_norms_of_none
 from pyddpdiag.analyse.intake import Intake
-from pyddpdiag.analyse.summary import analyse
+from pyddpdiag.analyse.summary import summary
 from pyddpdiag.analyse.timeline import gradient_norms, joined_norms, timeline
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import TraceError, UsageError
-from pyddpdiag.export import chrome, columns, frames, merge, openmetrics
+from pyddpdiag.export import merge
+from pyddpdiag.export.format import Format
+from pyddpdiag.export.formats import FORMATS
 from pyddpdiag.export.run import ClockBase, ExportedRun
 from pyddpdiag.files import refuse_existing, write_whole
 from pyddpdiag.model.details import GradientNorms, RankTimeline
+from pyddpdiag.model.words import listed
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.run import open_run
@@ -34,18 +37,14 @@ _OPTION: Final = "--output-dir"
 class Wanted:
     """Which files to write. `profiles`: traces of torch.profiler to merge with. `steps`: only these in time lines."""
 
-    chrome: bool = False
+    formats: Sequence[Format] = ()
     profiles: Sequence[Path] = ()
-    csv: bool = False
-    parquet: bool = False
-    tensorboard: bool = False
-    openmetrics: bool = False
     steps: range | None = None
 
     @property
     def timelines(self) -> bool:
         """Whether single events are needed."""
-        return self.chrome or bool(self.profiles)
+        return bool(self.profiles) or any(wanted.timelines for wanted in self.formats)
 
 
 def read_run(
@@ -70,7 +69,7 @@ def read_run(
     folder, _ = choose_attempt(Path(source), attempt)
     intake = Intake()
     run = open_run(folder, visit=intake.take)
-    report, view = analyse(run, intake), RunView(run, intake)
+    view = RunView(run, intake)
     offsets = {trace.rank: clock.offset_ns for trace, clock in zip(run.ranks, view.clocks, strict=True)}
     chosen = None if steps is None else np.arange(steps.start, steps.stop, dtype=np.int64)
     lines: list[RankTimeline] = []
@@ -88,7 +87,7 @@ def read_run(
     if not lines:
         raise TraceError(f"{folder}: another run began there meanwhile.", hint="export it again.")
     return ExportedRun(
-        report=report,
+        report=summary(view),
         occurrences=view.occurrences,
         norms=joined_norms(norms) if norms else gradient_norms_of_none(),
         timelines=lines,
@@ -116,58 +115,25 @@ def write_exports(
         ResultExistsError: a file exists, and `force` is not given.
         ResultWriteError: a file cannot be written.
     """
-    if wanted == Wanted(steps=wanted.steps):
-        raise UsageError(
-            "nothing is to be exported.",
-            hint="give --chrome, --merge, --csv, --parquet, --tensorboard or --openmetrics, several if you like.",
-        )
+    if not wanted.formats and not wanted.profiles:
+        options = listed(f"--{known.name}" for known in FORMATS)
+        raise UsageError("nothing is to be exported.", hint=f"give one or more of --merge, {options}.")
     # Read before the traces, which take longer.
     profiles = [(path, merge.read_profile(path)) for path in wanted.profiles]
     run = read_run(source, timelines=wanted.timelines, steps=wanted.steps, attempt=attempt)
     if wanted.timelines:
         _check_size(run)
-    contents: dict[Path, Callable[[], str | bytes]] = {}
-    if wanted.chrome:
-        for line in run.timelines:
-            contents[folder / "chrome" / f"rank_{line.rank}.json"] = _rank(run, line)
-        contents[folder / "chrome-all-ranks.json"] = lambda: chrome.written(chrome.whole_document(run))
-    for path, profile in profiles:
-        rank = merge.rank_of(profile, run, path)
-        contents[folder / "merged" / f"rank_{rank}.json"] = _merged(run, profile, rank)
-    if wanted.csv or wanted.parquet:
-        for name, table in columns.tables(run.report, run.occurrences).items():
-            if table and wanted.csv:
-                contents[folder / f"{name}.csv"] = _table(frames.as_csv, table)
-            if table and wanted.parquet:
-                contents[folder / f"{name}.parquet"] = _table(frames.as_parquet, table)
-    if wanted.openmetrics:
-        contents[folder / "pyddpdiag.prom"] = lambda: openmetrics.report_metrics(run.report)
-    board = folder / "tensorboard"
-    refuse_existing([*contents, *([board] if wanted.tensorboard else [])], force, _OPTION)
-    for path, content in contents.items():
-        write_whole(path, content(), force=force, option=_OPTION)
-    if not wanted.tensorboard:
-        return list(contents)
-    from pyddpdiag.export.tensorboard import write_scalars
-
-    # TensorBoard reads all files of a folder: those of an earlier export would stay.
-    for old in board.glob("*/events.out.tfevents.*") if force else ():
-        old.unlink(missing_ok=True)
-    return [*contents, *write_scalars(run, board)]
-
-
-def _rank(run: ExportedRun, line: RankTimeline) -> Callable[[], str]:
-    return lambda: chrome.written(chrome.rank_document(run, line))
-
-
-def _merged(run: ExportedRun, profile: dict[str, object], rank: int) -> Callable[[], str]:
-    return lambda: chrome.written(merge.merged(run, profile, rank))
-
-
-def _table(
-    made: Callable[[columns.Columns], str | bytes], table: columns.Columns
-) -> Callable[[], str | bytes]:
-    return lambda: made(table)
+    outputs = [output for format in wanted.formats for output in format.outputs(run)]
+    outputs += [merge.output(run, profile, path) for path, profile in profiles]
+    owned = [folder / known.folder for known in wanted.formats if known.folder]
+    refuse_existing([*owned, *(folder / output.path for output in outputs)], force, _OPTION)
+    for stale in [
+        old for known in wanted.formats if known.stale for old in (folder / known.folder).glob(known.stale)
+    ]:
+        stale.unlink(missing_ok=True)
+    for output in outputs:
+        write_whole(folder / output.path, output.content(), force=force, option=_OPTION)
+    return [folder / output.path for output in outputs]
 
 
 def _check_size(run: ExportedRun) -> None:

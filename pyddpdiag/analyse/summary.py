@@ -38,7 +38,12 @@ def analyse(
     Raises:
         UsageError: there is no such step or bucket.
     """
-    view = RunView(run, intake, gpus=gpus)
+    return summary(RunView(run, intake, gpus=gpus), step=step, bucket=bucket)
+
+
+def summary(view: RunView, *, step: int | None = None, bucket: str | None = None) -> RunReport:
+    """The report of a run whose tables are there already; arguments and errors as for `analyse`."""
+    run = view.run
     meeting = parts(view)
     steps, ranks, buckets, collectives = view.steps, view.ranks, view.buckets, view.collectives
     if step is not None:

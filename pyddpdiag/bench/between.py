@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyddpdiag.bench.intervals import Estimate, Values, ratio_of_rounds
+from pyddpdiag.bench.student import t_quantile
 
 Launches = Sequence[Sequence[float]]
 
@@ -44,10 +45,7 @@ def ratio_of_runs(values: Launches, base: Launches) -> Estimate:
         freedom = (of_a + of_b) ** 2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
     else:
         freedom = max(len(a), len(b)) - 1
-    # Imported here: importing scipy takes a while, and only a comparison needs it.
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(freedom, 0.975)) * math.sqrt(of_a + of_b)
+    half = t_quantile(0.975, freedom) * math.sqrt(of_a + of_b)
     # A spread that nothing can be told from: finite, so that it can be written to JSON.
     half = min(half, 100.0)
     return Estimate(middle, middle * math.exp(-half), middle * math.exp(half))

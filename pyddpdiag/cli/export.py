@@ -8,18 +8,15 @@ from typing import Annotated
 
 import typer
 
+from pyddpdiag.cli._flags import flags
 from pyddpdiag.errors import UsageError
+from pyddpdiag.export.formats import FORMATS
 from pyddpdiag.output import say
 
 
+@flags(FORMATS)
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the traces of all ranks.")],
-    chrome: Annotated[
-        bool,
-        typer.Option(
-            "--chrome", help="Time lines for Perfetto, chrome://tracing and Holistic Trace Analysis."
-        ),
-    ] = False,
     merge: Annotated[
         list[Path] | None,
         typer.Option(
@@ -27,15 +24,6 @@ def export(
             help="A trace of torch.profiler, to get our events on its time line; repeat it for more ranks.",
         ),
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Steps, buckets and more as CSV.")] = False,
-    parquet: Annotated[bool, typer.Option("--parquet", help="The same as Parquet.")] = False,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Scalars for TensorBoard.")] = False,
-    openmetrics: Annotated[
-        bool,
-        typer.Option(
-            "--openmetrics", help="Gauges for Prometheus: a text file for the node exporter's folder."
-        ),
-    ] = False,
     steps: Annotated[
         str | None, typer.Option(metavar="FROM-TO", help="Only these steps in --chrome and --merge.")
     ] = None,
@@ -45,13 +33,14 @@ def export(
         typer.Option(min=0, help="Of a job that was restarted: which attempt, instead of the newest."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    **formats: bool,
 ) -> None:
     """Write a run in the formats of other tools (docs/exports.md)."""
     from pyddpdiag.exporting import Wanted, write_exports
     from pyddpdiag.trace.folder import folder_of
 
     chosen = parse_steps(steps) if steps is not None else None
-    wanted = Wanted(chrome, tuple(merge or ()), csv, parquet, tensorboard, openmetrics, chosen)
+    wanted = Wanted([known for known in FORMATS if formats[known.name]], tuple(merge or ()), chosen)
     target = output_dir if output_dir is not None else folder_of(folder) / "export"
     for path in write_exports(folder, target, wanted, attempt=attempt, force=force):
         say(f"Written: {path}")

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import PurePath
 from typing import Any, Final
 
+from pyddpdiag.export.format import Output
 from pyddpdiag.export.lanes import lanes
 from pyddpdiag.export.run import ExportedRun
 from pyddpdiag.model.details import RankTimeline
@@ -30,6 +33,18 @@ COLLECTIVES: Final = 1000
 COMPUTE_STREAM: Final = 7
 
 Event = dict[str, Any]
+
+
+def outputs(run: ExportedRun) -> Iterator[Output]:
+    """A file for each rank, and one of all of them."""
+    for line in run.timelines:
+        # partial binds the line of this turn.
+        yield Output(PurePath("chrome", f"rank_{line.rank}.json"), partial(_written_rank, run, line))
+    yield Output(PurePath("chrome-all-ranks.json"), lambda: written(whole_document(run)))
+
+
+def _written_rank(run: ExportedRun, line: RankTimeline) -> str:
+    return written(rank_document(run, line))
 
 
 def rank_document(run: ExportedRun, line: RankTimeline) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -38,22 +37,21 @@ class Series:
         return Series(self.tag, self.step[kept], self.wall_s[kept], self.value[kept])
 
 
-def write_events(folder: Path, name: str, series: Sequence[Series]) -> Path:
-    """Write one file with all points into `folder`, for TensorBoard to find; `name` distinguishes it from others.
+def file_name(name: str, series: Sequence[Series]) -> str:
+    """By which TensorBoard finds the file; `name` distinguishes it from others."""
+    return f"events.out.tfevents.{int(_begin(series)):010d}.{socket.gethostname()}.{os.getpid()}.{name}"
 
-    Raises:
-        OSError: it cannot be written.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    begin = min((float(one.wall_s.min()) for one in series if len(one.step)), default=0.0)
-    path = folder / f"events.out.tfevents.{int(begin):010d}.{socket.gethostname()}.{os.getpid()}.{name}"
-    with path.open("wb") as file:
-        version = _double(np.array([begin])).tobytes() + bytes([0x1A, len(_VERSION)]) + _VERSION
-        file.write(_records(np.frombuffer(version, np.uint8)[None]).tobytes())
-        for one in series:
-            for events in _events(one):
-                file.write(_records(events).tobytes())
-    return path
+
+def event_file(series: Sequence[Series]) -> bytes:
+    """The content of one file with all points."""
+    version = _double(np.array([_begin(series)])).tobytes() + bytes([0x1A, len(_VERSION)]) + _VERSION
+    records = [_records(np.frombuffer(version, np.uint8)[None])]
+    records += [_records(events) for one in series for events in _events(one)]
+    return b"".join(part.tobytes() for part in records)
+
+
+def _begin(series: Sequence[Series]) -> float:
+    return min((float(one.wall_s.min()) for one in series if len(one.step)), default=0.0)
 
 
 def _events(series: Series) -> Iterator[Bytes]:
@@ -119,4 +117,4 @@ def _checksum(rows: Bytes) -> Bytes:
     return np.asarray(masked.astype("<u4").view(np.uint8).reshape(-1, 4))
 
 
-__all__ = ["Series", "write_events"]
+__all__ = ["Series", "event_file", "file_name"]

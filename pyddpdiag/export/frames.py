@@ -5,10 +5,25 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 from pyddpdiag.errors import UsageError
-from pyddpdiag.export.columns import Columns
+from pyddpdiag.export.columns import Columns, tables
+from pyddpdiag.export.format import Output
+from pyddpdiag.export.run import ExportedRun
+
+
+def csv_outputs(run: ExportedRun) -> Iterator[Output]:
+    """A file for each table that has rows."""
+    return _outputs(run, as_csv, "csv")
+
+
+def parquet_outputs(run: ExportedRun) -> Iterator[Output]:
+    """A file for each table that has rows."""
+    return _outputs(run, as_parquet, "parquet")
 
 
 def as_csv(columns: Columns) -> str:
@@ -45,6 +60,12 @@ def as_frame(columns: Columns) -> Any:
     return _needed("pandas", "data frames are made").DataFrame(
         {name: list(values) for name, values in columns.items()}
     )
+
+
+def _outputs(run: ExportedRun, made: Callable[[Columns], str | bytes], suffix: str) -> Iterator[Output]:
+    for name, table in tables(run.report, run.occurrences).items():
+        if table:
+            yield Output(PurePath(f"{name}.{suffix}"), partial(made, table))
 
 
 def _needed(name: str, what: str) -> Any:

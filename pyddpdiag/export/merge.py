@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from pyddpdiag.errors import UsageError
-from pyddpdiag.export.chrome import rank_events, zero_ns
+from pyddpdiag.export.chrome import rank_events, written, zero_ns
+from pyddpdiag.export.format import Output
 from pyddpdiag.export.run import ExportedRun
 from pyddpdiag.output import clean
 
@@ -40,6 +41,12 @@ def read_profile(path: Path) -> dict[str, Any]:
     if not isinstance(profile, dict) or not isinstance(profile.get("traceEvents"), list):
         raise UsageError(f"'{name}' holds no traceEvents.", hint=hint)
     return profile
+
+
+def output(run: ExportedRun, profile: dict[str, Any], path: Path) -> Output:
+    """The file with both: errors as for `rank_of` and `merged`."""
+    rank = rank_of(profile, run, path)
+    return Output(PurePath("merged", f"rank_{rank}.json"), lambda: written(merged(run, profile, rank)))
 
 
 def rank_of(profile: dict[str, Any], run: ExportedRun, path: Path) -> int:

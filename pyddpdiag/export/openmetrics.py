@@ -6,9 +6,12 @@ Only gauges: their text is the same in Prometheus's older format, which the node
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
+from pyddpdiag.export.format import Output
+from pyddpdiag.export.run import ExportedRun
 from pyddpdiag.model import RunReport
 from pyddpdiag.output import clean
 
@@ -49,6 +52,11 @@ class Metrics:
             lines += [f"# HELP {name} {_escaped(family.help)}", f"# TYPE {name} gauge"]
             lines += [f"{name}{_labels(labels)} {value!r}" for labels, value in family.samples.items()]
         return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def outputs(run: ExportedRun) -> Iterator[Output]:
+    """One text file."""
+    yield Output(PurePath("pyddpdiag.prom"), lambda: report_metrics(run.report))
 
 
 def report_metrics(report: RunReport) -> str:

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.anatomy import step_parts
-from pyddpdiag.errors import ResultWriteError
-from pyddpdiag.export.event_file import Series, write_events
+from pyddpdiag.export.event_file import Series, event_file, file_name
+from pyddpdiag.export.format import Output
 from pyddpdiag.export.run import ExportedRun
 
 
-def write_scalars(run: ExportedRun, folder: Path) -> list[Path]:
-    """Write event files below `folder`; returns the folders of the runs, which `tensorboard --logdir` shows.
+def outputs(run: ExportedRun) -> Iterator[Output]:
+    """An event file for each run that has points; `tensorboard --logdir` shows the folder.
 
     A point's time is that at which its step ended on its rank, by the rank's wall clock; for the steps as a whole, on
     the lowest rank.
-
-    Raises:
-        ResultWriteError: a file cannot be written.
     """
     parts = {"steps": list(_of_steps(run))}
     parts |= {f"rank_{rank.rank}": list(_of_rank(run, rank.rank)) for rank in run.report.ranks}
-    written = []
     for name, series in parts.items():
         known = [some for one in series if len((some := one.known()).step)]
-        if not known:
-            continue
-        try:
-            write_events(folder / name, name, known)
-        except OSError as error:
-            raise ResultWriteError(f"cannot write to '{folder}': {error.strerror or error}.") from error
-        written.append(folder / name)
-    return written
+        if known:
+            yield Output(PurePath("tensorboard", name, file_name(name, known)), partial(event_file, known))
 
 
 def _of_steps(run: ExportedRun) -> Iterator[Series]:

@@ -14,6 +14,7 @@ from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.intervals import ratio_of_rounds, verdict
 from pyddpdiag.bench.reading import read
 from pyddpdiag.bench.results import by_launch, launches_of, save
+from pyddpdiag.bench.student import t_quantile
 
 Run = list[list[float]]
 
@@ -111,3 +112,15 @@ def test_the_comparison_says_what_it_cannot_know() -> None:
     found = compare([several[0], other])
     assert [(pair.word, pair.why) for pair in found.pairs] == [("cannot tell", "wide interval")]
     assert any(note.startswith("1 of 1 cases could hide a difference of 20%") for note in found.notes)
+
+
+def test_the_quantile_of_t() -> None:
+    # Tables of the distribution.
+    known = {1: 12.7062047362, 2: 4.3026527297, 5: 2.5705818356, 30: 2.0422724563, 1e9: 1.959964}
+    for freedom, value in known.items():
+        assert t_quantile(0.975, freedom) == pytest.approx(value, rel=2e-5 if freedom > 1e5 else 1e-10)
+    between = [t_quantile(0.975, freedom) for freedom in np.linspace(1, 40, 100)]
+    assert between == sorted(between, reverse=True)
+    for probability, freedom in ((0.5, 3), (1.0, 3), (0.975, 0.5), (0.975, float("nan"))):
+        with pytest.raises(ValueError, match="no quantile"):
+            t_quantile(probability, freedom)

@@ -1,0 +1,48 @@
+"""What an export format is: files made of a run."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import cast
+
+from pyddpdiag.export.run import ExportedRun
+
+
+@dataclass(frozen=True)
+class Output:
+    """One file: its path below the folder of the export, and what makes its content."""
+
+    path: PurePath
+    content: Callable[[], str | bytes]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format that `pyddpdiag export` writes.
+
+    Attributes:
+        name: of its option.
+        help: of its option.
+        made_by: `module:function`; the function takes an `ExportedRun` and gives its `Output`s. A text, so that the
+            command line knows all formats before it loads any.
+        timelines: it shows single events.
+        folder: all that lies in there is of this format, and an earlier export's files (`stale`, a pattern) would be
+            taken for those of this one.
+        stale: pattern of files below `folder`.
+    """
+
+    name: str
+    help: str
+    made_by: str
+    timelines: bool = False
+    folder: str = ""
+    stale: str = ""
+
+    def outputs(self, run: ExportedRun) -> list[Output]:
+        """The files of this run."""
+        module, _, function = self.made_by.partition(":")
+        make = getattr(importlib.import_module(f"pyddpdiag.export.{module}"), function)
+        return list(cast("Callable[[ExportedRun], Iterable[Output]]", make)(run))
