@@ -42,7 +42,11 @@ def analyse(
 
 
 def summary(view: RunView, *, step: int | None = None, bucket: str | None = None) -> RunReport:
-    """The report of a run whose tables are there already; arguments and errors as for `analyse`."""
+    """The report of a run whose tables are there already; arguments as for `analyse`.
+
+    Raises:
+        UsageError: there is no such step or bucket.
+    """
     run = view.run
     meeting = parts(view)
     steps, ranks, buckets, collectives = view.steps, view.ranks, view.buckets, view.collectives

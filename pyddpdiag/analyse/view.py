@@ -69,7 +69,7 @@ class RunView:
 
     Attributes:
         run: the ranks that have a trace.
-        gpus: samples of the ranks' GPUs, taken beside the trace.
+        gpus: samples of the ranks' GPUs, by the recorders, or taken beside them.
     """
 
     def __init__(
@@ -88,7 +88,8 @@ class RunView:
         """
         self.run = run
         self._given_intake = intake
-        self.gpus = tuple(gpus)
+        recorded = (trace.sidecar.gpu for trace in run.ranks)
+        self.gpus = tuple(gpus) or tuple(use for use in recorded if use is not None)
         self._given_now = now
         self._least_still_ms = least_still_ms
 

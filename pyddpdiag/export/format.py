@@ -6,9 +6,10 @@ import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from pyddpdiag.export.run import ExportedRun
+if TYPE_CHECKING:  # it needs NumPy, which takes a while
+    from pyddpdiag.export.run import ExportedRun
 
 
 @dataclass(frozen=True)

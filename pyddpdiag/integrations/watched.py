@@ -133,7 +133,7 @@ class Watched:
 
     def _open(self) -> Recorder:
         recorder = latest_open()
-        if recorder is None:
+        if not isinstance(recorder, Recorder):
             self.session = Session(self._folder, self._options, self._recorded_by)
             recorder = self.session.recorder
             register_optimizer_step_post_hook(self._optimizer_stepped)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 LOW_PERCENT: Final = 50.0
 """A GPU with a lower median use than this is worth a sentence."""
@@ -43,3 +43,32 @@ class GpuUse:
             memory = f", {self.memory_used_bytes / 1e9:.2f} of {self.memory_total_bytes / 1e9:.2f} GB memory"
         of = "1 sample" if self.samples == 1 else f"{self.samples} samples"
         return f"GPU of rank {self.rank}: {used}{memory} (median of {of})."
+
+
+def gpu_to_json(use: GpuUse) -> dict[str, Any]:
+    """As it stands in the rank's own sidecar."""
+    return {name: value for name, value in asdict(use).items() if name != "rank"}
+
+
+def gpu_from_json(entry: Any, rank: int) -> GpuUse | None:
+    """What a sidecar says, which nobody vouches for; None: nothing of use."""
+    if not isinstance(entry, dict):
+        return None
+    samples = _number(entry.get("samples"))
+    if not samples:
+        return None
+    percent, used, total = (
+        _number(entry.get(key)) for key in ("utilisation_percent", "memory_used_bytes", "memory_total_bytes")
+    )
+    return GpuUse(
+        rank,
+        int(samples),
+        percent if percent is not None and percent <= 100 else None,
+        None if used is None else int(used),
+        None if total is None else int(total),
+    )
+
+
+def _number(value: Any) -> float | None:
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**62
+    return value if known else None

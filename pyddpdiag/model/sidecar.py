@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeVar
 
 from pyddpdiag.model.ending import End, Stay, end_from_json, end_to_json, stay_from_json, stay_to_json
+from pyddpdiag.model.gpu import GpuUse, gpu_from_json, gpu_to_json
 from pyddpdiag.output import clean
 
 FORMAT: Final = "ddptrace"
@@ -103,6 +104,7 @@ class Sidecar:
         groups, modules, layouts: by id, by index, by id.
         closed: the recorder was closed in good order.
         end: what ended the process before the end of its script; None: nothing is known of that.
+        gpu: medians of the samples of its GPU until the file was written; None: it has none, or none could be taken.
         seen: where it was when it had recorded nothing for some time; None: it was not looked at.
     """
 
@@ -130,26 +132,13 @@ class Sidecar:
     closed: bool = False
     end: End | None = None
     seen: Stay | None = None
+    gpu: GpuUse | None = None
 
 
 _HEAD: Final = tuple(
-    each.name
-    for each in fields(Sidecar)
-    if each.name
-    not in {
-        "cores",
-        "build_config",
-        "environment",
-        "clock",
-        "interfaces",
-        "groups",
-        "modules",
-        "layouts",
-        "closed",
-        "end",
-        "seen",
-    }
+    each.name for each in fields(Sidecar) if each.type in ("str", "int", "float | None", "str | None")
 )
+"""What stands in the file as it is."""
 
 
 def to_json(sidecar: Sidecar) -> dict[str, Any]:
@@ -206,6 +195,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         "closed": sidecar.closed,
         **({"end": end_to_json(sidecar.end)} if sidecar.end is not None else {}),
         **({"seen": stay_to_json(sidecar.seen)} if sidecar.seen is not None else {}),
+        **({"gpu": gpu_to_json(sidecar.gpu)} if sidecar.gpu is not None else {}),
     }
 
 
@@ -259,6 +249,7 @@ def from_json(
         closed=raw.get("closed") is True,
         end=end_from_json(raw.get("end")),
         seen=stay_from_json(raw.get("seen")),
+        gpu=gpu_from_json(raw.get("gpu"), _whole(raw.get("rank"))),
     )
     return sidecar, tuple(warnings)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 import weakref
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -17,9 +16,7 @@ from pyddpdiag.paths import exchange_setup, shared_setup
 from pyddpdiag.paths.options import PathOptions
 from pyddpdiag.record import ddp_modules, registered
 from pyddpdiag.record.modules import require_gloo
-
-if TYPE_CHECKING:
-    from pyddpdiag.record.recorder import Recorder
+from pyddpdiag.record.recording import Recording
 
 
 @dataclass
@@ -27,7 +24,7 @@ class _Attached:
     """What DDP has of ours."""
 
     native: _native.Attachment
-    recorder: Recorder | None  # None: the module was detached
+    recorder: Recording | None  # None: the module was detached
     marks: ddp_modules.ForwardMarks | None = None
     group: dist.ProcessGroup | None = None  # that a script's own registration named
 
@@ -37,7 +34,7 @@ class _Attached:
 _attached: weakref.WeakKeyDictionary[DistributedDataParallel, _Attached] = weakref.WeakKeyDictionary()
 
 
-def attach(recorder: Recorder, given: torch.nn.Module, options: PathOptions) -> None:
+def attach(recorder: Recording, given: torch.nn.Module, options: PathOptions) -> None:
     """As `Recorder.attach`.
 
     Raises:
@@ -90,7 +87,7 @@ def attach(recorder: Recorder, given: torch.nn.Module, options: PathOptions) -> 
     recorder.modules.write_sidecar()
 
 
-def detach(recorder: Recorder, given: object) -> None:
+def detach(recorder: Recording, given: object) -> None:
     """As `Recorder.detach`.
 
     Raises:

@@ -3,32 +3,17 @@
 DDP inspects a hook's annotations and does not accept strings: no `from __future__ import annotations` here.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from pyddpdiag import _native
-from pyddpdiag.errors import RecorderClosedError, UsageError
+from pyddpdiag.errors import UsageError
 from pyddpdiag.paths import exchange_setup, gloo, shared_setup
 from pyddpdiag.paths.options import PathOptions
 from pyddpdiag.record.copied import CopiedRecorder
-
-
-class Recording(Protocol):
-    """The recorder, as far as a hook needs it."""
-
-    rank: int
-    core: _native.Recorder
-
-    @property
-    def closed(self) -> bool:
-        """Whether the recorder was closed."""
-        ...
-
-    def closed_error(self, what: str) -> RecorderClosedError:
-        """The error for a use after the close."""
-        ...
+from pyddpdiag.record.recording import Recording
 
 
 def average(

@@ -121,7 +121,7 @@ def timed(hook: Callable[..., Any], recorder: Recorder | None = None) -> Callabl
     return TimedHook(hook, recorder)
 
 
-class TimedHook:
+class TimedHook(registered.Probed):
     """Another hook with the probes around it; made by `timed`. An object, so that it can be pickled and copied."""
 
     def __init__(self, hook: Callable[..., Any], recorder: Recorder | CopiedRecorder | None) -> None:
@@ -177,7 +177,7 @@ def _timed(
 def _current() -> Recorder:
     """The recorder for hooks without one of their own."""
     recorder = latest_open()
-    if recorder is None:
+    if not isinstance(recorder, Recorder):
         recorder = Recorder()
         atexit.register(recorder.close)
         if recorder.rank == 0:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pyddpdiag.record.recorder import Recorder
+from pyddpdiag.record.recording import Recording
 
 # Oldest first.
-_open: list[weakref.ref[Recorder]] = []
+_open: list[weakref.ref[Recording]] = []
 
 
-def opened(recorder: Recorder) -> None:
+def opened(recorder: Recording) -> None:
     """Note a recorder that was opened."""
     _open.append(weakref.ref(recorder))
 
 
-def closed(recorder: Recorder) -> None:
+def closed(recorder: Recording) -> None:
     """Forget a recorder, and those that are gone."""
     _open[:] = [reference for reference in _open if reference() not in (None, recorder)]
 
 
-def latest_open() -> Recorder | None:
+def latest_open() -> Recording | None:
     """The recorder of this process that was opened last and is still open."""
     for reference in reversed(_open):
         recorder = reference()

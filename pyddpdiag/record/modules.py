@@ -10,10 +10,11 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import _native
+from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.paths import gloo
-from pyddpdiag.record import ddp_modules
+from pyddpdiag.record import ddp_modules, gpu
 from pyddpdiag.record.sentinel import Sentinel
 from pyddpdiag.record.sidecar import Sidecar
 
@@ -49,7 +50,8 @@ class Modules:
         self._sentinel = sentinel
         # Not the modules themselves: the recorder must keep no module's memory alive.
         self._known: dict[int, schema.Module] = {}
-        self._sidecar = Sidecar(self._path, core, run_id, rank, world_size)
+        self._gpu: gpu.Watch | None = None
+        self._sidecar = Sidecar(self._path, core, run_id, rank, world_size, self._gpu_use)
         self._sidecar.write(self._known, closed=False)
 
     def add(self, description: ddp_modules.Description) -> _native.Module:
@@ -60,6 +62,8 @@ class Modules:
         self._known[module.index] = ddp_modules.in_sidecar(description, module.group_id)
         if self._sentinel is not None:
             self._sentinel.watch(module.index, description)
+        if self._gpu is None and description.parameters:
+            self._gpu = gpu.watch(description.parameters[0].device)
         return module
 
     def add_owner_of(self, parameters: list[torch.Tensor]) -> None:
@@ -100,7 +104,12 @@ class Modules:
     def close(self) -> None:
         """Releases the sentinel, whose process groups have threads, and writes the last sidecar."""
         self._sentinel = None
+        if self._gpu is not None:
+            self._gpu.stop()
         self.write_sidecar()
+
+    def _gpu_use(self) -> GpuUse | None:
+        return None if self._gpu is None else self._gpu.use(self._rank)
 
     def write_sidecar(self) -> None:
         """Replaces the sidecar. If that fails it only warns: training must not end because of it."""

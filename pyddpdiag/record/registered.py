@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.record.bucket_hook import RecorderHook
 from pyddpdiag.record.copied import CopiedRecorder
-
-if TYPE_CHECKING:
-    from pyddpdiag.record.recorder import Recorder
+from pyddpdiag.record.recording import Recording
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 _averaging: list[Callable[..., Any]] = []
@@ -27,8 +25,12 @@ class Registered:
     script named as its state, to reduce over.
     """
 
-    recorder: Recorder | None
+    recorder: Recording | None
     group: dist.ProcessGroup | None
+
+
+class Probed:
+    """Another hook with our probes around it: it keeps averaging as it does."""
 
 
 def averaging(hook: Hook) -> Hook:
@@ -64,11 +66,9 @@ def find(ddp: DistributedDataParallel) -> Registered | None:
 
 def of_others(ddp: DistributedDataParallel) -> tuple[str, str]:
     """Whose hook it is, where it is not ours, and how its buckets can be recorded."""
-    from pyddpdiag.record.hooks import TimedHook  # which imports the recorder, and that this file
-
-    hook = ddp._comm_hooks[0][0]
+    hook: Any = ddp._comm_hooks[0][0]
     name = getattr(hook, "__name__", type(hook).__name__)
-    if isinstance(hook, TimedHook):
+    if isinstance(hook, Probed):
         return (
             f"'{name}' with the probes around it",
             "its buckets are recorded; do not attach another recorder.",
@@ -84,4 +84,4 @@ def of_others(ddp: DistributedDataParallel) -> tuple[str, str]:
     )
 
 
-__all__ = ["Registered", "averaging", "find", "has_hook", "of_others"]
+__all__ = ["Probed", "Registered", "averaging", "find", "has_hook", "of_others"]

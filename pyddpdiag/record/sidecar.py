@@ -7,7 +7,7 @@ import os
 import platform
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 import pyddpdiag
 from pyddpdiag import _native, processes
+from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.paths import shared_setup
@@ -53,8 +54,17 @@ class Sidecar:
     closes the recorder.
     """
 
-    def __init__(self, path: Path, core: _native.Recorder, run_id: bytes, rank: int, world_size: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        core: _native.Recorder,
+        run_id: bytes,
+        rank: int,
+        world_size: int,
+        gpu_use: Callable[[], GpuUse | None],
+    ) -> None:
         self._path = path
+        self._gpu_use = gpu_use
         self._core = core
         self._layouts_found = 0
         self._layouts_missing = False
@@ -149,6 +159,7 @@ class Sidecar:
             closed=self._closed,
             end=self._end,
             seen=self._seen,
+            gpu=self._gpu_use(),
         )
 
     def _replace(self, content: schema.Sidecar) -> None:

@@ -1,7 +1,4 @@
-"""A rank's GPU is used little; says what its step mostly does instead.
-
-A trace does not hold GPU use: whoever sampled it beside the run passes it to the view.
-"""
+"""A rank's GPU is used little; says what its step mostly does instead."""
 
 from __future__ import annotations
 

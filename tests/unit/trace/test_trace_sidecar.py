@@ -29,6 +29,7 @@ FULL = {
     "buckets": [{"id": "0000000000000abc", "module": 0, "parameters": [1, 0], "dtype": "float32"}],
     "end": {"error": "KeyError", "where": "train.py:12", "at_ns": 5},
     "seen": {"where": "train.py:31", "since_ns": 4, "until_ns": 7},
+    "gpu": {"samples": 3, "utilisation_percent": 35.0, "memory_used_bytes": 2, "memory_total_bytes": 8},
 }
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -19,7 +19,9 @@ from support.trace_writer import write_training
 from pyddpdiag.cli.train import _show
 from pyddpdiag.model import GpuUse
 from pyddpdiag.pipeline import explain_gpus, load_report
-from pyddpdiag.train import TrainResult, gpu
+from pyddpdiag.record import gpu
+from pyddpdiag.train import TrainResult
+from pyddpdiag.train.gpu import watched
 
 SOON_S = 0.001
 
@@ -29,11 +31,11 @@ def sentences_after(nvml: Nvml, uuid: str, looks: int) -> tuple[list[str], GpuUs
     sentences: list[str] = []
     watch = gpu.Watch(nvml, uuid, sentences.append, SOON_S)
     limit = time.monotonic() + 20
-    while nvml._gpus and nvml._gpus[0].looks < looks and watch._thread.is_alive():
+    while nvml._gpus and nvml._gpus[0].looks < looks and watch._side._thread.is_alive():
         assert time.monotonic() < limit
         time.sleep(SOON_S)
     watch.stop()
-    assert nvml.open == 0 and not watch._thread.is_alive()
+    assert nvml.open == 0 and not watch._side._thread.is_alive()
     return sentences, watch.use(3)
 
 
@@ -91,7 +93,7 @@ def test_a_long_run_keeps_few_samples_of_all_of_it(monkeypatch: pytest.MonkeyPat
 
 
 def test_nvml_that_hangs_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "_LEAVE_S", 0.05)
+    monkeypatch.setattr("pyddpdiag.record.side_thread._LEAVE_S", 0.05)
     go_on = threading.Event()
     looked = threading.Event()
 
@@ -102,15 +104,15 @@ def test_nvml_that_hangs_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatc
     watch = gpu.Watch(Nvml(Gpu("GPU-b", before_each=hang)), "b", lambda text: None, SOON_S)
     assert looked.wait(20)
     watch.stop()
-    assert watch._thread.is_alive() and watch.use(0) is None
+    assert watch._side._thread.is_alive() and watch.use(0) is None
     go_on.set()
-    watch._thread.join(20)
+    watch._side._thread.join(20)
 
 
 def test_nothing_is_done_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     sentences: list[str] = []
-    with gpu.watched(torch.device("cpu"), sentences.append) as use:
+    with watched(torch.device("cpu"), sentences.append) as use:
         pass
     assert use(0) is None and not sentences
 
@@ -127,7 +129,7 @@ def test_without_the_package_a_sentence_says_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     sentences: list[str] = []
-    with gpu.watched(cuda, sentences.append) as use:
+    with watched(cuda, sentences.append) as use:
         pass
     assert use(0) is None
     assert len(sentences) == 1 and "pyddpdiag[gpu]" in sentences[0]
@@ -138,10 +140,26 @@ def test_a_failing_training_ends_the_watch_as_well(
 ) -> None:
     nvml = Nvml(Gpu("GPU-b"))
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    with pytest.raises(ZeroDivisionError), gpu.watched(cuda, lambda text: None):
+    with pytest.raises(ZeroDivisionError), watched(cuda, lambda text: None):
         raise ZeroDivisionError
     assert nvml.open == 0
     assert not [thread for thread in threading.enumerate() if thread.name == "pyddpdiag-gpu"]
+
+
+def test_a_gpu_is_looked_at_once_however_many_ask(
+    monkeypatch: pytest.MonkeyPatch, cuda: torch.device
+) -> None:
+    nvml = Nvml(Gpu("GPU-b", 40))
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    mine, other = gpu.watch(cuda), gpu.watch(cuda)
+    assert mine is not None and mine is other
+    mine.stop()
+    assert mine._side._thread.is_alive()
+    mine.stop()
+    assert not mine._side._thread.is_alive() and nvml.open == 0
+    again = gpu.watch(cuda)
+    assert again is not None and again is not mine
+    again.stop()
 
 
 def test_the_real_package_has_these_names_and_says_one_sentence_without_a_gpu() -> None:
@@ -154,7 +172,7 @@ def test_the_real_package_has_these_names_and_says_one_sentence_without_a_gpu() 
     assert issubclass(pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError)
     sentences: list[str] = []
     watch = gpu.Watch(pynvml, "00000000-0000-0000-0000-000000000000", sentences.append, SOON_S)
-    watch._thread.join(20)
+    watch._side._thread.join(20)
     watch.stop()
     # No such GPU anywhere; where there is none at all, its library is missing.
     assert watch.use(0) is None
@@ -181,6 +199,12 @@ def test_low_use_is_explained_by_the_largest_part_of_the_step(
     assert (note.kind, note.severity, note.rank) == ("low_gpu_use", "note", 1)
     assert note.evidence["reason"] == cause and words in note.advice
     assert explain_gpus((LOW,), tmp_path) == {1: note}
+    sidecar = tmp_path / "rank_1.json"
+    content = json.loads(sidecar.read_text(encoding="utf-8"))
+    content["gpu"] = {name: value for name, value in dataclasses.asdict(LOW).items() if name != "rank"}
+    sidecar.write_text(json.dumps(content), encoding="utf-8")
+    *_, recorded = load_report(tmp_path).verdict.findings
+    assert recorded == note
     assert explain_gpus((dataclasses.replace(LOW, utilisation_percent=80.0),), tmp_path) == {}
     elsewhere = explain_gpus((dataclasses.replace(LOW, rank=7),), tmp_path)
     assert elsewhere[7].evidence["reason"] == "cannot_tell"
