@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import psutil
 
@@ -17,11 +17,9 @@ from pyddpdiag.bench.engine.control import Order
 from pyddpdiag.bench.engine.launches import Launch, share
 from pyddpdiag.bench.engine.news import Built, LeftOut, Measured, News, Traced
 from pyddpdiag.bench.engine.plan import SweepPlan
+from pyddpdiag.bench.engine.rank_worker import RankWorker
 from pyddpdiag.bench.intervals import shuffled
 from pyddpdiag.bench.race import at_a_look, settled
-
-if TYPE_CHECKING:
-    from pyddpdiag.bench.engine.rank import RankWorker
 
 ROUND_S: Final = 0.04
 """A round holds as many steps as fit into this, so that clocks and scheduling weigh little."""
