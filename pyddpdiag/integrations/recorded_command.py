@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyddpdiag._loader import require_torch
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
-from pyddpdiag.integrations import early_end
+from pyddpdiag.integrations import early_end, tasks
 from pyddpdiag.integrations.unchanged import FOLDER
 from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.output import say
@@ -26,7 +26,10 @@ _STARTUP = Path(__file__).resolve().parent / "startup"
 
 
 def new_folder() -> Path:
-    """A folder for a run that was given none."""
+    """A folder for a run that was given none: a common one for all tasks of a job."""
+    task = tasks.here()
+    if task is not None:
+        return task.folder
     return Path(time.strftime("ddptrace-%Y%m%d-%H%M%S-") + secrets.token_hex(2))
 
 
@@ -51,7 +54,9 @@ def run(command: Sequence[str], folder: Path) -> int:
         TraceExistsError: the folder holds traces of an earlier run.
         UsageError: there is no such program.
     """
-    if any(folder.glob("rank_*.ddptrace")):
+    task = tasks.here()
+    # Another task may have begun already. A rank whose own trace is there says so and records nothing.
+    if task is None and any(folder.glob("rank_*.ddptrace")):
         raise TraceExistsError(
             f"there are traces already in '{folder}'.", hint="give each run a folder of its own: --trace DIR."
         )
@@ -69,7 +74,12 @@ def run(command: Sequence[str], folder: Path) -> int:
         ended = to_its_end([program, *command[1:]], environ)
         early = early_end.read(Path(notes))
     number = ended.signal_number or ended.died_of
-    _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
+    if task is None or task.number == 0 or ended.code:
+        _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
+    if task is not None and task.number != 0:
+        return ended.code
+    if task is not None and any(folder.glob("rank_*.ddptrace")):
+        tasks.wait_for_others(folder)
     with suppress(OSError):  # a terminal that hung up
         show(
             folder,

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.record import agreement
 from pyddpdiag.record.recorder import Recorder
 from pyddpdiag.record.steps import LoopMarks
 
@@ -29,7 +30,9 @@ class Session:
     """
 
     def __init__(self, folder: str | Path | None, options: Mapping[str, Any], recorded_by: str) -> None:
-        self.recorder = Recorder(folder, **options)
+        # Whoever starts a job by one command per machine or rank need not give all of them the same folder.
+        with agreement.named(recorded_by):
+            self.recorder = Recorder(folder, **options)
         self.recorder.modules.set_recorded_by(recorded_by)
         self.steps = LoopMarks(self.recorder.core, self.recorder.modules)
         self._phase = ExitStack()

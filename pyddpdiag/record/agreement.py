@@ -6,46 +6,65 @@ import collections
 import json
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from pyddpdiag.model.attempts import attempt_folder
 from pyddpdiag.record import elastic
 
-# How often this process has opened a recorder in a folder: the ranks' n-th recorders of it belong together.
+# How often this process has opened a recorder of a name: the ranks' n-th recorders of it belong together.
 _opened: collections.Counter[str] = collections.Counter()
+_name: str | None = None
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its random 16 bytes and its folder, the same on every rank."""
+    """One run: its random 16 bytes, the same on every rank, and the folder for this rank's trace."""
 
     run_id: bytes
     folder: str
 
 
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """A recorder that is opened in the block belongs to those of the same name on other ranks, whatever their folders.
+
+    Machines that share no folder may each call theirs as they like.
+    """
+    global _name
+    before, _name = _name, name
+    try:
+        yield
+    finally:
+        _name = before
+
+
 def agree(folder: str | None) -> Run:
     """Adopts the first rank's proposal, through the process group's own store.
 
-    A compare-and-set never waits, so a rank that opens a recorder alone does not hang.
+    A compare-and-set never waits, so a rank that opens a recorder alone does not hang. Recorders belong together
+    whose folders have the same last part: what is before it is a machine's own matter.
 
     Args:
         folder: the folder that the caller wants; None: one named after the time. After a restart by an elastic
             launcher it is a folder below it.
     """
-    name = folder if folder is not None else ""
+    name = _name or (Path(folder).name if folder is not None else "")
     # A launcher that restarts its ranks may keep its store, with what earlier attempts agreed on.
-    attempt = f"{elastic.restarts()}.{dist.get_world_size()}"
-    key = f"pyddpdiag/run/{attempt}/{_opened[name]}/{name}"
+    launch = f"{elastic.restarts()}.{dist.get_world_size()}"
+    key = f"pyddpdiag/run/{launch}/{_opened[name]}/{name}"
     _opened[name] += 1
     proposal = {
         "run_id": secrets.token_hex(16),
-        "folder": time.strftime("ddptrace-%Y%m%d-%H%M%S-") + secrets.token_hex(2)
-        if folder is None
-        else str(elastic.folder_of_attempt(Path(folder))),
+        "folder": time.strftime("ddptrace-%Y%m%d-%H%M%S-") + secrets.token_hex(2),
+        "attempt": 0 if folder is None else elastic.attempt_in(Path(folder)),
     }
     store = distributed_c10d._get_default_store()
     agreed = json.loads(store.compare_set(key, "", json.dumps(proposal)))
-    return Run(bytes.fromhex(agreed["run_id"]), agreed["folder"])
+    wanted = Path(agreed["folder"] if folder is None else folder)
+    return Run(bytes.fromhex(agreed["run_id"]), str(attempt_folder(wanted, agreed["attempt"])))

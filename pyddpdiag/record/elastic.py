@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from pyddpdiag.model.attempts import attempt_folder, numbers
+from pyddpdiag.model.attempts import numbers
 
 # With this id, the default, two launches cannot be distinguished.
 _NO_ID = "none"
@@ -19,8 +19,8 @@ def restarts() -> int:
     return int(count) if count.isascii() and count.isdigit() else 0
 
 
-def folder_of_attempt(named: Path) -> Path:
-    """The folder for this attempt of a run in `named`: that folder, or one below it after a restart.
+def attempt_in(named: Path) -> int:
+    """The number of this attempt of a run in the folder `named`: 0, or a later one after a restart.
 
     So a restart finds no trace in its way, and the evidence of what failed before it stays. A restart is
     recognised by torchrun's own count, or, where only the number of ranks has changed and the count has not,
@@ -29,11 +29,11 @@ def folder_of_attempt(named: Path) -> Path:
     count = restarts()
     launch = os.environ.get("TORCHELASTIC_RUN_ID", _NO_ID)
     if count == 0 and (launch == _NO_ID or not _holds_traces_of(named, launch)):
-        return named
+        return 0
     taken: list[int] = []
     with suppress(OSError):  # there is none yet, or whoever makes it says what is wrong with it
         taken = numbers(entry.name for entry in named.iterdir())
-    return attempt_folder(named, max([count, *(number + 1 for number in taken), 1]))
+    return max([count, *(number + 1 for number in taken), 1])
 
 
 def _holds_traces_of(folder: Path, launch: str) -> bool:

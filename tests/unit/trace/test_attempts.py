@@ -86,4 +86,4 @@ def test_where_an_attempt_records(
             monkeypatch.setenv(name, value)
     for number in taken:
         traced(attempt_folder(tmp_path / "run", number), launch or "")
-    assert elastic.folder_of_attempt(tmp_path / "run") == attempt_folder(tmp_path / "run", expected)
+    assert elastic.attempt_in(tmp_path / "run") == expected

@@ -1,0 +1,149 @@
+"""Brings the traces of one run together that lie in a folder for each machine."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyddpdiag.errors import ResultWriteError, TraceError, TraceExistsError
+from pyddpdiag.model.attempts import attempt_number
+from pyddpdiag.model.command import NAME
+from pyddpdiag.model.words import listed
+from pyddpdiag.trace.folder import number_of
+from pyddpdiag.trace.reader import read_header
+
+_RANK: Final = re.compile(r"rank_(0|[1-9][0-9]{0,6})\..+")
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was brought together: ranks, the run's number of ranks, and folders that were given and hold no trace."""
+
+    ranks: tuple[int, ...]
+    world_size: int
+    empty: tuple[Path, ...]
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Ranks of which no trace was found."""
+        there = set(self.ranks)
+        return tuple(rank for rank in range(self.world_size) if rank not in there)
+
+
+def collect(folders: Sequence[Path], into: Path, *, force: bool = False) -> Collected:
+    """Copy all that belongs to the ranks of one run into one folder: traces, sidecars, notes, later attempts.
+
+    Nothing is copied before all of it was looked at. The files that are given stay.
+
+    Args:
+        folders: of the machines.
+        into: where to.
+        force: replace files of an earlier collection.
+
+    Raises:
+        TraceError: there are no traces, one cannot be read, they are of several runs, or two of the same rank.
+        TraceExistsError: there are traces already, and `force` is not given.
+        ResultWriteError: a file cannot be copied.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise TraceError(
+                f"{folder}: no such folder.", hint="give the folder that each machine recorded into."
+            )
+    found = [
+        (into / part / path.name, path)
+        for folder in folders
+        for part in _parts(folder)
+        for path in _files(folder / part)
+    ]
+    ranks, world_size = _one_run([path for _, path in found if number_of(path) is not None], folders)
+    files = _by_target(found)
+    there = [target for target in files if target.exists() and not target.samefile(files[target])]
+    if there and not force:
+        raise TraceExistsError(
+            f"'{there[0]}' exists already.", hint="give another --into, or --force to replace it."
+        )
+    for target, path in files.items():
+        _copy(path, target)
+    empty = tuple(
+        folder for folder in folders if not any(number_of(p) is not None for p in folder.rglob("rank_*"))
+    )
+    return Collected(ranks, world_size, empty)
+
+
+def _by_target(found: Sequence[tuple[Path, Path]]) -> dict[Path, Path]:
+    files: dict[Path, Path] = {}
+    for target, path in found:
+        # How the command ended: each machine has its own; that of the first one counts.
+        if path.name == NAME and target in files:
+            continue
+        if target in files and not path.samefile(files[target]):
+            raise TraceError(
+                f"two files of the same rank: {files[target]} and {path}.",
+                hint="give each machine's folder once, and only folders of one run.",
+            )
+        files[target] = path
+    return files
+
+
+def _parts(folder: Path) -> Iterator[Path]:
+    """The folder itself, and those of later attempts below it."""
+    yield Path()
+    for entry in sorted(folder.iterdir()):
+        if entry.is_dir() and attempt_number(entry.name) is not None:
+            yield Path(entry.name)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.is_file() and (_RANK.fullmatch(path.name) or path.name == NAME)
+    )
+
+
+def _one_run(traces: Sequence[Path], folders: Sequence[Path]) -> tuple[tuple[int, ...], int]:
+    """The ranks and the world size; traces of one attempt must be of one run."""
+    if not traces:
+        raise TraceError(
+            f"no traces in {listed(folders)}.", hint="give the folders that the ranks recorded into."
+        )
+    runs: dict[str, dict[str, Path]] = {}
+    ranks: set[int] = set()
+    world_size = 0
+    for path in traces:
+        header, _ = read_header(path)
+        attempt = path.parent.name if attempt_number(path.parent.name) is not None else ""
+        runs.setdefault(attempt, {}).setdefault(header.run_id, path)
+        ranks.add(header.rank)
+        world_size = max(world_size, header.world_size)
+    for found in runs.values():
+        if len(found) > 1:
+            (one, path), (other, second) = list(found.items())[:2]
+            raise TraceError(
+                f"traces of {len(found)} runs: {path} is of run {one[:8]}, {second} of run {other[:8]}.",
+                hint="collect each run into a folder of its own.",
+            )
+    return tuple(sorted(ranks)), world_size
+
+
+def _copy(path: Path, target: Path) -> None:
+    if target.exists() and target.samefile(path):
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(target.name + ".part")
+        shutil.copy2(path, beside)
+        beside.replace(target)
+    except OSError as error:
+        raise ResultWriteError(
+            f"cannot copy '{path}' to '{target}': {error.strerror or error}.",
+            hint="check the folder's permissions and that its disk has space.",
+        ) from error
+
+
+__all__ = ["Collected", "collect"]

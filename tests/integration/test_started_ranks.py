@@ -1,0 +1,106 @@
+"""Ranks that no torchrun starts: by `pyddpdiag run --nproc`, and by one `pyddpdiag run` for each."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from train_support import finish, started
+
+from pyddpdiag.cli import main
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.ranks import interfaces
+from pyddpdiag.ranks.ports import free_port
+from pyddpdiag.trace.run import open_run
+
+RUN = (sys.executable, "-m", "pyddpdiag", "run")
+SCRIPT = """
+import os, sys
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+if os.environ["RANK"] == "1" and "fails" in sys.argv:
+    os._exit(7)
+ddp = DistributedDataParallel(torch.nn.Linear(8, 4))
+for _ in range(4):
+    ddp(torch.ones(2, 8)).sum().backward()
+dist.barrier()
+dist.destroy_process_group()
+"""
+USUAL = {"GLOO_SOCKET_IFNAME": interfaces.loopback() or "", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT, encoding="utf-8")
+    return str(path)
+
+
+def test_a_start_of_both_machines_ranks(tmp_path: Path, script: str) -> None:
+    """Two machines with folders of their own: one run, whose folders merge."""
+    options = ("--nproc", "1", "--nnodes", "2", "--rendezvous", f"127.0.0.1:{free_port(29500)}")
+    with ExitStack() as stack:
+        starts = []
+        for node in range(2):
+            place = tmp_path / f"machine-{node}"
+            place.mkdir()
+            command = [*RUN, "--trace", f"of-{node}", *options, "--node-rank", str(node), "--", script]
+            starts.append(stack.enter_context(started(command, place, **USUAL)))
+        ended = [finish(start) for start in starts]
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    folders = [str(tmp_path / f"machine-{node}" / f"of-{node}") for node in range(2)]
+    assert main(["collect", *folders, "--into", str(tmp_path / "all")]) == 0
+    assert [trace.rank for trace in open_run(tmp_path / "all").ranks] == [0, 1]
+    assert not any("runs are mixed" in warning for warning in load_report(tmp_path / "all").warnings)
+
+
+def test_one_command_for_each_rank_gives_one_folder_and_one_verdict(tmp_path: Path, script: str) -> None:
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port(29500)), "WORLD_SIZE": "2"}
+    job = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_ID": "123", "SLURM_STEP_ID": "0"}
+    with ExitStack() as stack:
+        starts = [
+            stack.enter_context(
+                started(
+                    [*RUN, "--", sys.executable, script],
+                    tmp_path,
+                    **USUAL,
+                    **meeting,
+                    **job,
+                    RANK=str(rank),
+                    SLURM_PROCID=str(rank),
+                )
+            )
+            for rank in range(2)
+        ]
+        ended = [finish(start) for start in starts]
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    assert [path.name for path in tmp_path.glob("ddptrace-*")] == ["ddptrace-123-0"]
+    assert len(open_run(tmp_path / "ddptrace-123-0").ranks) == 2
+    (first, second) = (err for _, _, err in ended)
+    assert "pyddpdiag: ddptrace-123-0" in first and "pyddpdiag:" not in second
+
+
+def test_a_rank_that_fails_ends_the_others(tmp_path: Path, script: str) -> None:
+    with started([*RUN, "--trace", "run", "--nproc", "2", "--", script, "fails"], tmp_path, **USUAL) as start:
+        code, _, err = finish(start)
+    assert code == 7 and "rank 1 ended with exit code 7" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--node-rank", "1"], "need --nproc"),
+        (["--nproc", "2", "--nnodes", "2"], "a place to meet"),
+        (["--nproc", "2", "--node-rank", "1"], "do not fit together"),
+        (["--nproc", "2", "--rendezvous", "here"], "is no address"),
+        (["--nproc", "2", "--rendezvous", "host:99999"], "is no address"),
+    ],
+)
+def test_wrong_starts_are_refused(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", *options, "--", "train.py"]) == 2
+    assert words in capsys.readouterr().err
