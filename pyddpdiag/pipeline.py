@@ -116,6 +116,7 @@ def print_report(
     step: int | None = None,
     bucket: str | None = None,
     top: int = 10,
+    every_rank: bool = False,
     attempt: int | None = None,
     file: TextIO | None = None,
 ) -> int:
@@ -127,6 +128,7 @@ def print_report(
         step: narrow the tables to this step.
         bucket: narrow the buckets to this id or parameter name.
         top: how many buckets the text shows; 0 = all.
+        every_rank: the text shows all ranks, however many.
         attempt: as in `load_report`.
         file: where to print; standard output by default.
 
@@ -139,5 +141,5 @@ def print_report(
     if json:
         target.write(report_to_json(report) + "\n")
     else:
-        print_text(report, target, top=top)
+        print_text(report, target, top=top, every_rank=every_rank)
     return exit_code(report)

@@ -23,6 +23,9 @@ def report(
         typer.Option(help="Show buckets whose id begins with this, or a parameter's name contains it."),
     ] = None,
     top: Annotated[int, typer.Option(min=0, help="How many buckets to show; 0 shows all.")] = 10,
+    every_rank: Annotated[
+        bool, typer.Option("--all", help="A row for every rank, not only for those that differ.")
+    ] = False,
     attempt: Annotated[
         int | None,
         typer.Option(min=0, help="Of a job that was restarted: which attempt, instead of the newest."),
@@ -52,7 +55,9 @@ def report(
         from pyddpdiag.pages import write_pages
 
         written = write_pages(folder, html, png, step=step, attempt=attempt, force=force)
-    code = print_report(folder, json=json, step=step, bucket=bucket, top=top, attempt=attempt)
+    code = print_report(
+        folder, json=json, step=step, bucket=bucket, top=top, every_rank=every_rank, attempt=attempt
+    )
     for path in written:
         # Standard output may be JSON for another program.
         say(f"Written: {path}", sys.stderr)

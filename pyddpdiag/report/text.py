@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TextIO
+from typing import TextIO
 
 from rich.text import Text
 
@@ -13,15 +13,13 @@ from pyddpdiag.model import (
     Finding,
     LinkStats,
     PhaseStats,
-    ProcessEnd,
-    ProcessStatus,
-    RankStats,
     RunReport,
     Stat,
 )
 from pyddpdiag.model.words import count, number, percent, ranks, sentence, size
 from pyddpdiag.output import clean
 from pyddpdiag.report.paths import paths_in_words
+from pyddpdiag.report.rank_rows import screen_ranks
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.table import Cell, Table
 
@@ -41,18 +39,19 @@ LEAST_LINK = 0.01
 SHOWN_PHASES = 8
 
 
-def print_text(report: RunReport, file: TextIO, *, top: int = 10) -> None:
+def print_text(report: RunReport, file: TextIO, *, top: int = 10, every_rank: bool = False) -> None:
     """Print the report.
 
     Args:
         report: what to show.
         file: the output; its width, colours and encoding are respected.
         top: how many buckets to show; 0 = all.
+        every_rank: a row for each of them, however many.
     """
     screen = screen_for(file)
     _head(screen, report)
     _verdict(screen, report)
-    _ranks(screen, report)
+    screen_ranks(screen, report, every_rank)
     _steps(screen, report)
     _buckets(screen, report, top)
     _links(screen, report)
@@ -109,69 +108,6 @@ def print_finding(screen: Screen, finding: Finding, *, is_headline: bool) -> Non
 
 def _value(stat: Stat) -> str:
     return "-" if stat.median is None else number(stat.median)
-
-
-def _ranks(screen: Screen, report: RunReport) -> None:
-    ranks = report.ranks
-    columns: dict[str, Sequence[Cell]] = {
-        "rank": [str(rank.rank) for rank in ranks],
-        "host": [screen.cut(rank.host or "?", 16) for rank in ranks],
-        "steps": [str(rank.steps) for rank in ranks],
-        "step": [_value(rank.wall_ms) for rank in ranks],
-        "compute": [_value(rank.compute_ms) for rank in ranks],
-        "data wait": [_value(rank.data_wait_ms) for rank in ranks],
-        "exposed": [_value(rank.exposed_ms) for rank in ranks],
-        "other": [_value(rank.other_ms) for rank in ranks],
-        "own": [_value(rank.own_ms) for rank in ranks],
-        "last in": [percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks],
-        "clock +/-": [_clock_error(rank.clock.uncertainty_ms) for rank in ranks],
-        "records": [str(rank.records) for rank in ranks],
-        " remarks": [_remarks(rank) for rank in ranks],
-    }
-    if not any(rank.other_ms.median for rank in ranks):
-        del columns["other"]
-    if len(ranks) < 2:
-        del columns["last in"]
-    if all(rank.clock.uncertainty_ms == 0 for rank in ranks):
-        del columns["clock +/-"]
-    screen.fit(columns, ["records", "steps", "own", "clock +/-", "last in"])
-    micro_steps = max((rank.micro_steps for rank in ranks), default=1)
-    per = "step" if micro_steps == 1 else f"synchronising step, of {micro_steps} steps"
-    screen.table(Table(f"Ranks (median ms per {per})", columns, 2))
-
-
-def _clock_error(uncertainty_ms: float | None) -> str:
-    return "?" if uncertainty_ms is None else number(uncertainty_ms)
-
-
-_PROCESS: Final[dict[ProcessStatus, str]] = {
-    "running": "running",
-    "stopped": "stopped",
-    "dead": "dead, not closed",
-    "unknown": "not closed",
-}
-
-
-_ENDED: Final[dict[ProcessEnd, str]] = {"orderly": "ended, not closed", "exception": "ended by an exception"}
-
-
-def _end(rank: RankStats) -> str:
-    if rank.ended_by:
-        return f"ended by {clean(rank.ended_by)}"
-    if rank.closed:
-        return ""
-    return _ENDED[rank.ended] if rank.ended else _PROCESS[rank.process]
-
-
-def _remarks(rank: RankStats) -> Text:
-    """What is unusual about a rank."""
-    remarks = [
-        (count(rank.errors, "error") if rank.errors else "", "red"),
-        (f"{rank.in_flight} in flight" if rank.in_flight else "", "yellow"),
-        (_end(rank), "yellow"),
-        (f"{rank.overwritten} overwritten" if rank.overwritten else "", "dim"),
-    ]
-    return Text(", ").join(Text(text, style) for text, style in remarks if text)
 
 
 def _steps(screen: Screen, report: RunReport) -> None:

@@ -147,3 +147,19 @@ def test_stream_without_an_encoding(tmp_path: Path) -> None:
     print_text(load_report(tmp_path), stream)
     assert "Healthy" in stream.getvalue()
     assert screen_for(stream).encoding == "utf-8"
+
+
+def test_many_ranks_fit_on_a_screen(tmp_path: Path) -> None:
+    write_training(tmp_path, world_size=40, steps=8, late_ms={7: 30.0}, data_late_ms={21: 25.0})
+    report = load_report(tmp_path)
+    stream = io.StringIO()
+    print_text(report, stream)
+    table = stream.getvalue().partition("Ranks (")[2].partition("\n\n")[0]
+    rows = [line.split() for line in table.splitlines()]
+    assert [row[0] for row in rows if row and row[0].isdigit()] == ["7", "21", "38"]
+    assert "38 others" in table and "--all shows every rank" in table
+    stream = io.StringIO()
+    print_text(report, stream, every_rank=True)
+    table = stream.getvalue().partition("Ranks (")[2].partition("\n\n")[0]
+    rows = [line.split() for line in table.splitlines()]
+    assert [row[0] for row in rows if row and row[0].isdigit()] == [str(rank) for rank in range(40)]

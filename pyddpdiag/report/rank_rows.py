@@ -1,0 +1,111 @@
+"""The report's table of ranks, for people: of many ranks, those that stand out."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rich.text import Text
+
+from pyddpdiag.model import ProcessEnd, ProcessStatus, RankStats, RunReport, Stat
+from pyddpdiag.model.words import count, number, percent
+from pyddpdiag.output import clean
+from pyddpdiag.report.outstanding import outstanding
+from pyddpdiag.report.screen import Screen
+from pyddpdiag.report.table import Cell, Table
+
+
+def screen_ranks(screen: Screen, report: RunReport, every_rank: bool) -> None:
+    """Print the table. `every_rank`: a row for each, however many."""
+    remarks = {rank.rank: str(_remarks(rank)) for rank in report.ranks}
+    ranks = list(report.ranks) if every_rank else outstanding(report, remarks)
+    columns: dict[str, Sequence[Cell]] = {
+        "rank": [str(rank.rank) for rank in ranks],
+        "host": [screen.cut(rank.host or "?", 16) for rank in ranks],
+        "steps": [str(rank.steps) for rank in ranks],
+        "step": [_value(rank.wall_ms) for rank in ranks],
+        "compute": [_value(rank.compute_ms) for rank in ranks],
+        "data wait": [_value(rank.data_wait_ms) for rank in ranks],
+        "exposed": [_value(rank.exposed_ms) for rank in ranks],
+        "other": [_value(rank.other_ms) for rank in ranks],
+        "own": [_value(rank.own_ms) for rank in ranks],
+        "last in": [percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks],
+        "clock +/-": [_clock_error(rank.clock.uncertainty_ms) for rank in ranks],
+        "records": [str(rank.records) for rank in ranks],
+        " remarks": [_remarks(rank) for rank in ranks],
+    }
+    shown = {rank.rank for rank in ranks}
+    others = [rank for rank in report.ranks if rank.rank not in shown]
+    if others:
+        summed = _in_one_row(others)
+        columns = {name: [*cells, summed.get(name, "")] for name, cells in columns.items()}
+    if not any(rank.other_ms.median for rank in report.ranks):
+        del columns["other"]
+    if len(report.ranks) < 2:
+        del columns["last in"]
+    if all(rank.clock.uncertainty_ms == 0 for rank in report.ranks):
+        del columns["clock +/-"]
+    screen.fit(columns, ["records", "steps", "own", "clock +/-", "last in"])
+    micro_steps = max((rank.micro_steps for rank in ranks), default=1)
+    per = "step" if micro_steps == 1 else f"synchronising step, of {micro_steps} steps"
+    note = "Shown are ranks that findings name or that differ; --all shows every rank." if others else ""
+    screen.table(Table(f"Ranks (median ms per {per})", columns, 2, note=note))
+
+
+def _in_one_row(ranks: Sequence[RankStats]) -> dict[str, str]:
+    """Ranks that are alike: the medians of their medians."""
+
+    def middle(stats: Iterable[Stat]) -> str:
+        known = [stat.median for stat in stats if stat.median is not None]
+        return number(statistics.median(known)) if known else "-"
+
+    return {
+        "rank": count(len(ranks), "other"),
+        "host": count(len({rank.host for rank in ranks}), "host"),
+        "steps": str(round(statistics.median(rank.steps for rank in ranks))),
+        "step": middle(rank.wall_ms for rank in ranks),
+        "compute": middle(rank.compute_ms for rank in ranks),
+        "data wait": middle(rank.data_wait_ms for rank in ranks),
+        "exposed": middle(rank.exposed_ms for rank in ranks),
+        "other": middle(rank.other_ms for rank in ranks),
+        "own": middle(rank.own_ms for rank in ranks),
+    }
+
+
+def _clock_error(uncertainty_ms: float | None) -> str:
+    return "?" if uncertainty_ms is None else number(uncertainty_ms)
+
+
+_PROCESS: Final[dict[ProcessStatus, str]] = {
+    "running": "running",
+    "stopped": "stopped",
+    "dead": "dead, not closed",
+    "unknown": "not closed",
+}
+
+
+_ENDED: Final[dict[ProcessEnd, str]] = {"orderly": "ended, not closed", "exception": "ended by an exception"}
+
+
+def _end(rank: RankStats) -> str:
+    if rank.ended_by:
+        return f"ended by {clean(rank.ended_by)}"
+    if rank.closed:
+        return ""
+    return _ENDED[rank.ended] if rank.ended else _PROCESS[rank.process]
+
+
+def _remarks(rank: RankStats) -> Text:
+    """What is unusual about a rank."""
+    remarks = [
+        (count(rank.errors, "error") if rank.errors else "", "red"),
+        (f"{rank.in_flight} in flight" if rank.in_flight else "", "yellow"),
+        (_end(rank), "yellow"),
+        (f"{rank.overwritten} overwritten" if rank.overwritten else "", "dim"),
+    ]
+    return Text(", ").join(Text(text, style) for text, style in remarks if text)
+
+
+def _value(stat: Stat) -> str:
+    return "-" if stat.median is None else number(stat.median)
