@@ -78,6 +78,7 @@ def summary(view: RunView, *, step: int | None = None, bucket: str | None = None
         step=step,
         bucket=bucket,
         links=view.links,
+        lines=view.lines.table(),
         groups=group_stats(view.groups, view.names, view.buckets),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyddpdiag.model.findings import Verdict
+from pyddpdiag.model.lines import LineStats
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.rows import (
     BucketStats,
@@ -49,3 +50,4 @@ class RunReport:
     bucket: str | None = None
     links: tuple[LinkStats, ...] = ()
     groups: tuple[GroupStats, ...] = ()
+    lines: tuple[LineStats, ...] = ()
