@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.filing import OWN, PARTS, PHASE, RankLines
-from pyddpdiag.model.lines import Line, LineStats
+from pyddpdiag.analyse.flames import flame, stacks_of
+from pyddpdiag.model.lines import Flame, Line, LineStats
 from pyddpdiag.model.words import percent
 from pyddpdiag.trace.rows import Bool
 
@@ -25,6 +26,9 @@ LEAST_SEEN: Final = 0.5
 LEAST_SAMPLES: Final = 5
 SURE: Final = 2.5
 """By so many standard deviations of the counts a line must have more samples than elsewhere."""
+
+FLAMES: Final = 64
+"""Ranks whose looks are drawn."""
 
 SHOWN: Final = 5
 """Lines of each rank and part in the tables."""
@@ -130,6 +134,16 @@ class RunLines:
     def table(self) -> tuple[LineStats, ...]:
         """The most frequent lines of each rank and part."""
         return tuple(row for rank, each in self._ranks.items() for row in _rows(rank, each))
+
+    def flames(self) -> tuple[Flame, ...]:
+        """The looks at each rank as bars."""
+        return tuple(flame(rank, each) for rank, each in list(self._ranks.items())[:FLAMES])
+
+    def collapsed(self) -> Iterable[str]:
+        """One line for each stack: rank, part, lines and call, with `;` between them, and how many looks saw it."""
+        for rank, each in self._ranks.items():
+            for names, count in stacks_of(each):
+                yield ";".join([f"rank {rank}", *(name.replace(";", ",") for name in names)]) + f" {count}"
 
 
 class _Times:

@@ -77,6 +77,20 @@ class LineStats:
 
 
 @dataclass(frozen=True)
+class Flame:
+    """The looks at a rank as bars below one another: the part of the training, then the lines of its stacks.
+
+    Bar `i` is in lane `depth[i]` from `start_s[i]` to `end_s[i]`: not when it was, but for how long in all.
+    """
+
+    rank: int
+    names: tuple[str, ...]
+    depth: tuple[int, ...]
+    start_s: tuple[float, ...]
+    end_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Lines:
     """Samples of one rank's main thread, the earliest first: `stack[i]` is an index into `stacks`.
 
@@ -185,6 +199,7 @@ __all__ = [
     "DEPTH_LIMIT",
     "SAMPLES_LIMIT",
     "STACKS_LIMIT",
+    "Flame",
     "Line",
     "LineStats",
     "Lines",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 import weakref
 from array import array
 from collections.abc import Callable
@@ -22,6 +23,15 @@ INTERVAL_NS: Final = 50_000_000
 LATE_NS: Final = 20_000_000
 """A look that comes later than this after it was due was held up."""
 
+MOST_SHARE: Final = 0.002
+"""Of a processor core, that the looks may take."""
+
+CHECKED: Final = 100
+"""Looks after which that is checked."""
+
+LONGEST_NS: Final = 8 * INTERVAL_NS
+"""The looks get no rarer because of their cost than this: a busy machine makes every one of them look costly."""
+
 WRITE_S: Final = (2.0, 60.0)
 """The least and the longest time between two writings of the file."""
 
@@ -32,8 +42,8 @@ WRITE_SHARE: Final = 0.2
 class Samples:
     """A bounded table: when it is full, every second sample goes, and the looks come half as often.
 
-    So all samples of a run stand for equally long times, however long it lasts. Stacks that no sample needs any more
-    go, too.
+    The same where they cost too much. So all samples of a run stand for equally long times, however long it lasts.
+    Stacks that no sample needs any more go, too.
     """
 
     def __init__(self, limit: int = SAMPLES_LIMIT, stacks: int = STACKS_LIMIT) -> None:
@@ -47,6 +57,7 @@ class Samples:
         self._stacks: list[Sample | None] = [None]
         self._places: dict[Sample, int] = {}
         self._named: dict[Sample, Stack] = {}
+        self._looks, self._cost_ns = 0, 0
 
     def __len__(self) -> int:
         """How many there are."""
@@ -60,6 +71,15 @@ class Samples:
             self._thin()
         self._at.append(at_ns)
         self._stack.append(self._place(taken))
+
+    def spent(self, cost_ns: int) -> None:
+        """What a look cost in processor time. Where that is too much, the looks come half as often."""
+        self._looks += 1
+        self._cost_ns += cost_ns
+        if self._looks == CHECKED:
+            if self._cost_ns > MOST_SHARE * CHECKED * self.interval_ns and self.interval_ns < LONGEST_NS:
+                self._thin()
+            self._looks, self._cost_ns = 0, 0
 
     def lines(self, run_id: str) -> Lines:
         """All of them, named."""
@@ -124,6 +144,7 @@ class LineSampler:
             self._look_on(over)
 
     def _look_on(self, over: threading.Event) -> None:
+        used_ns = time.thread_time_ns()
         while True:
             # Not at the same moment of each step, however regular the steps are.
             wait_ns = int(self._samples.interval_ns * self._random.uniform(0.5, 1.5))
@@ -144,6 +165,8 @@ class LineSampler:
             if len(self._samples) and now - self._written_ns >= pause_s * 1e9:
                 self._write()
                 self._written_ns = now
+            before_ns, used_ns = used_ns, time.thread_time_ns()
+            self._samples.spent(used_ns - before_ns)
 
     def _write(self) -> None:
         if not len(self._samples):

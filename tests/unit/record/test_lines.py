@@ -92,6 +92,18 @@ def test_a_long_run_keeps_few_samples_of_all_of_it() -> None:
     assert set(seen) == {0, 1, 2, 3} and max(seen.values()) - min(seen.values()) <= 3
 
 
+def test_looks_that_cost_too_much_come_half_as_often() -> None:
+    samples = Samples()
+    for at in range(1000):
+        samples.add(at * MS, _frames(1))
+        samples.spent(90_000 if at < 100 else 190_000)
+    # 0.18% of a core, then 0.38%, then 0.19%.
+    assert samples.interval_ns == 2 * INTERVAL_NS
+    for _ in range(10_000):
+        samples.spent(900 * MS)
+    assert samples.interval_ns == 8 * INTERVAL_NS
+
+
 def test_stacks_are_bounded_and_make_room_for_later_ones() -> None:
     samples = Samples(limit=100, stacks=10)
     for at in range(100):
