@@ -237,15 +237,6 @@ def test_pandas_reads_csv_and_parquet_alike(folder: Path, tmp_path: Path) -> Non
     assert {b.bucket: b.times.wire_ms.median for b in report.buckets} == pytest.approx(judged.to_dict())
 
 
-def test_stacks_have_rank_part_lines_and_looks(folder: Path, tmp_path: Path) -> None:
-    assert main(["export", str(folder), "--stacks", "--output-dir", str(tmp_path)]) == 0
-    lines = (tmp_path / "stacks.txt").read_text(encoding="utf-8").splitlines()
-    looks = {stack: int(count) for stack, _, count in (line.rpartition(" ") for line in lines)}
-    assert looks["rank 1;forward;train.py:9 in load_labels;time.sleep"] >= 10
-    assert not any("load_labels" in stack for stack in looks if stack.startswith(("rank 0;", "rank 2;")))
-    assert sum(looks.values()) == STEPS * RANKS
-
-
 def test_tensorboard_reads_the_scalars(folder: Path, tmp_path: Path) -> None:
     skip_without("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
