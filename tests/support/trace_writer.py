@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from support.looks import Look, looks_file
+
 HEADER_BYTES = 4096
 RECORD_BYTES = 128
 BUCKET, COLLECTIVE, BACKWARD, STEP, PARAMETER, ERROR = 1, 2, 3, 4, 5, 6
@@ -127,7 +129,7 @@ class RankWriter:
         self.rank, self.world_size, self.capacity, self.order = rank, world_size, capacity, order
         self.header = header
         self.records: list[np.ndarray[Any, Any]] = []
-        self.looks: list[tuple[int, tuple[str, int, str], str]] = []
+        self.looks: list[Look] = []
         self.sidecar: dict[str, Any] = {
             "format": "ddptrace",
             "schema_version": 1,
@@ -280,27 +282,11 @@ class RankWriter:
         if sidecar:
             path.with_suffix(".json").write_text(json.dumps(self.sidecar), encoding="utf-8")
         if self.looks:
-            path.with_suffix(".lines").write_text(json.dumps(self.lines()), encoding="utf-8")
+            run_id = bytes(self.header.get("run_id", RUN_ID))
+            path.with_suffix(".lines").write_text(
+                json.dumps(looks_file(run_id, self.looks)), encoding="utf-8"
+            )
         return path
-
-    def lines(self) -> dict[str, Any]:
-        """The content of the file with the looks, 50 ms apart on average."""
-        frames = list(dict.fromkeys(line for _, line, _ in self.looks))
-        calls = list(dict.fromkeys(call for *_, call in self.looks))
-        stacks = list(dict.fromkeys((calls.index(call), frames.index(line)) for _, line, call in self.looks))
-        at_us = [at // 1000 for at, *_ in self.looks]
-        return {
-            "format": "ddplines",
-            "schema_version": 1,
-            "run_id": bytes(self.header.get("run_id", RUN_ID)).hex(),
-            "interval_us": 50_000,
-            "missed_us": 0,
-            "frames": [list(frame) for frame in frames],
-            "calls": calls,
-            "stacks": [list(stack) for stack in stacks],
-            "at_us": [at - before for before, at in zip([0, *at_us], at_us, strict=False)],
-            "stack": [stacks.index((calls.index(call), frames.index(line))) for _, line, call in self.looks],
-        }
 
 
 def write_training(

@@ -94,9 +94,9 @@ def _where(view: RunView, late: LateRank) -> Where | None:
     """The line at which it is longer than the others; one that waits for a core does so at any line."""
     if late.cause == "core":
         return None
-    told, rows = view.lateness, late.span.rows if late.span else slice(None)
-    extra = told.extra[rows, told.ranks.index(late.rank)]
-    return view.lines.more_of(late.rank, told.step[rows], float(np.maximum(extra, 0.0).sum()))
+    lateness, rows = view.lateness, late.span.rows if late.span else slice(None)
+    extra = lateness.extra[rows, lateness.ranks.index(late.rank)]
+    return view.lines.more_of(late.rank, lateness.step[rows], float(np.maximum(extra, 0.0).sum()))
 
 
 def _advice(cause: Cause | None, where: Where | None) -> str:

@@ -205,8 +205,8 @@ def _steps(folder: Path, rank: int) -> list[tuple[list[int], int]]:
 def test_a_file_that_no_recorder_writes_is_as_none(tmp_path: Path, change: dict[str, object] | None) -> None:
     write(tmp_path, lambda rank, _: 30.0 * rank)
     path = tmp_path / "rank_1.lines"
-    told = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text("[" * 10**5 if change is None else json.dumps(told | change), encoding="utf-8")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text("[" * 10**5 if change is None else json.dumps(content | change), encoding="utf-8")
     found = only(tmp_path)
     assert (found.kind, found.rank, found.where) == ("late_rank", 1, None)
 

@@ -63,10 +63,10 @@ class Page(HTMLParser):
     def choices(self, name: str) -> list[str]:
         """What can be chosen in the choice of this name."""
         chooser, found = "", list[str]()
-        for tag, told in self.tags:
-            chooser = str(told.get("id")) if tag == "select" else chooser
+        for tag, attributes in self.tags:
+            chooser = str(attributes.get("id")) if tag == "select" else chooser
             if tag == "option" and chooser == name:
-                found.append(str(told["value"]))
+                found.append(str(attributes["value"]))
         return found
 
     def all(self, tag: str, name: str) -> list[str]:
