@@ -96,6 +96,7 @@ def read_run(
             for trace in run.ranks
         },
         step_ends=view.step_ends,
+        stacks=tuple(view.lines.collapsed()),
     )
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.meeting_ranks import meeting
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import Occurrences
@@ -81,6 +82,11 @@ class GroupView(RunView):
         return tuple(
             link for link in self._whole.links if link.rank in self.members and link.peer in self.members
         )
+
+    @cached_property
+    def lines(self) -> RunLines:
+        """At which lines of the script these ranks were."""
+        return self._whole.lines.of(self.members)
 
     @cached_property
     def _groups(self) -> tuple[int, ...]:

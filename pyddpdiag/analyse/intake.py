@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyddpdiag.analyse.calls.collectives import RankCollectives, rank_collectives
+from pyddpdiag.analyse.filing import RankLines, file_lines
 from pyddpdiag.analyse.links.connections import Connection, rank_connections
 from pyddpdiag.analyse.operations import RankOperations, rank_operations
 from pyddpdiag.analyse.passes import Passes
@@ -14,6 +15,7 @@ from pyddpdiag.analyse.usage import RankUsage, rank_usage
 from pyddpdiag.analyse.watched import WatchedBuckets, rank_watched
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.trace.ledger import Places
+from pyddpdiag.trace.lines import LinesReader
 from pyddpdiag.trace.merge import Merged
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import CHUNK, arrange
@@ -21,7 +23,7 @@ from pyddpdiag.trace.rows import CHUNK, arrange
 
 @dataclass(frozen=True, eq=False)
 class RankDigest:
-    """One rank's share of every table."""
+    """One rank's share of every table; `lines` is None without samples of its stack."""
 
     steps: RankSteps
     operations: RankOperations
@@ -30,6 +32,7 @@ class RankDigest:
     usage: RankUsage
     phases: RankPhases
     connections: tuple[Connection, ...] = ()
+    lines: RankLines | None = None
 
 
 class Intake:
@@ -43,21 +46,26 @@ class Intake:
         self.merged = Merged()
         self.ranks: list[RankDigest] = []
         self._rows = rows
+        self._lines = LinesReader()
 
     def take(self, trace: RankTrace) -> None:
         """Take in the next rank."""
         passes = Passes(trace.of_kind(Kind.BACKWARD))
         collectives = trace.of_kind(Kind.COLLECTIVE)
         phases = rank_phases(trace.of_kind(Kind.PHASE))
+        steps = self._take_buckets(trace, passes).finish(collectives, phases)
+        lines = self._lines.read(trace)
+        cut = bool(trace.header.overwritten or trace.older)
         self.ranks.append(
             RankDigest(
-                self._take_buckets(trace, passes).finish(collectives, phases),
+                steps,
                 rank_operations(trace),
                 rank_collectives(collectives),
                 rank_watched(trace),
                 rank_usage(trace.of_kind(Kind.USAGE)),
                 phases,
                 rank_connections(trace),
+                None if lines is None else file_lines(lines, steps, passes, collectives, phases, cut=cut),
             )
         )
 

@@ -78,6 +78,8 @@ def summary(view: RunView, *, step: int | None = None, bucket: str | None = None
         step=step,
         bucket=bucket,
         links=view.links,
+        lines=view.lines.table(),
+        flames=view.lines.flames(),
         groups=group_stats(view.groups, view.names, view.buckets),
     )
 

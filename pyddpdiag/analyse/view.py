@@ -23,6 +23,7 @@ from pyddpdiag.analyse.intake import Intake, RankDigest
 from pyddpdiag.analyse.interruption import Interruption, interruption
 from pyddpdiag.analyse.late_ranks import LateRank, late_ranks
 from pyddpdiag.analyse.lateness import Lateness, lateness
+from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.links.connections import Connection
 from pyddpdiag.analyse.links.link_faults import LinkFaults
 from pyddpdiag.analyse.links.pairs import links
@@ -227,6 +228,12 @@ class RunView:
         """Each judged step with the phases before it, whichever is known of its parts: [steps, ranks] in ms."""
         phases = sum(self.phase_times.values(), np.zeros(self.judged.own.shape))
         return np.asarray(np.fmax(self.judged.wall, self.judged.own + phases))
+
+    @cached_property
+    def lines(self) -> RunLines:
+        """At which lines of the script the ranks were."""
+        ranks = zip(self.run.ranks, self._digests, strict=True)
+        return RunLines({trace.rank: digest.lines for trace, digest in ranks if digest.lines is not None})
 
     @cached_property
     def progress(self) -> tuple[Progress, ...]:

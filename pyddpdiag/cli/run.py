@@ -33,6 +33,12 @@ def run(
     rendezvous: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="With --nproc: where the ranks of all machines meet.")
     ] = "",
+    lines: Annotated[
+        bool,
+        typer.Option(
+            "--lines/--no-lines", help="Look at the ranks' Python stacks, to name the line of a late rank."
+        ),
+    ] = True,
 ) -> None:
     """Run a training command and record every DistributedDataParallel module in it; the script is not changed.
 
@@ -56,5 +62,7 @@ def run(
     if trouble:
         say(trouble, sys.stderr)
     raise typer.Exit(
-        recorded_command.run(command, trace if trace is not None else recorded_command.new_folder())
+        recorded_command.run(
+            command, trace if trace is not None else recorded_command.new_folder(), lines=lines
+        )
     )

@@ -27,4 +27,5 @@ FORMATS: Final = (
         "Gauges for Prometheus: a text file for the node exporter's folder.",
         "openmetrics:outputs",
     ),
+    Format("stacks", "The ranks' Python stacks, for speedscope and flamegraph.pl.", "stacks:outputs"),
 )

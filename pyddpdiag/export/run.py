@@ -28,7 +28,10 @@ class ClockBase:
 
 @dataclass(frozen=True, eq=False)
 class ExportedRun:
-    """A run as it was read for exports. Timelines are on the common clock; `bases` and `step_ends` are by rank."""
+    """A run as it was read for exports. Timelines are on the common clock; `bases` and `step_ends` are by rank.
+
+    `stacks`: lines that say how many looks saw which stack on which rank.
+    """
 
     report: RunReport
     occurrences: Occurrences
@@ -36,6 +39,7 @@ class ExportedRun:
     timelines: Sequence[RankTimeline]
     bases: Mapping[int, ClockBase]
     step_ends: Mapping[int, StepEnds]
+    stacks: Sequence[str] = ()
 
     def wall_s(self, rank: int, step: Int64) -> npt.NDArray[np.float64]:
         """When these steps of a rank ended, by its wall clock, seconds since 1970; like the one before if not known."""

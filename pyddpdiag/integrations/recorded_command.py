@@ -18,7 +18,7 @@ from pathlib import Path
 from pyddpdiag._loader import require_torch
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.integrations import early_end, tasks
-from pyddpdiag.integrations.unchanged import FOLDER
+from pyddpdiag.integrations.unchanged import FOLDER, LINES
 from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.output import say
 
@@ -33,22 +33,24 @@ def new_folder() -> Path:
     return Path(time.strftime("ddptrace-%Y%m%d-%H%M%S-") + secrets.token_hex(2))
 
 
-def environment(folder: Path | None) -> dict[str, str]:
-    """What a process needs in its environment so that the ranks below it record into `folder`."""
+def environment(folder: Path | None, *, lines: bool = True) -> dict[str, str]:
+    """What a process needs in its environment so that the ranks below it record into `folder`, with their `lines`."""
     path = os.environ.get("PYTHONPATH")
     entries = [entry for entry in (path or "").split(os.pathsep) if entry and Path(entry) != _STARTUP]
     return {
         FOLDER: "" if folder is None else str(folder.absolute()),
+        LINES: "1" if lines else "0",
         "PYTHONPATH": os.pathsep.join([str(_STARTUP), *entries]),
     }
 
 
-def run(command: Sequence[str], folder: Path) -> int:
+def run(command: Sequence[str], folder: Path, *, lines: bool = True) -> int:
     """Runs a command to its end and shows the verdict on standard error; the command's exit code.
 
     Args:
         command: a program and its arguments, such as torchrun and a script.
         folder: of the run.
+        lines: whether the ranks look at their Python stacks.
 
     Raises:
         TraceExistsError: the folder holds traces of an earlier run.
@@ -70,7 +72,7 @@ def run(command: Sequence[str], folder: Path) -> int:
     from pyddpdiag.integrations.signals import to_its_end
 
     with tempfile.TemporaryDirectory(prefix="pyddpdiag-", ignore_cleanup_errors=True) as notes:
-        environ = {**os.environ, **environment(folder), early_end.NOTES: notes}
+        environ = {**os.environ, **environment(folder, lines=lines), early_end.NOTES: notes}
         ended = to_its_end([program, *command[1:]], environ)
         early = early_end.read(Path(notes))
     number = ended.signal_number or ended.died_of

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 FOLDER: Final = "PYDDPDIAG_RUN_FOLDER"
 """The environment variable that names the run's folder; empty: the ranks agree on a new one."""
 
+LINES: Final = "PYDDPDIAG_RUN_LINES"
+"""The environment variable that says whether the ranks look at their Python stacks: "0" if not."""
+
 
 def watch_imports() -> None:
     """Watches DDP from its import on, if the environment asks for it."""
@@ -99,7 +102,7 @@ def _watched() -> Watched | None:
         try:
             from pyddpdiag.integrations.watched import Watched
 
-            _state.watched = Watched(os.environ.get(FOLDER) or None, {})
+            _state.watched = Watched(os.environ.get(FOLDER) or None, {"lines": os.environ.get(LINES) != "0"})
         except (PyddpdiagError, ImportError) as error:
             _state.failed = True
             say(f"pyddpdiag run: nothing is recorded in process {os.getpid()}: {error}", sys.stderr)
@@ -207,4 +210,4 @@ def _forward(ddp: Any, given: Any = None) -> None:
         watched.forward(ddp, ddp if given is None else given)
 
 
-__all__ = ["FOLDER", "watch", "watch_imports"]
+__all__ = ["FOLDER", "LINES", "watch", "watch_imports"]

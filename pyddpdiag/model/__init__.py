@@ -2,6 +2,7 @@
 
 from pyddpdiag.model.findings import Finding, Verdict
 from pyddpdiag.model.gpu import GpuUse
+from pyddpdiag.model.lines import LineStats
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.now import Now, ProcessEnd, ProcessStatus, RankNow
 from pyddpdiag.model.report import SCHEMA_VERSION, RunReport
@@ -31,6 +32,7 @@ __all__ = [
     "Gap",
     "GpuUse",
     "GroupStats",
+    "LineStats",
     "LinkStats",
     "Mismatch",
     "Now",

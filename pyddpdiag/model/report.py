@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyddpdiag.model.findings import Verdict
+from pyddpdiag.model.lines import Flame, LineStats
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.rows import (
     BucketStats,
@@ -26,7 +27,8 @@ SCHEMA_VERSION = 1
 class RunReport:
     """One run, analysed. `step` and `bucket` say what the tables were narrowed to; the verdict never is.
 
-    `in_flight_total` and `errors_total` count all of them; only the first thousand are listed.
+    `in_flight_total` and `errors_total` count all of them; only the first thousand are listed. `flames` are in no saved
+    report.
     """
 
     folder: str
@@ -49,3 +51,5 @@ class RunReport:
     bucket: str | None = None
     links: tuple[LinkStats, ...] = ()
     groups: tuple[GroupStats, ...] = ()
+    lines: tuple[LineStats, ...] = ()
+    flames: tuple[Flame, ...] = ()

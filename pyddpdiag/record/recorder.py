@@ -33,6 +33,7 @@ from pyddpdiag.record import (
 from pyddpdiag.record.bucket_hook import RecorderHook
 from pyddpdiag.record.collector import CollectorWatch
 from pyddpdiag.record.copied import CopiedRecorder
+from pyddpdiag.record.lines import LineSampler
 from pyddpdiag.record.modules import Modules
 from pyddpdiag.record.phase import marked_phase
 from pyddpdiag.record.sentinel import Mode, Sentinel
@@ -69,6 +70,8 @@ class Recorder:
             or nothing was recorded, for so many seconds; None = never.
         sample_connections: record twice a second what the system knows about this process's TCP connections, so that
             slow, delayed and lossy links can be named.
+        lines: look at the main thread's Python stack, some 20 times a second at first, so that a late rank's line can
+            be named. No source code is kept.
 
     Raises:
         NoProcessGroupError: torch.distributed is not initialised.
@@ -94,6 +97,7 @@ class Recorder:
         sentinel_interval: int = 64,
         watchdog_s: float | None = None,
         sample_connections: bool = True,
+        lines: bool = True,
     ) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise NoProcessGroupError(
@@ -155,6 +159,7 @@ class Recorder:
         paused = weakref.WeakMethod(self._is_paused)
         self._whereabouts = Whereabouts(self.core, weakref.WeakMethod(self.modules.note_stay))
         self._watchdog = None if watchdog_s is None else Watchdog(self.path, self.rank, watchdog_s, paused)
+        self._lines = LineSampler(self.path, run.run_id, paused) if lines else None
 
     def attach(
         self,
@@ -327,6 +332,8 @@ class Recorder:
         if self._watchdog is not None:
             self._watchdog.close()
         self._whereabouts.close()
+        if self._lines is not None:
+            self._lines.close()
         self._collector.close()
         self.core.close()
         end_mark.closed(self.path)

@@ -32,12 +32,12 @@ def lines_of_frame(frame: FrameType | None) -> tuple[str, ...]:
 
 
 def _named(file: str, line: int | None) -> str:
-    name = _name_of(file)
+    name = name_of(file)
     return f"{name}:{line}" if name and line else ""
 
 
 @cache
-def _name_of(file: str) -> str:
+def name_of(file: str) -> str:
     """A file of own code, relative to the script's folder; empty: it is not own code."""
     if file.startswith("<"):
         return ""
@@ -63,4 +63,4 @@ def _bases() -> tuple[Path, ...]:
     return (*([Path(script).absolute().parent] if script else ()), Path.cwd())
 
 
-__all__ = ["line_of_error", "lines_of_frame"]
+__all__ = ["line_of_error", "lines_of_frame", "name_of"]

@@ -22,6 +22,7 @@ from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.paths import shared_setup
 from pyddpdiag.record import interface_facts
+from pyddpdiag.record.owners_file import replace_file
 
 # Only what changes how DDP or Gloo behave: an environment may hold secrets.
 _ENVIRONMENT = (
@@ -142,7 +143,7 @@ class Sidecar:
                 self._writing = threading.get_ident()
                 try:
                     self._wanted = False
-                    self._replace(self._content())
+                    replace_file(self._path, json.dumps(schema.to_json(self._content()), indent=1))
                 finally:
                     self._writing = None
 
@@ -161,16 +162,6 @@ class Sidecar:
             seen=self._seen,
             gpu=self._gpu_use(),
         )
-
-    def _replace(self, content: schema.Sidecar) -> None:
-        temporary = self._path.with_suffix(".json.tmp")
-        # Left by a process that was killed while writing: no other process writes this rank's file.
-        temporary.unlink(missing_ok=True)
-        # For its owner only, like the trace: it shows hosts, paths and the model's structure.
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(schema.to_json(content), file, indent=1)
-        temporary.replace(self._path)
 
     def _groups(self) -> dict[int, schema.Group]:
         found = self._core.groups()

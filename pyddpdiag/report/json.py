@@ -48,6 +48,7 @@ def report_to_dict(report: RunReport) -> dict[str, Any]:
         "steps": _steps(report.steps),
         "other_collectives": [asdict(collective) for collective in report.other_collectives],
         "links": [asdict(link) for link in report.links],
+        "lines": [asdict(line) for line in report.lines],
         "groups": [{**asdict(group), "ranks": list(group.ranks)} for group in report.groups],
         "phases": [asdict(phase) for phase in report.phases],
         "in_flight_total": report.in_flight_total,

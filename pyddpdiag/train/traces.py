@@ -9,7 +9,7 @@ from pathlib import Path
 from pyddpdiag.errors import TraceExistsError, TraceFolderError
 from pyddpdiag.train.summary import FILE
 
-_TRACE_FILE = re.compile(r"rank_(\d+)\.(ddptrace|json)")
+_TRACE_FILE = re.compile(r"rank_(\d+)\.(ddptrace|json|lines)")
 
 
 def default_folder(parent: Path = Path("runs")) -> Path:

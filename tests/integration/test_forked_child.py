@@ -109,7 +109,9 @@ def test_the_parents_trace_goes_on(tmp_path: Path, what: str) -> None:
     assert trace.header.closed
     assert complete(trace, Kind.STEP)["step"].tolist() == list(range(STEPS + 1))  # and the loader's end
     assert complete(trace, Kind.BUCKET)["step"].tolist() == list(range(STEPS))
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["rank_0.ddptrace", "rank_0.json"]
+    # The lines are there if it took long enough to be looked at.
+    left = {p.name for p in (tmp_path / "run").iterdir()} - {"rank_0.lines"}
+    assert left == {"rank_0.ddptrace", "rank_0.json"}
 
 
 LOADER = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ def _job(rank: int, _: int, folder: str) -> None:
     os.umask(0)
     with pyddpdiag.Recorder(Path(folder) / "run"):
         assert rank == 0
+        # Until it was looked at once.
+        while not (Path(folder) / "run" / "rank_0.lines").exists():
+            time.sleep(0.01)
 
 
 @pytest.mark.skipif(
@@ -26,4 +30,4 @@ def _job(rank: int, _: int, folder: str) -> None:
 def test_files_of_a_trace_are_their_owners_only(tmp_path: Path) -> None:
     run_ranks(_job, 1, tmp_path, str(tmp_path))
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "run").iterdir()}
-    assert modes == {"rank_0.ddptrace": 0o600, "rank_0.json": 0o600}
+    assert modes == {"rank_0.ddptrace": 0o600, "rank_0.json": 0o600, "rank_0.lines": 0o600}

@@ -39,7 +39,7 @@ def ran(*command: str, cwd: Path, **extra: str) -> tuple[int, str, str]:
 def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     code, out, err = ran(
-        *RUN, "--trace", "run", "--", *torchrun, "--max-restarts=1", JOB, "loader", cwd=tmp_path
+        *RUN, "--no-lines", "--trace", "run", "--", *torchrun, "--max-restarts=1", JOB, "loader", cwd=tmp_path
     )
     assert code == 0, err
     assert "rank 0 trained, attempt 1" in out and "rank 1 trained, attempt 1" in out
@@ -49,6 +49,7 @@ def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
     assert [rank.steps for rank in newest.ranks] == [EPOCHS * BATCHES] * 2
     assert all(rank.closed for rank in newest.ranks) and newest.buckets
     assert first.ranks[1].last_step == FAILS_IN
+    assert not list((tmp_path / "run").glob("**/*.lines"))
     for rank in open_run(tmp_path / "run" / "attempt-1").ranks:
         assert rank.sidecar.recorded_by == "run"
         steps = rank.of_kind(Kind.STEP)

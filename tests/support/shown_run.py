@@ -34,6 +34,7 @@ def write_shown(folder: Path, *, world_size: int = 3, steps: int = 24, buckets: 
                 )
         _link(writer, world_size)
         writer.collective("gloo:broadcast", 2_000_000_000 + 1 * MS, 2_000_000_000 + 3 * MS, bytes=4096)
+        _looks(writer)
         writer.phase("checkpoint", 2_000_000_000 + 30 * MS, 2_000_000_000 + 34 * MS)
         writer.sidecar["interfaces"] = [
             {"name": "eth0", "addresses": [f"10.0.0.{writer.rank + 1}/24"], "speed_mbit": 1000, "up": True}
@@ -61,6 +62,16 @@ def _forward_times(writer: RankWriter) -> None:
         if record["kind"] == BACKWARD:
             begin, split = begins[int(record["step"])], int(record["times"][0])
             record["times"][4], record["times"][5] = begin, split
+
+
+def _looks(writer: RankWriter) -> None:
+    """One at each step, now here, now there; the late rank is mostly in a function of its own."""
+    for step, begin in ((int(r["step"]), int(r["times"][1])) for r in writer.records if r["kind"] == STEP):
+        late = writer.rank == 1 and step % 4 != 0
+        line = ("train.py", 9, "load_labels") if late else ("train.py", 31 + step % 2, "main")
+        writer.look(
+            begin + (1 + step % 3) * 2 * MS, line, "time.sleep" if late else "torch.nn.Linear.forward"
+        )
 
 
 def _gradient(writer: RankWriter, step: int, sequence: int, index: int, squares: float, bad: int) -> None:

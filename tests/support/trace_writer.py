@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from support.looks import Look, looks_file
+
 HEADER_BYTES = 4096
 RECORD_BYTES = 128
 BUCKET, COLLECTIVE, BACKWARD, STEP, PARAMETER, ERROR = 1, 2, 3, 4, 5, 6
@@ -127,6 +129,7 @@ class RankWriter:
         self.rank, self.world_size, self.capacity, self.order = rank, world_size, capacity, order
         self.header = header
         self.records: list[np.ndarray[Any, Any]] = []
+        self.looks: list[Look] = []
         self.sidecar: dict[str, Any] = {
             "format": "ddptrace",
             "schema_version": 1,
@@ -250,6 +253,10 @@ class RankWriter:
         raw = name.encode()[:32]
         return self.add(PHASE, times=(begin, end), text=raw, reference=fnv(name.encode()), **fields)
 
+    def look(self, at: int, line: tuple[str, int, str], call: str = "") -> None:
+        """One look at the main thread's stack: the innermost line of own code, and what it called."""
+        self.looks.append((at, line, call))
+
     def error(self, ticket: int, text: str) -> None:
         """Add the text of an operation's error in parts of 64 bytes."""
         raw = text.encode()
@@ -274,6 +281,11 @@ class RankWriter:
         path.write_bytes(bytes(header_page(self.order, **header)) + slots.tobytes())
         if sidecar:
             path.with_suffix(".json").write_text(json.dumps(self.sidecar), encoding="utf-8")
+        if self.looks:
+            run_id = bytes(self.header.get("run_id", RUN_ID))
+            path.with_suffix(".lines").write_text(
+                json.dumps(looks_file(run_id, self.looks)), encoding="utf-8"
+            )
         return path
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.filing import DATA
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.step_matrix import lower_median, median, step_walls
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
@@ -39,19 +40,23 @@ def _look(view: RunView) -> Iterator[Finding]:
         median(waited[rows] / np.where(wall[rows] > 0, wall[rows], np.nan)) if span else median(share)
     )
     since, until = span.between(steps.step) if span else (int(steps.step[0]), None)
+    where = view.lines.most_of(DATA, steps.step[rows])
     yield Finding(
         kind="data_wait",
         severity="warning",
         message=f"The ranks wait for data{' ' + span.words(steps.step) if span else ''}: {milliseconds(typical)} of "
-        f"{milliseconds(step_ms)} per step ({percent(share_there)}) go by before the loader gives a batch.",
+        f"{milliseconds(step_ms)} per step ({percent(share_there)}) go by before the loader gives a batch."
+        + (f" {where.says('the wait')}." if where else ""),
         confidence=sure,
         since_step=since,
         cost_ms=float(np.nansum(waited[rows])) / known if span else typical,
+        where=str(where.line) if where else None,
         evidence={
             "data_wait_ms": typical,
             "step_ms": step_ms,
             "share": share_there,
             "until_step": until,
+            **(where.facts if where else {}),
         },
         change_mind="The steps contain a pause on purpose (evaluation, checkpoints) before the next batch.",
         advice="Give the loader more workers (num_workers), prefetching, or a larger batch.",

@@ -32,6 +32,9 @@ def _look(view: RunView) -> Iterator[Finding]:
         advice = (
             "Call gc.freeze() before the loop, or gc.disable() and gc.collect() at a time when all ranks do."
         )
+    where = None if collector else view.lines.more_of(found.rank, found.at, float(found.lead_ms.sum()))
+    if where:
+        advice = f"Look at {where}: it does that now and then, and the others do not."
     change_mind = "Its inputs are longer then."
     if not found.core_waits_known:
         change_mind = (
@@ -42,11 +45,12 @@ def _look(view: RunView) -> Iterator[Finding]:
         severity="warning",
         message=f"rank {found.rank} is late now and then: in {len(found.at)} of {found.steps} steps it needed "
         f"{milliseconds(typical)} more than usual{why}, and the others waited; {percent(found.share)} of the time went "
-        "that way.",
+        "that way." + (f" {where.says('what it needs more then')}." if where else ""),
         confidence=_confidence(found, view),
         rank=found.rank,
         since_step=int(found.at[0]),
         cost_ms=float(found.lead_ms.sum()) / found.steps,
+        where=str(where.line) if where else None,
         evidence={
             "extra_ms": typical,
             "times": len(found.at),
@@ -54,6 +58,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "share": found.share,
             "step_ms": view.judged.wall_ms,
             "collector_share": found.collector_share,
+            **(where.facts if where else {}),
         },
         change_mind=change_mind,
         advice=advice,

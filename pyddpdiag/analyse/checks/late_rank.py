@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.late_ranks import LateRank
+from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Cause
@@ -31,6 +34,14 @@ ADVICE: Final[dict[Cause | None, str]] = {
     None: "Look for another load on its machine, a slower processor, fewer threads, or larger inputs.",
 }
 
+ADVICE_AT: Final[dict[Cause | None, str]] = {
+    "compute": "Look at {}, where its processor works longer: are its inputs larger, or does only this rank do that?",
+    "data": "Look at its data loading at {}: more loader workers (num_workers), a faster disk.",
+    "blocked": "Look at {}, where it sleeps: for a lock, a sleep, or access to a disk or the network.",
+    None: "Look at {}: at its inputs, and for work that only this rank does there.",
+}
+"""Where the line is known."""
+
 
 def _look(view: RunView) -> Iterator[Finding]:
     # A rank that waits for cores because of its own threads is told once, with those threads.
@@ -42,15 +53,17 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 def _tell(view: RunView, late: LateRank) -> Finding:
     threads = late.threads if late.cause == "compute" else None
+    where = _where(view, late)
     return Finding(
         kind="late_rank",
         severity="warning",
-        message=_what(view, late),
+        message=_what(view, late) + (f" {where.says('what it needs more')}." if where else ""),
         confidence=late.confidence,
         rank=late.rank,
         cause=late.cause,
         since_step=late.since_step,
         cost_ms=late.cost_ms,
+        where=str(where.line) if where else None,
         evidence={
             "extra_ms": late.extra_ms,
             "extra_at_least_ms": late.sure_ms,
@@ -65,6 +78,7 @@ def _tell(view: RunView, late: LateRank) -> Finding:
             "until_step": late.until_step,
             "torch_threads": threads[0] if threads else None,
             "torch_threads_of_others": threads[1] if threads else None,
+            **(where.facts if where else {}),
         },
         change_mind="The other load goes away and the rank stays late."
         if late.cause == "core"
@@ -72,8 +86,21 @@ def _tell(view: RunView, late: LateRank) -> Finding:
         "end, these slowed its core.",
         advice="Give every rank the same OMP_NUM_THREADS and torch.set_num_threads()."
         if threads
-        else ADVICE[late.cause],
+        else _advice(late.cause, where),
     )
+
+
+def _where(view: RunView, late: LateRank) -> Where | None:
+    """The line at which it is longer than the others; one that waits for a core does so at any line."""
+    if late.cause == "core":
+        return None
+    lateness, rows = view.lateness, late.span.rows if late.span else slice(None)
+    extra = lateness.extra[rows, lateness.ranks.index(late.rank)]
+    return view.lines.more_of(late.rank, lateness.step[rows], float(np.maximum(extra, 0.0).sum()))
+
+
+def _advice(cause: Cause | None, where: Where | None) -> str:
+    return ADVICE[cause] if where is None else ADVICE_AT[cause].format(where)
 
 
 def _what(view: RunView, late: LateRank) -> str:

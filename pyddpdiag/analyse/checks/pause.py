@@ -72,17 +72,25 @@ def _phase(
     alone = bool(len(others) and (others < ALONE * by_rank[place]).all())
     rank = view.judged.ranks[place] if alone else None
     typical, phase = median(longest[hit]), clean(name)
+    where = view.lines.in_phase(name, [view.judged.ranks[place]] if alone else view.judged.ranks)
     who = f"rank {rank} pauses and the others wait for it" if alone else "the ranks pause"
     yield Finding(
         kind="pause",
         severity="warning",
         message=f"{who}: {milliseconds(typical)} in phase '{phase}', {times} times; {percent(lost / total)} of "
-        "the time goes by that way.",
+        "the time goes by that way." + (f" {where.says('the pause')}." if where else ""),
         confidence="high",
         rank=rank,
+        where=str(where.line) if where else None,
         since_step=int(view.judged.step[rows[hit]][0]),
         cost_ms=lost / len(rows),
-        evidence={"phase": phase, "pause_ms": typical, "times": times, "share": lost / total},
+        evidence={
+            "phase": phase,
+            "pause_ms": typical,
+            "times": times,
+            "share": lost / total,
+            **(where.facts if where else {}),
+        },
         change_mind="The phase does something that training needs at that moment.",
         advice=f"Look at what phase '{phase}' does: {ADVICE}",
     )
@@ -134,12 +142,15 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
         until = None if last + 2 * every >= len(rows) else int(at[-1])
         when = f" from step {at[0]} on" if until is None else f" in steps {at[0]} to {until}"
     typical = median(paused[hit])
+    where = view.lines.more_in(at, view.judged.step[rows[~hit]])
     yield Finding(
         kind="pause",
         severity="warning",
         message=f"all ranks pause together{when}: {milliseconds(typical)} about every {every:.0f} steps, {times} "
-        f"times; {percent(lost / total)} of the time{' there' if when else ''} goes by that way.",
+        f"times; {percent(lost / total)} of the time{' there' if when else ''} goes by that way."
+        + (f" {where.says('the pauses')}." if where else ""),
         confidence="medium",
+        where=str(where.line) if where else None,
         since_step=int(at[0]),
         cost_ms=lost / len(rows),
         evidence={
@@ -148,10 +159,12 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
             "times": times,
             "share": lost / total,
             "until_step": until,
+            **(where.facts if where else {}),
         },
         change_mind="These steps do more work on purpose, for instance with longer inputs.",
-        advice=f"Checkpoints, evaluation and new loader workers do this: {ADVICE} {view.advice.phases()} tells which "
-        "it is.",
+        advice=(f"Look at {where}. " if where else "")
+        + f"Checkpoints, evaluation and new loader workers do this: {ADVICE}"
+        + ("" if where else f" {view.advice.phases()} tells which it is."),
     )
 
 

@@ -9,7 +9,7 @@ from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.words import count
 from pyddpdiag.report.charts.chart import Chart, Choice
 from pyddpdiag.report.page import Paragraph, Section, page
-from pyddpdiag.report.run import buckets, gradients, links, steps, verdict, waterfall
+from pyddpdiag.report.run import buckets, gradients, lines, links, steps, verdict, waterfall
 
 _NO_DETAILS = "A saved report holds no single steps: make the page from the folder of the traces to see them."
 
@@ -31,6 +31,7 @@ def sections(report: RunReport, details: RunDetails | None) -> list[Section]:
         Section(
             "One step", waterfall.parts(report, details) if details else [Paragraph(_NO_DETAILS, dim=True)]
         ),
+        Section("Lines of the script", lines.parts(report)),
         Section("Buckets", buckets.parts(report, details)),
         Section("Links", links.parts(report)),
         Section("Gradients and loss", gradients.parts(report, details)),

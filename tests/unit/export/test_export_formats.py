@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from support.pages import skip_without
-from support.trace_writer import write_training
+from support.shown_run import write_shown
 
 from pyddpdiag.export.formats import FORMATS
 from pyddpdiag.exporting import read_run
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "exports.md"
 
 
 def test_every_format_is_documented_and_writes(tmp_path: Path) -> None:
-    write_training(tmp_path)
+    write_shown(tmp_path)
     run = read_run(tmp_path)
     documented = PAGE.read_text(encoding="utf-8")
     for known in FORMATS:

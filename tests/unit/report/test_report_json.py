@@ -27,6 +27,7 @@ TOP = {
     "steps",
     "other_collectives",
     "links",
+    "lines",
     "groups",
     "phases",
     "in_flight_total",
@@ -123,6 +124,7 @@ GROUP = {
     "summing_fraction",
 }
 COLLECTIVE = {"name", "rank", "count", "median_ms", "p95_ms", "total_ms", "in_flight", "group", "wait_ms"}
+LINE = {"rank", "part", "where", "call", "samples", "fraction", "total_s", "missed_s"}
 LINK = {
     "rank",
     "peer",
@@ -196,6 +198,7 @@ def everything(folder: Path) -> dict[str, Any]:
             writer.backward(step, now, now + 50 * MS, now + 53 * MS)
             writer.bucket(step, now + (45 + rank) * MS, now + 46 * MS, now + 52 * MS)
         writer.collective("gloo:broadcast", 10 * MS, 12 * MS)
+        writer.look(150 * MS, ("train.py", 7, "main"), "time.sleep")
         writer.bucket(6, 800 * MS, 801 * MS, 802 * MS, bytes=10 + rank)
         if rank == 0:
             writer.bucket(7, 900 * MS, 901 * MS, 0, state=IN_FLIGHT)
@@ -215,6 +218,7 @@ def test_keys_are_exactly_the_contract(tmp_path: Path) -> None:
         ("steps", STEP),
         ("other_collectives", COLLECTIVE),
         ("links", LINK),
+        ("lines", LINE),
         ("groups", GROUP),
         ("in_flight_operations", OPEN),
         ("errors", ERROR),

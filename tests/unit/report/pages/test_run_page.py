@@ -22,12 +22,22 @@ from pyddpdiag.report.run.page import charts, run_page
 
 pytest.importorskip("plotly", reason="pages need plotly")
 
-VIEWS = ["Verdict", "Steps", "One step", "Buckets", "Links", "Gradients and loss", "Files and ranks"]
+VIEWS = [
+    "Verdict",
+    "Steps",
+    "One step",
+    "Lines of the script",
+    "Buckets",
+    "Links",
+    "Gradients and loss",
+    "Files and ranks",
+]
 CHARTS = [
     "where",
     "step-times",
     "step-anatomy",
     "waterfall",
+    "lines",
     "lateness",
     "bandwidth",
     "links-sent",
@@ -49,6 +59,15 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attributes)))
+
+    def choices(self, name: str) -> list[str]:
+        """What can be chosen in the choice of this name."""
+        chooser, found = "", list[str]()
+        for tag, attributes in self.tags:
+            chooser = str(attributes.get("id")) if tag == "select" else chooser
+            if tag == "option" and chooser == name:
+                found.append(str(attributes["value"]))
+        return found
 
     def all(self, tag: str, name: str) -> list[str]:
         """An attribute of all elements of a kind that have it."""
@@ -99,9 +118,12 @@ def test_the_verdict_is_the_reports(folder: Path, text: str) -> None:
 
 def test_no_figure_is_empty_and_all_choices_have_theirs(text: str) -> None:
     page = Page(text)
-    steps = [str(attributes["value"]) for tag, attributes in page.tags if tag == "option"]
+    steps = page.choices("waterfall")
     assert len(steps) >= 8
     assert {f"waterfall-{step}" for step in steps} < set(page.figures)
+    # The rank that a finding blames comes first.
+    assert sorted(page.choices("lines")) == ["0", "1", "2"]
+    assert {f"lines-{rank}" for rank in range(3)} < set(page.figures)
     for name, figure in page.figures.items():
         points = [trace.get("z") or trace["x"] for trace in figure["data"]]
         assert points and all(points), name
@@ -241,7 +263,7 @@ def test_a_page_stays_below_8_mb(tmp_path: Path) -> None:
     text = run_page(*load_details(tmp_path))
     assert len(text.encode()) < 8e6
     # And that is its bound: with more, fewer steps are shown.
-    assert 1 <= len(Page(text).all("option", "value")) <= 12
+    assert 1 <= len(Page(text).choices("waterfall")) <= 12
 
 
 def test_files_are_written_and_not_overwritten(

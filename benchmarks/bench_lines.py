@@ -1,0 +1,90 @@
+"""What the looks at the main thread's Python stack cost (record/lines.py).
+
+Run: python3 dev.py bench benchmarks/bench_lines.py
+The first case is the processor time of the thread that looks, per second, while the main thread trains: what is
+formatted and written is in it. The second compares steps with looks and without, in turns within each round.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+from harness.row import Row, ratios
+
+from pyddpdiag.record.lines import LineSampler
+
+ROUNDS, STEPS = 200, 40
+SECONDS = 5.0
+GOAL = 0.005
+"""Of one core, while there are 20 looks a second: the first 100 s of a run."""
+
+NAME = "pyddpdiag lines"
+TASKS = Path("/proc/self/task")
+
+
+class _Never:
+    def paused(self) -> bool:
+        """Looks are wanted."""
+        return False
+
+
+def _sampler(folder: Path, owner: _Never) -> LineSampler:
+    return LineSampler(folder / "rank_0.ddptrace", bytes(16), weakref.WeakMethod(owner.paused))
+
+
+def _step(model: torch.nn.Module, inputs: torch.Tensor, depth: int = 30) -> None:
+    """A step below a deep stack, as frameworks have it."""
+    if depth:
+        _step(model, inputs, depth - 1)
+    else:
+        model(inputs).square().mean().backward()
+
+
+def _model() -> tuple[torch.nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    layers = [layer for _ in range(8) for layer in (torch.nn.Linear(256, 256), torch.nn.ReLU())]
+    return torch.nn.Sequential(*layers), torch.randn(64, 256)
+
+
+@pytest.mark.skipif(not TASKS.exists(), reason="only Linux tells the processor time of one thread here")
+def test_processor_time(row: Row, tmp_path: Path) -> None:
+    model, inputs = _model()
+    owner = _Never()
+    sampler = _sampler(tmp_path, owner)
+    [thread] = [each for each in threading.enumerate() if each.name == NAME]
+    task = TASKS / str(thread.native_id)
+    shares = []
+    for _ in range(row.rounds(3)):
+        before, begun = _used_s(task), time.monotonic()
+        while time.monotonic() - begun < SECONDS:
+            _step(model, inputs)
+        shares.append((_used_s(task) - before) / (time.monotonic() - begun))
+    sampler.close()
+    row.report("processor time of the looks per second", shares)
+    assert not row.judges(3) or min(shares) < GOAL
+
+
+def test_steps(row: Row, tmp_path: Path) -> None:
+    """In one process, in turns, so that other load hits both alike."""
+    model, inputs = _model()
+    owner = _Never()
+    took: dict[str, list[float]] = {"with looks": [], "without": []}
+    for number in range(row.rounds(ROUNDS)):
+        for name in sorted(took, reverse=bool(number % 2)):
+            sampler = _sampler(tmp_path, owner) if name == "with looks" else None
+            begun = time.perf_counter()
+            for _ in range(STEPS):
+                _step(model, inputs)
+            took[name].append(time.perf_counter() - begun)
+            if sampler is not None:
+                sampler.close()
+    row.report("steps", took["with looks"], ratio_to=ratios(took, "with looks", ["without"]))
+
+
+def _used_s(task: Path) -> float:
+    return int((task / "schedstat").read_text().split()[0]) / 1e9

@@ -1,0 +1,259 @@
+"""Which lines of the script the ranks were at: in a stretch of time, in a part of the step, and more than others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyddpdiag.analyse.filing import OWN, PARTS, PHASE, RankLines
+from pyddpdiag.analyse.flames import flame, stacks_of
+from pyddpdiag.model.lines import Flame, Line, LineStats
+from pyddpdiag.model.words import percent
+from pyddpdiag.trace.rows import Bool
+
+LEAST_SHARE: Final = 0.5
+"""A line is named for what takes longer if at least this part of it passes there."""
+
+LEAST_SEEN: Final = 0.5
+"""Of what a rank needs more, the looks must have seen this part."""
+
+LEAST_SAMPLES: Final = 5
+SURE: Final = 2.5
+"""By so many standard deviations of the counts a line must have more samples than elsewhere."""
+
+FLAMES: Final = 64
+"""Ranks whose looks are drawn."""
+
+SHOWN: Final = 5
+"""Lines of each rank and part in the tables."""
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Where:
+    """A line of the script that explains `share` of something, known from `samples` looks at it.
+
+    `call` is what it called at most of them: `time.sleep`; empty: not known, or not always the same.
+    `whole_function`: the share is that of the function, in which this is the most frequent line.
+    """
+
+    line: Line
+    call: str
+    share: float
+    samples: int
+    whole_function: bool = False
+
+    def __str__(self) -> str:
+        """As a message names it: `train.py:41 in load_labels (time.sleep)`."""
+        return str(self.line) + (f" ({self.call})" if self.call else "")
+
+    def says(self, of: str) -> str:
+        """The sentence with its share, as `92% of what it needs more`."""
+        place = f"in {self.line.function}, mostly at {self}" if self.whole_function else f"at {self}"
+        return f"{percent(self.share)} of {of} is {place}"
+
+    @property
+    def facts(self) -> dict[str, float | int | str | None]:
+        """For a finding."""
+        return {"where_share": self.share, "where_samples": self.samples, "where_call": self.call or None}
+
+
+class RunLines:
+    """The samples of the ranks of a run, as far as they have any.
+
+    Args:
+        ranks: the ranks' samples, filed.
+    """
+
+    def __init__(self, ranks: Mapping[int, RankLines]) -> None:
+        self._ranks = ranks
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._ranks)
+
+    def of(self, ranks: Collection[int]) -> RunLines:
+        """Those of these ranks only."""
+        return RunLines({rank: each for rank, each in self._ranks.items() if rank in ranks})
+
+    def where(self, rank: int, from_ns: int, to_ns: int) -> Where | None:
+        """The line at which a rank mostly was between two times of its own clock; None: it is not known."""
+        mine = self._ranks.get(rank)
+        if mine is None:
+            return None
+        return _most([(mine, (mine.at_ns >= from_ns) & (mine.at_ns < to_ns))])
+
+    def most_of(self, part: str, steps: Numbers) -> Where | None:
+        """The line at which the ranks mostly were in this part of these steps."""
+        return _most(
+            [(each, each.of_parts(part) & np.isin(each.step, steps)) for each in self._ranks.values()]
+        )
+
+    def in_phase(self, name: str, ranks: Collection[int]) -> Where | None:
+        """The line at which these ranks mostly were in a phase of this name."""
+        chosen = []
+        for each in (self._ranks[rank] for rank in ranks if rank in self._ranks):
+            numbers = [number for number, phase in enumerate(each.phases) if phase == name]
+            chosen.append((each, each.of_parts(PHASE) & np.isin(each.phase, numbers)))
+        return _most(chosen)
+
+    def more_of(self, rank: int, steps: Numbers, extra_ms: float) -> Where | None:
+        """What a rank does in its own time of these steps and the others do not, or for not as long.
+
+        `extra_ms` is what it needs more in all of them: where the looks saw too little of that, nothing is known. A
+        thread that holds the interpreter lock lets nobody look.
+        """
+        mine = self._ranks.get(rank)
+        others = [each for other, each in self._ranks.items() if other != rank]
+        if mine is None or not others or not len(steps):
+            return None
+
+        def times(each: RankLines) -> _Times:
+            return _Times([(each, each.of_parts(*OWN) & np.isin(each.step, steps))])
+
+        return _more(times(mine), [times(each) for each in others], extra_ms)
+
+    def more_in(self, steps: Numbers, usual: Numbers) -> Where | None:
+        """What the ranks do in their own time of these steps and not in the `usual` ones."""
+        if not (len(steps) and len(usual)):
+            return None
+
+        def times(of: Numbers) -> _Times:
+            part = [(each, each.of_parts(*OWN) & np.isin(each.step, of)) for each in self._ranks.values()]
+            return _Times(part, 1 / len(of))
+
+        return _more(times(steps), [times(usual)])
+
+    def table(self) -> tuple[LineStats, ...]:
+        """The most frequent lines of each rank and part."""
+        return tuple(row for rank, each in self._ranks.items() for row in _rows(rank, each))
+
+    def flames(self) -> tuple[Flame, ...]:
+        """The looks at each rank as bars."""
+        return tuple(flame(rank, each) for rank, each in list(self._ranks.items())[:FLAMES])
+
+    def collapsed(self) -> Iterable[str]:
+        """One line for each stack: rank, part, lines and call, with `;` between them, and how many looks saw it."""
+        for rank, each in self._ranks.items():
+            for names, count in stacks_of(each):
+                yield ";".join([f"rank {rank}", *(name.replace(";", ",") for name in names)]) + f" {count}"
+
+
+class _Times:
+    """Milliseconds and samples of each line, with those of each call at it. `scale` is applied to milliseconds."""
+
+    def __init__(self, chosen: Iterable[tuple[RankLines, Bool]], scale: float = 1.0) -> None:
+        self.ms: dict[Line, float] = {}
+        self.samples: dict[Line, int] = {}
+        self.calls: dict[Line, Counter[str]] = {}
+        self.total_ms = 0.0
+        self.sample_ms = 0.0
+        for each, mask in chosen:
+            weight = each.interval_ms * scale
+            self.sample_ms = max(self.sample_ms, weight)
+            counts = np.bincount(each.stack[mask], minlength=len(each.stacks)).tolist()
+            for stack, count in zip(each.stacks, counts, strict=True):
+                if not count:
+                    continue
+                self.total_ms += count * weight
+                if stack.lines:
+                    line = stack.lines[-1]
+                    self.ms[line] = self.ms.get(line, 0.0) + count * weight
+                    self.samples[line] = self.samples.get(line, 0) + count
+                    self.calls.setdefault(line, Counter())[stack.call] += count
+
+    def call(self, line: Line) -> str:
+        """What it called at most samples; empty: not the same."""
+        (name, times), *_ = self.calls[line].most_common(1)
+        return name if 2 * times >= self.samples[line] else ""
+
+
+def _most(chosen: Sequence[tuple[RankLines, Bool]]) -> Where | None:
+    times = _Times(chosen)
+    return _named(times, times.ms, times.total_ms)
+
+
+def _more(mine: _Times, others: Sequence[_Times], extra_ms: float = 0.0) -> Where | None:
+    """What takes longer than the lower median of the others, by more than the counts can differ by chance."""
+    extra: dict[Line, float] = {}
+    middle = (len(others) - 1) // 2
+    for line, took in mine.ms.items():
+        usual = sorted(others, key=lambda each: each.ms.get(line, 0.0))[middle]
+        more = took - usual.ms.get(line, 0.0)
+        if more > 0:
+            extra[line] = more
+    seen_ms = sum(extra.values())
+    found = _named(mine, extra, seen_ms) if seen_ms >= LEAST_SEEN * extra_ms else None
+    if found is None:
+        return None
+    inside = [
+        line for line in extra if line == found.line or (found.whole_function and _same(line, found.line))
+    ]
+    took = sum(mine.ms[line] for line in inside)
+    usual_ms = sorted((sum(each.ms.get(line, 0.0) for line in inside), each.sample_ms) for each in others)[
+        middle
+    ]
+    # The variance of a count is the count.
+    doubt = sqrt(took * mine.sample_ms + usual_ms[0] * usual_ms[1])
+    return found if sum(extra[line] for line in inside) >= SURE * doubt else None
+
+
+def _named(times: _Times, of: Mapping[Line, float], total_ms: float) -> Where | None:
+    """The line, or else the function, at which most of it passes; None: nowhere in particular."""
+    if not of or not total_ms > 0:
+        return None
+    line = max(of, key=lambda each: of[each])
+    if of[line] >= LEAST_SHARE * total_ms:
+        return _enough(Where(line, times.call(line), of[line] / total_ms, times.samples[line]))
+    by_function: dict[tuple[str, str], float] = {}
+    for each, ms in of.items():
+        by_function[each.file, each.function] = by_function.get((each.file, each.function), 0.0) + ms
+    best = max(by_function, key=lambda each: by_function[each])
+    # Everything is in the module's own code.
+    if by_function[best] < LEAST_SHARE * total_ms or best[1] in ("", "<module>"):
+        return None
+    inside = [each for each in of if (each.file, each.function) == best]
+    line = max(inside, key=lambda each: of[each])
+    samples = sum(times.samples[each] for each in inside)
+    return _enough(Where(line, times.call(line), by_function[best] / total_ms, samples, True))
+
+
+def _same(one: Line, other: Line) -> bool:
+    return (one.file, one.function) == (other.file, other.function)
+
+
+def _enough(found: Where) -> Where | None:
+    return found if found.samples >= LEAST_SAMPLES else None
+
+
+def _rows(rank: int, lines: RankLines) -> Iterable[LineStats]:
+    for number, part in enumerate(PARTS):
+        mask = lines.part == number
+        whole = int(np.count_nonzero(mask))
+        counts = Counter[tuple[str, str]]()
+        for stack, count in zip(
+            lines.stacks, np.bincount(lines.stack[mask], minlength=len(lines.stacks)), strict=True
+        ):
+            if count:
+                counts[str(stack.lines[-1]) if stack.lines else "", stack.call] += int(count)
+        for (where, call), count in counts.most_common(SHOWN):
+            yield LineStats(
+                rank,
+                part,
+                where,
+                call,
+                count,
+                count / whole,
+                count * lines.interval_ms / 1e3,
+                lines.missed_ms / 1e3,
+            )
+
+
+__all__ = ["RunLines", "Where"]

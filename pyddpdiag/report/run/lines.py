@@ -1,0 +1,118 @@
+"""At which lines of the script the ranks were: a flame graph for each rank, and the most frequent lines."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyddpdiag.model import RunReport
+from pyddpdiag.model.lines import Flame
+from pyddpdiag.model.words import number, percent
+from pyddpdiag.report.charts.chart import Axis, Chart, Choice, Panel, Spans
+from pyddpdiag.report.page import Part
+from pyddpdiag.report.table import Table
+
+MOST_RANKS: Final = 8
+MOST_ROWS: Final = 200
+CHOOSER: Final = "lines"
+
+# As the same parts in other charts.
+_COLOURS: Final = {
+    "data wait": "data",
+    "forward": "forward",
+    "backward": "compute",
+    "communication": "wire",
+    "after backward": "optimizer",
+    "other collectives": "other",
+    "phases": "phase",
+}
+
+
+def parts(report: RunReport) -> list[Part]:
+    """The flame graphs of the ranks that findings blame, then of others, and the table of lines."""
+    found: list[Part] = []
+    blamed = [finding.rank for finding in report.verdict.findings]
+    flames = sorted((flame for flame in report.flames if flame.names), key=lambda each: _place(each, blamed))
+    if flames:
+        shown = flames[:MOST_RANKS]
+        found.append(
+            Choice(
+                CHOOSER,
+                "Lines of the script",
+                "Rank",
+                [f"rank {flame.rank}" for flame in shown],
+                [flame.rank for flame in shown],
+                [_chart(flame) for flame in shown],
+            )
+        )
+    if report.lines:
+        found.append(_table(report))
+    return found
+
+
+def _place(flame: Flame, blamed: list[int | None]) -> tuple[int, int]:
+    return (blamed.index(flame.rank) if flame.rank in blamed else len(blamed), flame.rank)
+
+
+def _chart(flame: Flame) -> Chart:
+    bars = list(zip(flame.names, flame.depth, flame.start_s, flame.end_s, strict=True))
+    whole = max(flame.end_s)
+    by_part: dict[str, list[tuple[str, int, float, float]]] = {}
+    part = ""
+    for bar in bars:
+        part = bar[0] if bar[1] == 0 else part
+        by_part.setdefault(part, []).append(bar)
+    series = [
+        Spans(
+            name,
+            [start for *_, start, _ in mine],
+            [end for *_, end in mine],
+            [depth for _, depth, *_ in mine],
+            _COLOURS.get(name, "rest"),
+            [
+                f"{text}: {number(end - start)} s, {percent((end - start) / whole)}"
+                for text, _, start, end in mine
+            ],
+            list(range(len(mine))),
+            [text for text, *_ in mine],
+        )
+        for name, mine in by_part.items()
+    ]
+    depth = max(flame.depth) + 1
+    columns = {
+        "line": ["  " * lane + text for text, lane, *_ in bars],
+        "seconds": [number(end - start) for *_, start, end in bars],
+    }
+    return Chart(
+        f"{CHOOSER}-{flame.rank}",
+        f"Lines of the script: rank {flame.rank}",
+        "How long the rank was in each part of the training, and at which lines there: the outermost line on top, what "
+        "the innermost one called at the bottom. From looks at its main thread.",
+        [Panel(series, Axis("", labels=["part", *[""] * (depth - 1)]), height=min(420, 60 + 26 * depth))],
+        Axis("seconds in all"),
+        Table(f"Lines of the script: rank {flame.rank}", columns, 1),
+        legend=False,
+    )
+
+
+def _table(report: RunReport) -> Table:
+    rows = report.lines[:MOST_ROWS]
+    missed = {row.rank: row.missed_s for row in report.lines if row.missed_s >= 0.05}
+    left = len(report.lines) - len(rows)
+    notes = [f"{left} more are in the JSON."] if left else []
+    notes += [
+        f"Rank {rank} could not be looked at for {number(missed[rank])} s." for rank in list(missed)[:8]
+    ]
+    return Table(
+        "Most frequent lines by rank and part",
+        {
+            "rank": [str(row.rank) for row in rows],
+            "part": [row.part for row in rows],
+            "line": [row.where or "-" for row in rows],
+            "calls": [row.call or "-" for row in rows],
+            "looks": [str(row.samples) for row in rows],
+            "share of the part": [percent(row.fraction) for row in rows],
+            "seconds": [number(row.total_s) for row in rows],
+        },
+        4,
+        note=" ".join(notes),
+    )

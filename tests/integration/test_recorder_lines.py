@@ -1,0 +1,72 @@
+"""A real training in which one rank sleeps in a function of its own: the report names file, line and function."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import torch
+from support.models import batch, branches
+from support.ranks import run_ranks
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+
+import pyddpdiag
+from pyddpdiag.pipeline import load_report
+
+STEPS = 30
+
+
+def load_labels() -> None:
+    time.sleep(0.03)
+
+
+class Slow(Dataset[torch.Tensor]):
+    """A data set that takes its time on one rank."""
+
+    def __init__(self, rank: int, slow: bool) -> None:
+        self._rank = rank
+        self._slow = slow
+
+    def __len__(self) -> int:
+        return STEPS
+
+    def __getitem__(self, step: int) -> torch.Tensor:
+        if self._slow:
+            time.sleep(0.03)
+        return batch(self._rank, step, torch.float32)
+
+
+def _train(recorder: pyddpdiag.Recorder, ddp: DistributedDataParallel, rank: int, slow: str) -> None:
+    loader = DataLoader(Slow(rank, slow == "data" and rank == 1), batch_size=None)
+    for inputs in recorder.steps(loader):
+        if slow == "labels" and rank == 1:
+            load_labels()
+        ddp(inputs).square().mean().backward()
+
+
+def _job(rank: int, _: int, folder: str) -> None:
+    for name in ("labels", "data", "nothing", "off"):
+        ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
+        with pyddpdiag.Recorder(f"{folder}/{name}", capacity_mb=1, lines=name != "off") as recorder:
+            recorder.attach(ddp)
+            _train(recorder, ddp, rank, name)
+
+
+def test_the_line_of_a_late_rank_is_named(tmp_path: Path) -> None:
+    run_ranks(_job, 2, tmp_path, str(tmp_path))
+    source = Path(__file__).read_text(encoding="utf-8").splitlines()
+    sleeps = [number for number, line in enumerate(source, 1) if line.strip() == "time.sleep(0.03)"]
+    for name, line, function in (("labels", sleeps[0], "load_labels"), ("data", sleeps[1], "__getitem__")):
+        finding = next(
+            each for each in load_report(tmp_path / name).verdict.findings if each.kind == "late_rank"
+        )
+        assert finding.rank == 1
+        assert finding.where is not None
+        place, _, inside = finding.where.partition(" in ")
+        assert place.rpartition("/")[2] == f"{Path(__file__).name}:{line}"
+        assert inside.rpartition(".")[2] == function
+        assert finding.where in finding.message and finding.where in finding.advice
+    report = load_report(tmp_path / "nothing")
+    assert not [each for each in report.verdict.findings if each.where]
+    assert not list((tmp_path / "off").glob("*.lines"))
