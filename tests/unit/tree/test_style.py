@@ -207,6 +207,27 @@ def test_the_check_of_the_native_rooms_finds(room: str, include: str) -> None:
     assert banned(room, f'#include "{include}.hpp"') == [include]
 
 
+def circles(sources: dict[str, str]) -> set[str]:
+    """Native files that include each other in a circle; `a.hpp` and `a.cpp` are one, by name without the ending."""
+    left: dict[str, set[str]] = {}
+    for file, source in sources.items():
+        own = file.rpartition(".")[0]
+        left.setdefault(own, set()).update(i for i in OUR_INCLUDE.findall(source) if i != own)
+    while ready := {file for file, needs in left.items() if not needs & left.keys()}:
+        left = {file: needs for file, needs in left.items() if file not in ready}
+    return set(left)
+
+
+def test_the_files_of_shared_memory_include_each_other_in_one_direction() -> None:
+    room = {
+        p.relative_to(ROOT / "csrc").as_posix(): read(p) for p in NATIVE if "csrc/core/shared/" in name(p)
+    }
+    assert len(room) > 20
+    assert circles(room) == set()
+    circle = {"a/b.hpp": "", "a/b.cpp": '#include "a/c.hpp"', "a/c.hpp": '#include "a/b.hpp"', "a/d.hpp": ""}
+    assert circles(circle) == {"a/b", "a/c"}
+
+
 @pytest.mark.parametrize("path", PACKAGE, ids=name)
 def test_imports_on_windows(path: Path) -> None:
     assert posix_only(read(path)) == []
