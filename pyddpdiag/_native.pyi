@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import overload
 
 import torch
@@ -71,13 +72,27 @@ class Recorder:
     def groups(self) -> list[tuple[int, str, dist.ProcessGroup | None]]: ...
     def layouts(self) -> list[tuple[int, int, int, list[int], int, int]]: ...
 
+class Compression(Enum):
+    none = 0
+    bf16 = 1
+    fp16 = 2
+
+class PathOptions:
+    """How buckets are summed, as all ranks of a group have agreed on it. `shared`: in the memory of these ranks."""
+
+    def __init__(
+        self,
+        compression: Compression = Compression.none,
+        error_feedback: bool = False,
+        shared: SharedRanks | None = None,
+    ) -> None: ...
+
+# Only the options of bucket 0 count; they hold for all buckets of its pass.
 def timed_allreduce(
     recorder: Recorder,
     bucket: dist.GradBucket,  # type: ignore[name-defined]
     group: dist.ProcessGroup | None = None,
-    compression: int = 0,
-    error_feedback: bool = False,
-    shared_memory: bool = False,
+    options: PathOptions = ...,
 ) -> torch.futures.Future[torch.Tensor]: ...
 def detached_allreduce(
     bucket: dist.GradBucket,  # type: ignore[name-defined]
@@ -104,9 +119,7 @@ class Attachment:
         recorder: Recorder,
         module: Module,
         parameters: Sequence[torch.Tensor],
-        compression: int,
-        error_feedback: bool,
-        shared_memory: bool,
+        options: PathOptions,
     ) -> None: ...
     @overload
     def __init__(self, group: dist.ProcessGroup, parameters: Sequence[torch.Tensor]) -> None: ...
@@ -115,9 +128,7 @@ class Attachment:
         recorder: Recorder,
         module: Module,
         parameters: Sequence[torch.Tensor],
-        compression: int,
-        error_feedback: bool,
-        shared_memory: bool,
+        options: PathOptions,
     ) -> None: ...
     def release(self) -> None: ...
 
@@ -126,7 +137,7 @@ class Phase:
     def end(self) -> None: ...
 
 class Reduction:
-    def __init__(self, recorder: Recorder, module: Module, shared: SharedRanks | None) -> None: ...
+    def __init__(self, recorder: Recorder, module: Module, options: PathOptions) -> None: ...
     def first_gradient(self) -> None: ...
     def begin(
         self,
@@ -178,10 +189,8 @@ class SharedRanks:
     # Returns when no bucket is on its way, soon: those that wait for other ranks get an error, and all later ones.
     def give_up(self) -> None: ...
 
-def share_memory(recorder: Recorder, group: dist.ProcessGroup, ranks: SharedRanks) -> None: ...
 def pin_with(device: str, pin: Callable[[int, int], bool], unpin: Callable[[int], bool]) -> None: ...
 def end_pinning() -> None: ...
-def shares_memory(recorder: Recorder, group: dist.ProcessGroup) -> bool: ...
 def tcp_sockets() -> list[tuple[int, tuple[str, int], tuple[str, int] | None, bool, str, dict[str, int]]]: ...
 def backend_name(group: dist.ProcessGroup, device: str) -> str: ...
 def flatten(

@@ -8,6 +8,8 @@
 #include "torch/hook/foreign_hook.hpp"
 #include "torch/hook/reduction.hpp"
 #include "torch/probe/backward_probe.hpp"
+#include "torch/reduce/choose_path.hpp"
+#include "torch/reduce/shared_ranks.hpp"
 
 namespace ddpdiag::python {
 namespace {
@@ -38,8 +40,7 @@ std::shared_ptr<PythonFutureWrapper> detached_hook(c10d::GradBucket& bucket) {
 }
 
 std::shared_ptr<PythonFutureWrapper> hook(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
-                                          const std::optional<Handle>& group, std::uint8_t compression,
-                                          bool error_feedback, bool shared_memory) {
+                                          const std::optional<Handle>& group, const PathOptions& options) {
     if (auto future = detached_hook(bucket)) {
         return future;
     }
@@ -48,10 +49,7 @@ std::shared_ptr<PythonFutureWrapper> hook(const std::shared_ptr<Recorder>& recor
     c10::intrusive_ptr<c10::ivalue::Future> future;
     {
         const py::gil_scoped_release nogil;  // as above
-        future = timed_allreduce(recorder, bucket, over, result,
-                                 {.compression = Compression{compression},
-                                  .error_feedback = error_feedback,
-                                  .shared_memory = shared_memory});
+        future = timed_allreduce(recorder, bucket, over, result, options);
     }
     return std::make_shared<PythonFutureWrapper>(std::move(future));
 }
@@ -70,9 +68,20 @@ std::shared_ptr<PythonFutureWrapper> foreign(const std::shared_ptr<Recorder>& re
 }  // namespace
 
 void bind_hook(py::module_& module) {
+    py::enum_<Compression>(module, "Compression")
+        .value("none", Compression::none)
+        .value("bf16", Compression::bf16)
+        .value("fp16", Compression::fp16);
+    py::class_<PathOptions>(module, "PathOptions")
+        .def(py::init([](Compression compression, bool error_feedback, std::shared_ptr<SharedRanks> shared) {
+                 return PathOptions{.compression = compression,
+                                    .error_feedback = error_feedback,
+                                    .shared = std::move(shared)};
+             }),
+             py::arg("compression") = Compression::none, py::arg("error_feedback") = false,
+             py::arg("shared") = nullptr);
     module.def("timed_allreduce", &hook, py::arg("recorder"), py::arg("bucket"),
-               py::arg("group") = py::none(), py::arg("compression") = 0, py::arg("error_feedback") = false,
-               py::arg("shared_memory") = false);
+               py::arg("group") = py::none(), py::arg("options") = PathOptions{});
     // What a hook of ours does before it opens or needs a recorder, as timed_allreduce() itself does: None, unless the
     // bucket's module was detached from the recorder that the hook has.
     module.def("detached_allreduce", &detached_hook, py::arg("bucket"));
@@ -87,39 +96,22 @@ void bind_hook(py::module_& module) {
     module.def("timed_foreign", &foreign, py::arg("recorder"), py::arg("bucket"), py::arg("hook"),
                py::arg("group") = py::none());
     py::class_<Attachment>(module, "Attachment")
-        .def(py::init([](c10d::Reducer& reducer, const std::shared_ptr<Recorder>& recorder,
-                         const std::shared_ptr<ModuleState>& state, const std::vector<at::Tensor>& parameters,
-                         std::uint8_t compression, bool error_feedback, bool shared_memory) {
-                 return Attachment(reducer, recorder, state, parameters,
-                                   {.compression = Compression{compression},
-                                    .error_feedback = error_feedback,
-                                    .shared_memory = shared_memory});
-             }),
+        .def(py::init<c10d::Reducer&, const std::shared_ptr<Recorder>&, const std::shared_ptr<ModuleState>&,
+                      const std::vector<at::Tensor>&, const PathOptions&>(),
              py::arg("reducer"), py::arg("recorder"), py::arg("module"), py::arg("parameters"),
-             py::arg("compression"), py::arg("error_feedback"), py::arg("shared_memory"))
+             py::arg("options"))
         .def(py::init([](const Handle& group, const std::vector<at::Tensor>& parameters) {
                  return Attachment(std::make_shared<Group>(group), parameters);
              }),
              py::arg("group"), py::arg("parameters"))
-        .def(
-            "serve",
-            [](Attachment& self, const std::shared_ptr<Recorder>& recorder,
-               const std::shared_ptr<ModuleState>& state, const std::vector<at::Tensor>& parameters,
-               std::uint8_t compression, bool error_feedback, bool shared_memory) {
-                self.serve(recorder, state, parameters,
-                           {.compression = Compression{compression},
-                            .error_feedback = error_feedback,
-                            .shared_memory = shared_memory});
-            },
-            py::arg("recorder"), py::arg("module"), py::arg("parameters"), py::arg("compression"),
-            py::arg("error_feedback"), py::arg("shared_memory"))
+        .def("serve", &Attachment::serve, py::arg("recorder"), py::arg("module"), py::arg("parameters"),
+             py::arg("options"))
         .def("release", &Attachment::release);
     module.def("forward_begin", &forward_begin, py::arg("module"), py::arg("synchronising"));
     module.def("forward_end", &forward_end, py::arg("recorder"), py::arg("module"), py::arg("outputs"));
     py::class_<Reduction>(module, "Reduction")
-        .def(
-            py::init<std::shared_ptr<Recorder>, std::shared_ptr<ModuleState>, std::shared_ptr<SharedRanks>>(),
-            py::arg("recorder"), py::arg("module"), py::arg("shared"))
+        .def(py::init<std::shared_ptr<Recorder>, std::shared_ptr<ModuleState>, PathOptions>(),
+             py::arg("recorder"), py::arg("module"), py::arg("options"))
         .def("first_gradient", &Reduction::first_gradient)
         // Without the GIL, like the hook above.
         .def("begin", &Reduction::begin, py::arg("index"), py::arg("count"), py::arg("buffer"),

@@ -12,7 +12,6 @@
 
 #include "core/shared/member.hpp"
 #include "python/bindings.hpp"
-#include "torch/probe/recorder.hpp"
 #include "torch/reduce/future_work.hpp"
 #include "torch/reduce/gloo_between.hpp"
 #include "torch/reduce/pinning.hpp"
@@ -22,8 +21,6 @@
 
 namespace ddpdiag::python {
 namespace {
-
-using Handle = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 template <typename Member>
 py::bytes secret(const Member& member) {
@@ -104,20 +101,8 @@ void bind_shared(py::module_& module) {
         .def("add_up", &add_up, py::arg("buffer"), py::arg("number"), py::arg("place"),
              py::call_guard<py::gil_scoped_release>())
         .def("give_up", &SharedRanks::give_up, py::call_guard<py::gil_scoped_release>());
-    module.def(
-        "share_memory",
-        [](Recorder& recorder, const Handle& group, std::shared_ptr<SharedRanks> ranks) {
-            recorder.group(group)->sharing.set(std::move(ranks));
-        },
-        py::arg("recorder"), py::arg("group"), py::arg("ranks"));
     module.def("pin_with", &pin_with, py::arg("device"), py::arg("pin"), py::arg("unpin"));
     module.def("end_pinning", &end_pinning, py::call_guard<py::gil_scoped_release>());
-    module.def(
-        "shares_memory",
-        [](Recorder& recorder, const Handle& group) {
-            return recorder.group(group)->sharing.get() != nullptr;
-        },
-        py::arg("recorder"), py::arg("group"));
 }
 
 }  // namespace ddpdiag::python

@@ -52,16 +52,6 @@ void KnownPeers::set(std::shared_ptr<const Peers> peers) {
     peers_ = std::move(peers);
 }
 
-std::shared_ptr<SharedRanks> KnownSharing::get() const {
-    const std::lock_guard lock(mutex_);
-    return ranks_;
-}
-
-void KnownSharing::set(std::shared_ptr<SharedRanks> ranks) {
-    const std::lock_guard lock(mutex_);
-    ranks_ = std::move(ranks);
-}
-
 std::string backend_name(c10d::ProcessGroup& group, c10::DeviceType device) {
     try {
         return group.getBackend(device)->getBackendName();

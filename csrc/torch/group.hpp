@@ -48,20 +48,6 @@ private:
     std::shared_ptr<const Peers> peers_;
 };
 
-class SharedRanks;
-
-// Whether the ranks of a group share memory: set once all of them have agreed on it. For any thread.
-class KnownSharing {
-public:
-    // nullptr: they do not, or it is not known yet.
-    [[nodiscard]] std::shared_ptr<SharedRanks> get() const;
-    void set(std::shared_ptr<SharedRanks> ranks);
-
-private:
-    mutable std::mutex mutex_;
-    std::shared_ptr<SharedRanks> ranks_;
-};
-
 struct Group {
     explicit Group(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group);
 
@@ -78,7 +64,6 @@ struct Group {
     std::atomic<std::uint64_t> next_sequence{0};       // of its buckets
     std::atomic<std::uint64_t> bucket_collectives{0};  // that they were begun as
     KnownPeers peers;
-    KnownSharing sharing;
 };
 
 // What the groups that we make ourselves are described as: their collectives are not the program's.

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from pyddpdiag.errors import UsageError
-from pyddpdiag.workloads.archs import ARCHS, arch_name
+from pyddpdiag.workloads.archs import ARCHS
 
 MODELS: Final = tuple(ARCHS)
 HOOKS: Final = ("plain", "builtin", "native", "timed", "bf16", "timed_bf16", "torch_bf16", "shared", "noop")
-# The old name of `bf16` in benchmarks; older result files still hold it.
-_OLDER_HOOKS: Final = {"native_bf16": "bf16"}
 BUCKET_CAPS_MB: Final = (25.0, 1.0, 0.25, 5.0, 100.0)
 SIZES: Final = tuple(2**power for power in range(10, 25, 2))
 DTYPE: Final = "float32"
@@ -65,11 +63,6 @@ class Case:
         }
 
 
-def hook_name(name: str) -> str:
-    """The current name of a hook that may have an older one; other names are returned unchanged."""
-    return _OLDER_HOOKS.get(name, name)
-
-
 def step_cases(
     models: Sequence[str],
     hooks: Sequence[str],
@@ -86,7 +79,6 @@ def step_cases(
     Raises:
         UsageError: a name is not known, or a number is out of its range.
     """
-    models, hooks = [arch_name(name) for name in models], [hook_name(name) for name in hooks]
     _known("--arch", models, MODELS)
     _known("--hook", hooks, HOOKS)
     for cap in bucket_caps_mb:

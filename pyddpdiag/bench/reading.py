@@ -11,10 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from pyddpdiag.bench.cases import hook_name
 from pyddpdiag.bench.results import KINDS, SCHEMA, SCHEMA_VERSION, Entry, ResultFile
 from pyddpdiag.errors import ResultError, ResultVersionError
-from pyddpdiag.workloads.archs import arch_name
 
 _BYTES_LIMIT: Final = 512 * 2**20
 # What comparing needs of each kind, with the type it must have.
@@ -121,10 +119,6 @@ def _entry(benchmark: Mapping[str, Any], machine: Mapping[str, Any], where: str)
         raise ResultError(f"{where}: 'round_s' must be a list of times above 0.")
     # A file may hold several machines' entries; each says for itself where it differs from the file.
     info.setdefault("system", machine.get("system", ""))
-    if "model" in info:
-        info["model"] = arch_name(info["model"])
-        if "hook" in info:
-            info["hook"] = hook_name(info["hook"])
     params = benchmark.get("params")
     return Entry(
         name=str(benchmark.get("name", "")),

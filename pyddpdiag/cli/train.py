@@ -18,7 +18,7 @@ from pyddpdiag.ranks import interfaces, rendezvous
 from pyddpdiag.train.display import Display
 from pyddpdiag.train.settings import Device, HookKind, TrainSettings
 from pyddpdiag.train.summary import keep, summary
-from pyddpdiag.workloads.archs import TRAINED, arch_name
+from pyddpdiag.workloads.archs import TRAINED
 
 _DEFAULTS = TrainSettings()
 # Panels of --help. What has none comes first: all that a newcomer needs.
@@ -213,7 +213,7 @@ def train(
         force=force,
         interfaces=interfaces.parse(interface) if interface is not None else (),
         timeout_s=timeout,
-        arch=arch_name(arch),
+        arch=arch,
         data=_text(data),
         script=script,
         image_size=image_size,

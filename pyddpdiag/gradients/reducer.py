@@ -175,7 +175,8 @@ class GradientReducer:
             module = recorder.modules.add(
                 Description("GradientReducer", self._group, self._cap_mb, self._names, self._parameters)
             )
-            self._known = (weakref.ref(recorder), _native.Reduction(recorder.core, module, self._shared))
+            options = _native.PathOptions(shared=self._shared)
+            self._known = (weakref.ref(recorder), _native.Reduction(recorder.core, module, options))
             if self._sharing:
                 shared_setup.tell(recorder.core, self._group.group_name, self._sharing)
             recorder.modules.write_sidecar()

@@ -12,8 +12,7 @@ MESSAGES: tuple[Message, ...] = (
         "collectives_differ",
         text_pattern(
             r"Detected mismatch between collectives on ranks?\. Rank (?P<rank>\d+) is running "
-            r"(?:collective|inconsistent "
-            r"collective)[^\n]*?but Rank (?P<other>\d+) is",
+            r"(?:collective|inconsistent collective)[^\n]*?but Rank (?P<other>\d+) is",
             r"Detected mismatch between collectives",
         ),
         "The ranks are in different collectives at the same point: a branch that only some of them take, "
@@ -75,8 +74,7 @@ MESSAGES: tuple[Message, ...] = (
             r"device_ids not supported for the selected backend",
             r"device_ids and output_device arguments only work with",
         ),
-        "device_ids is for GPUs: barrier(device_ids=...) for NCCL only, DDP(device_ids=...) for modules "
-        "on a GPU only.",
+        "device_ids is for GPUs: barrier(device_ids=...) for NCCL only, DDP(device_ids=...) for modules on a GPU only.",
         "Leave device_ids out.",
     ),
     Message(
@@ -100,11 +98,9 @@ MESSAGES: tuple[Message, ...] = (
             r"Application timeout caused pair closure",
             r"timed out after \d+ ?ms",
         ),
-        "Another rank did not take part within the timeout: it was stopped, is stuck or slow in its own "
-        "code, ran out of "
-        "memory, left its loop earlier (uneven batches), skipped this collective, or the network between "
-        "them is down. "
-        "This rank only waited.",
+        "Another rank did not take part within the timeout: it was stopped, is stuck or slow in its own code, ran out "
+        "of memory, left its loop earlier (uneven batches), skipped this collective, or the network between them is "
+        "down. This rank only waited.",
         "Find the rank whose log shows no such error: it is the one. 'pyddpdiag hang DIR' names it from the trace.",
         role=Role.WAITED,
         lines=(Run("pyddpdiag hang DIR"),),

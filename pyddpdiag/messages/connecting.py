@@ -33,9 +33,8 @@ MESSAGES: tuple[Message, ...] = (
             r"makeDeviceFor\w+\(\): unsupported",
             r"unknown transport[^\n]*gloo|gloo[^\n]*transport[^\n]*not (?:built|supported|available)",
         ),
-        "This torch cannot make the Gloo transport: GLOO_DEVICE_TRANSPORT asks for one that its wheel "
-        "does not have, or "
-        "it is one of torch 2.8 to 2.10 on Windows, whose Gloo is broken.",
+        "This torch cannot make the Gloo transport: GLOO_DEVICE_TRANSPORT asks for one that its wheel does not have, "
+        "or it is one of torch 2.8 to 2.10 on Windows, whose Gloo is broken.",
         "Unset GLOO_DEVICE_TRANSPORT.",
         lines=(UnsetVariable("GLOO_DEVICE_TRANSPORT"),),
         windows_fix="Unset GLOO_DEVICE_TRANSPORT, and use torch 2.11 or newer.",
@@ -62,9 +61,8 @@ MESSAGES: tuple[Message, ...] = (
             r"Unable to resolve hostname",
             r"Using the loopback address as fallback",
         ),
-        "A rank gave the others a loopback address: its host name resolves to 127.x (as in Debian's "
-        "/etc/hosts) or to "
-        "nothing. Ranks on other machines then connect to themselves.",
+        "A rank gave the others a loopback address: its host name resolves to 127.x "
+        "(as in Debian's /etc/hosts) or to nothing. Ranks on other machines then connect to themselves.",
         "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the other machines, or mend "
         "the hosts file. "
         "If all ranks are on one machine and meet by a file, the file is left over from an earlier run: delete it.",
@@ -78,11 +76,9 @@ MESSAGES: tuple[Message, ...] = (
             _OLDER.format("__2", _ANY),
         ),
         "A rank's machine answers, but nobody listens at the address that the rank gave: it has ended, "
-        "or the addresses "
-        "are those of an earlier run (a rendezvous file that was not deleted), or a firewall rejects.",
-        "See whether the rank at that address failed first. If the ranks meet by a file, delete it and "
-        "use a new name for "
-        "every run. Else let the ranks' ports through the firewall, both ways.",
+        "or the addresses are those of an earlier run (a rendezvous file that was not deleted), or a firewall rejects.",
+        "See whether the rank at that address failed first. If the ranks meet by a file, "
+        "delete it and use a new name for every run. Else let the ranks' ports through the firewall, both ways.",
         role=Role.NETWORK,
         lines=(ByShell("sudo {iptables} -I INPUT -p tcp -s {address} -j ACCEPT"),),
     ),
@@ -102,8 +98,7 @@ MESSAGES: tuple[Message, ...] = (
             ByShell(
                 "sudo {iptables} -I INPUT -p tcp -s {address} -j ACCEPT",
                 'New-NetFirewallRule -DisplayName "python (Gloo)" -Direction Inbound -Program '
-                "(Get-Command python).Source "
-                "-Action Allow",
+                "(Get-Command python).Source -Action Allow",
             ),
         ),
     ),
@@ -115,9 +110,8 @@ MESSAGES: tuple[Message, ...] = (
             r"connectFullMesh failed[^\n]*(?:No route to host|unreachable)",
             r"gloo/transport/tcp/[^\n]*connect: (?:No route to host|(?:Network|Host) is unreachable)",
         ),
-        "This machine has no way to the address that another rank gave: it belongs to another network "
-        "(docker, VPN, a "
-        "second card).",
+        "This machine has no way to the address that another rank gave: "
+        "it belongs to another network (docker, VPN, a second card).",
         "Set GLOO_SOCKET_IFNAME on every rank to the interface that they all share.",
         role=Role.NETWORK,
         lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"),),
@@ -127,9 +121,8 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(r"connectFullMesh failed", r"Gloo failed to connect"),
         "Gloo could not connect all ranks with each other and does not say why: a wrong interface, the limit of open "
         "files (each pair takes descriptors), or a rank that failed meanwhile.",
-        "Pin one interface by GLOO_SOCKET_IFNAME on every rank, raise the limit of open files, and read "
-        "the other ranks' "
-        "logs. 'pyddpdiag doctor --mesh' on every rank shows which pairs cannot connect.",
+        "Pin one interface by GLOO_SOCKET_IFNAME on every rank, raise the limit of open files, "
+        "and read the other ranks' logs. 'pyddpdiag doctor --mesh' on every rank shows which pairs cannot connect.",
         role=Role.NETWORK,
         lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"), ByShell("ulimit -n 65536")),
     ),

@@ -190,9 +190,8 @@ def _victims_only(case: Case) -> LogVerdict | None:
         names = _listed(silent)
         suffer = "waited for it in vain" if decisive.role is Role.WAITED else "lost it"
         sentence = (
-            f"{names} shows no error while others {suffer}: it was killed or stopped, is stuck "
-            f"in its own code, "
-            "or left its loop earlier (uneven batches)."
+            f"{names} shows no error while others {suffer}: "
+            "it was killed or stopped, is stuck in its own code, or left its loop earlier (uneven batches)."
         )
         return LogVerdict(sentence, decisive, tuple(log.who for log in silent), case.logs)
     look_at = decisive.facts.get("look_at")

@@ -10,8 +10,8 @@ from pyddpdiag.messages.shells import Code, Run, SetVariable
 _LIGHTNING = re.compile(r"lightning", re.IGNORECASE)
 _TRAINER = re.compile(r"transformers[/\\]trainer\.py")
 _WRAP_LATER = (
-    "wrap the model after replacing them: DDP does not reduce gradients of new layers, and the ranks' models drift "
-    "apart."
+    "wrap the model after replacing them: "
+    "DDP does not reduce gradients of new layers, and the ranks' models drift apart."
 )
 _UNUSED = r"Expected to have finished reduction in the prior iteration"
 
@@ -44,8 +44,8 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "unused_parameters_trainer",
         text_pattern(_UNUSED),
-        "Some parameters of the model have no part in the loss, and DDP, which the Trainer made, still waits for their "
-        "gradients.",
+        "Some parameters of the model have no part in the loss, and DDP, which the Trainer made, "
+        "still waits for their gradients.",
         "Use every parameter in the loss, or set ddp_find_unused_parameters=True in TrainingArguments. If a layer was "
         "replaced after the Trainer had wrapped the model, replace it before Trainer(...): DDP does not reduce the new "
         "one's gradients.",
@@ -55,9 +55,8 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "unused_parameters",
         text_pattern(_UNUSED),
-        "Some parameters got no gradient in the last iteration: forward did not use them, or their "
-        "output is not part of "
-        "the loss. DDP still waits for them.",
+        "Some parameters got no gradient in the last iteration: "
+        "forward did not use them, or their output is not part of the loss. DDP still waits for them.",
         "TORCH_DISTRIBUTED_DEBUG=INFO names the parameters. Use each in forward and loss, or pass "
         "find_unused_parameters=True to DDP if they are left out on purpose. If they belong to a layer, as the head, "
         f"that was replaced after wrapping, {_WRAP_LATER} find_unused_parameters=True would only hide that.",
@@ -67,8 +66,7 @@ MESSAGES: tuple[Message, ...] = (
         "models_differ",
         text_pattern(
             r"DDP expects same model across all ranks, but Rank (?P<rank>\d+) has (?P<parameters>\d+) "
-            r"params, while rank "
-            r"(?P<other>\d+) has inconsistent (?P<other_parameters>\d+)",
+            r"params, while rank (?P<other>\d+) has inconsistent (?P<other_parameters>\d+)",
             r"DDP expects same model across all ranks",
             r"params\[\d+\] in this process with sizes[^\n]*appears not to match",
         ),

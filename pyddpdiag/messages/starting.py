@@ -52,8 +52,7 @@ MESSAGES: tuple[Message, ...] = (
         "clients_missing",
         text_pattern(
             r"Timed out after (?P<seconds>\d+) seconds waiting for clients\. "
-            r"(?P<came>\d+)/(?P<world_size>\d+) clients "
-            r"joined",
+            r"(?P<came>\d+)/(?P<world_size>\d+) clients joined",
             r"(?P<came__2>\d+)/(?P<world_size__2>\d+) clients joined",
             r"Timed out initializing process group in store based barrier[^\n]*world_size=(?P<world_size__3>\d+), "
             r"(?:num_workers|worker_count)=(?P<came__3>\d+)",
@@ -83,8 +82,8 @@ MESSAGES: tuple[Message, ...] = (
             r"(?P<address>fe80:[0-9a-f:]*(?:%\w+)?)[^\n]*(?:errno: 22|errno 22|Invalid argument|\b10022\b)",
             r"(?:errno: 22|errno 22)[^\n]*(?P<address__2>fe80:[0-9a-f:]*)",
         ),
-        "A link-local IPv6 address (fe80::...) is useless without the interface that it belongs to, and torch drops "
-        "that part.",
+        "A link-local IPv6 address (fe80::...) is useless without the interface that it belongs to, "
+        "and torch drops that part.",
         "Give a routable IPv4 address of rank 0's machine as MASTER_ADDR, or a name that resolves to one.",
         role=Role.NETWORK,
         lines=(SetVariable("MASTER_ADDR", "ADDRESS-OF-RANK-0"),),
@@ -112,8 +111,8 @@ MESSAGES: tuple[Message, ...] = (
             r"failed to connect to TCPStore[^\n]*refused",
         ),
         "Nothing listens at the address of the store: rank 0 does not run yet, has ended, or is elsewhere.",
-        "Start rank 0 (or torchrun) on the machine of MASTER_ADDR, and give all ranks the same MASTER_ADDR and "
-        "MASTER_PORT.",
+        "Start rank 0 (or torchrun) on the machine of MASTER_ADDR, "
+        "and give all ranks the same MASTER_ADDR and MASTER_PORT.",
         role=Role.NETWORK,
     ),
     Message(
@@ -147,9 +146,8 @@ MESSAGES: tuple[Message, ...] = (
         "A rank waited in vain for what another one should have left in the store: that rank never came, failed, or "
         "meets the others elsewhere (another file, port or world size). Under Windows, and from WSL2 to another "
         "machine, address translation and port proxies are suspected.",
-        "See the log of the rank that is missing; 'pyddpdiag doctor --mesh' on every rank names it. "
-        "WSL2: switch it to "
-        "mirrored networking (networkingMode=mirrored in .wslconfig), or run natively.",
+        "See the log of the rank that is missing; 'pyddpdiag doctor --mesh' on every rank names it. WSL2: "
+        "switch it to mirrored networking (networkingMode=mirrored in .wslconfig), or run natively.",
         role=Role.WAITED,
         lines=(Run("pyddpdiag doctor --mesh"),),
         torch_only=True,

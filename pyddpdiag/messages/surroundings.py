@@ -60,16 +60,15 @@ MESSAGES: tuple[Message, ...] = (
         "openmp_twice",
         text_pattern(r"OMP: Error #15"),
         "Two copies of the OpenMP library are loaded: torch's, and one of another package (conda's numpy with MKL).",
-        "Install numpy and torch from one place into a new environment. The variable only hides it: results may be "
-        "wrong.",
+        "Install numpy and torch from one place into a new environment. "
+        "The variable only hides it: results may be wrong.",
         lines=(Run("pip install --force-reinstall numpy torch"), SetVariable("KMP_DUPLICATE_LIB_OK", "TRUE")),
     ),
     Message(
         "one_thread",
         text_pattern(r"Setting OMP_NUM_THREADS environment variable for each process to be 1"),
-        "torchrun gives each rank one thread unless OMP_NUM_THREADS is set. On CPUs, training is then "
-        "slower than it could "
-        "be.",
+        "torchrun gives each rank one thread unless OMP_NUM_THREADS is set. "
+        "On CPUs, training is then slower than it could be.",
         "Set OMP_NUM_THREADS to the number of cores divided by the ranks of this machine ('pyddpdiag "
         "doctor' says which).",
         role=Role.WARNING,

@@ -1,43 +1,51 @@
-"""The options of a bucket's path, the same for `attach`, `hook` and the named hooks."""
+"""What a user asks for of a bucket's path, the same for `attach`, `hook` and the named hooks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from pyddpdiag import _native
 from pyddpdiag.errors import UsageError
 
 Compress = Literal["bf16", "fp16"]
 SharedMemory = Literal["off", "auto", "require"]
-# `Compression` in csrc/torch/reduce/choose_path.hpp.
-_NUMBERS: Final = {None: 0, "bf16": 1, "fp16": 2}
+_COMPRESSIONS: Final[dict[Compress | None, _native.Compression]] = {
+    None: _native.Compression.none,
+    "bf16": _native.Compression.bf16,
+    "fp16": _native.Compression.fp16,
+}
 _MODES: Final = ("off", "auto", "require")
 
 
 @dataclass(frozen=True)
-class PathOptions:
-    """How a bucket is to be summed: checked, and in the native module's terms."""
+class PathRequest:
+    """How a bucket is to be summed, checked. Over a group, `setup.prepare` makes a decision of it."""
 
-    compression: int = 0
+    compress: Compress | None = None
     error_feedback: bool = False
     shared_memory: SharedMemory = "off"
 
     @property
-    def compresses(self) -> bool:
-        """Whether gradients travel in fewer bits."""
-        return self.compression != 0
+    def needs_setup(self) -> bool:
+        """Whether the ranks must meet before the first bucket."""
+        return self.compress is not None or self.shared_memory != "off"
+
+    def decided(self, shared: _native.SharedRanks | None) -> _native.PathOptions:
+        """What is done with the buckets of a group; `shared`: its ranks, where they share memory."""
+        return _native.PathOptions(_COMPRESSIONS[self.compress], self.error_feedback, shared)
 
 
-def path_options(
-    compress: str | None = None, error_feedback: bool = False, shared_memory: SharedMemory = "off"
-) -> PathOptions:
-    """The options that a user gave.
+def path_request(
+    compress: Compress | None = None, error_feedback: bool = False, shared_memory: SharedMemory = "off"
+) -> PathRequest:
+    """What a user asks for.
 
     Raises:
         UsageError: there is no such compression or mode of shared memory, or error feedback was asked for
             without compression.
     """
-    if compress not in _NUMBERS:
+    if compress not in _COMPRESSIONS:
         raise UsageError(
             f"compress must be None, 'bf16' or 'fp16', not {compress!r}.",
             hint="both halve what travels; bf16 has the range of float32, fp16 three more bits of precision.",
@@ -45,7 +53,7 @@ def path_options(
     if error_feedback and compress is None:
         raise UsageError("error_feedback needs compress='bf16' or 'fp16': nothing is lost without it.")
     require_mode(shared_memory)
-    return PathOptions(_NUMBERS[compress], error_feedback, shared_memory)
+    return PathRequest(compress, error_feedback, shared_memory)
 
 
 def require_mode(mode: str) -> None:

@@ -25,14 +25,18 @@ from pyddpdiag.paths.options import SharedMemory
 
 # How many times the ranks of a group have set it up: the same on all of them.
 _made: weakref.WeakKeyDictionary[dist.ProcessGroup, int] = weakref.WeakKeyDictionary()
-# For recorders that have asked, by the name of the group: USED, or why its ranks do not share memory.
-_outcomes: weakref.WeakKeyDictionary[_native.Recorder, dict[str, str]] = weakref.WeakKeyDictionary()
-# As _outcomes, of what was found out without a recorder, and is in its trace.
+# What sums in shared memory, if that is possible; and USED, or why it is not.
+_Outcome = tuple[_native.SharedRanks | None, str]
+# For recorders that have asked, by the name of the group.
+_outcomes: weakref.WeakKeyDictionary[_native.Recorder, dict[str, _Outcome]] = weakref.WeakKeyDictionary()
+# Of what was found out without a recorder, and is in its trace: USED, or why not.
 _found_elsewhere: weakref.WeakKeyDictionary[_native.Recorder, dict[str, str]] = weakref.WeakKeyDictionary()
 USED = "used"
 
 
-def prepare(core: _native.Recorder, group: dist.ProcessGroup, mode: SharedMemory) -> bool:
+def prepare(
+    core: _native.Recorder, group: dist.ProcessGroup, mode: SharedMemory
+) -> _native.SharedRanks | None:
     """Tries it at the first call, made by all ranks of `group` together; they may retry a failure.
 
     Args:
@@ -41,24 +45,23 @@ def prepare(core: _native.Recorder, group: dist.ProcessGroup, mode: SharedMemory
         mode: the same on all ranks.
 
     Returns:
-        Whether the buckets of this group go through shared memory; the same on all ranks.
+        What sums the buckets of this group in shared memory; None, on all ranks: they do not go through it.
 
     Raises:
         ReductionError: some ranks did not take part; or `mode` is "require", and a rank cannot share memory.
     """
     if mode == "off":
-        return False
+        return None
     known = _outcomes.setdefault(core, {})
     name = group.group_name
     if name not in known:
-        ranks, known[name] = _try(group)
-        if ranks is not None:
-            _native.share_memory(core, group, ranks)
-    _require(known[name], mode)
-    return known[name] == USED
+        known[name] = _try(group)
+    ranks, found = known[name]
+    _require(found, mode)
+    return ranks
 
 
-def share(group: dist.ProcessGroup, mode: SharedMemory) -> tuple[_native.SharedRanks | None, str]:
+def share(group: dist.ProcessGroup, mode: SharedMemory) -> _Outcome:
     """As `prepare`, for a caller that reduces without a recorder; tried at each call.
 
     Args:
@@ -83,7 +86,7 @@ def tell(core: _native.Recorder, group_name: str, found: str) -> None:
 
 def outcome(core: _native.Recorder, group_name: str) -> str:
     """`USED`, or why the ranks of a group do not share memory; empty if nobody asked."""
-    asked = _outcomes.get(core, {}).get(group_name, "")
+    _, asked = _outcomes.get(core, {}).get(group_name, (None, ""))
     return asked or _found_elsewhere.get(core, {}).get(group_name, "")
 
 
@@ -95,8 +98,7 @@ def _require(found: str, mode: SharedMemory) -> None:
         )
 
 
-def _try(group: dist.ProcessGroup) -> tuple[_native.SharedRanks | None, str]:
-    """What sums in shared memory, if that is possible; and `USED`, or why it is not."""
+def _try(group: dist.ProcessGroup) -> _Outcome:
     if group.size() == 1:
         return None, "the group has one rank"
     attempt = _made.get(group, 0)

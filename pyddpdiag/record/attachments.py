@@ -12,8 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import _native
 from pyddpdiag.errors import AlreadyAttachedError, UsageError
-from pyddpdiag.paths import exchange_setup, shared_setup
-from pyddpdiag.paths.options import PathOptions
+from pyddpdiag.paths import setup
+from pyddpdiag.paths.options import PathRequest
 from pyddpdiag.record import ddp_modules, registered
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recording import Recording
@@ -34,7 +34,7 @@ class _Attached:
 _attached: weakref.WeakKeyDictionary[DistributedDataParallel, _Attached] = weakref.WeakKeyDictionary()
 
 
-def attach(recorder: Recording, given: torch.nn.Module, options: PathOptions) -> None:
+def attach(recorder: Recording, given: torch.nn.Module, request: PathRequest) -> None:
     """As `Recorder.attach`.
 
     Raises:
@@ -62,11 +62,9 @@ def attach(recorder: Recording, given: torch.nn.Module, options: PathOptions) ->
             RuntimeWarning,
             stacklevel=3,
         )
-    shares = shared_setup.prepare(recorder.core, description.group, options.shared_memory)
-    if options.compresses and not shares:
-        exchange_setup.prepare(recorder.core, description.group)
+    options = setup.prepare(recorder.core, description.group, request)
     module = recorder.modules.add(description)
-    how = (module, description.parameters, options.compression, options.error_feedback, shares)
+    how = (module, description.parameters, options)
     if known is None:
         try:
             native = _native.Attachment(ddp.reducer, recorder.core, *how)

@@ -10,8 +10,8 @@ import torch.distributed as dist
 
 from pyddpdiag import _native
 from pyddpdiag.errors import UsageError
-from pyddpdiag.paths import exchange_setup, gloo, shared_setup
-from pyddpdiag.paths.options import PathOptions
+from pyddpdiag.paths import gloo, setup
+from pyddpdiag.paths.options import PathRequest
 from pyddpdiag.record.copied import CopiedRecorder
 from pyddpdiag.record.recording import Recording
 
@@ -20,7 +20,7 @@ def average(
     recorder: Recording,
     bucket: dist.GradBucket,  # type: ignore[name-defined]
     group: dist.ProcessGroup | None,
-    options: PathOptions,
+    request: PathRequest,
 ) -> torch.futures.Future[torch.Tensor]:
     """Averages a bucket over `group`, by default that of its DDP module, and records it.
 
@@ -30,16 +30,10 @@ def average(
     """
     core = recorder.core
     try:
-        shares = options.shared_memory != "off"
-        if (options.compresses or shares) and bucket.index() == 0:
+        if request.needs_setup and bucket.index() == 0:
             over = group if group is not None else _native.group_of(core, bucket)
-            # Where the buckets do not go through shared memory, the native module takes the other path by itself.
-            prepared = shared_setup.prepare(core, over, options.shared_memory)
-            if not prepared and options.compresses:
-                exchange_setup.prepare(core, over)
-        return _native.timed_allreduce(
-            core, bucket, group, options.compression, options.error_feedback, shares
-        )
+            return _native.timed_allreduce(core, bucket, group, setup.prepare(core, over, request))
+        return _native.timed_allreduce(core, bucket, group)
     except RuntimeError as error:
         if recorder.closed:
             raise recorder.closed_error("reduce a bucket with it") from error
@@ -54,12 +48,12 @@ class RecorderHook:
 
     Args:
         recorder: where to record.
-        options: of the path.
+        request: how the buckets are to be summed.
     """
 
-    def __init__(self, recorder: Recording | CopiedRecorder, options: PathOptions) -> None:
+    def __init__(self, recorder: Recording | CopiedRecorder, request: PathRequest) -> None:
         self.recorder = recorder
-        self.options = options
+        self.request = request
         # DDP asks for them, as a function has them.
         self.__name__ = self.__qualname__ = "recorder_hook"
 
@@ -90,8 +84,8 @@ class RecorderHook:
                 f"{type(state).__name__}.",
                 hint="ddp.register_comm_hook(None, recorder.hook(...))",
             )
-        return average(recorder, bucket, group, self.options)
+        return average(recorder, bucket, group, self.request)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy of the hook has a copy of the recorder."""
-        return (RecorderHook, (self.recorder, self.options))
+        return (RecorderHook, (self.recorder, self.request))

@@ -15,14 +15,14 @@ from pyddpdiag import _native
 from pyddpdiag.errors import UsageError
 from pyddpdiag.output import say
 from pyddpdiag.paths import gloo
-from pyddpdiag.paths.options import PathOptions, path_options
+from pyddpdiag.paths.options import PathRequest
 from pyddpdiag.record import registered
 from pyddpdiag.record.bucket_hook import average
 from pyddpdiag.record.copied import CopiedRecorder
 from pyddpdiag.record.latest import latest_open
 from pyddpdiag.record.recorder import Recorder
 
-_EXACT, _BF16, _FP16 = path_options(), path_options("bf16"), path_options("fp16")
+_EXACT, _BF16, _FP16 = PathRequest(), PathRequest("bf16"), PathRequest("fp16")
 # For each state that is not a recorder: the recorder that serves it, and the group it names.
 _served: dict[Any, tuple[Recorder, dist.ProcessGroup | None]] = {}
 
@@ -165,13 +165,13 @@ class TimedHook(registered.Probed):
 def _timed(
     state: Any,
     bucket: dist.GradBucket,  # type: ignore[name-defined]
-    options: PathOptions,
+    request: PathRequest,
 ) -> torch.futures.Future[torch.Tensor]:
     detached = _native.detached_allreduce(bucket)
     if detached is not None:
         return detached
     recorder, group = (state, None) if isinstance(state, Recorder) else _serve(state, bucket)
-    return average(recorder, bucket, group, options)
+    return average(recorder, bucket, group, request)
 
 
 def _current() -> Recorder:

@@ -20,7 +20,7 @@ from pyddpdiag.errors import (
     TraceFolderError,
     UsageError,
 )
-from pyddpdiag.paths.options import Compress, SharedMemory, path_options
+from pyddpdiag.paths.options import Compress, SharedMemory, path_request
 from pyddpdiag.record import (
     agreement,
     arguments,
@@ -197,7 +197,7 @@ class Recorder:
             UsageError: not a DistributedDataParallel module.
         """
         self._require_open("attach a DDP module to it")
-        attachments.attach(self, ddp, path_options(compress, error_feedback, shared_memory))
+        attachments.attach(self, ddp, path_request(compress, error_feedback, shared_memory))
 
     def detach(self, ddp: DistributedDataParallel) -> None:
         """Ends the recording of a module that a recorder was attached to, between two backward passes.
@@ -239,7 +239,7 @@ class Recorder:
             UsageError: the options don't fit.
         """
         self._require_open("make a hook of it")
-        return RecorderHook(self, path_options(compress, error_feedback, shared_memory))
+        return RecorderHook(self, path_request(compress, error_feedback, shared_memory))
 
     def steps(self, loader: Iterable[Batch]) -> Steps[Batch]:
         """Wraps a loader so that waiting for data and the steps themselves are marked in the trace.

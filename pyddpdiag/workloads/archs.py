@@ -39,13 +39,6 @@ ARCHS: Final[dict[str, Training | None]] = {
     "bert_small": None,
 }
 TRAINED: Final = tuple(name for name, training in ARCHS.items() if training is not None)
-# Older names in benchmarks for the same networks; older result files still hold them.
-_OLDER: Final = {"digits": "digits-cnn", "resnet_small": "resnet18"}
-
-
-def arch_name(name: str) -> str:
-    """The current name of a network that may have an older one; other names are returned unchanged."""
-    return _OLDER.get(name, name)
 
 
 def arch_of(name: str) -> Training:

@@ -16,13 +16,14 @@
 #include "core/shared/block.hpp"
 #include "core/shared/exchange.hpp"
 #include "core/shared/member.hpp"
+#include "core/shared/units.hpp"
 #include "core/shared/wire.hpp"
 #include "platform/platform.hpp"
 
 namespace shared_group {
 
 // Values of float32 in a unit of a bucket of medium size.
-inline constexpr std::size_t unit = ddpdiag::SharedExchange::unit_bytes / sizeof(float);
+inline constexpr std::size_t unit = ddpdiag::unit_bytes / sizeof(float);
 
 // At once, in a thread each.
 inline void on_all_ranks(std::size_t ranks, const std::function<void(std::size_t)>& body) {

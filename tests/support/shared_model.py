@@ -1,7 +1,7 @@
 """A model of the ranks that average in shared memory, small enough to try every order of their steps.
 
 A step is what one rank does to one word that the others see, or to their buckets. Memory is sequentially consistent, as
-those words are in csrc/core/shared/exchange.hpp. Any wait for other ranks may end by its time at any moment.
+those words are in csrc/core/shared/board.cpp. Any wait for other ranks may end by its time at any moment.
 
 A bucket is free when its owner may do with it what it likes: it has the average, or an error. Whoever reads a free
 bucket sums nonsense, and whoever writes to one destroys something. All buckets are read in one step: what is free stays

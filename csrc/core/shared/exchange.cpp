@@ -1,78 +1,27 @@
 #include "core/shared/exchange.hpp"
 
 #include <algorithm>
-#include <atomic>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
+#include "core/shared/hosts.hpp"
 #include "core/shared/pause.hpp"
-#include "core/shared/wait.hpp"
+#include "core/shared/units.hpp"
 #include "platform/platform.hpp"
 
 namespace ddpdiag {
-namespace {
-
-using std::chrono::milliseconds;
-
-// How long a process that ends is taken to keep its number after its memory is gone.
-constexpr milliseconds ending{1000};
-
-Announced announced(const SharedBucket& bucket) noexcept {
-    Announced result{.sequence = bucket.sequence,
-                     .bytes = bucket.sum.bytes,
-                     .kind = kind_of(bucket.sum, bucket.wire.get()),
-                     .offset = bucket.offset,
-                     .place = bucket.place,
-                     .id = bucket.block->id(),
-                     .memory_bytes = bucket.block->memory().size(),
-                     .watched = bucket.watched ? 1U : 0U};
-    const std::string& name = bucket.block->memory().name();
-    name.copy(reinterpret_cast<char*>(result.name.data()), sizeof result.name);
-    return result;
-}
-
-// Whether a process whose memory cannot be opened any more has ended, or is about to.
-bool ends(const SharedPeer& peer) {
-    const auto until = std::chrono::steady_clock::now() + ending;
-    while (peer.runs()) {
-        if (std::chrono::steady_clock::now() >= until) {
-            return false;
-        }
-        std::this_thread::sleep_for(milliseconds{1});
-    }
-    return true;
-}
-
-std::size_t own_rank(const std::vector<std::optional<SharedPeer>>& peers) {
-    const auto is_own = [](const auto& peer) { return !peer.has_value(); };
-    if (peers.size() > most_shared_ranks || std::ranges::count_if(peers, is_own) != 1) {
-        throw std::invalid_argument("up to " + std::to_string(most_shared_ranks) +
-                                    " ranks can share memory, one of which is our own.");
-    }
-    return static_cast<std::size_t>(std::ranges::find_if(peers, is_own) - peers.begin());
-}
-
-}  // namespace
 
 SharedExchange::SharedExchange(SharedMember own, std::vector<std::optional<SharedPeer>> peers,
-                               std::vector<std::string> names, milliseconds timeout,
+                               std::vector<std::string> names, std::chrono::milliseconds timeout,
                                std::shared_ptr<SharedBetween> between)
-    : own_(std::move(own)),
-      peers_(std::move(peers)),
-      names_(std::move(names)),
+    : board_(std::move(own), std::move(peers), std::move(names)),
       timeout_(timeout),
       between_(std::move(between)),
-      rank_(own_rank(peers_)),
       process_(platform::process_id()),
-      outnumbers_cores_(peers_.size() > std::thread::hardware_concurrency()),
-      places_(own_.control()) {
-    if (names_.size() != peers_.size()) {
-        throw std::invalid_argument("each rank needs a name.");
-    }
-    for (const auto& peer : peers_) {
-        mapped_.push_back(peer ? std::optional<PeerPlaces>(peer->control()) : std::nullopt);
-    }
-}
+      outnumbers_cores_(ranks() > std::thread::hardware_concurrency()),
+      places_(board_.own()),
+      mapped_(board_, /*hands_out=*/between_ != nullptr) {}
 
 SharedExchange::~SharedExchange() {
     if (platform::process_id() != process_) {
@@ -80,66 +29,10 @@ SharedExchange::~SharedExchange() {
     }
     if (!queue_.empty() && broken_.empty()) {
         stand_down({});
-        static_cast<void>(others_let_go());
+        static_cast<void>(board_.others_let_go());
         return;
     }
-    auto here = Standing::here;
-    own_.control().standing.compare_exchange_strong(here, Standing::left);
-    ring_all();
-}
-
-SharedControl& SharedExchange::control(std::size_t rank) const noexcept {
-    const auto& peer = peers_[rank];
-    return peer ? peer->control() : own_.control();
-}
-
-std::string SharedExchange::listed(const Ranks& ranks) const {
-    std::string text;
-    for (const std::size_t rank : ranks) {
-        text += (text.empty() ? "" : ", ") + names_[rank];
-    }
-    return text;
-}
-
-void SharedExchange::ring_all() const noexcept {
-    for (const auto& peer : peers_) {
-        if (peer) {
-            peer->ring();
-        }
-    }
-}
-
-bool SharedExchange::has_announced(std::size_t rank, std::uint64_t number) const noexcept {
-    return control(rank).announcements[number % shared_operations].tag.load() == number + 1;
-}
-
-bool SharedExchange::all_have_announced(std::uint64_t number) const noexcept {
-    for (std::size_t rank = 0; rank < ranks(); ++rank) {
-        if (!has_announced(rank, number)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-SharedExchange::Ranks SharedExchange::not_announced_by(std::uint64_t number) const {
-    Ranks result;
-    for (std::size_t rank = 0; rank < ranks(); ++rank) {
-        if (!has_announced(rank, number)) {
-            result.push_back(rank);
-        }
-    }
-    return result;
-}
-
-SharedExchange::Ranks SharedExchange::busy_with(std::uint64_t number) const {
-    Ranks result;
-    for (std::size_t rank = 0; rank < ranks(); ++rank) {
-        if (control(rank).busy.load() == number + 1) {
-            result.push_back(rank);
-        }
-    }
-    return result;
+    board_.leave();
 }
 
 void SharedExchange::announce(SharedBucket bucket) {
@@ -153,13 +46,7 @@ void SharedExchange::announce_what_fits() {
     while (!has_failed_ && announced_ < completed_ + queue_.size() &&
            announced_ < completed_ + shared_operations) {
         const std::uint64_t number = announced_++;
-        write(own_.control().announcements[number % shared_operations], number,
-              announced(queue_[static_cast<std::size_t>(number - completed_)]));
-        // The others sleep until the last rank has announced; of two that come at once, at least one sees both.
-        std::atomic_thread_fence(std::memory_order_seq_cst);
-        if (all_have_announced(number)) {
-            ring_all();
-        }
+        board_.announce(number, queue_[static_cast<std::size_t>(number - completed_)].announced());
     }
 }
 
@@ -175,7 +62,7 @@ SharedBucket SharedExchange::oldest(std::uint64_t& number) {
 GradientStatistics SharedExchange::let_go_of_oldest(std::uint64_t number) {
     const std::lock_guard lock(mutex_);
     // Before another bucket is announced in its place.
-    const GradientStatistics found = found_in(own_.control().announcements[number % shared_operations]);
+    const GradientStatistics found = found_in(board_.announcement(board_.own_rank(), number));
     queue_.pop_front();
     ++completed_;
     announced_ = std::max(announced_, completed_);
@@ -219,8 +106,8 @@ std::optional<GradientStatistics> SharedExchange::complete_at_once(const std::fu
     if (ours.sum.bytes > at_once_bytes) {
         return std::nullopt;
     }
-    const auto done = [&] { return is_done(number, ours); };
-    if (!comes_soon([&] { return done() || all_have_announced(number); })) {
+    const auto done = [&] { return is_done(board_, number, ours); };
+    if (!comes_soon([&] { return done() || board_.all_have_announced(number); })) {
         return std::nullopt;
     }
     if (begins) {
@@ -228,7 +115,7 @@ std::optional<GradientStatistics> SharedExchange::complete_at_once(const std::fu
     }
     try {
         if (!done()) {
-            sum_units(number, ours, buckets(number, ours));
+            sum_units(board_, number, ours, mapped_.of(number, ours));
         }
     } catch (const SharedExchangeError&) {
         return std::nullopt;  // complete() will find the same
@@ -245,9 +132,9 @@ GradientStatistics SharedExchange::complete(const std::function<bool()>& goes_on
     const SharedBucket ours = oldest(number);
     if (broken_.empty()) {
         try {
-            Wait wait(*this, goes_on);
+            const Wait wait(board_, timeout_, goes_on);
             if (between_ != nullptr) {
-                complete_over_hosts(number, ours, wait);
+                HostsSum(board_, *between_, wait, number, ours).complete(mapped_);
             } else {
                 complete(number, ours, wait);
             }
@@ -262,71 +149,53 @@ GradientStatistics SharedExchange::complete(const std::function<bool()>& goes_on
     return found;
 }
 
-void SharedExchange::complete(std::uint64_t number, const SharedBucket& ours, Wait& wait) {
-    const auto done = [&] { return is_done(number, ours); };
+void SharedExchange::complete(std::uint64_t number, const SharedBucket& ours, const Wait& wait) {
+    const auto done = [&] { return is_done(board_, number, ours); };
     std::vector<std::byte*> all;
     while (all.empty() && !done()) {
-        wait.until([&] { return done() || all_have_announced(number); },
-                   [&] { return not_announced_by(number); }, true);
-        all = buckets(number, ours);
+        wait.until([&] { return done() || board_.all_have_announced(number); },
+                   [&] { return board_.not_announced_by(number); }, true);
+        all = mapped_.of(number, ours);
     }
-    sum_units(number, ours, all);
-    wait.until(done, [&] { return busy_with(number); }, false);
+    sum_units(board_, number, ours, all);
+    wait.until(done, [&] { return board_.busy_with(number); }, false);
 }
 
-// All are compared before any is opened: a rank that has found a difference may have let go of its bucket.
-std::vector<std::byte*> SharedExchange::buckets(std::uint64_t number, const SharedBucket& ours) {
-    const Announced wanted = announced(ours);
-    std::vector<Announced> all;
-    for (std::size_t rank = 0; rank < ranks(); ++rank) {
-        const auto theirs = read(control(rank).announcements[number % shared_operations], number);
-        if (!theirs) {
-            return {};
-        }
-        require_same(wanted.key(), names_[rank], theirs->key(), std::uint64_t{1} << rank);
-        all.push_back(*theirs);
+void SharedExchange::stand_down(const SharedFailure& failure) noexcept {
+    {
+        const std::lock_guard lock(mutex_);
+        has_failed_ = true;
     }
-    std::vector<std::byte*> result;
-    for (std::size_t rank = 0; rank < ranks(); ++rank) {
-        std::byte* const bucket = bucket_of(rank, all[rank], number, ours);
-        if (bucket == nullptr) {
-            return {};
-        }
-        result.push_back(bucket);
-    }
-    return result;
+    board_.fail(failure);
 }
 
-void SharedExchange::require_same(const BucketKey& ours, const std::string& name, const BucketKey& theirs,
-                                  std::uint64_t blamed) const {
-    if (theirs != ours) {
-        throw SharedExchangeError("the ranks do not bring the same bucket: " + names_[rank_] + " has " +
-                                      described(ours) + "; " + name + " has " + described(theirs) + ".",
-                                  {.cause = FailureCause::differs, .blamed = blamed});
+void SharedExchange::fail(const SharedExchangeError& error) {
+    broken_ = error.what();
+    stand_down(error.failure());
+    in_use_ = !board_.others_let_go();
+    if (between_ != nullptr) {
+        broken_ = between_->agreed(broken_, error.secondary_error_delay());
+        in_use_ = in_use_ || between_->uses_block();
     }
 }
 
-// nullptr: the operation is done meanwhile.
-std::byte* SharedExchange::bucket_of(std::size_t rank, const Announced& theirs, std::uint64_t number,
-                                     const SharedBucket& ours) {
-    auto& mapped = mapped_[rank];
-    if (!mapped) {
-        return ours.block->data() + ours.offset;
+void SharedExchange::fail_unless_broken(const SharedExchangeError& error) {
+    const std::lock_guard turn(completing_);
+    if (broken_.empty()) {
+        fail(error);
     }
-    try {
-        return mapped->bucket(theirs);
-    } catch (const platform::SystemError& error) {
-        if (between_ == nullptr && is_done(number, ours)) {
-            return nullptr;  // its memory may be given back by now
-        }
-        if (one_has_failed()) {
-            throw failed_error(failed());
-        }
-        if (ends(*peers_[rank])) {
-            throw ended_error(ended());
-        }
-        throw SharedExchangeError("cannot reach the bucket of " + names_[rank] + ": " + error.what());
+}
+
+void SharedExchange::give_up(const std::string& why) {
+    fail_unless_broken(SharedExchangeError(board_.name(board_.own_rank()) + why));
+}
+
+bool SharedExchange::give_up_if_one_has_ended() {
+    const Ranks gone = board_.ended();
+    if (!gone.empty()) {
+        fail_unless_broken(ended_error(board_, gone));
     }
+    return !gone.empty();
 }
 
 }  // namespace ddpdiag

@@ -1,28 +1,25 @@
-// How a SharedExchange waits for the other ranks; only for its own files.
+// How a rank waits for the others.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 
 #include "core/shared/between.hpp"
-#include "core/shared/exchange.hpp"
+#include "core/shared/board.hpp"
+#include "core/shared/errors.hpp"
+#include "core/shared/failure.hpp"
 #include "core/shared/pause.hpp"
 
 namespace ddpdiag {
 
-inline constexpr const char* rank_has_ended = " has ended in the middle of training.";
-inline constexpr const char* rank_has_failed =
-    " does not take part in any further bucket: it has failed, or its module or recorder is gone.";
-// Of errors that follow from those of other ranks, which are to be first: of a connection, of the ranks of the own host.
-inline constexpr std::chrono::milliseconds connection_error_delay{1000};
-inline constexpr std::chrono::milliseconds follower_error_delay{2000};
-
 // The wait for the other ranks in one operation.
-class SharedExchange::Wait {
+class Wait {
 public:
-    Wait(const SharedExchange& exchange, const std::function<bool()>& goes_on)
-        : exchange_(&exchange), goes_on_(&goes_on), deadline_(Clock::now() + exchange.timeout_) {}
+    // `timeout`: from now on. `goes_on`: asked now and then; false ends the wait with an error.
+    Wait(const Board& board, std::chrono::milliseconds timeout, const std::function<bool()>& goes_on)
+        : board_(&board), goes_on_(&goes_on), timeout_(timeout), deadline_(Clock::now() + timeout) {}
 
     // `awaited`: the ranks that it waits for; asked only when they are late. They must not leave meanwhile if
     // `must_stay`. `secondary_error_delay`: see SharedExchangeError, of an error for being late.
@@ -37,7 +34,7 @@ public:
         }
         auto look_at = Clock::now() + look_every;
         while (!condition()) {
-            sleep(condition);
+            board_->sleep(condition, look_every);
             if (const auto now = Clock::now(); now >= look_at) {
                 look_at = now + look_every;
                 look(condition, awaited, must_stay, secondary_error_delay, now);
@@ -50,7 +47,7 @@ public:
     void over_hosts(SharedBetween& between, const Step& step) const {
         try {
             while (!step(look_every)) {
-                require_none(exchange_->ended(), exchange_->failed());
+                require_none(board_->ended(), board_->failed());
                 require_time(between.others(), {}, connection_error_delay, Clock::now());
             }
         } catch (const SharedBetweenError& error) {
@@ -61,31 +58,22 @@ public:
     }
 
 private:
+    using Clock = std::chrono::steady_clock;
+
     // How long a wait spins before it sleeps: about as long as waking up takes.
     static constexpr int spins = 64;
     // After that, it looks whether the others still run.
     static constexpr std::chrono::milliseconds look_every{50};
 
-    template <typename Condition>
-    void sleep(const Condition& condition) const {
-        SharedControl& ours = exchange_->own_.control();
-        const std::uint32_t seen = ours.rings.load();
-        ours.sleeping.store(1);
-        if (!condition()) {
-            exchange_->own_.bell().wait(ours.rings, seen, look_every);
-        }
-        ours.sleeping.store(0);
-    }
-
     template <typename Condition, typename Awaited>
     void look(const Condition& condition, const Awaited& awaited, bool must_stay,
               std::chrono::milliseconds secondary_error_delay, Clock::time_point now) const {
-        const Ranks ended = exchange_->ended();
-        const Ranks failed = exchange_->failed();
+        const Ranks ended = board_->ended();
+        const Ranks failed = board_->failed();
         Ranks left;
         const Ranks late = awaited();
         for (const std::size_t rank : late) {
-            if (must_stay && exchange_->control(rank).standing.load() == Standing::left) {
+            if (must_stay && board_->standing(rank) == Standing::left) {
                 left.push_back(rank);
             }
         }
@@ -95,20 +83,18 @@ private:
         }
         require_none(ended, failed);
         if (!left.empty()) {
-            throw SharedExchangeError(exchange_->listed(left) + rank_has_failed,
-                                      {.cause = FailureCause::own, .origin = left.front()},
-                                      follower_error_delay);
+            throw left_error(*board_, left);
         }
-        require_time(late.empty() ? std::string("the other ranks") : exchange_->listed(late), late,
+        require_time(late.empty() ? std::string("the other ranks") : board_->listed(late), late,
                      secondary_error_delay, now);
     }
 
     void require_none(const Ranks& ended, const Ranks& failed) const {
         if (!ended.empty()) {
-            throw exchange_->ended_error(ended);
+            throw ended_error(*board_, ended);
         }
         if (!failed.empty()) {
-            throw exchange_->failed_error(failed);
+            throw failed_error(*board_, failed);
         }
     }
 
@@ -121,7 +107,7 @@ private:
                                       {.cause = FailureCause::given_up, .blamed = blamed});
         }
         if (now >= deadline_) {
-            const auto waited = static_cast<std::uint64_t>(exchange_->timeout_.count() / 1000);
+            const auto waited = static_cast<std::uint64_t>(timeout_.count() / 1000);
             throw SharedExchangeError("waited " + std::to_string(waited) + " s for " + awaited +
                                           ", which still runs but does not take part.",
                                       {.cause = FailureCause::late, .seconds = waited, .blamed = blamed},
@@ -129,8 +115,9 @@ private:
         }
     }
 
-    const SharedExchange* exchange_;
+    const Board* board_;
     const std::function<bool()>* goes_on_;
+    std::chrono::milliseconds timeout_;
     Clock::time_point deadline_;
 };
 

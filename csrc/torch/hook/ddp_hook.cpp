@@ -41,12 +41,14 @@ c10::intrusive_ptr<Future> timed_allreduce(const std::shared_ptr<Recorder>& reco
     const auto layout = recorder->layout(bucket);
     ModuleState& module = *layout->module;
     const auto& over = group != nullptr ? group : module.identity.group();
+    InFlight& in_flight = in_flight_of(module);
     if (bucket.getIndex() == 0) {
         count_ranks_left(module);
+        in_flight.begin_pass(options);
     }
     const at::Tensor& buffer = bucket.getBufferRef();
-    const auto& path =
-        in_flight_of(module).path(bucket.getIndex(), buffer, over, for_ranks_left(module, buffer, options));
+    const auto& path = in_flight.path(bucket.getIndex(), buffer, over,
+                                      for_ranks_left(module, buffer, in_flight.pass_options()));
     return run_bucket(recorder, bucket, layout, path, arrival, Wants::object, result).future;
 }
 

@@ -17,7 +17,8 @@ namespace ddpdiag {
 
 // For a hook registered from Python. `result` is what the returned future will hold: the bucket's buffer as
 // a Python object, made by the caller while it holds the GIL, so the worker never takes it.
-// `group`: nullptr = the group of the bucket's DDP module.
+// `group`: nullptr = the group of the bucket's DDP module. `options`: those of bucket 0 hold for all buckets of its pass,
+// so whoever decides on them does so once for each.
 c10::intrusive_ptr<c10::ivalue::Future> timed_allreduce(const std::shared_ptr<Recorder>& recorder,
                                                         c10d::GradBucket& bucket,
                                                         const std::shared_ptr<Group>& group,

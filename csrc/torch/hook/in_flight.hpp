@@ -28,6 +28,9 @@ struct alignas(64) BucketInFlight {
 // By bucket index. For the thread that runs the hook; the worker owns a bucket in flight.
 class InFlight {
 public:
+    // For callers that decide with bucket 0 on its whole pass.
+    void begin_pass(const PathOptions& options) { pass_options_ = options; }
+    [[nodiscard]] const PathOptions& pass_options() const noexcept { return pass_options_; }
     // The bucket's path: that of the last pass, if it still fits.
     [[nodiscard]] const std::shared_ptr<Path>& path(std::size_t index, const at::Tensor& buffer,
                                                     const std::shared_ptr<Group>& group,
@@ -50,6 +53,7 @@ private:
         return slots_[index];
     }
 
+    PathOptions pass_options_;
     std::vector<Slot> slots_;
 };
 

@@ -10,8 +10,7 @@
 
 #include "torch/probe/backward_pass.hpp"
 #include "torch/probe/recorder.hpp"
-#include "torch/reduce/shared_path.hpp"
-#include "torch/reduce/shared_ranks.hpp"
+#include "torch/reduce/choose_path.hpp"
 
 namespace ddpdiag {
 
@@ -19,9 +18,7 @@ namespace ddpdiag {
 // for each bucket, done. If a pass does not finish, the next bucket 0 begins a new one.
 class Reduction {
 public:
-    // `shared`: the ranks that add up the buckets in shared memory; nullptr: Gloo does.
-    Reduction(std::shared_ptr<Recorder> recorder, std::shared_ptr<ModuleState> module,
-              std::shared_ptr<SharedRanks> shared);
+    Reduction(std::shared_ptr<Recorder> recorder, std::shared_ptr<ModuleState> module, PathOptions options);
 
     // The backward pass has produced its first gradient.
     void first_gradient();
@@ -38,13 +35,9 @@ public:
     void done();
 
 private:
-    [[nodiscard]] std::shared_ptr<Path> path(std::size_t index, const at::Tensor& buffer,
-                                             std::uint64_t number);
-
     std::shared_ptr<Recorder> recorder_;
     std::shared_ptr<ModuleState> module_;
-    std::shared_ptr<SharedRanks> shared_;
-    std::vector<std::shared_ptr<SharedPath>> shared_paths_;  // by bucket
+    PathOptions options_;
     std::shared_ptr<BackwardPass> pass_;
 };
 

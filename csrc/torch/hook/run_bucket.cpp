@@ -33,16 +33,16 @@ bool prepare(Path& path, const at::Tensor& buffer, BucketOperation& operation) {
     return while_summing;
 }
 
-Begun begin_recorded(Path& path, const at::Tensor& buffer, const BucketStart& start, const HookThread& hook,
-                     Wants wants) {
+Begun begin_recorded(Path& path, const at::Tensor& buffer, const BucketStart& start, std::uint64_t number,
+                     const HookThread& hook, Wants wants) {
     const auto& operation = start.operation;
     const StartFrom from = path.facts().start;
     const bool watched = prepare(path, buffer, *operation);
     operation->enqueued(buffer);
     const StartSignal signal(operation, from, hook);
-    Begun begun = path.begin(buffer, {.sequence = start.sequence,
-                                      .start = from == StartFrom::path ? operation : nullptr,
-                                      .watched = watched});
+    Begun begun = path.begin(
+        buffer,
+        {.sequence = number, .start = from == StartFrom::path ? operation : nullptr, .watched = watched});
     if (wants != Wants::begun) {
         begun.work.reset();
     }
@@ -170,17 +170,18 @@ Begun run_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bu
     const at::Tensor& buffer = bucket.getBufferRef();
     const PathFacts& facts = path->facts();
     auto start = start_bucket(recorder, bucket, layout, path->group(), arrival, facts);
+    const std::uint64_t number = arrival.number.value_or(start.sequence);
     Begun begun;
     if (start.operation == nullptr) {
         path->prepare(buffer, /*with_statistics=*/false);
-        begun = path->begin(buffer, {.sequence = start.sequence, .start = nullptr});
+        begun = path->begin(buffer, {.sequence = number, .start = nullptr});
         if (!facts.finishes && wants != Wants::object) {
             return begun;
         }
         begun.work.reset();
     } else {
         try {
-            begun = begin_recorded(*path, buffer, start, hook, wants);
+            begun = begin_recorded(*path, buffer, start, number, hook, wants);
         } catch (...) {
             throw_failed(*start.operation, facts.flags);
         }

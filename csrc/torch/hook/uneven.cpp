@@ -33,7 +33,7 @@ PathOptions for_ranks_left(const ModuleState& module, const at::Tensor& buffer, 
         return options;
     }
     PathOptions result = options;
-    if (options.compression == Compression::none && !options.shared_memory) {
+    if (options.compression == Compression::none && options.shared == nullptr) {
         if (buffer.is_sparse()) {
             buffer.div_(left);
         } else {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "torch/probe/bucket_operation.hpp"
 #include "torch/probe/recorder.hpp"
@@ -16,6 +17,9 @@ namespace ddpdiag {
 struct Arrival {
     std::int64_t ready = 0;    // when its hook was entered
     std::uint32_t origin = 0;  // flag_native, flag_reducer: we see the result taken; 0: a Python hook
+    // What all ranks call it; nothing: its number among the buckets of its group that recorders have counted. A recorder
+    // may be closed on some ranks only, where its caller goes on without one.
+    std::optional<std::uint64_t> number = std::nullopt;
 };
 
 struct BucketStart {

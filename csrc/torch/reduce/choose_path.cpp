@@ -14,14 +14,12 @@ std::shared_ptr<Path> choose_path(const at::Tensor& buffer, const std::shared_pt
     const auto type =
         options.compression == Compression::bf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half;
     const bool compresses = options.compression != Compression::none && SixteenBitPath::possible(buffer);
-    if (options.shared_memory && SharedPath::possible(buffer)) {
-        if (auto ranks = group->sharing.get(); ranks != nullptr) {
-            if (compresses && ranks->several_hosts()) {
-                auto wire = std::make_shared<SharedWire>(known_element(type), options.error_feedback);
-                return std::make_shared<SharedPath>(buffer, group, std::move(ranks), std::move(wire));
-            }
-            return std::make_shared<SharedPath>(buffer, group, std::move(ranks), options.divided_by);
+    if (options.shared != nullptr && SharedPath::possible(buffer)) {
+        if (compresses && options.shared->several_hosts()) {
+            auto wire = std::make_shared<SharedWire>(known_element(type), options.error_feedback);
+            return std::make_shared<SharedPath>(buffer, group, options.shared, std::move(wire));
         }
+        return std::make_shared<SharedPath>(buffer, group, options.shared, options.divided_by);
     }
     if (compresses) {
         return std::make_shared<SixteenBitPath>(buffer, group, type, options.error_feedback);

@@ -10,18 +10,19 @@
 
 namespace ddpdiag {
 
-// The numbers are pyddpdiag.compression's.
+class SharedRanks;
+
 enum class Compression : std::uint8_t { none = 0, bf16 = 1, fp16 = 2 };
 
-// What a hook was registered with, the same on all ranks.
+// What was decided for a hook or a GradientReducer, the same on all ranks.
 struct PathOptions {
     Compression compression = Compression::none;
     // Adds what the last rounding lost to the next step's gradients.
     bool error_feedback = false;
     // The gradients are already divided by this; 0: they are not. Only for paths that do not compress.
     std::int64_t divided_by = 0;
-    // By way of memory that the ranks share, if the group has some. Only what travels between hosts is compressed.
-    bool shared_memory = false;
+    // The ranks that average in shared memory; nullptr: Gloo does. Only what travels between hosts is compressed.
+    std::shared_ptr<SharedRanks> shared = nullptr;
 
     [[nodiscard]] bool operator==(const PathOptions&) const = default;
 };

@@ -18,7 +18,7 @@ namespace ddpdiag {
 
 // One bucket's turn in one pass.
 struct Turn {
-    std::uint64_t sequence = 0;  // of the bucket in its group, the same on all ranks
+    std::uint64_t sequence = 0;  // what all ranks call the bucket
     // To be notified when the path's own worker starts on the bucket, and of what it finds. Set only if the facts
     // say StartFrom::path.
     std::shared_ptr<StartListener> start;

@@ -54,8 +54,7 @@ Prepared SharedPath::prepare(const at::Tensor& buffer, bool /*with_statistics*/)
 }
 
 Begun SharedPath::begin(const at::Tensor& buffer, const Turn& turn) {
-    const std::uint64_t number = number_.value_or(turn.sequence);
-    return {.future = place_.average(*ranks_, buffer, number, divided_, turn.start, turn.watched),
+    return {.future = place_.average(*ranks_, buffer, turn.sequence, divided_, turn.start, turn.watched),
             .work = nullptr};
 }
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "torch/reduce/path.hpp"
 #include "torch/reduce/shared_place.hpp"
@@ -24,10 +23,6 @@ public:
     SharedPath(const at::Tensor& buffer, const std::shared_ptr<Group>& group,
                std::shared_ptr<SharedRanks> ranks, std::shared_ptr<SharedWire> wire);
 
-    // What all ranks call the next bucket, in place of the turn's number: that counts what a recorder has seen, and
-    // some ranks may have closed theirs.
-    void call_next(std::uint64_t number) noexcept { number_ = number; }
-
     // The sum divides.
     Prepared prepare(const at::Tensor& buffer, bool with_statistics) override;
     // Moves the bucket into shared memory if it is not there.
@@ -37,7 +32,6 @@ private:
     std::shared_ptr<SharedRanks> ranks_;
     bool divided_;
     SharedPlace place_;
-    std::optional<std::uint64_t> number_;
 };
 
 }  // namespace ddpdiag

@@ -17,7 +17,6 @@ def check(situation: Situation) -> Iterator[Outcome]:
         return
     yield passed(
         "batch",
-        f"{world} ranks with {batch} samples each make steps of {world * batch}; DDP averages, so a "
-        f"learning rate that fits "
-        f"one process is often multiplied by up to {world} (with warm-up)",
+        f"{world} ranks with {batch} samples each make steps of {world * batch}; "
+        f"DDP averages, so a learning rate that fits one process is often multiplied by up to {world} (with warm-up)",
     )

@@ -80,9 +80,8 @@ def _file(situation: Situation, path: Path) -> Iterator[Outcome]:
         who = file_lock.holders(path)
         yield failed(
             name,
-            f"{clean(str(path))} is locked by {', '.join(map(str, who)) or 'another process'}: ranks would wait for "
-            f"it in silence, past "
-            "every timeout.",
+            f"{clean(str(path))} is locked by {', '.join(map(str, who)) or 'another process'}: "
+            "ranks would wait for it in silence, past every timeout.",
             "End that process, or use another file.",
             *(EndProcess(each.pid) for each in who if each.pid is not None),
         )

@@ -60,9 +60,8 @@ def _system(ranks: Sequence[Facts]) -> Iterator[Trouble]:
         yield Trouble(
             "system",
             _odd_ones(values),
-            f"the operating systems differ: {_said(values)}. Gloo's transports of Windows and Linux do "
-            f"not understand each "
-            "other.",
+            f"the operating systems differ: {_said(values)}. "
+            "Gloo's transports of Windows and Linux do not understand each other.",
             "Use one operating system per group.",
             {},
         )
@@ -118,9 +117,8 @@ def _interfaces(ranks: Sequence[Facts]) -> Iterator[Trouble]:
         yield Trouble(
             "interfaces",
             _odd_ones(counts),
-            f"the ranks name different numbers of interfaces: {_said(texts)}. Some would wait for "
-            f"connections that nobody "
-            "makes.",
+            f"the ranks name different numbers of interfaces: {_said(texts)}. "
+            "Some would wait for connections that nobody makes.",
             "Name as many interfaces on each rank, in the same order; one is safe.",
             mend,
         )

@@ -20,7 +20,7 @@ def step(median_s: float = 0.01, seed: int = 0, **info: Any) -> Entry:
     extra = {
         "kind": "step",
         "world_size": 2,
-        "model": "digits",
+        "model": "digits-cnn",
         "dataset": "digits",
         "batch_size": 32,
         "hook": "plain",

@@ -15,7 +15,7 @@ from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.compare.html import page
 from pyddpdiag.bench.compare.tables import tables
 from pyddpdiag.bench.compare.text import print_comparison
-from pyddpdiag.bench.reading import article, read
+from pyddpdiag.bench.reading import article
 from pyddpdiag.bench.results import save
 from pyddpdiag.cli import main
 from pyddpdiag.errors import NotComparableError, ResultError
@@ -48,7 +48,7 @@ def test_interfaces_of_other_systems_are_paired_where_there_is_one() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model": "mlp"}, "model is digits in a, mlp in b"),
+        ({"model": "mlp"}, "model is digits-cnn in a, mlp in b"),
         ({"batch_size": 64}, "batch_size is 32 in the one and 64 in the other"),
         ({"dtype": "bfloat16"}, "dtype is float32 in the one and bfloat16 in the other"),
         ({"bucket_cap_mb": 1.0, "first_bucket_mb": 1.0}, "bucket_cap_mb is 25.0 in a, 1.0 in b"),
@@ -103,12 +103,6 @@ def test_parts_of_steps_and_of_whole_trainings_share_no_column() -> None:
     first, second = [table for table in tables(found) if "ratio of times" in table.title]
     assert "(d) in ms of a step" in first.title and first.columns["d wire"] == ["+0"]
     assert "(d) in s of the whole training" in second.title and second.columns["d wire"] == ["+1"]
-
-
-def test_networks_with_an_older_name_are_the_same_case(tmp_path: Path) -> None:
-    paths = [save(tmp_path / f"{name}.json", [step(model=name)]) for name in ("digits", "digits-cnn")]
-    found = compare([read(path) for path in paths])
-    assert len(found.pairs) == 1 and not found.only
 
 
 def test_the_articles_table() -> None:

@@ -64,7 +64,7 @@ def test_a_result_file_is_not_overwritten(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_the_base_comes_first_then_what_differs_in_one_thing() -> None:
-    cases = step_cases(["digits"], ["plain", "native"], [None, 1.0], [1, 2, 4])
+    cases = step_cases(["digits-cnn"], ["plain", "native"], [None, 1.0], [1, 2, 4])
     assert len(cases) == len(set(cases)) == 12
     first = cases[0]
     assert (first.world_size, first.hook, first.bucket_cap_mb) == (2, "plain", None)
@@ -73,14 +73,14 @@ def test_the_base_comes_first_then_what_differs_in_one_thing() -> None:
 
 
 def test_a_budget_that_ends_early_leaves_hooks_to_compare() -> None:
-    cases = step_cases(["digits", "mlp"], ["plain", "native"], [None, 1.0], [1, 2, 4])
+    cases = step_cases(["digits-cnn", "mlp"], ["plain", "native"], [None, 1.0], [1, 2, 4])
     for plain, native in zip(cases[::2], cases[1::2], strict=True):
         assert (plain.hook, native) == ("plain", replace(plain, hook="native"))
 
 
 def test_names_are_unique() -> None:
     cases = [
-        *step_cases(["digits", "mlp"], ["plain", "timed"], [None, 25.0, 1.0], [1, 2]),
+        *step_cases(["digits-cnn", "mlp"], ["plain", "timed"], [None, 25.0, 1.0], [1, 2]),
         *allreduce_cases([4, 8], [2, 4]),
     ]
     assert len({case.label("lo") for case in cases}) == len(cases)
@@ -126,9 +126,3 @@ def test_a_plan_says_what_ranks_must_agree_on_and_names_cases() -> None:
     assert plan.agreed()["the number of interfaces (--interface)"] == "2"
     assert [plan.interface(case, "lo") for case in range(4)] == ["lo", "eth0", "eth1", "eth0,eth1"]
     assert plan.label(0, "lo") == "allreduce[4096B-2ranks-lo]"
-
-
-def test_older_names_mean_the_same() -> None:
-    assert step_cases(["digits"], ["native_bf16"], [None], [2]) == step_cases(
-        ["digits-cnn"], ["bf16"], [None], [2]
-    )

@@ -25,7 +25,7 @@ def step(round_s: tuple[float, ...] = (0.01, 0.02, 0.03), **more: Any) -> Entry:
     info = {
         "kind": "step",
         "world_size": 2,
-        "model": "digits",
+        "model": "digits-cnn",
         "hook": "plain",
         "bucket_cap_mb": 25.0,
         "dtype": "float32",

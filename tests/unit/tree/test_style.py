@@ -207,6 +207,27 @@ def test_the_check_of_the_native_rooms_finds(room: str, include: str) -> None:
     assert banned(room, f'#include "{include}.hpp"') == [include]
 
 
+def circles(sources: dict[str, str]) -> set[str]:
+    """Native files that include each other in a circle; `a.hpp` and `a.cpp` are one, by name without the ending."""
+    left: dict[str, set[str]] = {}
+    for file, source in sources.items():
+        own = file.rpartition(".")[0]
+        left.setdefault(own, set()).update(i for i in OUR_INCLUDE.findall(source) if i != own)
+    while ready := {file for file, needs in left.items() if not needs & left.keys()}:
+        left = {file: needs for file, needs in left.items() if file not in ready}
+    return set(left)
+
+
+def test_the_files_of_shared_memory_include_each_other_in_one_direction() -> None:
+    room = {
+        p.relative_to(ROOT / "csrc").as_posix(): read(p) for p in NATIVE if "csrc/core/shared/" in name(p)
+    }
+    assert len(room) > 20
+    assert circles(room) == set()
+    circle = {"a/b.hpp": "", "a/b.cpp": '#include "a/c.hpp"', "a/c.hpp": '#include "a/b.hpp"', "a/d.hpp": ""}
+    assert circles(circle) == {"a/b", "a/c"}
+
+
 @pytest.mark.parametrize("path", PACKAGE, ids=name)
 def test_imports_on_windows(path: Path) -> None:
     assert posix_only(read(path)) == []
@@ -299,6 +320,24 @@ def test_long_files_say_why() -> None:
     assert not too_long("x\n" * 401 + "# Longer than 400 lines: ...\n")
 
 
+BOUND = re.compile(r'module\.(?:def|attr)\(\s*"(\w+)"|(?:class_|enum_)<.*?>\(module, "(\w+)"')
+
+
+def bound(source: str) -> set[str]:
+    """What a file of the bindings puts into the native module."""
+    return {function or kind for function, kind in BOUND.findall(source)}
+
+
+def test_bindings_and_their_stub_agree_and_are_used() -> None:
+    stub = set(
+        re.findall(r"^(?:def |class )?(\w+)[(:]", read(ROOT / "pyddpdiag" / "_native.pyi"), re.MULTILINE)
+    )
+    assert {n for p in NATIVE if "csrc/python/" in name(p) for n in bound(read(p))} == stub
+    assert stub - {n for p in PACKAGE for n in re.findall(r"_native\.(\w+)", read(p))} == set()
+    made = 'module.def(\n"a", &a);\npy::class_<B, std::shared_ptr<B>>(module, "B").def("b", &b)'
+    assert bound(made) == {"a", "B"}
+
+
 IMPORT_WITHOUT_TORCH = """
 import importlib, pkgutil, sys
 
@@ -309,13 +348,8 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 import pyddpdiag
-for room in ("errors", "model", "trace", "analyse", "report", "export", "exports", "loaded", "pages"):
-    try:
-        module = importlib.import_module(f"pyddpdiag.{room}")
-    except ModuleNotFoundError as missing:
-        if missing.name == f"pyddpdiag.{room}":
-            continue
-        raise
+for room in ("errors", "model", "trace", "analyse", "report", "export", "exporting", "loaded", "pages"):
+    module = importlib.import_module(f"pyddpdiag.{room}")
     for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"pyddpdiag.{room}."):
         importlib.import_module(found.name)
         print(found.name)

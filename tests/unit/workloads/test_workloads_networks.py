@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pyddpdiag.bench.cases import MODELS, step_cases
+from pyddpdiag.bench.cases import MODELS
 from pyddpdiag.errors import UsageError
 from pyddpdiag.workloads import fixed, networks
-from pyddpdiag.workloads.archs import ARCHS, TRAINED, arch_name, arch_of
+from pyddpdiag.workloads.archs import ARCHS, TRAINED, arch_of
 from pyddpdiag.workloads.fixed import fixed_batch
 from pyddpdiag.workloads.resnet import resnet18, resnet50
 from pyddpdiag.workloads.transformer import Transformer
@@ -18,13 +18,6 @@ SMALL = ("digits-cnn", "mlp_small", "resnet18", "transformer")
 
 def test_every_name_can_be_built_and_measured() -> None:
     assert set(networks._BUILDERS) == set(fixed._MAKERS) == set(ARCHS) == set(MODELS)
-
-
-def test_names_that_benchmarks_used_to_have_are_the_same_networks() -> None:
-    assert arch_name("digits") == "digits-cnn" and arch_name("resnet_small") == "resnet18"
-    assert arch_name("vgg") == "vgg"
-    [case] = step_cases(["digits"], ["plain"], [None], [2])
-    assert case.model == "digits-cnn" and case == step_cases(["digits-cnn"], ["plain"], [None], [2])[0]
 
 
 def test_what_can_only_be_measured_is_not_trained() -> None:

@@ -1,0 +1,32 @@
+"""From what a user asks for to what is done with the buckets of a group: one decision, in one object."""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+
+from pyddpdiag import _native
+from pyddpdiag.paths import exchange_setup, shared_setup
+from pyddpdiag.paths.options import PathRequest
+
+
+def prepare(core: _native.Recorder, group: dist.ProcessGroup, request: PathRequest) -> _native.PathOptions:
+    """Sets up at the first call what the request needs; made by all ranks of `group` together.
+
+    Args:
+        core: whose buckets these are.
+        group: all of its ranks call this.
+        request: the same on all ranks.
+
+    Returns:
+        The same on all ranks.
+
+    Raises:
+        ReductionError: some ranks did not take part; or they do not share memory, and must.
+    """
+    shared = shared_setup.prepare(core, group, request.shared_memory)
+    if request.compress is not None and shared is None:
+        exchange_setup.prepare(core, group)
+    return request.decided(shared)
+
+
+__all__ = ["prepare"]
