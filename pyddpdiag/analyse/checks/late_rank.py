@@ -35,7 +35,16 @@ ADVICE: Final[dict[Cause | None, str]] = {
 def _look(view: RunView) -> Iterator[Finding]:
     # A rank that waits for cores because of its own threads is told once, with those threads.
     crowded = {crowding.culprit for crowding in view.crowding}
-    late_ranks = [late for late in view.late_ranks if late.cause != "core" or late.rank not in crowded]
+    # A rank that waits for the cores that another one takes is not to blame.
+    victims = {
+        rank for crowding in view.crowding if crowding.burnt_ms is not None for rank in crowding.victims
+    }
+    late_ranks = [
+        late
+        for late in view.late_ranks
+        if not (late.cause == "core" and late.rank in crowded)
+        and not (late.waits_for_cores and late.rank in victims)
+    ]
     for late in late_ranks[:NAMED]:
         yield _tell(view, late)
 
