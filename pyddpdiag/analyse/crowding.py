@@ -31,9 +31,9 @@ class Crowding:
     """One host. `threads` of all its `ranks` together share `cores`.
 
     `waits` tells which of them wait for a core. `busy_cores` is how many cores the ranks keep busy on average.
-    `culprit` is the rank whose other threads keep the cores busy, or else the one that has most of the threads, if there
-    is one; `burnt_ms` is what its other threads use of the processor in a step, None: no rank's explain the waiting.
-    `own_threads`: torch has so many there.
+    `culprit` is the rank whose other threads keep the cores busy, or else the one that has most of the threads; None:
+    there is no such rank. `burnt_ms` is what its other threads use of the processor in a step, None: no rank's explain
+    the waiting. `own_threads`: torch has so many there.
     """
 
     host: str

@@ -317,7 +317,8 @@ class RunView:
         finished = {
             rank.rank for rank in self.ranks if rank.ended == "orderly" or (rank.closed and not rank.ended_by)
         }
-        return unequal_calls(self._parties, self._collectives, self.progress, frozenset(finished))
+        last_step = {rank.rank: rank.last_step for rank in self.ranks}
+        return unequal_calls(self._parties, self._collectives, self.progress, frozenset(finished), last_step)
 
     @cached_property
     def watched(self) -> WatchedBuckets:

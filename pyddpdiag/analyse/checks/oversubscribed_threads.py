@@ -75,8 +75,9 @@ def _advice(host: Crowding, shell: Shell) -> str:
             f"libraries have pools of their own, for which there is {told} or cv2.setNumThreads({fewer})."
         )
     elif host.culprit is not None:
-        told = f"On rank {host.culprit}: {told}, or torch.set_num_threads({fewer}) where its script sets another "
-            "number."
+        told = (
+            f"On rank {host.culprit}: {told}, or torch.set_num_threads({fewer}) where its script sets more."
+        )
     return told + (" and start fewer ranks on this host." if len(host.ranks) > host.cores else "")
 
 
