@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import overload
+from typing import Any, overload
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,8 @@ class Module:
     def names(self) -> list[str]: ...
     @property
     def group_id(self) -> int: ...
+    def watch_used(self, parameters: int) -> None: ...
+    def used(self) -> dict[str, Any]: ...
 
 class Recorder:
     def __init__(

@@ -104,6 +104,17 @@ py::list layouts(const Recorder& recorder) {
     return result;
 }
 
+py::dict used(const ModuleState& module) {
+    const UsedParameters::Counts counts = module.used.counts();
+    py::dict result;
+    result["passes"] = counts.passes;
+    result["passes_with_unused"] = counts.with_unused;
+    result["most_unused"] = counts.most_unused;
+    result["passes_changed"] = counts.changed;
+    result["never_used"] = counts.never_used;
+    return result;
+}
+
 // A named part of the program that has begun; ends once.
 class Phase {
 public:
@@ -151,7 +162,11 @@ void bind_recorder(py::module_& module) {
     py::class_<ModuleState, std::shared_ptr<ModuleState>>(module, "Module")
         .def_property_readonly("index", [](const ModuleState& self) { return self.identity.index(); })
         .def_property_readonly("names", [](const ModuleState& self) { return self.identity.names(); })
-        .def_property_readonly("group_id", [](const ModuleState& self) { return self.identity.group()->id; });
+        .def_property_readonly("group_id", [](const ModuleState& self) { return self.identity.group()->id; })
+        .def(
+            "watch_used", [](ModuleState& self, std::size_t parameters) { self.used.watch(parameters); },
+            py::arg("parameters"))
+        .def("used", &used);
 
     py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")
         .def(py::init(&open), py::kw_only(), py::arg("path"), py::arg("rank"), py::arg("world_size"),

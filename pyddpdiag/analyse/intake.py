@@ -53,7 +53,7 @@ class Intake:
             RankDigest(
                 self._take_buckets(trace, passes).finish(collectives, phases),
                 rank_operations(trace),
-                rank_collectives(collectives),
+                rank_collectives(collectives, passes),
                 rank_watched(trace),
                 rank_usage(trace.of_kind(Kind.USAGE)),
                 phases,

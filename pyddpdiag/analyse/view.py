@@ -14,6 +14,7 @@ from pyddpdiag.analyse.calls.awaited import Unmatched, awaited_collectives, unma
 from pyddpdiag.analyse.calls.collectives import Calls, RankCollectives, collective_stats, heaviest
 from pyddpdiag.analyse.calls.different import different_calls
 from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
+from pyddpdiag.analyse.calls.recurring import CallsInSteps
 from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.endings import Ending, endings
@@ -210,6 +211,11 @@ class RunView:
         """The collective other than buckets that took most time in the judged steps; None: there is none."""
         of_rank = dict(zip((trace.rank for trace in self.run.ranks), self._digests, strict=True))
         return heaviest([of_rank[rank].collectives for rank in self.judged.ranks], self.judged.step)
+
+    @cached_property
+    def calls_in_steps(self) -> CallsInSteps:
+        """The other collectives that come back in the judged steps."""
+        return CallsInSteps(self._parties, [rank.rank for rank in self.run.ranks], self.judged, self.clocks)
 
     @cached_property
     def phases(self) -> tuple[PhaseStats, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -47,8 +48,9 @@ def write(
     steps: int = STEPS,
     load: float | None = None,
     platform: str = "",
+    **sidecar: Sequence[Any],
 ) -> None:
-    """Steps of about 40 ms, of which a rank computes 30 and communicates 3."""
+    """Steps of about 40 ms, of which a rank computes 30 and communicates 3. `sidecar`: a field of each rank's."""
     random = np.random.default_rng(7)
     writers = [RankWriter(rank, len(ranks)) for rank in range(len(ranks))]
     readings = np.zeros((len(ranks), 4), np.int64)
@@ -86,6 +88,7 @@ def write(
         writer.sidecar["platform"] = platform
         writer.sidecar["torch_threads"] = number
         writer.sidecar["cores"] = list(range(cores))
+        writer.sidecar |= {name: values[writer.rank] for name, values in sidecar.items()}
         writer.write(folder)
 
 

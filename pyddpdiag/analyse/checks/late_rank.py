@@ -12,6 +12,7 @@ from typing import Final
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.late_ranks import LateRank
+from pyddpdiag.analyse.settings import HELD_BACK, throttled_share
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Cause
@@ -33,8 +34,9 @@ ADVICE: Final[dict[Cause | None, str]] = {
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    # A rank that waits for cores because of its own threads is told once, with those threads.
+    # A rank that waits for cores because of its own threads, or of a limit, is named once, with these.
     crowded = {crowding.culprit for crowding in view.crowding}
+    crowded |= {rank for rank, one in view.sidecars.items() if throttled_share(one) >= HELD_BACK}
     # A rank that waits for the cores that another one takes is not to blame.
     victims = {
         rank for crowding in view.crowding if crowding.burnt_ms is not None for rank in crowding.victims

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyddpdiag.analyse.calls.unequal import UnequalCalls
 from pyddpdiag.analyse.check import Check
@@ -18,16 +18,16 @@ from pyddpdiag.output import clean
 def _look(view: RunView) -> Iterator[Finding]:
     for mismatch in view.mismatches:
         yield _of_buckets(mismatch)
-    aborted = mismatch_aborted(view)
+    aborted, lines = mismatch_aborted(view), _lines(view)
     for mismatch in view.different_calls:
-        yield _of_calls(mismatch, aborted)
+        yield _of_calls(mismatch, aborted, lines)
     if view.interruption is None and view.standstill is None:
         failed = bool(view.errors.total) or any(rank.ended_by for rank in view.ranks)
         for unequal in view.unequal_calls:
             # Where all went well, the recorder has rather missed a call.
             if not (failed or unequal.crossed):
                 continue
-            yield _of_counts(unequal, aborted, failed=failed)
+            yield _of_counts(unequal, aborted, lines, failed=failed)
 
 
 def mismatch_aborted(view: RunView) -> tuple[int, ...]:
@@ -41,6 +41,31 @@ def mismatch_aborted(view: RunView) -> tuple[int, ...]:
         rank for rank, seen in view.endings.items() if seen.end is not None and _received_other(seen.end)
     ]
     return tuple(sorted(ended))
+
+
+def _lines(view: RunView) -> dict[int, str]:
+    """Where each rank's script was when it failed or was last seen since its newest record."""
+    found = {}
+    for rank, seen in view.endings.items():
+        where = (seen.end.where if seen.end is not None else "") or seen.where
+        if where:
+            found[rank] = where
+    return found
+
+
+def _said(lines: Mapping[int, str]) -> str:
+    return listed((f"rank {rank} at {where}" for rank, where in lines.items()), 4)
+
+
+def _at(lines: Mapping[int, str]) -> str:
+    """Where the ranks were by then."""
+    return f"; then {_said(lines)}" if lines else ""
+
+
+def _where(lines: Mapping[int, str], named: Sequence[int]) -> str | None:
+    """The line of the rank that is named, or of the only one whose line is known."""
+    known = [lines[rank] for rank in named if rank in lines] or list(lines.values())
+    return known[0] if len(known) == 1 else None
 
 
 def _received_other(end: End) -> bool:
@@ -70,7 +95,7 @@ def _of_buckets(mismatch: Mismatch) -> Finding:
     )
 
 
-def _of_calls(mismatch: Mismatch, aborted: Sequence[int]) -> Finding:
+def _of_calls(mismatch: Mismatch, aborted: Sequence[int], lines: Mapping[int, str]) -> Finding:
     odd = odd_ones(mismatch.values)
     what = clean(mismatch.operation)
     led_to = f"Gloo then aborted {ranks(aborted)}" if aborted else "The results are wrong"
@@ -79,16 +104,18 @@ def _of_calls(mismatch: Mismatch, aborted: Sequence[int]) -> Finding:
         severity="error",
         message=f"the ranks called {what} with different things: {mismatch.field} differs in "
         f"{count(mismatch.count, 'call')}, first in call {mismatch.sequence} in step {mismatch.step} "
-        f"({_values(mismatch)}). {led_to}.",
+        f"({_values(mismatch)}). {led_to}{_at(lines)}.",
         # Gloo says the same: a rank received more than it expects.
         confidence="certain" if aborted else "medium",
         rank=odd[0] if len(odd) == 1 else None,
         since_step=mismatch.step,
+        where=_where(lines, odd),
         evidence={
             "operation": what,
             "calls": mismatch.count,
             "step": mismatch.step,
             "sequence": mismatch.sequence,
+            "lines": _said(lines) or None,
         },
         change_mind="The recorder missed a call on one rank, or the calls were in different process groups.",
         advice="Make the ranks call the same collectives in the same order with tensors of the same size and dtype: "
@@ -96,7 +123,9 @@ def _of_calls(mismatch: Mismatch, aborted: Sequence[int]) -> Finding:
     )
 
 
-def _of_counts(unequal: UnequalCalls, aborted: Sequence[int], *, failed: bool) -> Finding:
+def _of_counts(
+    unequal: UnequalCalls, aborted: Sequence[int], lines: Mapping[int, str], *, failed: bool
+) -> Finding:
     """Some ranks called something that others did not."""
     what, calls = clean(unequal.operation), unequal.calls
     fewest, most = min(calls.values()), max(calls.values())
@@ -117,12 +146,19 @@ def _of_counts(unequal: UnequalCalls, aborted: Sequence[int], *, failed: bool) -
         kind="mismatched_all_reduce",
         severity="error",
         message=f"{ranks(named)} called {what} {count(most - fewest, 'time')} {'less' if fewer else 'more'} than "
-        f"{ranks(others)}{where} ({count(numbers[0], 'call')} against {numbers[1]}). {led_to}.",
+        f"{ranks(others)}{where} ({count(numbers[0], 'call')} against {numbers[1]}). {led_to}{_at(lines)}.",
         confidence="certain" if failed and unequal.crossed else "high" if failed else "medium",
         # Of two ranks that both called it in that step, either may be the one that went astray.
         rank=named[0] if len(named) == 1 and (odd or not unequal.shared) else None,
         since_step=unequal.step,
-        evidence={"operation": what, "most": most, "fewest": fewest, "step": unequal.step},
+        where=_where(lines, named),
+        evidence={
+            "operation": what,
+            "most": most,
+            "fewest": fewest,
+            "step": unequal.step,
+            "lines": _said(lines) or None,
+        },
         change_mind="The recorder missed a call on one rank, or the calls were in different process groups.",
         advice="Every rank has to make the same calls. Where one rank alone evaluates, logs or saves, let it use "
         "ddp.module (a call of DDP itself broadcasts buffers), and no all_reduce, broadcast or barrier.",

@@ -140,6 +140,8 @@ def test_of_two_ranks_the_one_that_left_out_its_usual_call_went_astray(tmp_path:
     writers[1].bucket(6, 10**9 + 60 * MS, 10**9 + 61 * MS, 10**9 + 62 * MS, flags=1)
     text = "op.preamble.length <= op.nbytes. 4000000 vs 4. Received data size doesn't match expected size."
     writers[0].sidecar["end"] = {"signal": "SIGABRT", "message": text, "at_ns": 10**9 + 62 * MS}
+    reset = {"error": "RuntimeError", "message": "Connection reset by peer", "where": "train.py:31"}
+    writers[1].sidecar["end"] = {**reset, "at_ns": 10**9 + 63 * MS}
     for writer in writers:
         writer.write(tmp_path)
     verdict = load_report(tmp_path).verdict
@@ -148,8 +150,9 @@ def test_of_two_ranks_the_one_that_left_out_its_usual_call_went_astray(tmp_path:
     assert first.confidence == "certain"
     assert verdict.line == (
         "Rank 1 called gloo:all_reduce 1 time less than rank 0, first in step 5 (5 calls against 6). Gloo then aborted "
-        "rank 0, which received what belongs to another call."
+        "rank 0, which received what belongs to another call; then rank 1 at train.py:31."
     )
+    assert first.where == "train.py:31"
     assert {one.kind for one in verdict.findings[1:]} >= {"rank_lost", "operation_failed"}
 
 

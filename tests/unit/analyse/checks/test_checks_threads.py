@@ -87,3 +87,37 @@ def test_threads_that_are_many_and_idle_are_not_blamed(tmp_path: Path) -> None:
     """The ranks keep 2 of 32 cores busy: somebody else takes the cores."""
     write(tmp_path, [Extra(delay=20)] * 2, threads=[64, 64], cores=32)
     assert [found.kind for found in findings(tmp_path)] == ["core_contention"]
+
+
+def quota(throttled: int) -> dict[str, int]:
+    return {"milli_cores": 500, "periods": 100, "throttled_periods": throttled, "throttled_us": 9_000_000}
+
+
+def test_a_limit_that_holds_a_rank_back_is_the_cause_of_its_lateness(tmp_path: Path) -> None:
+    write(tmp_path, [NOTHING, Extra(delay=40)], threads=[1, 1], cores=4, quota=[{}, quota(80)])
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.rank, found.confidence) == ("cpu_quota", 1, "high")
+    assert (found.evidence["quota_cores"], found.evidence["throttled_share_of_periods"]) == (0.5, 0.8)
+    assert "held back by a limit of 0.5 cores" in found.message and "docker run --cpus" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("extra", "throttled", "kinds"),
+    [(Extra(delay=40), 2, ["late_rank"]), (NOTHING, 80, []), (Extra(cpu=40), 80, ["late_rank"])],
+    ids=["seldom reached", "nobody waits", "computes"],
+)
+def test_a_limit_that_holds_nobody_back_is_not_blamed(
+    tmp_path: Path, extra: Extra, throttled: int, kinds: list[str]
+) -> None:
+    write(tmp_path, [NOTHING, extra], threads=[1, 1], cores=4, quota=[{}, quota(throttled)])
+    assert [found.kind for found in findings(tmp_path)] == kinds
+
+
+def test_ranks_that_are_bound_to_too_few_of_the_machines_cores(tmp_path: Path) -> None:
+    waits = [Extra(delay=20)] * 4
+    write(tmp_path, waits, threads=[1] * 4, cores=2, machine_cores=[16] * 4)
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.evidence["cores"], found.evidence["machine_cores"]) == ("cpu_quota", 2, 16)
+    assert "4 ranks on host one may run on 2 cores only, of 16" in found.message
+    write(tmp_path / "all", waits, threads=[1] * 4, cores=2, machine_cores=[2] * 4)
+    assert [one.kind for one in findings(tmp_path / "all")] == ["core_contention"]
