@@ -59,7 +59,7 @@ def _said(lines: Mapping[int, str]) -> str:
 
 def _at(lines: Mapping[int, str]) -> str:
     """Where the ranks were by then."""
-    return f"; then {_said(lines)}" if lines else ""
+    return f"; by then {_said(lines).replace(' at ', ' was at ', 1)}" if lines else ""
 
 
 def _where(lines: Mapping[int, str], named: Sequence[int]) -> str | None:

@@ -150,7 +150,7 @@ def test_of_two_ranks_the_one_that_left_out_its_usual_call_went_astray(tmp_path:
     assert first.confidence == "certain"
     assert verdict.line == (
         "Rank 1 called gloo:all_reduce 1 time less than rank 0, first in step 5 (5 calls against 6). Gloo then aborted "
-        "rank 0, which received what belongs to another call; then rank 1 at train.py:31."
+        "rank 0, which received what belongs to another call; by then rank 1 was at train.py:31."
     )
     assert first.where == "train.py:31"
     assert {one.kind for one in verdict.findings[1:]} >= {"rank_lost", "operation_failed"}
