@@ -105,6 +105,12 @@ def _threads(rng: random.Random, job: Job) -> Drawn:
     return Drawn(job, fault, Truth((Answer("oversubscribed_threads"),)))
 
 
+def _threads_of_one(rng: random.Random, job: Job) -> Drawn:
+    rank = _rank(rng, job)
+    fault = {"name": "threads", "rank": rank, "threads": rng.choice((8, 16))}
+    return Drawn(job, fault, Truth((Answer("oversubscribed_threads"),), rank))
+
+
 def _pause(rng: random.Random, job: Job) -> Drawn:
     fault = {"name": "pause", "rank": None, "share": rng.choice((4.0, 8.0)), "every": rng.choice((8, 12))}
     return Drawn(job, fault, Truth((Answer("pause"),)))
@@ -183,6 +189,7 @@ CAUSES: dict[str, Cause] = {
         Cause("slow loader, all ranks", _loader_of_all),
         Cause("other load on a core", _core),
         Cause("too many threads", _threads),
+        Cause("too many threads, one rank", _threads_of_one),
         Cause("pause of all ranks", _pause),
         Cause("checkpoint by rank 0", _checkpoint),
         Cause("small buckets", _small_buckets),
@@ -207,6 +214,12 @@ CAUSES: dict[str, Cause] = {
         Cause(
             "dies in a user's collective",
             _at_step("user collective", "rank_lost", "operation_failed"),
+            "stuck",
+            always_counts=True,
+        ),
+        Cause(
+            "leaves a collective out",
+            _at_step("left out", "mismatched_all_reduce"),
             "stuck",
             always_counts=True,
         ),

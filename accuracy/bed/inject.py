@@ -51,7 +51,7 @@ class Injection:
     def switch(self, on: bool) -> None:
         """Lets it act, or not."""
         self.on = on
-        if self.name == "threads":
+        if self.name == "threads" and self.mine:
             torch.set_num_threads(int(self.fault["threads"]) if on else self._threads)
 
     def load(self) -> None:
@@ -71,6 +71,8 @@ class Injection:
             burn(self._cost_s)
         elif self._acts("uneven"):
             burn(self._random.random() * self._cost_s)
+        elif self.name == "left out" and self.on:
+            self._collective_that_one_leaves_out(step)
         elif self.name == "user collective" and self.on and step % 4 == 0:
             self._user_collective(step)
         elif self.on and self.mine and step == self.fault.get("step"):
@@ -104,6 +106,12 @@ class Injection:
             self._tell("stalled")
             raise ValueError("a sample that cannot be read")
         return self.name == "skip"
+
+    def _collective_that_one_leaves_out(self, step: int) -> None:
+        if self.mine and step == self.fault["step"]:
+            self._tell("stalled")
+        else:
+            dist.all_reduce(torch.ones(4))
 
     def _user_collective(self, step: int) -> None:
         value = torch.ones(1000)

@@ -14,4 +14,8 @@ void note_last_signal(const std::filesystem::path& note) noexcept;
 // The same, but only if `note` is still the path of the notes.
 void forget_last_signal(const std::filesystem::path& note) noexcept;
 
+// Called on the thread whose C++ exception nobody catches, before the process ends of it, while notes are taken. Any
+// other thread may hold any lock then: it must come back within a moment. Null: nothing is called.
+void before_terminate(void (*call)()) noexcept;
+
 }  // namespace ddpdiag::platform

@@ -38,6 +38,7 @@ struct Note {
     std::array<char, text_limit> text{};
     std::atomic<std::size_t> text_size{0};
     std::terminate_handler before = nullptr;
+    std::atomic<void (*)()> call{nullptr};
 };
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
@@ -102,6 +103,11 @@ void on_signal(int signal, siginfo_t* info, void* /*context*/) {
             last.text_size.store(0, std::memory_order_release);
         }
     }
+    // The exchange: a second thread that fails meanwhile does not call it again.
+    if (auto* const call = last.call.exchange(nullptr, std::memory_order_acq_rel);
+        call != nullptr && last.owner.load(std::memory_order_acquire) == ::getpid()) {
+        call();
+    }
     last.before();
     std::abort();
 }
@@ -140,6 +146,10 @@ void note_last_signal(const std::filesystem::path& note) noexcept {
     last.text_size.store(0, std::memory_order_relaxed);
     last.owner.store(::getpid(), std::memory_order_release);
     install();
+}
+
+void before_terminate(void (*call)()) noexcept {
+    last.call.store(call, std::memory_order_release);
 }
 
 void forget_last_signal(const std::filesystem::path& note) noexcept {

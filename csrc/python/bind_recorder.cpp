@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <future>
+#include <memory>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -104,6 +108,43 @@ py::list layouts(const Recorder& recorder) {
     return result;
 }
 
+py::dict used(const ModuleState& module) {
+    const UsedParameters::Counts counts = module.used.counts();
+    py::dict result;
+    result["passes"] = counts.passes;
+    result["passes_with_unused"] = counts.with_unused;
+    result["most_unused"] = counts.most_unused;
+    result["passes_changed"] = counts.changed;
+    result["never_used"] = counts.never_used;
+    return result;
+}
+
+// Never destroyed: threads may fail while Python shuts down.
+py::object& last_look() {
+    static auto* const callback = new py::object;
+    return *callback;
+}
+
+// Gloo's threads fail without the GIL, which the main thread mostly gives up while it waits for them. If it does not, the
+// process ends without the look.
+void look_before_terminate() {
+    constexpr std::chrono::milliseconds longest{500};
+    if (Py_IsInitialized() == 0 || PyGILState_Check() != 0) {
+        return;
+    }
+    auto done = std::make_shared<std::promise<void>>();
+    std::thread([done] {
+        const py::gil_scoped_acquire gil;
+        try {
+            last_look()();
+        } catch (const py::error_already_set&) {
+            // Nobody is there to hear of it.
+        }
+        done->set_value();
+    }).detach();
+    done->get_future().wait_for(longest);
+}
+
 // A named part of the program that has begun; ends once.
 class Phase {
 public:
@@ -138,6 +179,13 @@ void bind_recorder(py::module_& module) {
                [](const std::string& note) { platform::note_last_signal(path_of(note)); });
     module.def("forget_last_signal",
                [](const std::string& note) { platform::forget_last_signal(path_of(note)); });
+    module.def(
+        "look_before_terminate",
+        [](py::object callback) {
+            last_look() = std::move(callback);
+            platform::before_terminate(&look_before_terminate);
+        },
+        py::arg("callback"));
     module.def("wait_for_workers", &StartSignal::wait_for_workers, py::call_guard<py::gil_scoped_release>());
     py::register_exception_translator([](std::exception_ptr error) {
         try {
@@ -151,7 +199,11 @@ void bind_recorder(py::module_& module) {
     py::class_<ModuleState, std::shared_ptr<ModuleState>>(module, "Module")
         .def_property_readonly("index", [](const ModuleState& self) { return self.identity.index(); })
         .def_property_readonly("names", [](const ModuleState& self) { return self.identity.names(); })
-        .def_property_readonly("group_id", [](const ModuleState& self) { return self.identity.group()->id; });
+        .def_property_readonly("group_id", [](const ModuleState& self) { return self.identity.group()->id; })
+        .def(
+            "watch_used", [](ModuleState& self, std::size_t parameters) { self.used.watch(parameters); },
+            py::arg("parameters"))
+        .def("used", &used);
 
     py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")
         .def(py::init(&open), py::kw_only(), py::arg("path"), py::arg("rank"), py::arg("world_size"),

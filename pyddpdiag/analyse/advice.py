@@ -21,10 +21,10 @@ _BUCKETS: Final = {
     "transformers": "TrainingArguments(ddp_bucket_cap_mb={cap:g})",
 }
 
-_OWN_BUFFERS: Final = {
-    "accelerate": "DistributedDataParallelKwargs(broadcast_buffers=False)",
-    "lightning": "DDPStrategy(broadcast_buffers=False)",
-    "transformers": "TrainingArguments(ddp_broadcast_buffers=False)",
+_DDP_OPTIONS: Final = {
+    "accelerate": "DistributedDataParallelKwargs({option})",
+    "lightning": "DDPStrategy({option})",
+    "transformers": "TrainingArguments(ddp_{option})",
 }
 
 _TORCH_BF16: Final = (
@@ -71,7 +71,17 @@ class Advice:
 
     def own_buffers(self) -> str:
         """To leave each rank its own buffers."""
-        return _OWN_BUFFERS.get(self.recorded_by, "DistributedDataParallel(model, broadcast_buffers=False)")
+        return self.ddp_option("broadcast_buffers=False")
+
+    def ddp_option(self, option: str) -> str:
+        """To make the DDP module with an option of DistributedDataParallel."""
+        # The Trainer of transformers passes some of DDP's options on, and not this one.
+        by = (
+            ""
+            if self.recorded_by == "transformers" and option.startswith("static_graph")
+            else self.recorded_by
+        )
+        return _DDP_OPTIONS.get(by, "DistributedDataParallel(model, {option})").format(option=option)
 
     def recorder(self, option: str) -> str:
         """To record with this option of `Recorder`."""

@@ -9,8 +9,11 @@ from typing import Final
 from pyddpdiag.analyse.check import Check, Explained, Family, Role
 from pyddpdiag.analyse.checks import (
     bucket_layout,
+    buffer_broadcast,
+    collective_per_step,
     collector_pauses,
     core_contention,
+    cpu_quota,
     data_wait,
     episodic_rank,
     exposed_communication,
@@ -23,6 +26,7 @@ from pyddpdiag.analyse.checks import (
     loopback,
     low_gpu_use,
     mismatched_all_reduce,
+    needless_unused_search,
     operation_failed,
     operations_in_flight,
     other_collectives,
@@ -57,6 +61,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     late_rank.CHECK,
     episodic_rank.CHECK,
     oversubscribed_threads.CHECK,
+    cpu_quota.CHECK,
     core_contention.CHECK,
     data_wait.CHECK,
     pause.CHECK,
@@ -69,10 +74,13 @@ CHECKS: Final[tuple[Check, ...]] = (
     bucket_layout.CHECK,
     loopback.CHECK,
     exposed_communication.CHECK,
+    buffer_broadcast.CHECK,
+    collective_per_step.CHECK,
     other_collectives.CHECK,
     operations_in_flight.CHECK,
     uneven_ranks.CHECK,
     settings_differ.CHECK,
+    needless_unused_search.CHECK,
     low_gpu_use.CHECK,
 )
 

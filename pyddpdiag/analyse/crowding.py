@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,13 +18,22 @@ MANY: Final = 4
 BUSY_SHARE: Final = 0.5
 """The ranks themselves must use this share of their cores: otherwise it is another program that takes them."""
 
+BURNT_SHARE: Final = 0.25
+"""Of a step: so much processor time that one rank's other threads use more than those of any other rank is its own
+doing. Gloo's threads use as much on each rank."""
+
+EXPLAINED_SHARE: Final = 0.5
+"""So much of what the other ranks wait for cores it must explain: otherwise other programs take most of them."""
+
 
 @dataclass(frozen=True)
 class Crowding:
     """One host. `threads` of all its `ranks` together share `cores`.
 
-    `waits` tells which of them wait for a core. `busy_cores` is how many cores the
-    ranks keep busy on average. `culprit` is the rank that has most of the threads, if there is one.
+    `waits` tells which of them wait for a core. `busy_cores` is how many cores the ranks keep busy on average.
+    `culprit` is the rank whose other threads keep the cores busy, or else the one that has most of the threads; None:
+    there is no such rank. `burnt_ms` is what its other threads use of the processor in a step, None: no rank's explain
+    the waiting. `own_threads`: torch has so many there.
     """
 
     host: str
@@ -34,11 +43,18 @@ class Crowding:
     waits: CoreWaits
     busy_cores: float
     culprit: int | None
+    burnt_ms: float | None = None
+    own_threads: int = 0
 
     @property
     def is_sure(self) -> bool:
         """Whether there are so many threads that it is no matter of taste."""
         return self.threads >= MANY * self.cores
+
+    @property
+    def victims(self) -> tuple[int, ...]:
+        """The ranks that wait for cores because of the culprit; none if there is no culprit."""
+        return () if self.culprit is None else tuple(rank for rank in self.ranks if rank != self.culprit)
 
 
 def crowding(sidecars: Mapping[int, Sidecar], steps: StepMatrix, usage: UsageMatrix) -> tuple[Crowding, ...]:
@@ -47,23 +63,56 @@ def crowding(sidecars: Mapping[int, Sidecar], steps: StepMatrix, usage: UsageMat
     for rank in steps.ranks:
         if rank in sidecars and sidecars[rank].host:
             hosts.setdefault(sidecars[rank].host, []).append(rank)
-    found = []
-    for host, ranks in hosts.items():
-        threads = {rank: sidecars[rank].torch_threads for rank in ranks}
-        cores = host_cores(sidecars, ranks)
-        waits = core_waits(steps, usage, ranks)
-        # An unknown number is no evidence; a NaN fails the comparison.
-        # With one thread each there are too many ranks: that is told as `core_contention`.
-        if not waits or not all(threads.values()) or max(threads.values()) == 1:
-            continue
-        if not 0 < cores < sum(threads.values()):
-            continue
-        busy = sum(median(usage.process_cpu[:, steps.ranks.index(rank)]) for rank in ranks) / steps.wall_ms
-        if busy >= BUSY_SHARE * cores:
-            found.append(
-                Crowding(host, tuple(ranks), sum(threads.values()), cores, waits, busy, _culprit(threads))
-            )
-    return tuple(found)
+    crowded = (_of_host(host, ranks, sidecars, steps, usage) for host, ranks in hosts.items())
+    return tuple(one for one in crowded if one is not None)
+
+
+def _of_host(
+    host: str, ranks: Sequence[int], sidecars: Mapping[int, Sidecar], steps: StepMatrix, usage: UsageMatrix
+) -> Crowding | None:
+    threads = {rank: sidecars[rank].torch_threads for rank in ranks}
+    cores = host_cores(sidecars, ranks)
+    waits = core_waits(steps, usage, ranks)
+    # An unknown number is no evidence; a NaN fails the comparison.
+    if not waits or not all(threads.values()) or not cores:
+        return None
+    total = sum(threads.values())
+    burnt = {rank: _beside(usage, steps.ranks.index(rank)) for rank in ranks}
+    burner = _burner(burnt, waits, steps.wall_ms)
+    process = (median(usage.process_cpu[:, steps.ranks.index(rank)]) for rank in ranks)
+    busy = sum(process) / steps.wall_ms
+    # With one thread each there are too many ranks: that is `core_contention`.
+    many = max(threads.values()) > 1 and total > cores and busy >= BUSY_SHARE * cores
+    if burner is None and not many:
+        return None
+    culprit = burner if burner is not None else _culprit(threads)
+    return Crowding(
+        host,
+        tuple(ranks),
+        total,
+        cores,
+        waits,
+        busy,
+        culprit,
+        burnt[burner] if burner is not None else None,
+        threads[culprit] if culprit is not None else 0,
+    )
+
+
+def _beside(usage: UsageMatrix, place: int) -> float:
+    """The processor time of a rank's threads other than the one that runs backward, in a typical step."""
+    return median(usage.process_cpu[:, place] - usage.cpu[:, place])
+
+
+def _burner(burnt: Mapping[int, float], waits: CoreWaits, step_ms: float) -> int | None:
+    """The rank whose other threads take the cores for which other ranks wait."""
+    if len(burnt) < 2:
+        return None
+    *_, second, first = sorted(burnt, key=lambda rank: burnt[rank])
+    more = burnt[first] - max(0.0, burnt[second])
+    waiting = max((waits.by_rank[rank] for rank in waits.by_rank if rank != first), default=0.0)
+    is_its_own = more >= BURNT_SHARE * step_ms and burnt[first] >= 2 * burnt[second]
+    return first if is_its_own and waiting and more >= EXPLAINED_SHARE * waiting else None
 
 
 def _culprit(threads: Mapping[int, int]) -> int | None:

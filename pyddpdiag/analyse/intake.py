@@ -60,7 +60,7 @@ class Intake:
             RankDigest(
                 steps,
                 rank_operations(trace),
-                rank_collectives(collectives),
+                rank_collectives(collectives, passes),
                 rank_watched(trace),
                 rank_usage(trace.of_kind(Kind.USAGE)),
                 phases,

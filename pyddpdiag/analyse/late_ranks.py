@@ -76,7 +76,8 @@ class LateRank:
         if not self.span and self.sure_ms <= _threshold_ms(self.step_ms):
             return "low"
         # A rank that sleeps or waits for data has nothing to do with the machine's load.
-        if self.cause in ("compute", "core", None) and not self.threads:
+        fewer = self.threads and self.cause == "compute"
+        if self.cause in ("compute", "core", None) and not fewer:
             busy = self.load is not None and self.load > BUSY_LOAD
             # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
             if self.cause == "core" and (busy or self.span):
@@ -84,6 +85,11 @@ class LateRank:
             if self.sure_ms < (LOADED_SHARE if busy else QUIET_SHARE) * self.step_ms:
                 return "low"
         return "medium" if self.span else confidence(self.steps)
+
+    @property
+    def waits_for_cores(self) -> bool:
+        """Whether most of the extra time goes by in waiting for a core."""
+        return self.cause == "core" or (self.core_share is not None and self.core_share >= CPU_SHARE)
 
     @property
     def cause(self) -> Cause | None:

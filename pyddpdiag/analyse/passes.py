@@ -21,6 +21,7 @@ class Passes:
         self.module = records["module"].astype(np.int64)
         self.step = records["step"].astype(np.int64)
         self.forward_begin: Int64 = times[:, BackwardTime.FORWARD_BEGIN].copy()
+        self.forward_end: Int64 = times[:, BackwardTime.FORWARD_END].copy()
         self.begin: Int64 = times[:, BackwardTime.BEGIN].copy()
         self.finalize_begin: Int64 = times[:, BackwardTime.FINALIZE_BEGIN].copy()
         self.finalize_end: Int64 = times[:, BackwardTime.FINALIZE_END].copy()

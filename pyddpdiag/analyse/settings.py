@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pyddpdiag.model.sidecar import Sidecar
+
+FEW_PERIODS: Final = 10
+
+HELD_BACK: Final = 0.1
+"""In so many of the periods, a limit on processor time matters."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,12 @@ def host_cores(sidecars: Mapping[int, Sidecar], ranks: Iterable[int]) -> int:
 def _interfaces(sidecar: Sidecar) -> str:
     setting = sidecar.environment.get("GLOO_SOCKET_IFNAME", "")
     return ",".join(sorted({name.strip() for name in setting.split(",") if name.strip()})) or "not set"
+
+
+def throttled_share(sidecar: Sidecar) -> float:
+    """In how many of the periods of its limit on processor time a rank was held back; 0: it has none, or too few."""
+    periods = sidecar.quota.get("periods", 0)
+    return sidecar.quota.get("throttled_periods", 0) / periods if periods >= FEW_PERIODS else 0.0
 
 
 def fewer_threads(sidecars: Mapping[int, Sidecar], rank: int) -> tuple[int, int] | None:

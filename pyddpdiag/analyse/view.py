@@ -14,6 +14,7 @@ from pyddpdiag.analyse.calls.awaited import Unmatched, awaited_collectives, unma
 from pyddpdiag.analyse.calls.collectives import Calls, RankCollectives, collective_stats, heaviest
 from pyddpdiag.analyse.calls.different import different_calls
 from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
+from pyddpdiag.analyse.calls.recurring import CallsInSteps
 from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.endings import Ending, endings
@@ -213,6 +214,11 @@ class RunView:
         return heaviest([of_rank[rank].collectives for rank in self.judged.ranks], self.judged.step)
 
     @cached_property
+    def calls_in_steps(self) -> CallsInSteps:
+        """The other collectives that come back in the judged steps."""
+        return CallsInSteps(self._parties, [rank.rank for rank in self.run.ranks], self.judged, self.clocks)
+
+    @cached_property
     def phases(self) -> tuple[PhaseStats, ...]:
         """Named parts of the program, by name and rank."""
         return phase_stats(self.run, [rank.phases for rank in self._digests])
@@ -324,7 +330,8 @@ class RunView:
         finished = {
             rank.rank for rank in self.ranks if rank.ended == "orderly" or (rank.closed and not rank.ended_by)
         }
-        return unequal_calls(self._parties, self._collectives, self.progress, frozenset(finished))
+        last_step = {rank.rank: rank.last_step for rank in self.ranks}
+        return unequal_calls(self._parties, self._collectives, self.progress, frozenset(finished), last_step)
 
     @cached_property
     def watched(self) -> WatchedBuckets:

@@ -6,6 +6,7 @@ every release are read.
 
 from __future__ import annotations
 
+# Longer than 400 lines: one schema, for the writer and the reader.
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -45,7 +46,9 @@ class Module:
     """A DDP module: its class name, its process group and its parameters' names, in DDP's order.
 
     `shapes` and `dtypes` are of the parameters. Columns, and no object for each: a run may have millions.
-    `reduced_by` names what reduces in place of the hook, as "python_reducer"; empty: nothing does.
+    `reduced_by` names what reduces in place of the hook, as "python_reducer"; empty: nothing does. `ddp` holds DDP's
+    settings and what its model has (docs/trace-format.md). `used`: of the search for unused parameters, in how many
+    `passes` it ran, and so on. `never_used`: parameters that got no gradient in any of them.
     """
 
     name: str
@@ -55,6 +58,9 @@ class Module:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     reduced_by: str = ""
+    ddp: Mapping[str, int] = field(default_factory=dict, hash=False)
+    used: Mapping[str, int] = field(default_factory=dict, hash=False)
+    never_used: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,9 @@ class Sidecar:
         process_namespace: differs between containers that cannot see each other's processes; "" where there are none.
         torch_threads: threads of torch's pool when the recorder was opened.
         cores: the processor cores that the process may run on, by the system's numbers.
+        machine_cores: how many its machine has; 0: not known.
+        quota: a container's limit of processor time: `milli_cores`, and since the recorder was opened `periods`,
+            `throttled_periods` in which it was held back, and `throttled_us`; empty: there is none.
         build_config: what the native module was built with.
         environment: variables that change how DDP or Gloo behave, as far as they were set.
         clock: name and identity of the records' clock.
@@ -122,6 +131,8 @@ class Sidecar:
     recorded_by: str = ""
     torch_threads: int = 0
     cores: tuple[int, ...] = ()
+    machine_cores: int = 0
+    quota: Mapping[str, int] = field(default_factory=dict)
     build_config: Mapping[str, str | int] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     clock: Mapping[str, str | int] = field(default_factory=dict)
@@ -148,6 +159,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         **{name: getattr(sidecar, name) for name in _HEAD if getattr(sidecar, name) is not None},
         "cores": list(sidecar.cores),
+        **({"quota": dict(sidecar.quota)} if sidecar.quota else {}),
         "build_config": dict(sidecar.build_config),
         "environment": dict(sidecar.environment),
         "clock": dict(sidecar.clock),
@@ -178,6 +190,9 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
                     )
                 ],
                 **({"reduced_by": module.reduced_by} if module.reduced_by else {}),
+                **({"ddp": dict(module.ddp)} if module.ddp else {}),
+                **({"used": dict(module.used)} if module.used else {}),
+                **({"never_used": list(module.never_used)} if module.never_used else {}),
             }
             for index, module in sidecar.modules.items()
         ],
@@ -237,6 +252,8 @@ def from_json(
         recorded_by=_text(raw, "recorded_by"),
         torch_threads=_whole(raw.get("torch_threads")),
         cores=_cores(raw.get("cores")),
+        machine_cores=_whole(raw.get("machine_cores")),
+        quota=_numbers(raw.get("quota")),
         build_config=_table(raw.get("build_config")),
         environment={name: str(value) for name, value in _table(raw.get("environment")).items()},
         clock=_table(raw.get("clock")),
@@ -299,6 +316,9 @@ def _module(entry: dict[str, Any]) -> tuple[int, Module]:
         tuple(_shape(each.get("shape")) for each in parameters),
         tuple(_text(each, "dtype") for each in parameters),
         _text(entry, "reduced_by"),
+        _numbers(entry.get("ddp")),
+        _numbers(entry.get("used")),
+        _integers(entry.get("never_used", [])),
     )
 
 
@@ -337,6 +357,11 @@ def _table(entries: Any) -> dict[str, str | int]:
         elif isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
             known[clean(name, NAME_LIMIT)] = value
     return known
+
+
+def _numbers(entries: Any) -> dict[str, int]:
+    """Whole numbers by name, none of them negative; others are left out."""
+    return {name: value for name, value in _table(entries).items() if isinstance(value, int) and value >= 0}
 
 
 def _number(value: Any) -> float | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ class Description:
     parameters: list[torch.Tensor]
     reducer: object = None  # DDP's own; None: a GradientReducer has none
     reduced_by: str = ""  # what reduces in place of a hook
+    ddp: Mapping[str, int] = field(default_factory=dict)  # as in the sidecar
 
 
 def unwrapped(given: object) -> DistributedDataParallel:
@@ -62,7 +63,21 @@ def describe(given: object) -> Description:
         parameters=[parameter for _, parameter in reduced],
         reducer=ddp.reducer,
         reduced_by="python_reducer" if getattr(ddp, "_use_python_reducer", False) else "",
+        ddp=_settings(ddp),
     )
+
+
+def _settings(ddp: DistributedDataParallel) -> dict[str, int]:
+    """What decides how much DDP does beside reducing gradients."""
+    names = ("find_unused_parameters", "static_graph", "broadcast_buffers", "gradient_as_bucket_view")
+    buffers = list(getattr(ddp, "modules_buffers", ()))
+    layers = [type(layer) for layer in ddp.module.modules()]
+    return {
+        **{name: int(bool(getattr(ddp, name, False))) for name in names},
+        "buffers": len(buffers),
+        "buffer_bytes": sum(buffer.numel() * buffer.element_size() for buffer in buffers),
+        "sync_batch_norms": sum(issubclass(layer, torch.nn.SyncBatchNorm) for layer in layers),
+    }
 
 
 def in_sidecar(description: Description, group: int) -> schema.Module:
@@ -75,6 +90,7 @@ def in_sidecar(description: Description, group: int) -> schema.Module:
         tuple(tuple(parameter.shape) for parameter in description.parameters),
         tuple(str(parameter.dtype).removeprefix("torch.") for parameter in description.parameters),
         description.reduced_by,
+        description.ddp,
     )
 
 

@@ -7,6 +7,7 @@ rank, even if nothing was in flight and no other rank says a word.
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from contextlib import suppress
 from multiprocessing import util
@@ -14,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from pyddpdiag import _native
-from pyddpdiag.model.ending import MESSAGE_LIMIT, NAME_LIMIT, End, note_beside
+from pyddpdiag.model.ending import MESSAGE_LIMIT, NAME_LIMIT, End, Stay, note_beside
 from pyddpdiag.output import clean
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record import last_words
 from pyddpdiag.record.once import OncePerProcess
-from pyddpdiag.record.script_lines import line_of_error
+from pyddpdiag.record.script_lines import line_of_error, lines_of_frame
 
 _watched: list[weakref.ref[Any]] = []
 _arranged = OncePerProcess()
@@ -35,6 +36,7 @@ def watch(recorder: object, core: _native.Recorder, rank: int, path: Path) -> No
         # multiprocessing's exit, which every process has: it comes before that of the interpreter, which a forked
         # child does not reach, and while an exception that ends a child is still seen.
         util.Finalize(None, _process_ends, exitpriority=0)
+        _native.look_before_terminate(_look)
     _watched.append(weakref.ref(recorder, _watched.remove))
     # At the exit the note above is the first.
     weakref.finalize(recorder, core.mark_ended, True).atexit = False
@@ -73,6 +75,19 @@ def _note(error: BaseException) -> None:
             # What comes after the recording is not its concern, unless it is what ended it.
             if recorder is not None and (not recorder.closed or recorder.closed_by_error):
                 recorder.modules.note_end(end)
+
+
+def _look() -> None:
+    """Notes at which line the script is while a thread of Gloo's ends the process. Never raises."""
+    with suppress(Exception):
+        lines = lines_of_frame(sys._current_frames().get(threading.main_thread().ident or 0))
+        if not lines:
+            return
+        now = monotonic_ns()
+        for reference in _watched:
+            recorder = reference()
+            if recorder is not None and not recorder.closed:
+                recorder.modules.note_stay(Stay(lines[-1], now, now))
 
 
 def _first_line(error: BaseException) -> str:

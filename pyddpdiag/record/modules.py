@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -17,6 +19,9 @@ from pyddpdiag.paths import gloo
 from pyddpdiag.record import ddp_modules, gpu
 from pyddpdiag.record.sentinel import Sentinel
 from pyddpdiag.record.sidecar import Sidecar
+
+NEVER_USED: Final = 64
+"""So many parameters that are never used are named."""
 
 
 class Modules:
@@ -50,6 +55,7 @@ class Modules:
         self._sentinel = sentinel
         # Not the modules themselves: the recorder must keep no module's memory alive.
         self._known: dict[int, schema.Module] = {}
+        self._searching: dict[int, _native.Module] = {}  # for unused parameters
         self._gpu: gpu.Watch | None = None
         self._sidecar = Sidecar(self._path, core, run_id, rank, world_size, self._gpu_use)
         self._sidecar.write(self._known, closed=False)
@@ -60,6 +66,9 @@ class Modules:
             description.group, description.parameters, description.names, description.reducer
         )
         self._known[module.index] = ddp_modules.in_sidecar(description, module.group_id)
+        if description.ddp.get("find_unused_parameters"):
+            module.watch_used(len(description.parameters))
+            self._searching[module.index] = module
         if self._sentinel is not None:
             self._sentinel.watch(module.index, description)
         if self._gpu is None and description.parameters:
@@ -115,6 +124,10 @@ class Modules:
         """Replaces the sidecar. If that fails it only warns: training must not end because of it."""
         if os.getpid() != self._process:
             return  # a forked child: the file is its parent's
+        for index, module in self._searching.items():
+            used = module.used()
+            never = used.pop("never_used") if used["passes"] else []
+            self._known[index] = replace(self._known[index], used=used, never_used=tuple(never[:NEVER_USED]))
         try:
             self._sidecar.write(self._known, closed=self._core.closed)
         except OSError as error:

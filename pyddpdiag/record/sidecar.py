@@ -22,6 +22,7 @@ from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.paths import shared_setup
 from pyddpdiag.record import interface_facts
+from pyddpdiag.record.cpu_quota import CpuQuota
 from pyddpdiag.record.owners_file import replace_file
 
 # Only what changes how DDP or Gloo behave: an environment may hold secrets.
@@ -80,6 +81,7 @@ class Sidecar:
         self._lock = threading.RLock()
         self._writing: int | None = None  # the thread that is about to replace the file
         self._known_groups: dict[int, schema.Group] = {}
+        self._quota = CpuQuota()
         self._fixed = schema.Sidecar(
             run_id=run_id.hex(),
             rank=rank,
@@ -94,6 +96,7 @@ class Sidecar:
             pyddpdiag=pyddpdiag.__version__,
             torch_threads=torch.get_num_threads(),
             cores=_cores(),
+            machine_cores=os.cpu_count() or 0,
             build_config=_native.build_config(),
             environment={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
             clock=core.clock(),
@@ -151,6 +154,7 @@ class Sidecar:
         self._layouts_missing = False
         return replace(
             self._fixed,
+            quota=self._quota.now(),
             groups=self._groups(),
             modules=dict(self._modules),
             layouts={

@@ -146,6 +146,8 @@ def test_an_abort_of_gloo_is_reported_as_itself(tmp_path: Path) -> None:
     assert code == 1, err
     assert (first.kind, first.rank) == ("mismatched_all_reduce", 0), err
     assert "rank 0 called gloo:all_reduce 1 time more than rank 1" in first.message
+    # Of the rank that Gloo aborts, whose script never hears of it.
+    assert first.where == ended_job.line_of("the call that one rank makes alone"), first.message
     assert (second.kind, second.rank, second.evidence["error"]) == ("rank_lost", 0, "SIGABRT")
     assert "Received data size doesn't match expected size" in second.message
 

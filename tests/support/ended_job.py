@@ -62,7 +62,7 @@ def spawned(rank: int, world_size: int, way: str, folder: str) -> None:
         if way == "fails":
             time.sleep(LONG_S)
         if way == "aborts" and rank == 0:
-            dist.all_reduce(torch.ones(1))
+            dist.all_reduce(torch.ones(1))  # the call that one rank makes alone
 
     train(100_000 if way == "interrupted" else 2 * AT, before)
 

@@ -54,6 +54,7 @@ void BackwardPass::finalize_end() {
     operation_.stamp(backward_time::finalize_end, platform::monotonic_ns());
     operation_.complete();
     ended_ = true;
+    module_->used.end_pass();
     if (operation_) {
         recorder_->record_usage(*module_);
     }

@@ -37,6 +37,7 @@ std::unique_ptr<torch::autograd::FunctionPreHook> observer(Function function) {
 }
 
 void gradient_ready(Recorder& recorder, ModuleState& module, std::uint32_t parameter, std::uint64_t bytes) {
+    module.used.ready(parameter);
     PassMarks& marks = module.marks;
     const bool first = marks.first_gradient.load(std::memory_order_relaxed) == 0;
     const bool sampled = marks.sampled.load(std::memory_order_relaxed);
@@ -178,6 +179,7 @@ void forward_end(const Recorder& recorder, const std::shared_ptr<ModuleState>& m
     marks.forward_end.store(platform::monotonic_ns(), std::memory_order_relaxed);
     marks.backward_begin.store(0, std::memory_order_relaxed);
     marks.first_gradient.store(0, std::memory_order_relaxed);
+    module->used.begin_pass();
     const std::uint32_t pass = marks.begun.load(std::memory_order_relaxed);
     marks.number.store(pass, std::memory_order_relaxed);
     marks.sampled.store(marks.synchronising.load(std::memory_order_relaxed) && recorder.sampled(pass),

@@ -12,6 +12,7 @@
 #include "torch/probe/gradient_watch.hpp"
 #include "torch/probe/module_identity.hpp"
 #include "torch/probe/operation_pool.hpp"
+#include "torch/probe/used_parameters.hpp"
 
 namespace ddpdiag {
 
@@ -66,6 +67,7 @@ struct ModuleState {
     HookThread hook;
     Fingerprints fingerprints;  // for any thread
     FaultNotes faults;          // for any thread
+    UsedParameters used;        // for any thread
 };
 
 }  // namespace ddpdiag

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pyddpdiag.analyse.grouped import Float64, stats_by
 from pyddpdiag.analyse.names import Names
+from pyddpdiag.analyse.passes import Passes
 from pyddpdiag.model import CollectiveStats
 from pyddpdiag.text import decode
 from pyddpdiag.trace.layout import CollectiveTime, Flag, Records
@@ -39,7 +40,8 @@ class RankCollectives:
     `group` is the process group's id, 0 = not known. `is_open`: it began and did not end; `is_waiting`: nor did its
     recorder close. `begun` and `ended` are nanoseconds on the rank's clock, 0 = not seen. `called` is how often each
     name was called, as far as the records tell: the newest carries its running number. `bytes` and `dtype` are of what
-    the rank puts in.
+    the rank puts in. `beside`: it began while a backward pass that reduces, or the forward pass before it,
+    went on, or may have.
     """
 
     names: tuple[bytes, ...]
@@ -54,6 +56,7 @@ class RankCollectives:
     called: npt.NDArray[np.int64]
     bytes: npt.NDArray[np.int64]
     dtype: npt.NDArray[np.int64]
+    beside: Bool
 
     def of_group(self, key: int) -> RankCollectives:
         """Those of one process group; `called` is that of all."""
@@ -65,8 +68,8 @@ class RankCollectives:
         )
 
 
-def rank_collectives(records: Records) -> RankCollectives:
-    """What reports need from one rank's records of collectives."""
+def rank_collectives(records: Records, passes: Passes) -> RankCollectives:
+    """What reports need from one rank's records of collectives and from its passes."""
     raw, codes = np.unique(records["name"], return_inverse=True)
     times = records["times"]
     called = np.bincount(codes, minlength=len(raw)).astype(np.int64)
@@ -88,7 +91,23 @@ def rank_collectives(records: Records) -> RankCollectives:
         called=called,
         bytes=records["bytes"].astype(np.int64),
         dtype=records["dtype"].astype(np.int64),
+        beside=_beside(started, passes),
     )
+
+
+def _beside(begun: Int64, passes: Passes) -> Bool:
+    """Whether each call began between the begin of a pass's forward and the end of its backward.
+
+    Where the begin of a forward pass was not seen, nothing is known of the calls before its end.
+    """
+    ends = np.sort(passes.finalize_end[passes.finalize_end > 0])
+    order = np.argsort(passes.finalize_end, kind="stable")[len(passes) - len(ends) :]
+    if not len(ends):
+        return np.ones(len(begun), np.bool_)
+    following = np.searchsorted(ends, begun)
+    inside = following < len(ends)
+    begin = passes.forward_begin[order][np.minimum(following, len(ends) - 1)]
+    return np.asarray(inside & (begin <= begun))
 
 
 def _groups(records: Records) -> UInt64:

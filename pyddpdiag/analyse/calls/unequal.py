@@ -18,19 +18,26 @@ from pyddpdiag.text import decode
 NAMES: Final = tuple(dict.fromkeys((*ALIKE, *MEETING)))
 """Operations that every rank of a group calls. Not those between two ranks."""
 
+CUSTOM: Final = 3
+"""In so many steps before, a rank did the same: else it has no custom that it could break."""
+
 
 @dataclass(frozen=True)
 class UnequalCalls:
     """An operation that the ranks of a process group called unequally often.
 
     `calls` is how often, by rank; `step` the first in which a rank called it more often than one of those that have the
-    fewest, None: not known. `crossed`: a rank with fewer calls of this is ahead in something else.
+    fewest, None: not known. `crossed`: a rank with fewer calls of this is ahead in something else. `strayed`: the ranks
+    that in that step did otherwise than in the steps before; empty: not known. `shared`: all called it in that step,
+    though not as often.
     """
 
     operation: str
     calls: Mapping[int, int]
     step: int | None
     crossed: bool
+    strayed: tuple[int, ...] = ()
+    shared: bool = False
 
 
 def unequal_calls(
@@ -38,6 +45,7 @@ def unequal_calls(
     parts: Sequence[RankCollectives],
     reached: Sequence[Progress],
     finished: frozenset[int],
+    last_step: Mapping[int, int | None],
 ) -> tuple[UnequalCalls, ...]:
     """The operations whose counts cannot be those of ranks of which one is only behind.
 
@@ -49,6 +57,7 @@ def unequal_calls(
         parts: what each rank of the run recorded.
         reached: how far each has come.
         finished: the ranks that ended in good order.
+        last_step: the newest step of each rank; None: not known.
     """
     found = []
     for party in every:
@@ -65,12 +74,17 @@ def unequal_calls(
                 continue
             crossed = any(other[who] > other[above] for other in ahead for who in low for above in high)
             if crossed or all(reached[who].rank in finished for who in low):
+                steps = {who: _by_step(parts[who], name, party.group) for who in counts}
+                first = _first_step(steps[high[0]], steps[low[0]])
+                odd = [who for who in counts if _strayed(steps[who], first, last_step[reached[who].rank])]
                 found.append(
                     UnequalCalls(
                         decode(name),
                         {reached[who].rank: amount for who, amount in counts.items()},
-                        _first_step(parts[high[0]], parts[low[0]], name, party.group),
+                        first,
                         crossed,
+                        tuple(reached[who].rank for who in odd) if len(odd) < len(counts) else (),
+                        first is not None and all(step_calls.get(first) for step_calls in steps.values()),
                     )
                 )
     return tuple(found)
@@ -85,10 +99,21 @@ def _keys(party: Party, reached: Sequence[Progress]) -> list[int]:
     )
 
 
-def _first_step(more: RankCollectives, fewer: RankCollectives, name: bytes, group: int) -> int | None:
+def _first_step(more: Mapping[int, int], fewer: Mapping[int, int]) -> int | None:
     """The first step in which one rank called an operation more often than another one."""
-    here, there = _by_step(more, name, group), _by_step(fewer, name, group)
-    return min((step for step, amount in here.items() if amount > there.get(step, 0)), default=None)
+    return min((step for step, amount in more.items() if amount > fewer.get(step, 0)), default=None)
+
+
+def _strayed(amounts: Mapping[int, int], step: int | None, last: int | None) -> bool:
+    """Whether a rank's calls in a step are not as many as in each of the steps right before it.
+
+    Fewer only count where it has gone on to a later step: else they may have been about to come.
+    """
+    if step is None or step < CUSTOM:
+        return False
+    before = {amounts.get(earlier, 0) for earlier in range(step - CUSTOM, step)}
+    mine = amounts.get(step, 0)
+    return len(before) == 1 and mine not in before and (mine > max(before) or (last or 0) > step)
 
 
 def _by_step(part: RankCollectives, name: bytes, group: int) -> dict[int, int]:

@@ -51,7 +51,7 @@ def _some(waiting: Mapping[int, float]) -> str:
 CHECK = Check(
     {"core_contention": ("warning",)},
     _look,
-    unless=("oversubscribed_threads",),
+    unless=("oversubscribed_threads", "cpu_quota"),
     per_group=True,
     rests_on="own times",
     family="ranks",

@@ -15,6 +15,7 @@ import numpy as np
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import Where
+from pyddpdiag.analyse.settings import HELD_BACK, throttled_share
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Cause
@@ -44,9 +45,19 @@ ADVICE_AT: Final[dict[Cause | None, str]] = {
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    # A rank that waits for cores because of its own threads is told once, with those threads.
+    # A rank that waits for cores because of its own threads, or of a limit, is named once, with these.
     crowded = {crowding.culprit for crowding in view.crowding}
-    late_ranks = [late for late in view.late_ranks if late.cause != "core" or late.rank not in crowded]
+    crowded |= {rank for rank, one in view.sidecars.items() if throttled_share(one) >= HELD_BACK}
+    # A rank that waits for the cores that another one takes is not to blame.
+    victims = {
+        rank for crowding in view.crowding if crowding.burnt_ms is not None for rank in crowding.victims
+    }
+    late_ranks = [
+        late
+        for late in view.late_ranks
+        if not (late.cause == "core" and late.rank in crowded)
+        and not (late.waits_for_cores and late.rank in victims)
+    ]
     for late in late_ranks[:NAMED]:
         yield _tell(view, late)
 

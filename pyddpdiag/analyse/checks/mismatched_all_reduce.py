@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyddpdiag.analyse.calls.unequal import UnequalCalls
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.majority import odd_ones
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.messages.explain import explain
 from pyddpdiag.model import Finding, Mismatch
+from pyddpdiag.model.ending import End
 from pyddpdiag.model.words import count, listed, ranks
 from pyddpdiag.output import clean
 
@@ -16,15 +18,58 @@ from pyddpdiag.output import clean
 def _look(view: RunView) -> Iterator[Finding]:
     for mismatch in view.mismatches:
         yield _of_buckets(mismatch)
+    aborted, lines = mismatch_aborted(view), _lines(view)
     for mismatch in view.different_calls:
-        yield _of_calls(mismatch)
+        yield _of_calls(mismatch, aborted, lines)
     if view.interruption is None and view.standstill is None:
         failed = bool(view.errors.total) or any(rank.ended_by for rank in view.ranks)
         for unequal in view.unequal_calls:
             # Where all went well, the recorder has rather missed a call.
             if not (failed or unequal.crossed):
                 continue
-            yield _of_counts(unequal, failed=failed)
+            yield _of_counts(unequal, aborted, lines, failed=failed)
+
+
+def mismatch_aborted(view: RunView) -> tuple[int, ...]:
+    """The ranks that Gloo ended because they received more than they expect, where ranks did different things.
+
+    Such a rank did all right, as a rule: another one sent it what belongs elsewhere.
+    """
+    if not (view.mismatches or view.different_calls or view.unequal_calls):
+        return ()
+    ended = [
+        rank for rank, seen in view.endings.items() if seen.end is not None and _received_other(seen.end)
+    ]
+    return tuple(sorted(ended))
+
+
+def _lines(view: RunView) -> dict[int, str]:
+    """Where each rank's script was when it failed or was last seen since its newest record."""
+    found = {}
+    for rank, seen in view.endings.items():
+        where = (seen.end.where if seen.end is not None else "") or seen.where
+        if where:
+            found[rank] = where
+    return found
+
+
+def _said(lines: Mapping[int, str]) -> str:
+    return listed((f"rank {rank} at {where}" for rank, where in lines.items()), 4)
+
+
+def _at(lines: Mapping[int, str]) -> str:
+    """Where the ranks were by then."""
+    return f"; by then {_said(lines).replace(' at ', ' was at ', 1)}" if lines else ""
+
+
+def _where(lines: Mapping[int, str], named: Sequence[int]) -> str | None:
+    """The line of the rank that is named, or of the only one whose line is known."""
+    known = [lines[rank] for rank in named if rank in lines] or list(lines.values())
+    return known[0] if len(known) == 1 else None
+
+
+def _received_other(end: End) -> bool:
+    return explain(f"{end.error}: {end.message}" if end.error else end.message).kind == "sizes_differ"
 
 
 def _of_buckets(mismatch: Mismatch) -> Finding:
@@ -50,23 +95,27 @@ def _of_buckets(mismatch: Mismatch) -> Finding:
     )
 
 
-def _of_calls(mismatch: Mismatch) -> Finding:
+def _of_calls(mismatch: Mismatch, aborted: Sequence[int], lines: Mapping[int, str]) -> Finding:
     odd = odd_ones(mismatch.values)
     what = clean(mismatch.operation)
+    led_to = f"Gloo then aborted {ranks(aborted)}" if aborted else "The results are wrong"
     return Finding(
         kind="mismatched_all_reduce",
         severity="error",
         message=f"the ranks called {what} with different things: {mismatch.field} differs in "
         f"{count(mismatch.count, 'call')}, first in call {mismatch.sequence} in step {mismatch.step} "
-        f"({_values(mismatch)}). The results are wrong.",
-        confidence="medium",
+        f"({_values(mismatch)}). {led_to}{_at(lines)}.",
+        # Gloo says the same: a rank received more than it expects.
+        confidence="certain" if aborted else "medium",
         rank=odd[0] if len(odd) == 1 else None,
         since_step=mismatch.step,
+        where=_where(lines, odd),
         evidence={
             "operation": what,
             "calls": mismatch.count,
             "step": mismatch.step,
             "sequence": mismatch.sequence,
+            "lines": _said(lines) or None,
         },
         change_mind="The recorder missed a call on one rank, or the calls were in different process groups.",
         advice="Make the ranks call the same collectives in the same order with tensors of the same size and dtype: "
@@ -74,13 +123,21 @@ def _of_calls(mismatch: Mismatch) -> Finding:
     )
 
 
-def _of_counts(unequal: UnequalCalls, *, failed: bool) -> Finding:
+def _of_counts(
+    unequal: UnequalCalls, aborted: Sequence[int], lines: Mapping[int, str], *, failed: bool
+) -> Finding:
     """Some ranks called something that others did not."""
     what, calls = clean(unequal.operation), unequal.calls
     fewest, most = min(calls.values()), max(calls.values())
-    odd = odd_ones(calls)
+    # Of two ranks, neither has a majority; the one that did otherwise than in the steps before went astray.
+    odd = odd_ones(calls) or list(unequal.strayed)
     # One rank with fewer than all others left a call out; else those with most made too many.
     fewer = bool(odd) and all(calls[rank] == fewest for rank in odd)
+    led_to = (
+        f"Gloo then aborted {ranks(aborted)}, which received what belongs to another call"
+        if aborted
+        else "From there on calls meet that do not belong together"
+    )
     named = odd if fewer else [rank for rank, amount in calls.items() if amount == most]
     others = [rank for rank in calls if rank not in named]
     where = f", first in step {unequal.step}" if unequal.step is not None else ""
@@ -89,12 +146,19 @@ def _of_counts(unequal: UnequalCalls, *, failed: bool) -> Finding:
         kind="mismatched_all_reduce",
         severity="error",
         message=f"{ranks(named)} called {what} {count(most - fewest, 'time')} {'less' if fewer else 'more'} than "
-        f"{ranks(others)}{where} ({count(numbers[0], 'call')} against {numbers[1]}). From there on calls meet that do "
-        "not belong together.",
+        f"{ranks(others)}{where} ({count(numbers[0], 'call')} against {numbers[1]}). {led_to}{_at(lines)}.",
         confidence="certain" if failed and unequal.crossed else "high" if failed else "medium",
-        rank=named[0] if len(named) == 1 else None,
+        # Of two ranks that both called it in that step, either may be the one that went astray.
+        rank=named[0] if len(named) == 1 and (odd or not unequal.shared) else None,
         since_step=unequal.step,
-        evidence={"operation": what, "most": most, "fewest": fewest, "step": unequal.step},
+        where=_where(lines, named),
+        evidence={
+            "operation": what,
+            "most": most,
+            "fewest": fewest,
+            "step": unequal.step,
+            "lines": _said(lines) or None,
+        },
         change_mind="The recorder missed a call on one rank, or the calls were in different process groups.",
         advice="Every rank has to make the same calls. Where one rank alone evaluates, logs or saves, let it use "
         "ddp.module (a call of DDP itself broadcasts buffers), and no all_reduce, broadcast or barrier.",

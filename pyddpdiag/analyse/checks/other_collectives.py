@@ -57,7 +57,20 @@ def _look(view: RunView) -> Iterator[Finding]:
         change_mind="The script calls these broadcasts itself."
         if calls.name == _BROADCAST
         else "They run beside the computation (async_op=True), and nobody waits for them.",
-        advice=_of_buffers(view) if calls.name == _BROADCAST else _OWN,
+        advice=_of_buffers(view) if calls.name == _BROADCAST else _of_layers(view) + _OWN,
+    )
+
+
+def _of_layers(view: RunView) -> str:
+    """What helps where the model's own layers call collectives; empty: it has none that are known to."""
+    modules = [one for sidecar in view.sidecars.values() for one in sidecar.modules.values()]
+    layers = max((one.ddp.get("sync_batch_norms", 0) for one in modules), default=0)
+    if not layers:
+        return ""
+    return (
+        f"{layers} SyncBatchNorm {'layer meets' if layers == 1 else 'layers meet'} the other ranks in each pass, "
+        "forward and backward: where the batch of a rank is large enough by itself (32 and more), BatchNorm does as "
+        "well, and GroupNorm needs no other rank. Calls of the script's own: "
     )
 
 
@@ -70,5 +83,13 @@ def _of_buffers(view: RunView) -> str:
     )
 
 
-CHECK = Check({"other_collectives": ("warning",)}, _look, per_group=True, rests_on="waits", family="network")
+CHECK = Check(
+    {"other_collectives": ("warning",)},
+    _look,
+    # These say what the calls are for.
+    unless=("buffer_broadcast", "collective_per_step"),
+    per_group=True,
+    rests_on="waits",
+    family="network",
+)
 """A rank that waits there for a late one is not held up by the collective: the least of the ranks counts."""

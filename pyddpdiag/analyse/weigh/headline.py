@@ -15,7 +15,11 @@ MOST: Final = 3
 LEAST_PART: Final = 0.1
 """A further finding is in it if it costs this part of the first one."""
 
-LED_TO: Final = {"rank_lost": ("operation_failed",), "interrupted": ("operation_failed",)}
+LED_TO: Final = {
+    "rank_lost": ("operation_failed",),
+    "interrupted": ("operation_failed",),
+    "mismatched_all_reduce": ("rank_lost", "operation_failed"),
+}
 """What a finding has led to, and says itself."""
 
 _END: Final = re.compile(r": |; |\. | \(|, (?:first|and|though|in) |\.?$")

@@ -93,7 +93,7 @@ def _less_sure(findings: Sequence[Finding]) -> list[Finding]:
 
 def _leads(finding: Finding, errors: Sequence[Finding]) -> bool:
     """Whether ranks did different things before, or in the step in which, anything else went wrong."""
-    different = finding.kind in DIFFERENT and finding.confidence == "certain"
+    different = finding.kind in DIFFERENT and finding.confidence in ("certain", "high")
     if not different and (finding.kind != "fewer_all_reduces" or finding.since_step is None):
         return False
     since = finding.since_step or 0

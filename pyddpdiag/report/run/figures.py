@@ -14,13 +14,17 @@ from pyddpdiag.report.page import Figure
 
 _LATE: Final = ("late_rank", "episodic_rank")
 _CURES: Final = {
+    "buffer_broadcast": "without sending buffers",
+    "collective_per_step": "with values reduced now and then",
     "collector_pauses": "without the collector's pauses",
     "core_contention": "with a core for each rank",
+    "cpu_quota": "without the limit",
     "data_wait": "if no rank waited for data",
     "high_latency": "on a link without the delay",
     "interface_order": "over the other interface",
     "large_last_bucket": "with a smaller last bucket",
     "loopback": "in shared memory",
+    "needless_unused_search": "without the search",
     "other_collectives": "without other collectives",
     "oversubscribed_threads": "with fewer threads",
     "packet_loss": "without losses",

@@ -27,8 +27,11 @@ _OF_KIND: Final = {
     "data_wait": "data_wait",
     "pause": "phase",
     "core_contention": "core",
+    "cpu_quota": "core",
     "oversubscribed_threads": "core",
     "other_collectives": "other",
+    "buffer_broadcast": "other",
+    "collective_per_step": "other",
     "uneven_ranks": "late",
     **dict.fromkeys(
         (

@@ -118,6 +118,7 @@ def looked_at(steps: StepMatrix) -> Iterable[Finding]:
             lateness=late,
             late_ranks=late_ranks(steps, late, unknown, {}),
             crowding=(),
+            sidecars={},
             buckets=(),
         ),
     )

@@ -54,6 +54,23 @@ def test_of_two_ranks_neither_is_blamed(tmp_path: Path) -> None:
     assert found.rank is None
 
 
+def test_where_gloo_aborts_a_rank_the_call_with_both_sizes_comes_first(tmp_path: Path) -> None:
+    for rank in range(2):
+        writer = RankWriter(rank, 2, closed=0)
+        for number in range(6):
+            begin, size = 10**9 + number * MS, 20 if (rank, number) == (1, 5) else 4
+            told = {"bytes": size, "sequence": number, "step": number}
+            writer.collective("gloo:all_reduce", begin, begin + MS // 2, **told)
+        if rank == 0:
+            text = "op.preamble.length <= op.nbytes. 8 vs 4. Received data size doesn't match expected size."
+            writer.sidecar["end"] = {"signal": "SIGABRT", "message": text, "at_ns": 10**9 + 7 * MS}
+        writer.write(tmp_path)
+    verdict = load_report(tmp_path).verdict
+    assert [one.kind for one in verdict.findings][:2] == ["mismatched_all_reduce", "rank_lost"]
+    assert verdict.findings[0].confidence == "certain"
+    assert "(rank 0: 4, rank 1: 20). Gloo then aborted rank 0." in verdict.line
+
+
 def test_neighbours_in_another_order_are_the_same_calls(tmp_path: Path) -> None:
     calls = [(32, FLOAT), (64, FLOAT), (8, DOUBLE), (16, FLOAT)]
     swapped = [calls[1], calls[0], calls[2], calls[3]]
@@ -106,6 +123,37 @@ def test_a_rank_that_made_a_call_of_its_own_is_named_with_it_and_first(tmp_path:
     )
     assert "ddp.module" in found.advice
     assert load_report(tmp_path).verdict.findings[0] == found
+
+
+def test_of_two_ranks_the_one_that_left_out_its_usual_call_went_astray(tmp_path: Path) -> None:
+    """Gloo hits the innocent one, which receives a bucket instead, and its end is no cause."""
+    writers = [RankWriter(rank, 2, closed=0) for rank in range(2)]
+    for step in range(6):
+        begin = 10**9 + 10 * step * MS
+        for writer in writers:
+            writer.bucket(step, begin, begin + MS, begin + 2 * MS)
+            if (writer.rank, step) == (1, 5):
+                continue
+            waits = {"state": IN_FLIGHT} if step == 5 else {}
+            ended = 0 if waits else begin + 4 * MS
+            writer.collective("gloo:all_reduce", begin + 3 * MS, ended, sequence=step, step=step, **waits)
+    writers[1].bucket(6, 10**9 + 60 * MS, 10**9 + 61 * MS, 10**9 + 62 * MS, flags=1)
+    text = "op.preamble.length <= op.nbytes. 4000000 vs 4. Received data size doesn't match expected size."
+    writers[0].sidecar["end"] = {"signal": "SIGABRT", "message": text, "at_ns": 10**9 + 62 * MS}
+    reset = {"error": "RuntimeError", "message": "Connection reset by peer", "where": "train.py:31"}
+    writers[1].sidecar["end"] = {**reset, "at_ns": 10**9 + 63 * MS}
+    for writer in writers:
+        writer.write(tmp_path)
+    verdict = load_report(tmp_path).verdict
+    first = verdict.findings[0]
+    assert (first.kind, first.rank, first.since_step) == ("mismatched_all_reduce", 1, 5)
+    assert first.confidence == "certain"
+    assert verdict.line == (
+        "Rank 1 called gloo:all_reduce 1 time less than rank 0, first in step 5 (5 calls against 6). Gloo then aborted "
+        "rank 0, which received what belongs to another call; by then rank 1 was at train.py:31."
+    )
+    assert first.where == "train.py:31"
+    assert {one.kind for one in verdict.findings[1:]} >= {"rank_lost", "operation_failed"}
 
 
 def test_a_rank_that_left_a_call_out_is_named(tmp_path: Path) -> None:

@@ -2,94 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
-from support.trace_writer import MS, RankWriter
+from support.processor_use import NOTHING, STEPS, Extra, findings, write
 
-from pyddpdiag.model import Finding
 from pyddpdiag.pipeline import load_report
-
-STEPS = 40
-THREADS = 2
-
-
-@dataclass(frozen=True)
-class Extra:
-    """What a rank does beside its 30 ms of computing in some steps, in ms: `sleep` is neither of the others."""
-
-    cpu: float = 0.0
-    delay: float = 0.0
-    sleep: float = 0.0
-    collector: float = 0.0
-    steps: Sequence[int] = range(STEPS)
-
-    def at(self, step: int) -> float:
-        """How much longer the rank takes in this step."""
-        return self.cpu + self.delay + self.sleep if step in self.steps else 0.0
-
-
-NOTHING = Extra()
-
-
-def write(
-    folder: Path,
-    ranks: Sequence[Extra],
-    *,
-    delay_known: bool = True,
-    usage: bool = True,
-    threads: Sequence[int] = (),
-    cores: int = 0,
-    steps: int = STEPS,
-    load: float | None = None,
-    platform: str = "",
-) -> None:
-    """Steps of about 40 ms, of which a rank computes 30 and communicates 3."""
-    random = np.random.default_rng(7)
-    writers = [RankWriter(rank, len(ranks)) for rank in range(len(ranks))]
-    readings = np.zeros((len(ranks), 4), np.int64)
-    now = 10**9
-    for step in range(steps):
-        own = [int((30 + random.normal(0, 1) + extra.at(step)) * MS) for extra in ranks]
-        arrived = now + max(own)
-        for rank, (writer, extra) in enumerate(zip(writers, ranks, strict=True)):
-            done = arrived + 3 * MS
-            writer.step(step, now, now, done)
-            writer.backward(step, now, now + own[rank], done)
-            writer.bucket(step, now + own[rank], arrived, done)
-            on = step in extra.steps
-            added = (
-                30 + on * extra.cpu,
-                on * extra.delay,
-                30 * THREADS + on * extra.cpu,
-                on * extra.collector,
-            )
-            readings[rank] += (np.array(added) * MS).astype(np.int64)
-            cpu, delay, process, collector = readings[rank].tolist()
-            if usage:
-                writer.usage(
-                    step,
-                    done,
-                    cpu,
-                    delay if delay_known else -1,
-                    process,
-                    collector,
-                    -1 if load is None else round(1000 * load),
-                )
-        now = arrived + 3 * MS
-    for writer, number in zip(writers, threads or [0] * len(ranks), strict=True):
-        writer.sidecar["host"] = "one"
-        writer.sidecar["platform"] = platform
-        writer.sidecar["torch_threads"] = number
-        writer.sidecar["cores"] = list(range(cores))
-        writer.write(folder)
-
-
-def findings(folder: Path) -> list[Finding]:
-    return list(load_report(folder).verdict.findings)
 
 
 @pytest.mark.parametrize(
@@ -248,47 +166,6 @@ def test_a_rank_that_computes_more_is_named_though_the_others_wait_for_cores(tmp
     assert (found.rank, found.cause, found.confidence) == (0, "compute", "low")
     assert found.evidence["computes_more_ms"] == pytest.approx(30, rel=0.1)
     assert "rank 0 computes" in found.message and "the last one in 77% of 39 steps" in found.message
-
-
-def test_threads_of_all_ranks_on_too_few_cores(tmp_path: Path) -> None:
-    write(tmp_path, [Extra(delay=20)] * 2, threads=[4, 4], cores=4)
-    (found,) = findings(tmp_path)
-    assert (found.kind, found.rank) == ("oversubscribed_threads", None)
-    assert (found.evidence["threads"], found.evidence["cores"]) == (8, 4)
-    assert found.advice == "export OMP_NUM_THREADS=2"
-    windows = tmp_path / "windows"
-    write(windows, [Extra(delay=20)] * 2, threads=[4, 4], cores=4, platform="Windows-10-10.0.19045-SP0")
-    assert findings(windows)[0].advice == "$env:OMP_NUM_THREADS = '2'"
-    # Twice as many as cores: that may be right.
-    assert found.confidence == "low"
-    write(tmp_path / "many", [Extra(delay=20)] * 2, threads=[8, 8], cores=4)
-    assert findings(tmp_path / "many")[0].confidence == "high"
-
-
-def test_ranks_of_one_thread_each_are_no_matter_of_threads(tmp_path: Path) -> None:
-    write(tmp_path, [Extra(delay=20)] * 4, threads=[1] * 4, cores=2)
-    assert [found.kind for found in findings(tmp_path)] == ["core_contention"]
-
-
-def test_one_rank_with_most_of_the_threads_is_named_once(tmp_path: Path) -> None:
-    write(tmp_path, [NOTHING, Extra(delay=40, cpu=10)], threads=[1, 16], cores=2)
-    found, note = findings(tmp_path)
-    assert (found.kind, found.rank, note.kind) == ("oversubscribed_threads", 1, "settings_differ")
-    assert found.cost_ms == pytest.approx(40, rel=0.1)
-
-
-@pytest.mark.parametrize(("threads", "cores"), [([2, 2], 4), ([4, 4], 16), ([4, 4], 0), ([0, 0], 2)])
-def test_threads_that_fit_or_are_not_known_are_not_blamed(
-    tmp_path: Path, threads: list[int], cores: int
-) -> None:
-    write(tmp_path, [Extra(delay=20)] * 2, threads=threads, cores=cores)
-    assert [found.kind for found in findings(tmp_path)] == ["core_contention"]
-
-
-def test_threads_that_are_many_and_idle_are_not_blamed(tmp_path: Path) -> None:
-    """The ranks keep 2 of 32 cores busy: somebody else takes the cores."""
-    write(tmp_path, [Extra(delay=20)] * 2, threads=[64, 64], cores=32)
-    assert [found.kind for found in findings(tmp_path)] == ["core_contention"]
 
 
 RHYTHM = tuple(range(5, STEPS, 7))

@@ -1,0 +1,108 @@
+"""A container's limit holds ranks back, or leaves them fewer cores than there are ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.core_waits import core_waits
+from pyddpdiag.analyse.settings import HELD_BACK, host_cores, throttled_share
+from pyddpdiag.analyse.step_matrix import median
+from pyddpdiag.analyse.thresholds import confidence
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import count, milliseconds, percent, ranks, verb
+from pyddpdiag.output import clean
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    steps = view.judged
+    if not steps.can_judge:
+        return
+    hosts: dict[str, list[int]] = {}
+    for rank in steps.ranks:
+        hosts.setdefault(view.sidecars[rank].host, []).append(rank)
+    for host, members in hosts.items():
+        waits = core_waits(steps, view.usage, members)
+        if not waits:
+            continue
+        limited = [
+            rank
+            for rank in members
+            if throttled_share(view.sidecars[rank]) >= HELD_BACK and rank in waits.by_rank
+        ]
+        if limited:
+            yield _throttled(view, limited, members, waits.cost_ms)
+        elif any(view.sidecars[rank].quota for rank in members):
+            continue
+        elif host and 0 < host_cores(view.sidecars, members) < len(members) and _is_masked(view, members):
+            yield _masked(view, host, members, waits.cost_ms)
+
+
+def _is_masked(view: RunView, members: list[int]) -> bool:
+    """Whether the machine has more cores than these ranks may use."""
+    cores = host_cores(view.sidecars, members)
+    return all(view.sidecars[rank].machine_cores > cores for rank in members)
+
+
+def _throttled(view: RunView, limited: list[int], members: list[int], cost: float) -> Finding:
+    steps, quotas = view.judged, [view.sidecars[rank].quota for rank in limited]
+    cores = min(quota.get("milli_cores", 0) for quota in quotas) / 1000
+    share = max(throttled_share(view.sidecars[rank]) for rank in limited)
+    delay = max(median(view.usage.run_delay[:, steps.ranks.index(rank)]) for rank in limited)
+    return Finding(
+        kind="cpu_quota",
+        severity="warning",
+        message=f"{ranks(limited)} {verb(limited, 'is', 'are')} held back by a limit of {cores:g} "
+        f"{'core' if cores == 1 else 'cores'} (a container's, cpu.max): in {percent(share)} of its periods, and a step "
+        f"waits up to {milliseconds(delay)} of {milliseconds(steps.wall_ms)} for a core.",
+        confidence=confidence(steps.steps),
+        rank=limited[0] if len(limited) == 1 and len(steps.ranks) > 1 else None,
+        cost_ms=cost,
+        evidence={
+            "quota_cores": cores,
+            "throttled_share_of_periods": share,
+            "throttled_s": max(quota.get("throttled_us", 0) for quota in quotas) / 1e6,
+            "core_wait_ms": delay,
+            "step_ms": steps.wall_ms,
+            "steps": steps.steps,
+        },
+        change_mind="The step takes as long without the limit.",
+        advice="Raise the container's limit (docker run --cpus, resources.limits.cpu in Kubernetes) to a core for each "
+        f"thread that computes, or run fewer threads: OMP_NUM_THREADS={max(1, int(cores) // max(1, len(members)))}.",
+    )
+
+
+def _masked(view: RunView, host: str, members: list[int], cost: float) -> Finding:
+    steps, cores = view.judged, host_cores(view.sidecars, members)
+    worst = max(median(view.usage.run_delay[:, steps.ranks.index(rank)]) for rank in members)
+    return Finding(
+        kind="cpu_quota",
+        severity="warning",
+        message=f"{count(len(members), 'rank')} on host {clean(host)} may run on {count(cores, 'core')} only, of "
+        f"{view.sidecars[members[0]].machine_cores} that it has: a step waits up to {milliseconds(worst)} for a core.",
+        confidence="medium",
+        cost_ms=cost,
+        evidence={
+            "cores": cores,
+            "machine_cores": view.sidecars[members[0]].machine_cores,
+            "ranks": len(members),
+            "core_wait_ms": worst,
+            "step_ms": steps.wall_ms,
+            "steps": steps.steps,
+        },
+        change_mind="The step takes as long with a core for each rank.",
+        advice="Give the ranks more cores: taskset, a container's cpuset (docker run --cpuset-cpus), or the number of "
+        "cores that the job asks its scheduler for (sbatch --cpus-per-task); or start fewer ranks.",
+    )
+
+
+CHECK = Check(
+    {"cpu_quota": ("warning",)},
+    _look,
+    unless=("oversubscribed_threads",),
+    per_group=True,
+    rests_on="own times",
+    family="ranks",
+    explains="late",
+)
