@@ -25,6 +25,7 @@ class Extra:
     delay: float = 0.0
     sleep: float = 0.0
     collector: float = 0.0
+    beside: float = 0.0  # what other threads of its process compute
     steps: Sequence[int] = range(STEPS)
 
     def at(self, step: int) -> float:
@@ -64,7 +65,7 @@ def write(
             added = (
                 30 + on * extra.cpu,
                 on * extra.delay,
-                30 * THREADS + on * extra.cpu,
+                30 * THREADS + on * (extra.cpu + extra.beside),
                 on * extra.collector,
             )
             readings[rank] += (np.array(added) * MS).astype(np.int64)
@@ -133,6 +134,49 @@ def test_lateness_that_the_machines_load_may_cause_is_of_low_confidence(
     write(tmp_path, [NOTHING, extra], cores=2, load=load)
     (found,) = findings(tmp_path)
     assert (found.kind, found.rank, found.confidence != "low") == ("late_rank", 1, sure)
+
+
+def test_a_rank_that_computes_a_multiple_is_no_victim_of_a_busy_machine(tmp_path: Path) -> None:
+    """It waits for a core for all that it computes more; load makes that longer and is not its reason."""
+    write(tmp_path, [Extra(), Extra(cpu=45, delay=150)], load=2.0, cores=1)
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.rank, found.cause, found.confidence) == ("late_rank", 1, "compute", "high")
+
+
+def test_fewer_threads_do_not_make_waiting_for_a_core_sure(tmp_path: Path) -> None:
+    """Who has fewer threads is the victim of who has more."""
+    write(tmp_path, [NOTHING, Extra(delay=40)], threads=(16, 1), load=4.0, cores=1)
+    late = [found for found in findings(tmp_path) if found.kind == "late_rank"]
+    assert [(found.cause, found.confidence) for found in late] == [("core", "low")]
+
+
+def test_other_threads_of_a_rank_that_hold_the_interpreters_lock_are_named(tmp_path: Path) -> None:
+    write(tmp_path, [NOTHING, Extra(sleep=40, beside=38)], load=0.1, cores=8)
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.rank, found.cause, found.confidence) == ("late_rank", 1, "compute", "high")
+    assert found.evidence["other_threads_ms"] == pytest.approx(68.0, abs=1.0)
+    assert found.evidence["other_threads_of_others_ms"] == pytest.approx(30.0, abs=1.0)
+    assert "other threads of its process" in found.message and "GIL" in found.advice
+    # All ranks have as much beside them: it does not tell this rank from the others.
+    write(tmp_path / "all", [Extra(beside=38), Extra(sleep=40, beside=38)], load=0.1, cores=8)
+    (found,) = findings(tmp_path / "all")
+    assert found.cause == "blocked"
+
+
+def test_a_short_stretch_must_be_later_than_other_load_makes_a_rank(tmp_path: Path) -> None:
+    """20 of 60 steps: late by its own doing, late as healthy ranks are, and waiting for a core."""
+    part = range(12, 32)
+    write(tmp_path, [NOTHING, Extra(sleep=40, steps=part)], steps=60)
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.rank, found.cause, found.since_step, found.until_step) == (
+        *("late_rank", 1, "blocked"),
+        *(12, 31),
+    )
+    assert found.cost_s == pytest.approx(0.8, rel=0.1)
+    assert found.evidence["extra_before_ms"] == pytest.approx(0.0, abs=2.0)
+    for name, extra in (("little", Extra(sleep=6, steps=part)), ("core", Extra(delay=40, steps=part))):
+        write(tmp_path / name, [NOTHING, extra], steps=60)
+        assert [found.kind for found in findings(tmp_path / name) if found.kind == "late_rank"] == []
 
 
 def test_without_readings_a_late_rank_has_no_cause(tmp_path: Path) -> None:
