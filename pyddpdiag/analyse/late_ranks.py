@@ -161,13 +161,14 @@ def _places(
     some_rank_is = sure_median(lateness.extra.max(axis=1)) > threshold
     for place in range(len(lateness.ranks)):
         extra = lateness.extra[:, place]
-        may_be = some_rank_is and median(extra) > threshold
-        if sure_median(extra) > threshold or (may_be and _is_mostly_last(lateness, place)):
+        if sure_median(extra) > threshold:
             yield place, None
             continue
         span = _stretches(lateness, usage, usual, place)
         if span:
             yield place, span
+        elif some_rank_is and median(extra) > threshold and _is_mostly_last(lateness, place):
+            yield place, None
 
 
 def _stretches(lateness: Lateness, usage: UsageMatrix, usual: Float64, place: int) -> Stretches | None:

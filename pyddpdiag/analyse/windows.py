@@ -107,10 +107,20 @@ def stretches(excess: Float64, series: int = 1) -> Stretches | None:
     tries = len(over) * series
     found = (Span(begin, end, len(over) - end <= LASTS) for begin, end in _maximal(over))
     return joined(
-        span
+        _trimmed(span, excess)
         for span in found
         if tries * _by_chance(len(span), int(np.count_nonzero(over[span.rows]))) < FALSE_ALARM
     )
+
+
+def _trimmed(span: Span, excess: Float64) -> Span:
+    """The stretch without steps at its ends that are over the threshold by less than half of what is usual in it.
+
+    Noise before and after a change reaches the threshold, too. A lasting one still lasts to the run's end.
+    """
+    much = excess[span.rows] >= 0.5 * median(excess[span.rows])
+    end = span.end if span.lasting else span.begin + int(np.flatnonzero(much)[-1]) + 1
+    return Span(span.begin + int(much.argmax()), end, span.lasting)
 
 
 def joined(spans: Iterable[Span]) -> Stretches | None:
