@@ -12,7 +12,7 @@ import numpy as np
 from pyddpdiag.analyse.advice import Advice, advice_for
 from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.calls.awaited import Unmatched, awaited_collectives, unmatched_collectives
-from pyddpdiag.analyse.calls.collectives import Calls, RankCollectives, collective_stats
+from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats
 from pyddpdiag.analyse.calls.different import different_calls
 from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
 from pyddpdiag.analyse.calls.rooted import HeldUp, held_up, rooted_ms
@@ -208,16 +208,11 @@ class RunView:
         return tuple(parties(self.run, self._collectives, self._memberships))
 
     @cached_property
-    def calls(self) -> Calls | None:
-        """The collective other than buckets that took most time in the judged steps; None: there is none."""
-        return self.held_up.heaviest
-
-    @cached_property
     def held_up(self) -> HeldUp:
         """What collectives other than buckets cost each judged step."""
-        judged = [trace.rank in self.judged.ranks for trace in self.run.ranks]
+        judged = (trace.rank in self.judged.ranks for trace in self.run.ranks)
         rooted = rooted_ms(self._parties, self.progress, self.clocks, self.run, self.judged)
-        return held_up(self.judged, list(compress(self._collectives, judged)), rooted)
+        return held_up(self.judged, [*compress(self._collectives, judged)], rooted)
 
     @cached_property
     def phases(self) -> tuple[PhaseStats, ...]:

@@ -31,7 +31,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     share = share_of_median(least, steps.wall_ms)
     if not steps.can_judge or sure_median(least) < LEAST_MS or not share.at_least >= HEALTHY_SHARE:
         return
-    calls = view.calls
+    calls = view.held_up.heaviest
     if calls is None:
         return
     cost = median(least)
