@@ -88,6 +88,39 @@ def _by_rhythm(rng: random.Random, job: Job) -> Drawn:
     return Drawn(job, fault, Truth((Answer("episodic_rank"),), rank))
 
 
+def _change(rng: random.Random, job: Job) -> Drawn:
+    # Once and back, or from some step on.
+    rank, (since, until) = _rank(rng, job), rng.choice(((0.2, 0.5), (0.4, 0.8), (0.5, 1.0), (0.65, 1.0)))
+    fault = {"name": "change", "rank": rank, "share": rng.choice((1.0, 1.5)), "since": since, "until": until}
+    return Drawn(job, fault, Truth((Answer("late_rank", "blocked"),), rank))
+
+
+def _drift(rng: random.Random, job: Job) -> Drawn:
+    rank = _rank(rng, job)
+    fault = {"name": "drift", "rank": rank, "share": rng.choice((1.0, 1.5))}
+    return Drawn(job, fault, Truth((Answer("late_rank", "compute"),), rank))
+
+
+def _tail(rng: random.Random, job: Job) -> Drawn:
+    fault = {"name": "tail", "rank": None, "share": rng.choice((4.0, 6.0)), "chance": 0.1}
+    return Drawn(job, {**fault, "seed": rng.randrange(2**30)}, Truth((Answer("data_wait"),)))
+
+
+def _tail_of_one(rng: random.Random, job: Job) -> Drawn:
+    drawn = _tail(rng, job)
+    rank = _rank(rng, job)
+    answers = Answer("episodic_rank"), Answer("late_rank", "data")
+    return Drawn(job, {**drawn.fault, "rank": rank, "chance": 0.15}, Truth(answers, rank))
+
+
+def _flap(rng: random.Random, job: Job) -> Drawn:
+    job = replace(job, ranks=rng.choice((3, 3, 4)), batch=48)
+    rank = _rank(rng, job)
+    fault = {"name": "flap", "rank": rank, "down_s": 0.3, "each_s": rng.choice((2.0, 5.0))}
+    answers = (Answer("slow_link"), Answer("packet_loss"), Answer("exposed_communication"))
+    return Drawn(job, fault, Truth(answers, rank))
+
+
 def _loader_of_all(rng: random.Random, job: Job) -> Drawn:
     fault = {"name": "loader", "rank": None, "share": _share(rng)}
     return Drawn(job, fault, Truth((Answer("data_wait"),)))
@@ -185,6 +218,10 @@ CAUSES: dict[str, Cause] = {
         Cause("straggler sleeps", _late("sleep", "blocked")),
         Cause("straggler now and then", _now_and_then),
         Cause("straggler by rhythm", _by_rhythm),
+        Cause("straggler in a part of the run", _change),
+        Cause("straggler that drifts", _drift),
+        Cause("slow batches, one rank", _tail_of_one),
+        Cause("slow batches, all ranks", _tail),
         Cause("slow loader, one rank", _late("loader", "data", ("data_wait",))),
         Cause("slow loader, all ranks", _loader_of_all),
         Cause("other load on a core", _core),
@@ -227,6 +264,7 @@ CAUSES: dict[str, Cause] = {
         Cause("slow interface used", _wrong_interface, needs="links"),
         Cause("slow link, one direction", _link("rate out", "slow_link", divide=(3.0, 6.0)), needs="links"),
         Cause("slow link", _link("rate", "slow_link", divide=(3.0, 6.0)), needs="links"),
+        Cause("link that flaps", _flap, needs="links"),
         Cause("delayed link", _link("delay", "high_latency", ms=(5.0, 15.0)), needs="links"),
         Cause("lossy link", _link("loss", "packet_loss", percent=(1.0, 3.0)), needs="links"),
     )

@@ -10,6 +10,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,8 @@ class Hosts:
         self._switch = f"bed-s-{self._tag}"
         self._hosts = [f"bed-{rank}-{self._tag}" for rank in range(count)]
         self._relay: subprocess.Popen[str] | None = None
+        self._flapping: threading.Thread | None = None
+        self._steady = threading.Event()
         try:
             self._build()
         except BaseException:
@@ -108,14 +111,35 @@ class Hosts:
             # The job is on the slow network while the fault acts; it stays slow.
             for rank in range(len(self._hosts)):
                 self._shape(rank, slow, network=1)
+        elif fault["name"] == "flap":
+            self._flap(on)
         elif self._relay is not None:
             assert self._relay.stdin is not None
             ms, percent = (fault.get("ms", 0.0), fault.get("percent", 0.0)) if on else (0.0, 0.0)
             self._relay.stdin.write(f"{ms} {percent}\n")
             self._relay.stdin.flush()
 
+    def _flap(self, on: bool) -> None:
+        """Takes the faulty host's link down for a while again and again, or leaves it up."""
+        self._steady.set()
+        if self._flapping is not None:
+            self._flapping.join()
+            self._flapping = None
+        if on:
+            self._steady.clear()
+            self._flapping = threading.Thread(target=self._go_down_and_up, daemon=True)
+            self._flapping.start()
+
+    def _go_down_and_up(self) -> None:
+        port, down_s = _port(self._fault["rank"], 0), float(self._fault["down_s"])
+        while not self._steady.wait(float(self._fault["each_s"]) - down_s):
+            _do("ip", "-n", self._switch, "link", "set", port, "down")
+            self._steady.wait(down_s)
+            _do("ip", "-n", self._switch, "link", "set", port, "up")
+
     def close(self) -> None:
         """Takes all of it away."""
+        self._flap(False)
         if self._relay is not None:
             self._relay.kill()
             self._relay.wait()

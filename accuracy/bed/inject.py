@@ -26,6 +26,7 @@ class Injection:
     Attributes:
         on: whether it acts now.
         mine: whether this rank is the one that it acts in; some act in all.
+        count: steps of the training or block that it acts in.
 
     Args:
         fault: as `bed.causes` draws it; `name` "" for none.
@@ -47,6 +48,7 @@ class Injection:
         self._random = random.Random(fault.get("seed", 0) * 64 + rank)
         self._cost_s = float(fault.get("share", 0.0)) * step_s
         self.on = False
+        self.count = 1
 
     def switch(self, on: bool) -> None:
         """Lets it act, or not."""
@@ -56,15 +58,17 @@ class Injection:
 
     def load(self) -> None:
         """While the next batch is read."""
-        if self._acts("loader"):
+        if self._acts("loader") or (self._acts("tail") and self._random.random() < self.fault["chance"]):
             time.sleep(self._cost_s)
 
     def begin(self, step: int) -> bool:
         """At the start of a step's computation; True: skip the step."""
         if self._acts("busy"):
             burn(self._cost_s)
-        elif self._acts("sleep"):
+        elif self._acts("sleep") or self._is_changed(step):
             time.sleep(self._cost_s)
+        elif self._acts("drift"):
+            burn(self._cost_s * step / self.count)
         elif (self._acts("burst") and self._random.random() < self.fault["chance"]) or (
             self._acts("rhythm") and step % self.fault["every"] == 0
         ):
@@ -94,6 +98,9 @@ class Injection:
 
     def _acts(self, name: str) -> bool:
         return self.on and self.mine and self.name == name
+
+    def _is_changed(self, step: int) -> bool:
+        return self._acts("change") and self.fault["since"] <= step / self.count < self.fault["until"]
 
     def _strike(self) -> bool:
         if self.name in ("kill", "stop"):

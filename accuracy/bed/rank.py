@@ -113,6 +113,7 @@ class Training:
     ) -> None:
         """`count` steps with the fault as it is switched."""
         job = self.job
+        injection.count = count
         for i, batch in enumerate(
             steps(self.loader(injection.batches(count), injection, job.loader_share * step_s))
         ):

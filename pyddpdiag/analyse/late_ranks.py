@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,7 @@ from pyddpdiag.analyse.settings import fewer_threads, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, median
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.usage import UsageMatrix
-from pyddpdiag.analyse.windows import Span, by_window, sustained
+from pyddpdiag.analyse.windows import WINDOW, Span, Stretches, by_window, joined, stretches
 from pyddpdiag.model.findings import Cause, Confidence
 from pyddpdiag.model.sidecar import Sidecar
 
@@ -31,6 +31,13 @@ BUSY_LOAD: Final = 1.5
 LOADED_SHARE: Final = 0.25
 """On such a machine, healthy ranks are late by up to 0.19 of a step, for seconds."""
 
+MORE_TIMES: Final = 1.75
+"""A rank that uses so many times the others' processor time computes more, however long it waits for a core for that.
+Shared caches and cores make the same work take up to 1.5 times as long."""
+
+SHORT: Final = 2 * WINDOW
+"""In a shorter stretch it may have been any rank's turn to be slowed by something else: it must be late by more."""
+
 QUIET_SHARE: Final = 0.12
 """Elsewhere they are late by up to 0.10: cores share caches, and not only with programs of this machine."""
 
@@ -39,12 +46,16 @@ QUIET_SHARE: Final = 0.12
 class LateRank:
     """One rank that is late; milliseconds per step.
 
-    `span`: only in this part of the run; None: in a typical step. All but `cost_ms` is about that part.
+    `span`: only in these parts of the run; None: in a typical step. All but `cost_ms` is about those parts, and
+    `beside` says how late it is before and after.
 
     `extra_ms` is the median of what it needs more than the ranks' lower median, `sure_ms` what that median
     exceeds with 99% confidence, `often` the share of `steps` in which it is late, `step_ms` a typical step. `data_ms`
     is its extra waiting for data. `cpu_share` and `core_share` are the parts of the extra time on a core and waiting
-    for one; None = not known. `threads`: torch has so many there and at least so many elsewhere; None: not fewer.
+    for one; None = not known. `computes_much`: it uses a multiple of the others' processor time, which alone makes it
+    late. `other_threads`: what the other threads of its process compute in a step, and those of the others' do, in ms,
+    where that takes the extra time; None: it does not, or is not known. `threads`: torch has so many there and at least
+    so many elsewhere; None: not fewer.
     `load` is the load average of its machine for each core that its ranks may use; None = not known.
     `cost_ms` is an average over the whole run: costs are compared with each other. `computes_more_ms`: it is named for
     the processor time that it uses more than the others in a typical step, though by its own time nobody is surely
@@ -53,7 +64,7 @@ class LateRank:
     """
 
     rank: int
-    span: Span | None
+    span: Stretches | None
     extra_ms: float
     sure_ms: float
     often: float
@@ -68,6 +79,9 @@ class LateRank:
     load: float | None
     cost_ms: float
     computes_more_ms: float = 0.0
+    computes_much: bool = False
+    other_threads: tuple[float, float] | None = None
+    beside: Mapping[str, float | int | None] = field(default_factory=dict)
 
     @property
     def confidence(self) -> Confidence:
@@ -76,8 +90,7 @@ class LateRank:
         if not self.span and self.sure_ms <= _threshold_ms(self.step_ms):
             return "low"
         # A rank that sleeps or waits for data has nothing to do with the machine's load.
-        fewer = self.threads and self.cause == "compute"
-        if self.cause in ("compute", "core", None) and not fewer:
+        if self.cause in ("compute", "core", None) and not self.computes_much:
             busy = self.load is not None and self.load > BUSY_LOAD
             # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
             if self.cause == "core" and (busy or self.span):
@@ -98,6 +111,8 @@ class LateRank:
             return "compute"
         if self.data_ms > DATA_SHARE * self.extra_ms:
             return "data"
+        if self.computes_much or self.other_threads:
+            return "compute"
         if self.core_share is not None and self.core_share >= CORE_SHARE:
             return "core"
         if self.cpu_share is not None and self.cpu_share >= CPU_SHARE:
@@ -123,7 +138,7 @@ def late_ranks(
     """
     if len(steps.ranks) < 2 or len(lateness) < LEAST_STEPS or not steps.can_judge:
         return ()
-    found = [_describe(steps, lateness, usage, sidecars, *each) for each in _places(steps, lateness)]
+    found = [_describe(steps, lateness, usage, sidecars, *each) for each in _places(steps, lateness, usage)]
     if not found:
         found = [
             replace(
@@ -141,7 +156,9 @@ def _threshold_ms(step_ms: float) -> float:
     return max(LEAST_MS, HEALTHY_SHARE * step_ms)
 
 
-def _places(steps: StepMatrix, lateness: Lateness) -> Iterator[tuple[int, Span | None]]:
+def _places(
+    steps: StepMatrix, lateness: Lateness, usage: UsageMatrix
+) -> Iterator[tuple[int, Stretches | None]]:
     """The columns of late ranks, each with its part of the run."""
     windows = by_window(lateness.wall)
     usual = np.where(np.isnan(windows), steps.wall_ms, windows)
@@ -149,13 +166,33 @@ def _places(steps: StepMatrix, lateness: Lateness) -> Iterator[tuple[int, Span |
     some_rank_is = sure_median(lateness.extra.max(axis=1)) > threshold
     for place in range(len(lateness.ranks)):
         extra = lateness.extra[:, place]
-        may_be = some_rank_is and median(extra) > threshold
-        if sure_median(extra) > threshold or (may_be and _is_mostly_last(lateness, place)):
+        if sure_median(extra) > threshold:
             yield place, None
             continue
-        span = sustained(extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual), len(lateness.ranks))
+        span = _stretches(lateness, usage, usual, place)
         if span:
             yield place, span
+        elif some_rank_is and median(extra) > threshold and _is_mostly_last(lateness, place):
+            yield place, None
+
+
+def _stretches(lateness: Lateness, usage: UsageMatrix, usual: Float64, place: int) -> Stretches | None:
+    """The parts of the run in which a rank is late.
+
+    In a short one it must be later than healthy ranks are on a busy machine, without what it waits for a core.
+    """
+    extra = lateness.extra[:, place]
+    found = stretches(extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual), len(lateness.ranks))
+    if not found:
+        return None
+    delay = usage.run_delay[lateness.rows]
+    waits = np.maximum(0.0, np.nan_to_num(delay - np.nanmin(np.nan_to_num(delay), axis=1)[:, None]))[:, place]
+
+    def counts(span: Span) -> bool:
+        of_itself = extra[span.rows] - waits[span.rows]
+        return len(span) >= SHORT or sure_median(of_itself) > LOADED_SHARE * median(usual[span.rows])
+
+    return joined(span for span in found.spans if counts(span))
 
 
 def _is_mostly_last(lateness: Lateness, place: int) -> bool:
@@ -183,13 +220,15 @@ def _describe(
     usage: UsageMatrix,
     sidecars: Mapping[int, Sidecar],
     place: int,
-    span: Span | None,
+    span: Stretches | None,
 ) -> LateRank:
-    rows = span.rows if span else slice(None)
+    rows = span.rows if span else np.arange(len(lateness))
     extra = lateness.extra[rows, place]
     is_late = extra > _threshold_ms(steps.wall_ms)
     late, mine = lateness.rows[rows][is_late], extra[is_late]
     since, until = span.between(lateness.step) if span else (int(lateness.step[int(is_late.argmax())]), None)
+    step_ms = median(lateness.wall[rows]) if span else steps.wall_ms
+    cpu_share = _share(usage.cpu[late], mine, place)
     return LateRank(
         rank=lateness.ranks[place],
         span=span,
@@ -197,16 +236,53 @@ def _describe(
         sure_ms=sure_median(extra),
         often=float(np.mean(is_late)),
         steps=len(extra),
-        step_ms=median(lateness.wall[rows]) if span else steps.wall_ms,
+        step_ms=step_ms,
         since_step=since,
         until_step=until,
         data_ms=median(lateness.waits[rows, place]),
-        cpu_share=_share(usage.cpu[late], mine, place),
+        cpu_share=cpu_share,
         core_share=_share(usage.run_delay[late], mine, place),
         threads=fewer_threads(sidecars, lateness.ranks[place]),
         load=_load(usage, sidecars, lateness, place),
         cost_ms=float(np.maximum(extra, 0.0).sum()) / len(lateness) if span else median(extra),
+        computes_much=_computes_much(usage.cpu[late], place, _threshold_ms(step_ms)),
+        other_threads=None
+        if cpu_share is None or cpu_share >= CPU_SHARE
+        else _other_threads((usage.process_cpu - usage.cpu)[late], mine, place, _threshold_ms(step_ms)),
+        beside=span.evidence(lateness.extra[:, place], "extra") if span else {},
     )
+
+
+def _computes_much(cpu: Float64, place: int, threshold: float) -> bool:
+    """Whether the processor time of a rank's thread alone makes it late, by a multiple of the others'."""
+    cpu = cpu[~np.isnan(cpu).any(axis=1)]
+    if len(cpu) < LEAST_STEPS:
+        return False
+    more = extra_ms(cpu)[:, place]
+    return sure_median(more) > threshold and median(cpu[:, place]) >= MORE_TIMES * median(
+        cpu[:, place] - more
+    )
+
+
+def _other_threads(cpu: Float64, extra: Float64, place: int, threshold: float) -> tuple[float, float] | None:
+    """What the other threads of a rank's process compute, and those of the others' do, in ms.
+
+    None: they do not take the time that the rank is late by, or that is not known.
+
+    Args:
+        cpu: processor time of each rank's process less that of its thread that runs backward.
+        extra: by how much the rank is late in these steps.
+        place: of the rank.
+        threshold: from which it is late; ms.
+    """
+    known = ~np.isnan(cpu).any(axis=1)
+    if np.count_nonzero(known) < LEAST_STEPS:
+        return None
+    more = extra_ms(cpu[known])[:, place]
+    if sure_median(more) <= threshold or float(more.sum()) < CPU_SHARE * float(extra[known].sum()):
+        return None
+    mine = median(cpu[known][:, place])
+    return mine, mine - median(more)
 
 
 def _load(

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import compress
 
 import numpy as np
 
 from pyddpdiag.analyse.advice import Advice, advice_for
 from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.calls.awaited import Unmatched, awaited_collectives, unmatched_collectives
-from pyddpdiag.analyse.calls.collectives import Calls, RankCollectives, collective_stats, heaviest
+from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats
 from pyddpdiag.analyse.calls.different import different_calls
 from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
 from pyddpdiag.analyse.calls.recurring import CallsInSteps
+from pyddpdiag.analyse.calls.rooted import HeldUp, held_up, rooted_ms
 from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.endings import Ending, endings
@@ -208,10 +210,11 @@ class RunView:
         return tuple(parties(self.run, self._collectives, self._memberships))
 
     @cached_property
-    def calls(self) -> Calls | None:
-        """The collective other than buckets that took most time in the judged steps; None: there is none."""
-        of_rank = dict(zip((trace.rank for trace in self.run.ranks), self._digests, strict=True))
-        return heaviest([of_rank[rank].collectives for rank in self.judged.ranks], self.judged.step)
+    def held_up(self) -> HeldUp:
+        """What collectives other than buckets cost each judged step."""
+        judged = (trace.rank in self.judged.ranks for trace in self.run.ranks)
+        rooted = rooted_ms(self._parties, self.progress, self.clocks, self.run, self.judged)
+        return held_up(self.judged, [*compress(self._collectives, judged)], rooted)
 
     @cached_property
     def calls_in_steps(self) -> CallsInSteps:

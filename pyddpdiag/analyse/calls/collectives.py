@@ -125,11 +125,16 @@ def _groups(records: Records) -> UInt64:
 
 def whole_calls(part: RankCollectives, name: bytes) -> tuple[Int64, Int64]:
     """When the calls of one operation that have both began, in this order, and when each ended."""
-    if name not in part.names:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    mine = np.flatnonzero((part.name == part.names.index(name)) & (part.begun > 0) & (part.ended > 0))
-    mine = mine[np.argsort(part.begun[mine], kind="stable")]
+    mine = whole_rows(part, name)
     return part.begun[mine], part.ended[mine]
+
+
+def whole_rows(part: RankCollectives, name: bytes) -> Int64:
+    """The rows of one operation's calls that have a begin and an end, in the order of their begins."""
+    if name not in part.names:
+        return np.empty(0, np.int64)
+    mine = np.flatnonzero((part.name == part.names.index(name)) & (part.begun > 0) & (part.ended > 0))
+    return mine[np.argsort(part.begun[mine], kind="stable")]
 
 
 @dataclass(frozen=True)
@@ -141,12 +146,15 @@ class Calls:
     bytes: int
 
 
-def heaviest(parts: Sequence[RankCollectives], steps: npt.NDArray[np.int64]) -> Calls | None:
+def heaviest(
+    parts: Sequence[RankCollectives], steps: npt.NDArray[np.int64], rooted: Mapping[bytes, Float64]
+) -> Calls | None:
     """The operation that took most time in some steps, on the rank on which it took least; None: there is none.
 
     Args:
         parts: of the ranks.
         steps: by number.
+        rooted: what those from a root cost each step, which counts instead.
     """
     found: dict[bytes, list[tuple[float, int, int]]] = {}
     for part in parts:
@@ -157,7 +165,8 @@ def heaviest(parts: Sequence[RankCollectives], steps: npt.NDArray[np.int64]) -> 
             found.setdefault(part.names[code], []).append((took, int(np.count_nonzero(rows)), size))
     if not found or not len(steps):
         return None
-    raw = max(found, key=lambda name: min(took for took, _, _ in found[name]))
+    cost = {name: min(took for took, _, _ in found[name]) for name in found}
+    raw = max(found, key=lambda name: max(cost[name], float(rooted[name].sum()) if name in rooted else 0.0))
     _, calls, size = min(found[raw])
     return Calls(decode(raw) or "unknown", round(calls / len(steps), 2), size)
 

@@ -8,17 +8,26 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.core_waits import saved_ms
+from pyddpdiag.analyse.exposure import exposure_of
 from pyddpdiag.analyse.filing import DATA
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.step_matrix import lower_median, median, step_walls
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS, confidence
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.windows import Span, sustained
+from pyddpdiag.analyse.wall_clock import times_of
+from pyddpdiag.analyse.windows import Stretches, stretches
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import milliseconds, percent
 
 DATA_SHARE: Final = 0.20
+
+SLOW_SHARE: Final = 0.5
+"""A batch is late if it costs this share of a step."""
+
+ONE_RANK: Final = 0.9
+"""Of the time lost: where one rank makes so much of it, it is that rank's loader."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -31,10 +40,15 @@ def _look(view: RunView) -> Iterator[Finding]:
     share = waited / np.where(steps.wall_ms > 0, steps.wall_ms, np.nan)
     at_least = sure_median(share) if sure_median(waited) >= LEAST_MS else 0.0
     span = None if at_least >= DATA_SHARE else _part_of_the_run(waited, wall)
+    if not (span or at_least >= DATA_SHARE):
+        now_and_then = list(_now_and_then(view, wall))
+        if now_and_then:
+            yield from now_and_then
+            return
     if not (span or at_least >= HEALTHY_SHARE):
         return
     sure: Confidence = "medium" if span else confidence(steps.steps) if at_least >= DATA_SHARE else "low"
-    rows = span.rows if span else slice(None)
+    rows = span.rows if span else np.arange(len(waited))
     typical, step_ms = median(waited[rows]), median(wall[rows]) if span else steps.wall_ms
     share_there = (
         median(waited[rows] / np.where(wall[rows] > 0, wall[rows], np.nan)) if span else median(share)
@@ -49,22 +63,71 @@ def _look(view: RunView) -> Iterator[Finding]:
         + (f" {where.says('the wait')}." if where else ""),
         confidence=sure,
         since_step=since,
+        until_step=until,
         cost_ms=float(np.nansum(waited[rows])) / known if span else typical,
         where=str(where.line) if where else None,
+        cost_s=float(np.nansum(waited[rows])) / 1e3,
         evidence={
             "data_wait_ms": typical,
             "step_ms": step_ms,
             "share": share_there,
             "until_step": until,
             **(where.facts if where else {}),
+            **(span.evidence(waited, "data_wait") if span else {}),
+            **times_of(view, steps.ranks[0], since if span else None, until),
         },
         change_mind="The steps contain a pause on purpose (evaluation, checkpoints) before the next batch.",
         advice="Give the loader more workers (num_workers), prefetching, or a larger batch.",
     )
 
 
-def _part_of_the_run(waited: Float64, wall: Float64) -> Span | None:
-    return sustained(waited - np.maximum(LEAST_MS, DATA_SHARE * wall))
+def _part_of_the_run(waited: Float64, wall: Float64) -> Stretches | None:
+    return stretches(waited - np.maximum(LEAST_MS, DATA_SHARE * wall))
+
+
+def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:
+    """Some batches come late, now on this rank and now on that: no median shows it, and all wait for each of them."""
+    steps = view.judged
+    rows = ~np.isnan(steps.own + steps.data_wait).any(axis=1)
+    if np.count_nonzero(rows) < MANY_STEPS:
+        return
+    own, waits = steps.own[rows], steps.data_wait[rows]
+    lost = saved_ms(own, waits)
+    held_up = exposure_of(lost, wall[rows], steps.wall_ms, can_judge=True)
+    slow = lost > max(LEAST_MS, SLOW_SHARE * steps.wall_ms)
+    if not slow.any():
+        return
+    # Whom the others wait for: of one rank alone another check tells.
+    last = (own - own.min(axis=1)[:, None] + waits)[slow].argmax(axis=1)
+    most = np.bincount(last, lost[slow], len(steps.ranks)).max()
+    if len(steps.ranks) > 1 and most >= ONE_RANK * lost[slow].sum():
+        return
+    if held_up.mean_ms < LEAST_MS or not held_up.repeated.at_least >= HEALTHY_SHARE:
+        return
+    times, typical, share = int(np.count_nonzero(slow)), median(lost[slow]), held_up.sums.value
+    at = steps.step[rows][slow]
+    yield Finding(
+        kind="data_wait",
+        severity="warning",
+        message=f"the ranks wait for data now and then: in {times} of {len(lost)} steps a batch comes "
+        f"{milliseconds(typical)} late, on one rank or another, and all wait for it; {percent(share)} of the time goes "
+        "by that way.",
+        confidence="high" if held_up.repeated.at_least >= DATA_SHARE else "medium",
+        since_step=int(at[0]),
+        cost_ms=held_up.mean_ms,
+        cost_s=float(lost.sum()) / 1e3,
+        evidence={
+            "data_wait_ms": typical,
+            "step_ms": steps.wall_ms,
+            "share": share,
+            "share_at_least": held_up.repeated.at_least,
+            "times": times,
+            "steps": len(lost),
+        },
+        change_mind="The steps contain a pause on purpose (evaluation, checkpoints) before the next batch.",
+        advice="Let the loader work further ahead (num_workers, prefetch_factor), so that a slow batch finds others "
+        "ready; and look for what makes some samples slow: large files, a cold disk, a remote store.",
+    )
 
 
 CHECK = Check({"data_wait": ("warning",)}, _look, per_group=True, rests_on="own times", family="ranks")

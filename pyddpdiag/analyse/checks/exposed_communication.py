@@ -14,10 +14,11 @@ from pyddpdiag.analyse.parts import largest
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.thresholds import LEAST_MS
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.windows import Span, sustained
+from pyddpdiag.analyse.wall_clock import times_of
+from pyddpdiag.analyse.windows import Stretches, stretches
 from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, lasting_buckets
 from pyddpdiag.model import BucketStats, Finding
-from pyddpdiag.model.words import milliseconds, percent
+from pyddpdiag.model.words import milliseconds, number, percent
 
 _ADVICE: Final = {
     "arrival": "Most of the buckets' time is waiting for the slowest rank: even out the ranks first.",
@@ -52,7 +53,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         for name in _ADVICE
     }
     part = largest(parts)
-    rows = span.rows if span else slice(None)
+    rows = span.rows if span else np.arange(len(exposure.least))
     least, wall = exposure.least[rows], exposure.wall[rows]
     share = median(least / np.where(wall > 0, wall, np.nan)) if span else exposure.typical.value
     typical, step_ms = median(least), median(wall) if span else exposure.median_step_ms
@@ -69,6 +70,9 @@ def _look(view: RunView) -> Iterator[Finding]:
             f"{milliseconds(typical)} for buckets after backward ended, the average is "
             f"{milliseconds(exposure.mean_ms)}."
         )
+    rate = view.link_faults.mbit_per_s
+    if rate is not None:
+        message += f" The links between the hosts carry {number(rate)} Mbit/s while something is to be sent."
     yield Finding(
         kind="exposed_communication",
         severity="warning",
@@ -77,7 +81,9 @@ def _look(view: RunView) -> Iterator[Finding]:
         bucket=blamed.bucket if blamed else None,
         parameter=blamed.parameters[0] if blamed and blamed.parameters else None,
         since_step=since,
+        until_step=until,
         cost_ms=float(np.nansum(least)) / exposure.typical.steps if span else exposure.cost_ms,
+        cost_s=float(np.nansum(least)) / 1e3,
         evidence={
             "exposed_ms": typical,
             "step_ms": step_ms,
@@ -87,6 +93,9 @@ def _look(view: RunView) -> Iterator[Finding]:
             "share_of_time": exposure.sums.value,
             "until_step": until,
             "largest_part": part,
+            "mbit_per_s": rate,
+            **(span.evidence(exposure.least, "exposed") if span else {}),
+            **times_of(view, steps.ranks[0], since if span else None, until),
             **{f"{name}_total_ms": value for name, value in parts.items()},
         },
         change_mind="The processor is shared with other work, so that all-reduces get less of it than in a real run.",
@@ -105,8 +114,8 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str) -> str:
     return _ADVICE[part]
 
 
-def _part_of_the_run(exposure: Exposure) -> Span | None:
-    return sustained(exposure.least - np.maximum(LEAST_MS, EXPOSED_SHARE * exposure.wall))
+def _part_of_the_run(exposure: Exposure) -> Stretches | None:
+    return stretches(exposure.least - np.maximum(LEAST_MS, EXPOSED_SHARE * exposure.wall))
 
 
 def _exposed_cost(bucket: BucketStats) -> float:

@@ -17,6 +17,7 @@ from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.settings import HELD_BACK, throttled_share
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Cause
 from pyddpdiag.model.words import count, milliseconds, percent
@@ -42,6 +43,10 @@ ADVICE_AT: Final[dict[Cause | None, str]] = {
     None: "Look at {}: at its inputs, and for work that only this rank does there.",
 }
 """Where the line is known."""
+OTHER_THREADS: Final = (
+    "Threads beside the training's take its core or hold the interpreter's lock (GIL): give their work to a process of "
+    "its own, or do less of it. py-spy dump shows them."
+)
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -63,7 +68,7 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 
 def _tell(view: RunView, late: LateRank) -> Finding:
-    threads = late.threads if late.cause == "compute" else None
+    threads = late.threads if late.cause == "compute" and not late.other_threads else None
     where = _where(view, late)
     return Finding(
         kind="late_rank",
@@ -73,8 +78,10 @@ def _tell(view: RunView, late: LateRank) -> Finding:
         rank=late.rank,
         cause=late.cause,
         since_step=late.since_step,
+        until_step=late.until_step,
         cost_ms=late.cost_ms,
         where=str(where.line) if where else None,
+        cost_s=late.cost_ms * len(view.lateness) / 1e3,
         evidence={
             "extra_ms": late.extra_ms,
             "extra_at_least_ms": late.sure_ms,
@@ -90,14 +97,16 @@ def _tell(view: RunView, late: LateRank) -> Finding:
             "torch_threads": threads[0] if threads else None,
             "torch_threads_of_others": threads[1] if threads else None,
             **(where.facts if where else {}),
+            "other_threads_ms": late.other_threads[0] if late.other_threads else None,
+            "other_threads_of_others_ms": late.other_threads[1] if late.other_threads else None,
+            **late.beside,
+            **times_of(view, late.rank, late.since_step, late.until_step),
         },
         change_mind="The other load goes away and the rank stays late."
         if late.cause == "core"
         else "If lateness follows the data to another rank, the inputs cause it; if it goes when other programs "
         "end, these slowed its core.",
-        advice="Give every rank the same OMP_NUM_THREADS and torch.set_num_threads()."
-        if threads
-        else _advice(late.cause, where),
+        advice=_advice(late, threads, where),
     )
 
 
@@ -110,8 +119,12 @@ def _where(view: RunView, late: LateRank) -> Where | None:
     return view.lines.more_of(late.rank, lateness.step[rows], float(np.maximum(extra, 0.0).sum()))
 
 
-def _advice(cause: Cause | None, where: Where | None) -> str:
-    return ADVICE[cause] if where is None else ADVICE_AT[cause].format(where)
+def _advice(late: LateRank, threads: tuple[int, int] | None, where: Where | None) -> str:
+    if threads:
+        return "Give every rank the same OMP_NUM_THREADS and torch.set_num_threads()."
+    if late.other_threads:
+        return OTHER_THREADS
+    return ADVICE[late.cause] if where is None else ADVICE_AT[late.cause].format(where)
 
 
 def _what(view: RunView, late: LateRank) -> str:
@@ -133,6 +146,9 @@ def _why(late: LateRank) -> str:
         return f", {milliseconds(late.data_ms)} of it waiting for data"
     if late.cause == "core":
         return ", because it waits for a processor core"
+    if late.other_threads:
+        mine, theirs = (milliseconds(each) for each in late.other_threads)
+        return f", while other threads of its process compute ({mine} per step, those of the others {theirs})"
     if late.cause == "compute" and late.threads:
         return f"; its torch uses {count(late.threads[0], 'thread')}, the others' {late.threads[1]}"
     if late.cause == "compute":

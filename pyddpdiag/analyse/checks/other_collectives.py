@@ -9,7 +9,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import EXPOSED_SHARE
 from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.shares import share_of_median
-from pyddpdiag.analyse.step_matrix import median, other_ms
+from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
@@ -27,11 +27,11 @@ def _look(view: RunView) -> Iterator[Finding]:
     if not len(view.occurrences):
         return  # without buckets all communication is of this kind, and may be hidden behind computation
     steps = view.judged
-    least = other_ms(steps)
+    least = view.held_up.ms
     share = share_of_median(least, steps.wall_ms)
     if not steps.can_judge or sure_median(least) < LEAST_MS or not share.at_least >= HEALTHY_SHARE:
         return
-    calls = view.calls
+    calls = view.held_up.heaviest
     if calls is None:
         return
     cost = median(least)
@@ -92,4 +92,5 @@ CHECK = Check(
     rests_on="waits",
     family="network",
 )
-"""A rank that waits there for a late one is not held up by the collective: the least of the ranks counts."""
+"""A rank that waits there for a late one is not held up by the collective: the least of the ranks counts, and of a
+broadcast what a receiver waits once the root has begun it."""

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.exposure import EXPOSED_SHARE
+from pyddpdiag.analyse.links.changed import changed_links
 from pyddpdiag.analyse.links.link_faults import named
-from pyddpdiag.analyse.thresholds import confidence
+from pyddpdiag.analyse.step_matrix import median
+from pyddpdiag.analyse.thresholds import LEAST_MS, confidence
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.wall_clock import times_of
+from pyddpdiag.analyse.windows import WINDOW, stretches
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, number
+
+TIMES: Final = 1.5
+"""Where a link becomes slow, so many times as much communication is exposed as otherwise, at least."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
     faults, exposed = view.link_faults, view.exposure
-    if not exposed.is_found or not faults.slow:
+    in_a_part = list(_in_a_part(view))
+    if in_a_part or not exposed.is_found or not faults.slow:
+        yield from in_a_part
         return
     worst = faults.slow[0]
     culprit = faults.culprit(faults.slow, receiver=False)
@@ -33,6 +46,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "busy_ms_per_mb": busy,
             "times_the_others": slowness,
             "loss_fraction": worst.loss_fraction,
+            "mbit_per_s": 8e3 / busy if busy else None,
             "slow_links": len(faults.slow),
             "links": len(faults.carrying),
             "exposed_ms": exposed.cost_ms,
@@ -43,6 +57,55 @@ def _look(view: RunView) -> Iterator[Finding]:
         else "A side cannot be told from one link: rank is the sender, peer the receiver.",
         advice="Look at the speed of its interfaces (Linux: ethtool), at other traffic on them, and at limits on "
         "traffic; pyddpdiag bench interfaces compares interfaces.",
+    )
+
+
+def _in_a_part(view: RunView) -> Iterator[Finding]:
+    """Links that become slow while the run goes on, or are slow for a while."""
+    exposed, faults, steps = view.exposure, view.link_faults, view.judged
+    part = stretches(exposed.least - np.maximum(LEAST_MS, EXPOSED_SHARE * exposed.wall))
+    if part is None or not steps.can_judge or faults.lossy or faults.delayed:
+        return
+    beside = np.delete(exposed.least, part.rows)
+    # There must be enough to compare it with, which is otherwise.
+    if len(beside) < WINDOW or median(exposed.least[part.rows]) < TIMES * median(beside):
+        return
+    changed = changed_links(faults.carrying, view.connections, view.step_ends, part, steps.step)
+    if not changed:
+        return
+    worst, bad = changed[0], [each.link for each in changed]
+    culprit = faults.culprit(bad, receiver=False)
+    since, until = part.between(steps.step)
+    least = exposed.least[part.rows]
+    lost = float(np.nansum(np.maximum(0.0, least - median(beside))))
+    yield Finding(
+        kind="slow_link",
+        severity="warning",
+        message=f"{named(culprit, bad)} {culprit.verb('is', 'are')} slow {part.words(steps.step)}: "
+        f"{number(worst.mbit_per_s)} Mbit/s while something is to be sent, {number(worst.usual_mbit_per_s)} otherwise; "
+        f"waiting for communication holds up {milliseconds(median(least))} of each step there, "
+        f"{milliseconds(median(beside))} otherwise.",
+        confidence="medium",
+        rank=culprit.rank,
+        peer=culprit.peer,
+        since_step=since,
+        until_step=until,
+        cost_ms=lost / max(1, exposed.typical.steps),
+        cost_s=lost / 1e3,
+        evidence={
+            "busy_ms_per_mb": worst.link.busy_ms_per_mb,
+            "usual_busy_ms_per_mb": worst.usual_ms_per_mb,
+            "mbit_per_s": worst.mbit_per_s,
+            "usual_mbit_per_s": worst.usual_mbit_per_s,
+            "slow_links": len(bad),
+            "links": len(faults.carrying),
+            "until_step": until,
+            **part.evidence(exposed.least, "exposed"),
+            **times_of(view, steps.ranks[0], since, until),
+        },
+        change_mind="The receiving process is slow to take what has come: look at its processor.",
+        advice="Look at what began then: other traffic on the link, a lower rate that it negotiated (Linux: ethtool), "
+        "a limit on traffic.",
     )
 
 

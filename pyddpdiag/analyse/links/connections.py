@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -11,6 +11,7 @@ from pyddpdiag.analyse.links.losses import Losses
 from pyddpdiag.text import clean
 from pyddpdiag.trace.layout import ConnectionValue, Flag, Kind, Records
 from pyddpdiag.trace.reader import RankTrace
+from pyddpdiag.trace.rows import Int64
 
 LISTED: Final = 4096
 """Connections of one rank; a recorder follows 256 at a time."""
@@ -23,6 +24,19 @@ LEAST_READINGS: Final = 4
 
 _HALF: Final = 0xFFFFFFFF
 _QUARTER: Final = 0xFFFF
+
+
+MOST_MOMENTS: Final = 4096
+"""Of a connection's course; those of a longer run are further apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """How a connection's counters grew: `at_ns` on its rank's clock, `busy_us` and `bytes` since its begin."""
+
+    at_ns: Int64
+    busy_us: Int64
+    bytes: Int64
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,7 @@ class Connection:
         unacked: segments in flight in the last reading.
         notsent_bytes: written and not yet sent, in the last reading.
         backoff: doublings of the retransmission timer, in the last reading.
+        course: its counters over time; None: the system does not tell.
     """
 
     rank: int
@@ -79,6 +94,7 @@ class Connection:
     unacked: int | None = None
     notsent_bytes: int | None = None
     backoff: int | None = None
+    course: Course | None = field(default=None, compare=False)
 
 
 def rank_connections(trace: RankTrace) -> tuple[Connection, ...]:
@@ -162,7 +178,17 @@ def _connection(rank: int, local: str, peer: str, readings: Records) -> Connecti
         unacked=_low(queued),
         notsent_bytes=_high(queued),
         backoff=None if timers & _QUARTER == _QUARTER else timers & _QUARTER,
+        course=_course(words),
     )
+
+
+def _course(words: Int64) -> Course | None:
+    """The course of a connection, in some of its readings."""
+    known = words[(words[:, _V.BUSY_US] >= 0) & (words[:, _V.BYTES_ACKED] >= 0)]
+    if len(known) < LEAST_READINGS:
+        return None
+    some = np.unique(np.linspace(0, len(known) - 1, MOST_MOMENTS).astype(np.int64))
+    return Course(*(known[some, column].copy() for column in (_V.AT, _V.BUSY_US, _V.BYTES_ACKED)))
 
 
 _V = ConnectionValue

@@ -273,6 +273,13 @@ class LinkFaults:
         return min(1.0, sum(shares))
 
     @cached_property
+    def mbit_per_s(self) -> float | None:
+        """At what rate the links between hosts carry while they are busy, their median; None: not known."""
+        usual = self._usual_ms(())
+        # 1 MB in 1 ms are 8000 Mbit/s.
+        return 8e3 / usual if usual > 0 else None
+
+    @cached_property
     def wire_ms(self) -> float | None:
         """The median time on the wire of the largest lasting bucket; None: not known."""
         lasting = [bucket for bucket in self._buckets if not bucket.first_steps_only]

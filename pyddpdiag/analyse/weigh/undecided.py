@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from pyddpdiag.analyse.core_waits import saved_ms
-from pyddpdiag.analyse.episodes import late_steps
+from pyddpdiag.analyse.episodes import LateSteps, late_steps
 from pyddpdiag.analyse.grouped import median_at_most
 from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
-from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, other_ms, step_walls
+from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median, step_walls
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.words import count, listed, milliseconds, percent
@@ -98,7 +98,7 @@ def _unsure(view: RunView) -> str:
             f"typical one {milliseconds(exposure.typical_ms)}), too few to tell whether that goes on. Record about "
             f"{exposure.sums.steps_to_tell(HEALTHY_SHARE) or 10 * exposure.sums.steps} steps."
         )
-    other = share_of_median(other_ms(steps), steps.wall_ms)
+    other = share_of_median(view.held_up.ms, steps.wall_ms)
     if _may_matter(other, steps):
         return _open(other, steps.wall_ms, "other collectives hold up")
     for rank, share in zip(view.lateness.ranks, view.lateness.shares, strict=True):
@@ -107,8 +107,9 @@ def _unsure(view: RunView) -> str:
     late = late_steps(steps, view.usage)
     if late is not None and late.share >= HEALTHY_SHARE:
         return (
-            f"the ranks wait {percent(late.share)} of the time for one that is late in a few steps; whether that "
-            f"goes on, and whether it is always the same one, is not known. Record about {10 * steps.steps} steps."
+            f"the ranks wait {percent(late.share)} of the time for one that is late in a few steps"
+            f"{_mostly(late, steps)}; whether that goes on, and whether it is always the same one, is not known. "
+            f"Record about {10 * steps.steps} steps."
         )
     waits = saved_ms(steps.own, view.usage.run_delay)
     core = share_of_median(waits, steps.wall_ms)
@@ -124,7 +125,35 @@ def _unsure(view: RunView) -> str:
     data = share_of_median(lower_median(steps.data_wait), steps.wall_ms)
     if _may_matter(data, steps):
         return _open(data, steps.wall_ms, "the ranks wait for data for")
-    return ""
+    return _unexplained(view)
+
+
+def _unexplained(view: RunView) -> str:
+    """What is left of a step by all that is known of it: where that is much, nobody knows that the run is healthy."""
+    steps = view.judged
+    known = np.flatnonzero(~np.isnan(steps.own).any(axis=1))
+    if len(known) < LEAST_STEPS:
+        return ""
+    elsewhere = view.exposure.least + np.maximum(view.held_up.ms, view.held_up.in_calls_ms)
+    rest = (step_walls(steps) - elsewhere)[known] - steps.own[known].max(axis=1)
+    typical = median(rest)
+    if not typical > max(LEAST_MS, HEALTHY_SHARE * steps.wall_ms):
+        return ""
+    return (
+        f"{milliseconds(typical)} of a step of {milliseconds(steps.wall_ms)} go by in nothing that was recorded: not "
+        "in the slowest rank's own part of a step, nor in communication. Name what the loop does there: "
+        f"{view.advice.phases()}."
+    )
+
+
+def _mostly(late: LateSteps, steps: StepMatrix) -> str:
+    """Which rank that is in most of these steps."""
+    times = np.bincount(late.last[late.is_late], minlength=len(steps.ranks))
+    place, of_all = int(times.argmax()), int(times.sum())
+    if 2 * times[place] <= of_all:
+        return ""
+    last = int(steps.step[late.rows[late.is_late & (late.last == place)][-1]])
+    return f", in {times[place]} of {count(of_all, 'time')} for rank {steps.ranks[place]} (at last in step {last})"
 
 
 def _may_matter(share: Share, steps: StepMatrix) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -19,32 +19,68 @@ from pyddpdiag.analyse.lateness import lateness
 from pyddpdiag.analyse.step_matrix import StepMatrix
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.windows import STEPS, sustained
+from pyddpdiag.analyse.windows import stretches
 from pyddpdiag.model import Finding
 from pyddpdiag.pipeline import load_report
 
 
-def test_a_stretch_is_found_to_the_step_and_one_window_is_not_enough() -> None:
-    excess = np.full(120, -1.0)
-    excess[31:79] = 1.0
-    span = sustained(excess)
-    assert span is not None and (span.begin, span.end, span.lasting) == (31, 79, False)
-    assert span.words(np.arange(120)) == "in steps 31 to 78"
-    excess[31:] = 1.0
-    span = sustained(excess)
-    assert span is not None and span.words(np.arange(120)) == "from step 31 on"
-    one = np.full(120, -1.0)
-    one[STEPS : 2 * STEPS] = 1.0
-    assert sustained(one) is None
-    assert sustained(np.ones(23)) is None and sustained(np.full(120, np.nan)) is None
+def over(steps: int, *parts: tuple[int, int]) -> Float64:
+    """Steps that are over the threshold in these parts only."""
+    excess = np.full(steps, -1.0)
+    for begin, end in parts:
+        excess[begin:end] = 1.0
+    return excess
 
 
-def test_the_more_windows_are_tried_the_longer_a_stretch_must_be() -> None:
-    excess = np.full(STEPS * 1000, -1.0)
-    excess[STEPS * 500 : STEPS * 502] = 1.0
-    assert sustained(excess) is None
-    excess[STEPS * 500 : STEPS * 504] = 1.0
-    assert sustained(excess, 64) is not None
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ([(31, 79)], "in steps 31 to 78"),
+        ([(31, 120)], "from step 31 on"),
+        # Wherever it begins, and although a step in it is not over the threshold.
+        ([(36, 60)], "in steps 36 to 59"),
+        ([(31, 50), (51, 70)], "in steps 31 to 69"),
+        ([(10, 30), (60, 80)], "in steps 10 to 29 and in steps 60 to 79"),
+        ([(10, 30), (60, 80), (100, 120)], "in steps 10 to 29, in steps 60 to 79 and from step 100 on"),
+        ([(0, 16), (40, 56), (72, 88), (100, 116)], "in 4 stretches between step 0 and step 115"),
+    ],
+)
+def test_stretches_are_found_to_the_step(parts: list[tuple[int, int]], said: str) -> None:
+    found = stretches(over(120, *parts))
+    assert found is not None and found.words(np.arange(120)) == said
+
+
+def test_noise_beside_a_stretch_is_no_part_of_it() -> None:
+    excess = over(120, (40, 80)) * 50.0
+    excess[36:40] = excess[80:83] = 0.5
+    found = stretches(excess)
+    assert found is not None and found.words(np.arange(120)) == "in steps 40 to 79"
+
+
+def test_a_stretch_is_longer_than_chance_makes_it() -> None:
+    """The longest run of heads in 59 throws of 2 coins, by recursion over the throws, is 14 in less than 1%."""
+
+    def at_least(run: int) -> float:
+        none = [1.0] * run
+        for throws in range(run, 60):
+            first = 2.0**-run if throws == run else 2.0 ** -(run + 1) * none[throws - run - 1]
+            none.append(none[-1] - first)
+        return 1.0 - none[59] ** 2
+
+    assert at_least(14) < 0.01 < at_least(12)
+    assert stretches(over(59, (20, 34)), 2) is not None and stretches(over(59, (20, 33)), 2) is None
+    assert stretches(np.full(120, np.nan)) is None and stretches(np.ones(9)) is None
+
+
+def test_the_more_is_looked_at_the_longer_a_stretch_must_be() -> None:
+    assert stretches(over(12000, (6000, 6020))) is None
+    assert stretches(over(12000, (6000, 6030)), 64) is not None
+
+
+def test_noise_at_the_bar_has_stretches_in_one_of_a_hundred_runs() -> None:
+    random = np.random.default_rng(3)
+    runs = [[stretches(random.normal(size=120), 2) for _ in range(2)] for _ in range(400)]
+    assert sum(any(run) for run in runs) <= 8
 
 
 def write(
@@ -53,27 +89,44 @@ def write(
     late: range = range(0),
     waiting: range = range(0),
     exposed: range = range(0),
+    slow_batches: Sequence[Sequence[int]] = ((), ()),
+    wired: float = 0.0,
     steps: int = 100,
 ) -> None:
-    """Steps of 40 ms; in some of them rank 1 is 10 ms late, both wait 20 ms for data, or 30 ms for buckets."""
+    """Steps of 40 ms; in some of them rank 1 is 10 ms late, both wait 20 ms for data, or 30 ms for buckets.
+
+    `slow_batches`: the steps whose batch comes 250 ms late, rank by rank. `wired`: the ranks are on two hosts, and
+    where buckets wait rank 0's link is so many times as slow.
+    """
     random = np.random.default_rng(5)
     writers = [RankWriter(rank, 2) for rank in range(2)]
+    busy_us = [0, 0]
+    ends = "10.0.0.1:4000", "10.0.0.2:5000"
+    names = "|".join(ends), "|".join(reversed(ends))
+    for writer, name in zip(writers, names, strict=True):
+        if wired:
+            writer.connection_name(name)
     now = 10**9
     for step in range(steps):
-        data = (20 if step in waiting else 0) * MS
+        data = [(20 if step in waiting else 250 if step in slow else 0) * MS for slow in slow_batches]
         wire = (30 if step in exposed else 2) * MS
         own = [
             int((38 + random.normal(0, 0.5) + (10 if step in late and rank else 0)) * MS) for rank in range(2)
         ]
-        arrived = now + data + max(own)
-        for writer, mine in zip(writers, own, strict=True):
-            writer.step(step, now, now + data, arrived + wire)
-            writer.backward(step, now + data, now + data + mine, arrived + wire)
+        arrived = now + max(each + mine for each, mine in zip(data, own, strict=True))
+        for writer, begin, mine in zip(writers, (now + each for each in data), own, strict=True):
+            writer.step(step, now, begin, arrived + wire)
+            writer.backward(step, begin, begin + mine, arrived + wire)
             writer.bucket(
-                2 * step, now + data + mine // 2, arrived - 9 * MS, arrived - 8 * MS, reference=1, step=step
+                2 * step, begin + mine // 2, arrived - 9 * MS, arrived - 8 * MS, reference=1, step=step
             )
-            writer.bucket(2 * step + 1, now + data + mine, arrived, arrived + wire, reference=2, step=step)
+            writer.bucket(2 * step + 1, begin + mine, arrived, arrived + wire, reference=2, step=step)
         now = arrived + wire
+        for rank, writer in enumerate(writers):
+            busy_us[rank] += round(1000 * (wired if step in exposed and not rank else 1))
+            if wired:
+                sent = (step + 1) * 100_000
+                writer.reading(names[rank], now, bytes_sent=sent, bytes_acked=sent, busy_us=busy_us[rank])
     for writer in writers:
         writer.write(folder)
 
@@ -95,12 +148,46 @@ def test_what_begins_in_the_middle_is_found_with_its_steps(
     (found,) = report.verdict.findings
     assert (found.kind, found.rank, found.confidence) == (kind, rank, "medium")
     assert found.since_step == 51
-    assert found.evidence["until_step"] == (90 if until == 91 else None)
+    assert found.evidence["until_step"] == found.until_step == (90 if until == 91 else None)
+    assert found.evidence["since_time"] and ("until_time" in found.evidence) == (until == 91)
     assert found.cost_ms == pytest.approx(each_ms * (until - 51) / 99, rel=0.1)
     assert ("from step 51 on" if until == 100 else "in steps 51 to 90") in report.verdict.line
 
 
-def test_what_the_whole_run_shows_is_reported_once(tmp_path: Path) -> None:
+def test_batches_that_come_late_now_on_one_rank_and_now_on_another_are_found(tmp_path: Path) -> None:
+    """A tenth of the batches, which no median shows; of one rank's loader alone another check tells."""
+    late = ([5, 11, 24, 39, 52, 63, 70, 88], [9, 17, 31, 45, 58, 74, 81, 95])
+    write(tmp_path / "all", slow_batches=late)
+    (found,) = load_report(tmp_path / "all").verdict.findings
+    assert (found.kind, found.rank, found.evidence["times"]) == ("data_wait", None, 16)
+    assert found.cost_s == pytest.approx(4.0, rel=0.05) and found.confidence != "low"
+    write(tmp_path / "one", slow_batches=(late[0] + late[1], []))
+    (found,) = load_report(tmp_path / "one").verdict.findings
+    assert (found.kind, found.rank) == ("episodic_rank", 0)
+    # Three long batches are an incident.
+    write(tmp_path / "few", slow_batches=([20], [50, 80]))
+    assert "data_wait" not in [found.kind for found in load_report(tmp_path / "few").verdict.findings]
+
+
+@pytest.mark.parametrize("until", [75, 100])
+def test_a_link_that_becomes_slow_is_named_with_its_rates(tmp_path: Path, until: int) -> None:
+    write(tmp_path, exposed=range(36, until), wired=3.0)
+    report = load_report(tmp_path)
+    (found,) = report.verdict.findings
+    assert (found.kind, found.rank, found.peer, found.since_step) == ("slow_link", 0, 1, 36)
+    assert found.until_step == (None if until == 100 else until - 1)
+    assert found.evidence["mbit_per_s"] == pytest.approx(800 / 3, rel=0.02)
+    assert found.evidence["usual_mbit_per_s"] == pytest.approx(800, rel=0.02)
+    assert found.cost_s == pytest.approx(0.028 * (until - 36), rel=0.05)
+
+
+def test_what_becomes_exposed_over_links_that_stay_as_they_are_is_no_links_fault(tmp_path: Path) -> None:
+    write(tmp_path, exposed=range(36, 100), wired=1.0)
+    (found,) = load_report(tmp_path).verdict.findings
+    assert found.kind == "exposed_communication" and "800 Mbit/s" in found.message
+
+
+def test_what_the_whole_run_shows_is_told_once(tmp_path: Path) -> None:
     write(tmp_path, late=range(30, 100), exposed=range(100))
     kinds = [finding.kind for finding in load_report(tmp_path).verdict.findings]
     assert sorted(kinds) == ["exposed_communication", "late_rank"]

@@ -85,6 +85,62 @@ def test_whoever_waits_in_a_collective_for_a_late_rank_is_not_held_up_by_it(tmp_
     assert report.ranks[0].other_ms.median == pytest.approx(30.0)
 
 
+def broadcast(folder: Path, *, takes: float, root_late: float = 0.0) -> RunReport:
+    """Before each step of 40 ms rank 0 sends its buffers: it leaves at once, and rank 1 has them `takes` ms later."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    now = 10**9
+    for step in range(30):
+        sent = now + int(root_late * MS)
+        here = sent + int(takes * MS)
+        done = here + 40 * MS
+        writers[0].collective("gloo:broadcast", sent, sent + MS // 2, step=step, bytes=8_000_000, dtype=1)
+        writers[1].collective("gloo:broadcast", now, here, step=step, bytes=8_000_000, dtype=1)
+        for writer, begin in zip(writers, (sent, here), strict=True):
+            writer.backward(step, begin + 20 * MS, begin + 38 * MS, done)
+            writer.bucket(step, begin + 38 * MS, here + 38 * MS, done)
+            writer.step(step, now, now, done)
+        now = done
+    for writer in writers:
+        writer.sidecar["host"] = "one"
+        writer.write(folder)
+    return load_report(folder)
+
+
+def test_a_broadcast_costs_what_its_receiver_waits_once_the_root_has_begun(tmp_path: Path) -> None:
+    """Rank 0 spends 0.5 ms there and then waits for rank 1, which spends 31: no rank is late, and it is not healthy."""
+    found = broadcast(tmp_path, takes=31.0).verdict.findings[0]
+    assert (found.kind, found.confidence, found.evidence["name"]) == (
+        "other_collectives",
+        "high",
+        "gloo:broadcast",
+    )
+    assert found.cost_ms == pytest.approx(31.0, abs=1.0)
+
+
+def test_a_receiver_that_waits_for_a_late_root_is_not_held_up_by_the_broadcast(tmp_path: Path) -> None:
+    kinds = {found.kind for found in broadcast(tmp_path, takes=1.0, root_late=30.0).verdict.findings}
+    assert "other_collectives" not in kinds
+
+
+def test_a_step_of_which_a_part_is_in_nothing_that_is_known_is_not_called_healthy(tmp_path: Path) -> None:
+    """The loop sleeps 20 of 40 ms in a step between two collectives of which the ranks recorded one as too long."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    now = 10**9
+    for step in range(30):
+        done = now + 40 * MS
+        for rank, writer in enumerate(writers):
+            begun = now + (20 if rank else 0) * MS
+            writer.collective("gloo:gather", begun - 19 * MS if rank else now, begun + MS, step=step)
+            writer.backward(step, begun + 4 * MS, begun + 19 * MS, done)
+            writer.bucket(step, begun + 19 * MS, now + 39 * MS, done)
+            writer.step(step, now, now, done)
+        now = done
+    for writer in writers:
+        writer.write(tmp_path)
+    verdict = load_report(tmp_path).verdict
+    assert verdict.status == "cannot_tell" and "in nothing that was recorded" in verdict.line
+
+
 def test_a_collective_beside_backward_takes_nothing_from_the_step(tmp_path: Path) -> None:
     report = write(tmp_path, [0.0, 0.0], beside=6.0)
     assert (report.verdict.status, report.ranks[0].other_ms.median) == ("healthy", 0.0)

@@ -53,6 +53,41 @@ def test_lateness_that_the_machines_load_may_cause_is_of_low_confidence(
     assert (found.kind, found.rank, found.confidence != "low") == ("late_rank", 1, sure)
 
 
+def test_a_rank_that_computes_a_multiple_is_no_victim_of_a_busy_machine(tmp_path: Path) -> None:
+    write(tmp_path, [NOTHING, Extra(cpu=45, delay=150)], load=2.0, cores=1)
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.rank, found.cause, found.confidence) == ("late_rank", 1, "compute", "high")
+
+
+def test_fewer_threads_do_not_make_waiting_for_a_core_sure(tmp_path: Path) -> None:
+    write(tmp_path, [NOTHING, Extra(delay=40)], threads=(16, 1), load=4.0, cores=1)
+    found = next(found for found in findings(tmp_path) if found.kind == "late_rank")
+    assert (found.cause, found.confidence) == ("core", "low")
+
+
+def test_other_threads_of_a_rank_that_hold_the_interpreters_lock_are_named(tmp_path: Path) -> None:
+    write(tmp_path, [NOTHING, Extra(sleep=40, beside=38)], load=0.1, cores=8)
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.rank, found.cause, found.confidence) == ("late_rank", 1, "compute", "high")
+    assert found.evidence["other_threads_ms"] == pytest.approx(68.0, abs=1.0)
+    assert "other threads of its process" in found.message and "GIL" in found.advice
+    write(tmp_path / "all", [Extra(beside=38), Extra(sleep=40, beside=38)], load=0.1, cores=8)
+    (found,) = findings(tmp_path / "all")
+    assert found.cause == "blocked"
+
+
+def test_a_short_stretch_must_be_later_than_other_load_makes_a_rank(tmp_path: Path) -> None:
+    """20 of 60 steps: late by its own doing, late as healthy ranks are, and waiting for a core."""
+    part = range(12, 32)
+    write(tmp_path, [NOTHING, Extra(sleep=40, steps=part)], steps=60)
+    (found,) = findings(tmp_path)
+    assert (found.rank, found.cause, found.since_step, found.until_step) == (1, "blocked", 12, 31)
+    assert found.cost_s == pytest.approx(0.8, rel=0.1)
+    for name, extra in (("little", Extra(sleep=6, steps=part)), ("core", Extra(delay=40, steps=part))):
+        write(tmp_path / name, [NOTHING, extra], steps=60)
+        assert "late_rank" not in [found.kind for found in findings(tmp_path / name)]
+
+
 def test_without_readings_a_late_rank_has_no_cause(tmp_path: Path) -> None:
     write(tmp_path, [NOTHING, Extra(delay=40)], usage=False)
     (found,) = findings(tmp_path)
