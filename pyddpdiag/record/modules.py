@@ -17,6 +17,7 @@ from pyddpdiag.paths import gloo
 from pyddpdiag.record import ddp_modules, gpu
 from pyddpdiag.record.sentinel import Sentinel
 from pyddpdiag.record.sidecar import Sidecar
+from pyddpdiag.record.training import TrainingWatch
 
 
 class Modules:
@@ -29,6 +30,8 @@ class Modules:
         run_id: of the run.
         world_size: of the run.
         sentinel: watches every module; None: there is none.
+
+    `training` is what is seen of the training besides its gradients.
 
     Raises:
         OSError: the sidecar cannot be written.
@@ -51,7 +54,8 @@ class Modules:
         # Not the modules themselves: the recorder must keep no module's memory alive.
         self._known: dict[int, schema.Module] = {}
         self._gpu: gpu.Watch | None = None
-        self._sidecar = Sidecar(self._path, core, run_id, rank, world_size, self._gpu_use)
+        self.training = TrainingWatch(core)
+        self._sidecar = Sidecar(self._path, core, run_id, rank, world_size, self._gpu_use, self.training)
         self._sidecar.write(self._known, closed=False)
 
     def add(self, description: ddp_modules.Description) -> _native.Module:
@@ -60,6 +64,7 @@ class Modules:
             description.group, description.parameters, description.names, description.reducer
         )
         self._known[module.index] = ddp_modules.in_sidecar(description, module.group_id)
+        self.training.add(module, description)
         if self._sentinel is not None:
             self._sentinel.watch(module.index, description)
         if self._gpu is None and description.parameters:
@@ -106,6 +111,7 @@ class Modules:
         self._sentinel = None
         if self._gpu is not None:
             self._gpu.stop()
+        self.training.close()
         self.write_sidecar()
 
     def _gpu_use(self) -> GpuUse | None:
