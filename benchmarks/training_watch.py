@@ -1,6 +1,6 @@
 """What it costs to fingerprint weights and to watch optimizers: `python benchmarks/training_watch.py`.
 
-Each figure is the median of 30 rounds, with and without in turns. One process; no other rank is needed for it.
+Each figure is the median of 10 rounds, with and without in turns. One process; no other rank is needed for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 import pyddpdiag
 from pyddpdiag import _native
 
-ROUNDS, STEPS, INTERVAL = 30, 16, 16
+ROUNDS, STEPS, INTERVAL = 10, 4, 16
 
 
 def main() -> None:
