@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <future>
 #include <memory>
 #include <optional>
@@ -50,7 +51,7 @@ std::shared_ptr<Recorder> open(const std::string& path, std::uint32_t rank, std:
                                const py::bytes& run_id, std::size_t capacity_bytes, bool overwrite,
                                std::uint32_t parameter_interval, std::uint32_t statistics_interval,
                                bool parameter_statistics, std::uint32_t sentinel_interval,
-                               bool sample_connections) {
+                               bool sample_connections, std::uint32_t weights_interval) {
     RecorderOptions options;
     options.trace.rank = rank;
     options.trace.world_size = world_size;
@@ -58,6 +59,7 @@ std::shared_ptr<Recorder> open(const std::string& path, std::uint32_t rank, std:
     options.trace.if_exists = overwrite ? platform::IfExists::replace : platform::IfExists::refuse;
     options.parameter_interval = parameter_interval;
     options.sample_connections = sample_connections;
+    options.weights_interval = weights_interval;
     options.gradients = {.statistics_interval = statistics_interval,
                          .per_parameter = parameter_statistics,
                          .sentinel_interval = sentinel_interval};
@@ -171,6 +173,21 @@ void on_compare(Recorder& recorder, std::function<void(std::uint32_t, py::bytes)
     });
 }
 
+// (checksum, norm) of each tensor; None for one that cannot be read.
+py::list weight_marks(const std::vector<at::Tensor>& tensors) {
+    py::list result;
+    for (const at::Tensor& tensor : tensors) {
+        std::optional<WeightMark> mark;
+        {
+            const py::gil_scoped_release nogil;
+            mark = mark_of(tensor);
+        }
+        result.append(mark ? py::object(py::make_tuple(mark->bits, std::sqrt(mark->sum_squares)))
+                           : py::none());
+    }
+    return result;
+}
+
 }  // namespace
 
 void bind_recorder(py::module_& module) {
@@ -203,19 +220,24 @@ void bind_recorder(py::module_& module) {
         .def(
             "watch_used", [](ModuleState& self, std::size_t parameters) { self.used.watch(parameters); },
             py::arg("parameters"))
-        .def("used", &used);
+        .def("used", &used)
+        .def_property_readonly("passes", [](const ModuleState& self) {
+            return self.marks.begun.load(std::memory_order_relaxed);
+        });
+    module.def("weight_marks", &weight_marks, py::arg("tensors"));
 
     py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")
         .def(py::init(&open), py::kw_only(), py::arg("path"), py::arg("rank"), py::arg("world_size"),
              py::arg("run_id"), py::arg("capacity_bytes"), py::arg("overwrite"),
              py::arg("parameter_interval"), py::arg("statistics_interval"), py::arg("parameter_statistics"),
-             py::arg("sentinel_interval"), py::arg("sample_connections"))
+             py::arg("sentinel_interval"), py::arg("sample_connections"), py::arg("weights_interval"))
         .def("wait_begin", &Recorder::wait_begin)
         .def("step_begin", &Recorder::step_begin)
         .def("step_begun", &Recorder::step_begun, py::arg("wait_begin_ns"), py::arg("begin_ns"))
         .def("step_end", &Recorder::step_end)
         .def("step_withdrawn", &Recorder::step_withdrawn)
         .def("wait_abandoned", &Recorder::wait_abandoned)
+        .def_property_readonly("current_step", &Recorder::current_step)
         .def_property_readonly("backward_signs", &Recorder::backward_signs)
         .def("set_paused", &Recorder::set_paused)
         .def(

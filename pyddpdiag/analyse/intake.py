@@ -13,6 +13,7 @@ from pyddpdiag.analyse.phases import RankPhases, rank_phases
 from pyddpdiag.analyse.steps import RankSteps, StepCounter
 from pyddpdiag.analyse.usage import RankUsage, rank_usage
 from pyddpdiag.analyse.watched import WatchedBuckets, rank_watched
+from pyddpdiag.analyse.weights import WeightMarks, rank_weights
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.trace.ledger import Places
 from pyddpdiag.trace.lines import LinesReader
@@ -31,6 +32,7 @@ class RankDigest:
     watched: WatchedBuckets
     usage: RankUsage
     phases: RankPhases
+    weights: WeightMarks
     connections: tuple[Connection, ...] = ()
     lines: RankLines | None = None
 
@@ -64,6 +66,7 @@ class Intake:
                 rank_watched(trace),
                 rank_usage(trace.of_kind(Kind.USAGE)),
                 phases,
+                rank_weights(trace),
                 rank_connections(trace),
                 None if lines is None else file_lines(lines, steps, passes, collectives, phases, cut=cut),
             )

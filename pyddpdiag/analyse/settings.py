@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pyddpdiag.analyse.training import optimizer_settings, training_loader
 from pyddpdiag.model.sidecar import Sidecar
 
 FEW_PERIODS: Final = 10
@@ -39,8 +40,21 @@ def differences(sidecars: Mapping[int, Sidecar]) -> tuple[Difference, ...]:
         columns.append(
             (name, {rank: one.environment.get(name, "not set") for rank, one in with_torch.items()})
         )
+    columns += _of_training(sidecars)
     columns.append(("GLOO_SOCKET_IFNAME", {rank: _interfaces(one) for rank, one in with_torch.items()}))
     return tuple(Difference(name, values) for name, values in columns if len(set(values.values())) > 1)
+
+
+def _of_training(sidecars: Mapping[int, Sidecar]) -> list[tuple[str, dict[int, str]]]:
+    loaders = {rank: one for rank, each in sidecars.items() if (one := training_loader(each)) is not None}
+    return [
+        (
+            "samples of an epoch",
+            {rank: str(one.length) for rank, one in loaders.items() if one.length is not None},
+        ),
+        ("batch size", {rank: str(one.batch_size) for rank, one in loaders.items() if one.batch_size}),
+        ("optimizer", optimizer_settings(sidecars)),
+    ]
 
 
 def host_cores(sidecars: Mapping[int, Sidecar], ranks: Iterable[int]) -> int:

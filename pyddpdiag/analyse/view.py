@@ -43,6 +43,7 @@ from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
+from pyddpdiag.analyse.weights import Compared, compared_weights
 from pyddpdiag.model import (
     BucketStats,
     CollectiveStats,
@@ -340,6 +341,11 @@ class RunView:
     def watched(self) -> WatchedBuckets:
         """The gradients of watched passes."""
         return watched_buckets([rank.watched for rank in self._digests])
+
+    @cached_property
+    def weights(self) -> Compared:
+        """Every comparison of a parameter between ranks."""
+        return compared_weights([rank.weights for rank in self._digests])
 
     @cached_property
     def connections(self) -> tuple[Connection, ...]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.trace.layout import Flag, GradientValue, Kind, Records
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import Int64, UInt64
+
+_NOT_KNOWN: Final = int(np.array(np.nan).view(np.int64))
 
 Number = TypeVar("Number", np.int64, np.uint64)
 
@@ -24,7 +27,8 @@ class WatchedBuckets:
     `reference` is 0.
 
     `non_finite` counts the values of the rank's own gradient that are not finite; `parameter` holds the first
-    of them (index in its module, -1: none). `checksum` is that of the sum; 0: not taken.
+    of them (index in its module, -1: none). `checksum` is that of the sum; 0: not taken. `sum_squares` and
+    `absolute_maximum` are of the rank's own gradient, NaN: not known; `elements` is how many values it has.
     """
 
     rank: Int64
@@ -36,6 +40,9 @@ class WatchedBuckets:
     non_finite: Int64
     parameter: Int64
     checksum: Int64
+    sum_squares: Float64
+    absolute_maximum: Float64
+    elements: Int64
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -63,7 +70,14 @@ def rank_watched(trace: RankTrace) -> WatchedBuckets:
         non_finite=column(values[:, GradientValue.NON_FINITE], 0),
         parameter=column(values[:, GradientValue.PARAMETER], -1),
         checksum=column(values[:, GradientValue.CHECKSUM], 0),
+        sum_squares=_floats(column(values[:, GradientValue.SUM_SQUARES], _NOT_KNOWN)),
+        absolute_maximum=_floats(column(values[:, GradientValue.ABSOLUTE_MAXIMUM], _NOT_KNOWN)),
+        elements=column(values[:, GradientValue.ELEMENTS], 0),
     )
+
+
+def _floats(bits: Int64) -> Float64:
+    return np.ascontiguousarray(bits).view(np.float64)
 
 
 def _finite_steps(buckets: Records) -> Int64:

@@ -54,6 +54,7 @@ class Watched:
         """The recorder that this opened; None: not yet, or the script has its own."""
         self._seen: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
         self._loader: weakref.ref[Any] | None = None
+        self._trained_on: tuple[weakref.ref[Any], int] | None = None  # an iterator, and how far it had come
         self._thread = threading.get_ident()
         self._by_batches = False  # the open step began with a batch
         self._optimizer_seen = False
@@ -82,9 +83,23 @@ class Watched:
             marks.end()
         if not marks.open:
             self._by_batches = marks.has_batch
+            if sure and self._by_batches:
+                self._note_epoch()
             # Only until there is something better to tell steps by.
             self._begun_by = None if self._by_batches or self._optimizer_seen else ddp
         marks.begin(sure=sure)
+
+    def _note_epoch(self) -> None:
+        """Notes the loader that training goes through, once each time."""
+        session = self.session
+        loader = self._loader() if self._loader is not None else None
+        if session is None or loader is None:
+            return
+        before, at = self._trained_on, int(getattr(loader, "_num_yielded", 0))
+        # Workers that persist keep their iterator, which then counts anew.
+        if before is None or before[0]() is not loader or at <= before[1]:
+            session.recorder.modules.training.loaders.begins(loader)
+        self._trained_on = (weakref.ref(loader), at)
 
     def _is_another(self, marks: LoopMarks, ddp: DistributedDataParallel, sure: bool) -> bool:
         """Whether a pass belongs to another step than the open one, though the loop took no batch."""

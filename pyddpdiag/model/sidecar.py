@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from pyddpdiag.model.ending import End, Stay, end_from_json, end_to_json, stay_from_json, stay_to_json
 from pyddpdiag.model.gpu import GpuUse, gpu_from_json, gpu_to_json
+from pyddpdiag.model.training import Training, training_from_json, training_to_json
 from pyddpdiag.output import clean
 
 FORMAT: Final = "ddptrace"
@@ -115,6 +116,7 @@ class Sidecar:
         end: what ended the process before the end of its script; None: nothing is known of that.
         gpu: medians of the samples of its GPU until the file was written; None: it has none, or none could be taken.
         seen: where it was when it had recorded nothing for some time; None: it was not looked at.
+        training: its optimizers, loaders and what they step with.
     """
 
     run_id: str = ""
@@ -144,6 +146,7 @@ class Sidecar:
     end: End | None = None
     seen: Stay | None = None
     gpu: GpuUse | None = None
+    training: Training = field(default_factory=Training)
 
 
 _HEAD: Final = tuple(
@@ -211,6 +214,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         **({"end": end_to_json(sidecar.end)} if sidecar.end is not None else {}),
         **({"seen": stay_to_json(sidecar.seen)} if sidecar.seen is not None else {}),
         **({"gpu": gpu_to_json(sidecar.gpu)} if sidecar.gpu is not None else {}),
+        **({"training": training_to_json(sidecar.training)} if sidecar.training != Training() else {}),
     }
 
 
@@ -267,6 +271,7 @@ def from_json(
         end=end_from_json(raw.get("end")),
         seen=stay_from_json(raw.get("seen")),
         gpu=gpu_from_json(raw.get("gpu"), _whole(raw.get("rank"))),
+        training=training_from_json(raw.get("training")),
     )
     return sidecar, tuple(warnings)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyddpdiag.errors import UsageError
@@ -14,23 +15,19 @@ MOST_PASSES: Final = 2**32 - 1
 
 def require(
     capacity_mb: float,
-    parameter_interval: int,
-    statistics_interval: int,
+    intervals: Mapping[str, int],
     sentinel: str,
     sentinel_interval: int,
     watchdog_s: float | None,
 ) -> None:
-    """Refuses what no recorder can work with; the arguments are those of `Recorder`.
+    """Refuses what no recorder can work with; the arguments are those of `Recorder`, `intervals` by their names.
 
     Raises:
         UsageError: one is out of its range.
     """
     if not 0.0625 <= capacity_mb <= 65536:
         raise UsageError(f"capacity_mb must be between 0.0625 and 65536, not {capacity_mb}.")
-    for name, interval in (
-        ("parameter_interval", parameter_interval),
-        ("statistics_interval", statistics_interval),
-    ):
+    for name, interval in intervals.items():
         if not 0 <= interval <= MOST_PASSES:
             raise UsageError(f"{name} must be from 0 (never) to {MOST_PASSES}, not {interval}.")
     require_mode(sentinel)

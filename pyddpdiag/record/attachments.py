@@ -78,7 +78,7 @@ def attach(recorder: Recording, given: torch.nn.Module, request: PathRequest) ->
         native.serve(recorder.core, *how)
         if known.marks is not None:
             known.marks.remove()
-    marks = ddp_modules.ForwardMarks(given, recorder.core, module)
+    marks = ddp_modules.ForwardMarks(given, recorder.core, module, description.looks)
     _attached[ddp] = _Attached(native, recorder, marks, known.group if known is not None else None)
     if ddp.logger is not None:
         ddp.logger._set_comm_hook_name("pyddpdiag.Recorder.attach")

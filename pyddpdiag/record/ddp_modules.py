@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,14 @@ from torch.nn.parallel import DistributedDataParallel
 from pyddpdiag import _native
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model import sidecar as schema
+
+
+@dataclass
+class NoSyncLooks:
+    """How many passes were `looked` at, and how many of them were reduced though backward ran under `no_sync`."""
+
+    looked: int = 0
+    inside: int = 0
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,8 @@ class Description:
     reducer: object = None  # DDP's own; None: a GradientReducer has none
     reduced_by: str = ""  # what reduces in place of a hook
     ddp: Mapping[str, int] = field(default_factory=dict)  # as in the sidecar
+    owner: weakref.ref[torch.nn.Module] | None = None  # the DDP module
+    looks: NoSyncLooks = field(default_factory=NoSyncLooks)
 
 
 def unwrapped(given: object) -> DistributedDataParallel:
@@ -64,6 +75,7 @@ def describe(given: object) -> Description:
         reducer=ddp.reducer,
         reduced_by="python_reducer" if getattr(ddp, "_use_python_reducer", False) else "",
         ddp=_settings(ddp),
+        owner=weakref.ref(ddp),
     )
 
 
@@ -117,10 +129,17 @@ class ForwardMarks:
         given: the module as the script has it: torch.compile's, whose hooks are not compiled, or DDP's own.
         core: the recorder's.
         module: what the recorder knows it as.
+        looks: counts what is seen of `no_sync`.
     """
 
-    def __init__(self, given: torch.nn.Module, core: _native.Recorder, module: _native.Module) -> None:
-        marks = _Marks(core, module)
+    def __init__(
+        self,
+        given: torch.nn.Module,
+        core: _native.Recorder,
+        module: _native.Module,
+        looks: NoSyncLooks,
+    ) -> None:
+        marks = _Marks(core, module, looks)
         self._handles = [
             given.register_forward_pre_hook(marks.before),
             given.register_forward_hook(marks.after),
@@ -140,20 +159,44 @@ class _Marks:
     torch.compile's own module are not traced and mark its passes.
     """
 
-    __slots__ = ("core", "module")
+    __slots__ = ("core", "looks", "module", "passes")
 
-    def __init__(self, core: _native.Recorder | None, module: _native.Module | None) -> None:
+    def __init__(
+        self,
+        core: _native.Recorder | None,
+        module: _native.Module | None,
+        looks: NoSyncLooks | None = None,
+    ) -> None:
         self.core = core
         self.module = module
+        self.looks = looks
+        self.passes = 0
 
     def before(self, ddp: Any, _: Any) -> None:
         if self.module is not None and not torch.compiler.is_compiling():
             _native.forward_begin(self.module, ddp.require_backward_grad_sync)
 
-    def after(self, _: Any, __: Any, output: Any) -> None:
+    def after(self, ddp: Any, _: Any, output: Any) -> None:
         if self.core is not None and self.module is not None and not torch.compiler.is_compiling():
             outputs = [output] if type(output) is torch.Tensor else list(_tensors(output))
             _native.forward_end(self.core, self.module, outputs)
+            self.passes += 1
+            if (self.passes <= 8 or self.passes % 16 < 2) and outputs and outputs[0].requires_grad:
+                self._look_at_backward(ddp, outputs[0])
+
+    def _look_at_backward(self, ddp: Any, output: torch.Tensor) -> None:
+        """Sees whether this pass runs backward under `no_sync`, though not forward."""
+        looks, this = self.looks, weakref.ref(ddp)
+        if looks is None or not ddp.require_backward_grad_sync:
+            return
+
+        def begins(_: torch.Tensor) -> None:
+            module = this()
+            if module is not None:
+                looks.looked += 1
+                looks.inside += not module.require_backward_grad_sync
+
+        output.register_hook(begins)  # type: ignore[no-untyped-call]
 
     def __reduce__(self) -> tuple[type[_Marks], tuple[None, None]]:
         # A copy of the module, by pickle or deepcopy, does not have our hook and marks nothing.

@@ -19,6 +19,7 @@ from pyddpdiag.paths import gloo
 from pyddpdiag.record import ddp_modules, gpu
 from pyddpdiag.record.sentinel import Sentinel
 from pyddpdiag.record.sidecar import Sidecar
+from pyddpdiag.record.training import TrainingWatch
 
 NEVER_USED: Final = 64
 """So many parameters that are never used are named."""
@@ -34,6 +35,8 @@ class Modules:
         run_id: of the run.
         world_size: of the run.
         sentinel: watches every module; None: there is none.
+
+    `training` is what is seen of the training besides its gradients.
 
     Raises:
         OSError: the sidecar cannot be written.
@@ -57,7 +60,8 @@ class Modules:
         self._known: dict[int, schema.Module] = {}
         self._searching: dict[int, _native.Module] = {}  # for unused parameters
         self._gpu: gpu.Watch | None = None
-        self._sidecar = Sidecar(self._path, core, run_id, rank, world_size, self._gpu_use)
+        self.training = TrainingWatch(core)
+        self._sidecar = Sidecar(self._path, core, run_id, rank, world_size, self._gpu_use, self.training)
         self._sidecar.write(self._known, closed=False)
 
     def add(self, description: ddp_modules.Description) -> _native.Module:
@@ -69,6 +73,7 @@ class Modules:
         if description.ddp.get("find_unused_parameters"):
             module.watch_used(len(description.parameters))
             self._searching[module.index] = module
+        self.training.add(module, description)
         if self._sentinel is not None:
             self._sentinel.watch(module.index, description)
         if self._gpu is None and description.parameters:
@@ -115,6 +120,7 @@ class Modules:
         self._sentinel = None
         if self._gpu is not None:
             self._gpu.stop()
+        self.training.close()
         self.write_sidecar()
 
     def _gpu_use(self) -> GpuUse | None:

@@ -68,6 +68,8 @@ class Recorder:
         sentinel_interval: check in every n-th backward pass.
         watchdog_s: print what `pyddpdiag hang` says (docs/hang.md) when an operation of this rank has been in flight,
             or nothing was recorded, for so many seconds; None = never.
+        weights_interval: fingerprint every parameter once in so many backward passes, some in each pass, to find
+            weights that differ between ranks; 0 = never.
         sample_connections: record twice a second what the system knows about this process's TCP connections, so that
             slow, delayed and lossy links can be named.
         lines: look at the main thread's Python stack, some 20 times a second at first, so that a late rank's line can
@@ -96,6 +98,7 @@ class Recorder:
         sentinel: Mode = "off",
         sentinel_interval: int = 64,
         watchdog_s: float | None = None,
+        weights_interval: int = 16,
         sample_connections: bool = True,
         lines: bool = True,
     ) -> None:
@@ -105,7 +108,15 @@ class Recorder:
                 hint="make the Recorder after torch.distributed.init_process_group('gloo', ...).",
             )
         arguments.require(
-            capacity_mb, parameter_interval, statistics_interval, sentinel, sentinel_interval, watchdog_s
+            capacity_mb,
+            {
+                "parameter_interval": parameter_interval,
+                "statistics_interval": statistics_interval,
+                "weights_interval": weights_interval,
+            },
+            sentinel,
+            sentinel_interval,
+            watchdog_s,
         )
         orderly_exit.arrange()
         self._process = os.getpid()
@@ -131,6 +142,7 @@ class Recorder:
             parameter_statistics=parameter_statistics,
             sentinel_interval=0 if sentinel == "off" else sentinel_interval,
             sample_connections=sample_connections,
+            weights_interval=weights_interval,
         )
         end_mark.watch(self, self.core, self.rank, self.path)
         self.core.set_default_group(group)

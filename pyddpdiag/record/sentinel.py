@@ -38,6 +38,7 @@ FINGERPRINT: Final = np.dtype(
         ("checksum", "u8"),
         ("non_finite", "u8"),
         ("first_non_finite", "u8"),
+        ("weights", "u8"),
         ("step", "u4"),
         ("bucket", "u4"),
         ("parameter", "u4"),
@@ -155,7 +156,7 @@ def compare(theirs: dict[int, Fingerprints], names: Sequence[str]) -> list[str]:
         line = _one_all_reduce({rank: marks[place] for rank, marks in marked.items()}, spoiled)
         if line:
             found.append(line)
-    return found
+    return found if found else _weights(marked)
 
 
 def _one_all_reduce(marks: dict[int, Any], spoiled: set[int]) -> str | None:
@@ -172,6 +173,19 @@ def _one_all_reduce(marks: dict[int, Any], spoiled: set[int]) -> str | None:
     if len(set(sums.values())) < 2 or 0 in sums.values() or int(any_mark["bucket"]) in spoiled:
         return None
     return f"{where}: the ranks hold different sums: {_by_value(sums, hexadecimal=True)}.{_behind(marks)}"
+
+
+def _weights(theirs: dict[int, Fingerprints]) -> list[str]:
+    """The first bucket of whose parameters the ranks have other weights, though they agree on all else."""
+    for marks in zip(*theirs.values(), strict=True):
+        by_rank = {rank: int(mark["weights"]) for rank, mark in zip(theirs, marks, strict=True)}
+        if len(set(by_rank.values())) > 1 and 0 not in by_rank.values():
+            return [
+                f"bucket {int(marks[0]['bucket'])} of step {int(marks[0]['step'])}: the ranks hold different weights: "
+                f"{_by_value(by_rank, hexadecimal=True)}. One of them changed its parameters or its optimizer's "
+                "settings, or loaded a checkpoint alone."
+            ]
+    return []
 
 
 def _behind(marks: dict[int, Any]) -> str:

@@ -24,6 +24,7 @@ from pyddpdiag.paths import shared_setup
 from pyddpdiag.record import interface_facts
 from pyddpdiag.record.cpu_quota import CpuQuota
 from pyddpdiag.record.owners_file import replace_file
+from pyddpdiag.record.training import TrainingWatch
 
 # Only what changes how DDP or Gloo behave: an environment may hold secrets.
 _ENVIRONMENT = (
@@ -64,10 +65,12 @@ class Sidecar:
         rank: int,
         world_size: int,
         gpu_use: Callable[[], GpuUse | None],
+        training: TrainingWatch,
     ) -> None:
         self._path = path
         self._gpu_use = gpu_use
         self._core = core
+        self._training = training
         self._layouts_found = 0
         self._layouts_missing = False
         self._groups_written = 0
@@ -109,8 +112,8 @@ class Sidecar:
 
     @property
     def behind(self) -> bool:
-        """Whether it lacks a bucket layout or a process group."""
-        return self._layouts_missing or len(self._core.groups()) != self._groups_written
+        """Whether it lacks a bucket layout, a process group or what is seen of the training."""
+        return self._layouts_missing or self._training.due or len(self._core.groups()) != self._groups_written
 
     def is_due(self) -> bool:
         """Whether to write now that a new bucket layout appeared: the run may hang or die with this bucket.
@@ -165,6 +168,7 @@ class Sidecar:
             end=self._end,
             seen=self._seen,
             gpu=self._gpu_use(),
+            training=self._training.facts(),
         )
 
     def _groups(self) -> dict[int, schema.Group]:

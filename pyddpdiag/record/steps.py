@@ -36,6 +36,7 @@ class Steps(Generic[Batch]):
     def __iter__(self) -> Iterator[Batch]:
         """The loader's batches, each a step from here to the next."""
         core = self._core
+        self._modules.training.loaders.begins(self._loader)
         batches = iter(self._loader)
         mine = object()
         while True:

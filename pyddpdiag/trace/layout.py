@@ -31,6 +31,7 @@ class Kind(IntEnum):
     USAGE = 8
     CONNECTION = 9
     PHASE = 10
+    WEIGHTS = 11
 
 
 class Flag(IntFlag):

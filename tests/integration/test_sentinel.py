@@ -34,6 +34,9 @@ def _train(rank: int, folder: str, way: str, mode: str, fault: str, steps: int =
         register(recorder, ddp, way)
         for step in recorder.steps(range(steps)):
             ddp.zero_grad()
+            if step == 2 and rank == 1 and fault == "weights":
+                with torch.no_grad():
+                    next(ddp.parameters()).add_(1)
             loss = ddp(batch(rank, step, torch.float32)).square().mean()
             if step == 2 and rank == 1 and fault == "nan":
                 loss = loss * float("nan")
@@ -52,7 +55,13 @@ def _train(rank: int, folder: str, way: str, mode: str, fault: str, steps: int =
 def _job(rank: int, _: int, folder: str, way: str) -> dict[str, list[str]]:
     return {
         f"{mode} {fault}": _train(rank, folder, way, mode, fault)
-        for mode, fault in (("warn", "none"), ("warn", "nan"), ("raise", "nan"), ("raise", "pause"))
+        for mode, fault in (
+            ("warn", "none"),
+            ("warn", "nan"),
+            ("raise", "nan"),
+            ("raise", "pause"),
+            ("raise", "weights"),
+        )
     }
 
 
@@ -65,6 +74,12 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_healthy_training_is_left_alone(trained: tuple[Path, Any]) -> None:
     for rank in trained[1]:
         assert rank["warn none"] == [""] * 4
+
+
+def test_weights_that_one_rank_changed_are_told_on_every_rank(told: tuple[Path, Any]) -> None:
+    for rank in told[1]:
+        silent, _, words, _ = rank["raise weights"]
+        assert silent == "" and "the ranks hold different weights" in words and "of step 2" in words
 
 
 @pytest.mark.parametrize("mode", ["warn", "raise"])

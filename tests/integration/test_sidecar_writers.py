@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pyddpdiag.record.sidecar import Sidecar
+from pyddpdiag.record.training import TrainingWatch
 
 
 class Core:
@@ -37,7 +38,7 @@ def core() -> Core:
 
 @pytest.fixture
 def sidecar(tmp_path: Path, core: Core) -> Sidecar:
-    return Sidecar(tmp_path / "rank_0.json", core, bytes(16), 0, 1, lambda: None)  # type: ignore[arg-type]
+    return Sidecar(tmp_path / "rank_0.json", core, bytes(16), 0, 1, lambda: None, TrainingWatch(core))  # type: ignore[arg-type]
 
 
 def sidecar_of(folder: Path) -> Any:

@@ -18,6 +18,7 @@ enum class Kind : std::uint16_t {
     usage = 8,       // what the system counted for the thread that ran backward, at the end of a pass
     connection = 9,  // one reading of a TCP connection of this process, or a part of its name
     phase = 10,      // a named part of the program between steps: a checkpoint, an evaluation
+    weights = 11,    // fingerprints of up to 8 parameters of a module, at the end of a backward pass
 };
 
 // Bits of Record::flags.
@@ -83,6 +84,9 @@ enum : std::size_t {
     round_trips,  // min_rtt_us; rtt_us
 };
 }
+// Weights records hold one word for each of up to 8 parameters from `index` on, 0 = not taken: in the low half a
+// checksum of its bits, in the high half its norm as f32.
+
 // Usage records hold readings that only grow, -1 = not available; `at` and the times are nanoseconds.
 namespace usage_value {
 enum : std::size_t {
@@ -120,7 +124,7 @@ struct Record {
     std::uint32_t module;     // index of the DDP module in this recorder
     std::uint32_t index;      // bucket: DDP's index; parameter: index in its module; error: part number
     std::uint32_t thread;     // operating system's id of the thread that opened the record
-    std::int64_t times[time_count];  // gradient: gradient_value; usage: usage_value
+    std::int64_t times[time_count];  // gradient: gradient_value; usage: usage_value; weights: above
 };
 
 static_assert(sizeof(Record) == 128);

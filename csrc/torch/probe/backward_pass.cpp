@@ -14,7 +14,8 @@ constexpr std::uint32_t attentive_interval = 16;
 BackwardPass::BackwardPass(std::shared_ptr<Recorder> recorder, std::shared_ptr<ModuleState> module,
                            const Group& group, std::uint32_t number, const Operation& operation,
                            bool needs_probe)
-    : recorder_(std::move(recorder)),
+    : number_(number),
+      recorder_(std::move(recorder)),
       module_(std::move(module)),
       group_(&group),
       operation_(operation),
@@ -57,6 +58,7 @@ void BackwardPass::finalize_end() {
     module_->used.end_pass();
     if (operation_) {
         recorder_->record_usage(*module_);
+        recorder_->record_weights(*module_, number_);
     }
     HookThread& hook = module_->hook;
     hook.operations.end_pass();

@@ -33,6 +33,7 @@ private:
     // The group's foreign collectives so far; nothing if the group is gone.
     [[nodiscard]] std::optional<std::uint64_t> others_of_group() const;
 
+    std::uint32_t number_;
     std::shared_ptr<Recorder> recorder_;
     std::shared_ptr<ModuleState> module_;
     const Group* group_;  // the recorder's

@@ -113,6 +113,9 @@ GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const
     fingerprint_.step = bucket.step;
     fingerprint_.bucket = bucket.index;
     fingerprint_.parameter = no_parameter;
+    if (layout.module->hook.watched.compares) {
+        fingerprint_.weights = layout.module->weights.bits_of(layout.parameters);
+    }
     fingerprint_.type = bucket.dtype | static_cast<std::uint32_t>(bucket.reduce_op) << 8U;
     record_.dtype = static_cast<std::uint8_t>(layout.dtype);
     record_.bytes = values.nbytes();

@@ -34,12 +34,13 @@ struct Fingerprint {
     std::uint64_t checksum = 0;          // of the result; 0 = not taken
     std::uint64_t non_finite = 0;        // values that this rank put in
     std::uint64_t first_non_finite = 0;  // index of the first of them in the bucket
+    std::uint64_t weights = 0;           // checksum of the bucket's parameters; 0 = not taken
     std::uint32_t step = 0;
     std::uint32_t bucket = 0;
     std::uint32_t parameter = 0;  // that holds the first of them; no_parameter = none
     std::uint32_t type = 0;       // Dtype | ReduceOp << 8
 };
-static_assert(sizeof(Fingerprint) == 72);
+static_assert(sizeof(Fingerprint) == 80);
 
 inline constexpr std::uint32_t no_parameter = ~std::uint32_t{0};
 

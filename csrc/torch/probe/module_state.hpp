@@ -13,6 +13,7 @@
 #include "torch/probe/module_identity.hpp"
 #include "torch/probe/operation_pool.hpp"
 #include "torch/probe/used_parameters.hpp"
+#include "torch/probe/weights_watch.hpp"
 
 namespace ddpdiag {
 
@@ -60,11 +61,13 @@ private:
 struct ModuleState {
     ModuleState(std::uint32_t index, std::shared_ptr<Group> group, const std::vector<at::Tensor>& parameters,
                 std::vector<std::string> names, std::weak_ptr<c10d::Reducer> reducer)
-        : identity(index, std::move(group), parameters, std::move(names), std::move(reducer)) {}
+        : identity(index, std::move(group), parameters, std::move(names), std::move(reducer)),
+          weights(parameters) {}
 
     ModuleIdentity identity;
     PassMarks marks;
     HookThread hook;
+    WeightsWatch weights;       // for the thread of `hook`
     Fingerprints fingerprints;  // for any thread
     FaultNotes faults;          // for any thread
     UsedParameters used;        // for any thread

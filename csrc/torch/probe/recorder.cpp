@@ -320,6 +320,20 @@ void Recorder::record_usage(const ModuleState& module) noexcept {
     trace_.write(record);
 }
 
+void Recorder::record_weights(ModuleState& module, std::uint32_t pass) {
+    if (closed() || paused()) {
+        return;
+    }
+    Record record{};
+    record.kind = static_cast<std::uint16_t>(Kind::weights);
+    record.group = module.identity.group()->id;
+    record.sequence = pass;
+    record.step = step_of(module);
+    record.module = module.identity.index();
+    record.thread = platform::thread_id();
+    module.weights.look(trace_, record, pass, options_.weights_interval);
+}
+
 void Recorder::add_collector_pause(std::int64_t ns) noexcept {
     std::int64_t none = -1;
     collector_ns_.compare_exchange_strong(none, 0, std::memory_order_relaxed);

@@ -30,6 +30,8 @@ struct RecorderOptions {
     // Parameter records are written in every n-th backward pass; 0 = never.
     std::uint32_t parameter_interval = 16;
     GradientOptions gradients;
+    // Every parameter of a module is fingerprinted once in so many backward passes; 0 = never.
+    std::uint32_t weights_interval = 16;
     // Readings of the process's TCP connections are written twice a second.
     bool sample_connections = true;
 };
@@ -101,6 +103,8 @@ public:
 
     // Writes what the system has counted for the calling thread, at the end of a module's pass.
     void record_usage(const ModuleState& module) noexcept;
+    // Writes fingerprints of some of the module's parameters, at the end of its pass with this number.
+    void record_weights(ModuleState& module, std::uint32_t pass);
     // Adds a pause of Python's garbage collector; 0: it is watched from now on.
     void add_collector_pause(std::int64_t ns) noexcept;
 

@@ -128,6 +128,7 @@ CHECK = Check(
     _look,
     # These say why.
     unless=(
+        "missing_no_sync",
         "packet_loss",
         "high_latency",
         "slow_link",

@@ -46,6 +46,14 @@ def test_different_sums_name_the_odd_rank() -> None:
     assert "another collective" in line
 
 
+def test_different_weights_are_told_where_all_else_agrees() -> None:
+    (line,) = compare({0: one_pass(weights=5), 1: one_pass(weights=6), 2: one_pass(weights=5)}, NAMES)
+    assert line.startswith("bucket 1 of step 12: the ranks hold different weights") and "6 on rank 1" in line
+    assert compare({0: one_pass(weights=5), 1: one_pass(weights=0)}, NAMES) == []
+    (line,) = compare({0: one_pass(weights=5), 1: one_pass(weights=6, checksum=0xBAD)}, NAMES)
+    assert "different sums" in line
+
+
 def test_different_sums_after_a_skipped_call_tell_who_skipped() -> None:
     (line,) = compare({0: one_pass(), 1: one_pass(checksum=0xBAD, collectives=200)}, NAMES)
     assert "201 on rank 0; 200 on rank 1" in line and "one skipped a call" in line

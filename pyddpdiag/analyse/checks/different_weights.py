@@ -1,0 +1,167 @@
+"""The weights of the ranks differ: DDP averages gradients and never looks at weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.majority import odd_ones
+from pyddpdiag.analyse.training import optimizer_settings
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.weights import Compared
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import count, listed, ranks, verb
+
+ROUNDING: Final = 1e-6
+"""Norms no farther apart than this, relatively: other processors or numbers of threads round the last bits otherwise.
+"""
+
+AVERAGED: Final = 2
+"""Weights that have been equal again so often after they had differed are averaged now and then, as in local SGD."""
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    compared = view.weights.of_modules(_same_everywhere(view))
+    differs = compared.differs
+    if not differs.any() or _times_equal_again(compared) >= AVERAGED:
+        return
+    bad = np.flatnonzero(differs)
+    first, last = int(bad[0]), int(bad[-1])
+    until = _until(compared, last)
+    worst = bad[compared.step[bad] >= compared.step[last] - 1]
+    rounding = bool((compared.gap[bad] < ROUNDING).all())
+    widest = int(worst[np.argmax(compared.gap[worst])])
+    names = _names(view, compared, bad)
+    equal = _equal_before(compared, first)
+    bits = _by_rank(compared, last)
+    odd = odd_ones(bits)
+    settings = optimizer_settings(view.sidecars)
+    norms = {
+        rank: float(compared.norms[widest, place])
+        for place, rank in enumerate(compared.ranks)
+        if compared.bits[widest, place]
+    }
+    blame = f"; {ranks(odd)} {verb(odd, 'differs', 'differ')} from the rest" if odd else ""
+    since = f"seen first in step {int(compared.step[first])}"
+    if equal is not None:
+        since += f", and equal still in step {equal}"
+    yield Finding(
+        kind="different_weights",
+        severity="note" if rounding else "error",
+        message=f"the weights differ between the ranks, {since}: {count(len(names), 'parameter')}, "
+        f"{listed((repr(name) for name in names), 3)} (norm of '{_name(view, compared, widest)}': "
+        + ", ".join(f"{norm:.6g} on rank {rank}" for rank, norm in list(norms.items())[:4])
+        + f"){blame}{_why(settings)}. DDP averages gradients only, so they do not become equal again.",
+        confidence="low" if rounding else "certain" if until is None else "medium",
+        rank=odd[0] if len(odd) == 1 else None,
+        parameter=names[0],
+        since_step=int(compared.step[first]),
+        until_step=until,
+        evidence={
+            "comparisons": len(compared),
+            "comparisons_different": len(bad),
+            "parameters": len(names),
+            "last_equal_step": equal,
+            "norm_difference": float(compared.gap[bad].max()),
+            **{f"norm_rank_{rank}": norm for rank, norm in list(norms.items())[:8]},
+        },
+        change_mind="The ranks train apart on purpose and average their weights now and then (local SGD); or "
+        "processors of different kinds round the last bits otherwise, which makes the norms differ by less than "
+        f"{ROUNDING:g}.",
+        advice=_advice(settings),
+    )
+
+
+def _same_everywhere(view: RunView) -> list[int]:
+    """The modules that are the same on all ranks, by their number: ranks may attach them in another order."""
+    by_index: dict[int, set[tuple[object, ...]]] = {}
+    for sidecar in view.sidecars.values():
+        for index, module in sidecar.modules.items():
+            by_index.setdefault(index, set()).add((module.name, module.parameters, module.shapes))
+    return [index for index, kinds in by_index.items() if len(kinds) == 1]
+
+
+def _why(settings: dict[int, str]) -> str:
+    if not settings:
+        return ""
+    return "; the optimizers' settings differ: " + listed(
+        (f"{text} on rank {rank}" for rank, text in settings.items()), 4
+    )
+
+
+def _advice(settings: dict[int, str]) -> str:
+    if settings:
+        return (
+            "Give the optimizers of all ranks the same settings, and step their schedulers alike; then start from a "
+            "checkpoint of one rank."
+        )
+    return (
+        "Load checkpoints and change weights on every rank alike, and before DistributedDataParallel(...), which sends "
+        "rank 0's to all. In a running script: for p in ddp.parameters(): dist.broadcast(p.data, 0)."
+    )
+
+
+def _times_equal_again(compared: Compared) -> int:
+    """How often one parameter was equal again, at most, after it had differed."""
+    differs = compared.differs
+    order = np.lexsort((compared.number, compared.parameter, compared.module, compared.group))
+    keys = np.stack([compared.group, compared.module, compared.parameter], axis=1)[order]
+    same = np.all(keys[1:] == keys[:-1], axis=1)
+    again = same & differs[order][:-1] & ~differs[order][1:]
+    if not again.any():
+        return 0
+    _, often = np.unique(keys[1:][again], axis=0, return_counts=True)
+    return int(often.max())
+
+
+def _until(compared: Compared, last: int) -> int | None:
+    """The last step in which a parameter differed, if it was compared again and was equal; None: it was not."""
+    later = _of_parameter(compared, last) & (compared.number > compared.number[last])
+    return int(compared.step[last]) if later.any() else None
+
+
+def _equal_before(compared: Compared, first: int) -> int | None:
+    """The last step in which the first parameter that differs was still equal; None: it never was."""
+    before = _of_parameter(compared, first) & (compared.number < compared.number[first])
+    return int(compared.step[before].max()) if before.any() else None
+
+
+def _of_parameter(compared: Compared, row: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray(
+        (compared.group == compared.group[row])
+        & (compared.module == compared.module[row])
+        & (compared.parameter == compared.parameter[row])
+    )
+
+
+def _by_rank(compared: Compared, row: int) -> dict[int, int]:
+    return {
+        rank: int(compared.bits[row, place])
+        for place, rank in enumerate(compared.ranks)
+        if compared.bits[row, place]
+    }
+
+
+def _names(view: RunView, compared: Compared, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
+    return list(dict.fromkeys(_name(view, compared, row) for row in rows.tolist()))
+
+
+def _name(view: RunView, compared: Compared, row: int) -> str:
+    index = int(compared.parameter[row])
+    module = view.names.modules.get(int(compared.module[row]))
+    if module is None or index >= len(module.parameters):
+        return f"parameter {index}"
+    return module.parameters[index]
+
+
+CHECK = Check(
+    {"different_weights": ("error", "note")},
+    _look,
+    unless=("different_sums", "unreduced_parameters"),
+    rests_on="records",
+    family="values",
+)
+"""Sums that differ, and parameters that are not reduced, make weights differ: these are the cause then."""

@@ -1,0 +1,89 @@
+"""Gradients that accumulate over several passes are averaged in each of them: all but the last in vain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import milliseconds
+
+LEAST_STEPS: Final = 4
+"""Of an optimizer: in fewer, its steps may have been left out for another reason, such as a gradient scaler's."""
+
+USUAL: Final = 0.6
+"""The share of the optimizer's steps that follow the same number of passes."""
+
+INSIDE: Final = 0.2
+"""The share of passes with backward under `no_sync`: at accumulation over 2 passes, every other one."""
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    found = _passes(view)
+    if found is None:
+        return
+    module, passes, steps = found
+    exposed = view.exposure.cost_ms
+    saves = (passes - 1) / passes * exposed if math.isfinite(exposed) else None
+    worth = saves is not None and view.exposure.is_worth(saves)
+    looks = [one.training.in_no_sync.get(module, (0, 0)) for one in view.sidecars.values()]
+    looked, inside = (sum(pair[place] for pair in looks) for place in (0, 1))
+    around_backward = looked > 0 and inside >= INSIDE * looked
+    yield Finding(
+        kind="missing_no_sync",
+        severity="warning" if worth else "note",
+        message=f"gradients are averaged {passes} times for each step of the optimizer, and once would do"
+        + (
+            ": no_sync() is around backward only, and DDP decides in forward whether a pass is averaged"
+            if around_backward
+            else ""
+        )
+        + (
+            f"; the passes before the last cost about {milliseconds(saves)} per step."
+            if saves is not None
+            else "."
+        ),
+        confidence="high" if around_backward or passes <= 64 else "medium",
+        since_step=0,
+        cost_ms=saves,
+        evidence={
+            "passes_per_optimizer_step": passes,
+            "optimizer_steps": steps,
+            "exposed_ms": exposed if math.isfinite(exposed) else None,
+            "passes_looked_at": looked,
+            "passes_in_no_sync": inside,
+        },
+        change_mind="The passes between two steps of the optimizer do not accumulate: the script zeroes the gradients "
+        "in between, or uses each average (SAM, gradient penalties).",
+        advice="Around forward and backward, in all passes of a step but the last: "
+        "with ddp.no_sync(): criterion(ddp(x), y).backward()",
+    )
+
+
+def _passes(view: RunView) -> tuple[int, int, int] | None:
+    """A module, its usual number of passes for one step of its optimizer, if more than one, and the steps."""
+    found = []
+    for sidecar in view.sidecars.values():
+        for one in sidecar.training.stepped:
+            steps = sum(number for passes, number in one.passes.items() if passes)
+            if steps < LEAST_STEPS:
+                continue
+            passes, often = max(one.passes.items(), key=lambda entry: entry[1])
+            if passes > 1 and often >= USUAL * steps:
+                found.append((passes, one.module, steps))
+    if not found:
+        return None
+    passes, module, steps = min(found)
+    return module, passes, steps
+
+
+CHECK = Check(
+    {"missing_no_sync": ("warning", "note")},
+    _look,
+    rests_on="records",
+    family="network",
+    explains="exposed",
+)

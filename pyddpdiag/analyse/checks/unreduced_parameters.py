@@ -1,0 +1,140 @@
+"""Optimizers step with gradients that no bucket reduced: each rank trains these parameters alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.training import Unreduced
+from pyddpdiag.model.words import count, listed
+
+LEAST_TIMES: Final = 2
+"""Weights show only with the next step that the gradients of this one differed."""
+
+_Fate = Literal["differ", "equal", "not known"]
+
+
+@dataclass(frozen=True)
+class _Fates:
+    """Whether these parameters are equal on all ranks, when last compared; `norms` by rank of one that differs."""
+
+    fate: _Fate
+    name: str = ""
+    norms: Mapping[int, float] | None = None
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    sets: dict[tuple[int | None, bool, tuple[str, ...], int], dict[int, Unreduced]] = {}
+    for rank, sidecar in view.sidecars.items():
+        for one in sidecar.training.unreduced:
+            key = one.module, one.all_of_it, one.parameters, one.count
+            sets.setdefault(key, {})[rank] = one
+    for by_rank in sets.values():
+        if len(by_rank) > 1 and max(one.times for one in by_rank.values()) >= LEAST_TIMES:
+            fates = _fates(by_rank)
+            if fates.fate != "equal":
+                yield _finding(by_rank, fates)
+
+
+def _finding(by_rank: Mapping[int, Unreduced], fates: _Fates) -> Finding:
+    one = min(by_rank.values(), key=lambda each: each.first_step)
+    names = listed((f"'{name}'" for name in one.parameters), 3 if one.count > 4 else 4)
+    if one.count > len(one.parameters):
+        names += f" ({one.count} in all)"
+    apart = ""
+    if fates.norms:
+        named = ", ".join(f"{norm:.6g} on rank {rank}" for rank, norm in list(fates.norms.items())[:4])
+        apart = f" They differ between the ranks by now (norm of '{fates.name}': {named})."
+    sure = fates.fate == "differ" and one.module is not None
+    return Finding(
+        kind="unreduced_parameters",
+        severity="error" if one.module is not None else "warning",
+        message=f"the optimizer steps with {count(one.count, 'parameter')} whose gradients were not averaged, from "
+        f"step {one.first_step} on: {names}.{_why(one)}{apart}",
+        confidence="certain" if sure else "medium",
+        parameter=one.parameters[0] if one.parameters else None,
+        since_step=one.first_step,
+        evidence={
+            "parameters": one.count,
+            "times_seen": max(each.times for each in by_rank.values()),
+            "last_step": max(each.last_step for each in by_rank.values()),
+            "weights_differ": int(fates.fate == "differ"),
+            **{f"norm_rank_{rank}": norm for rank, norm in list((fates.norms or {}).items())[:8]},
+        },
+        change_mind="The ranks average these gradients or weights themselves, later than was looked at; or each rank "
+        "trains its own on purpose.",
+        advice=_advice(one),
+    )
+
+
+def _why(one: Unreduced) -> str:
+    if one.all_of_it:
+        return (
+            " The module had no synchronising backward pass before these steps: its forward ran as ddp.module(...), or "
+            "every pass was in no_sync()."
+        )
+    if one.module is None:
+        return " They are in no DistributedDataParallel module that is recorded."
+    return (
+        " They are in no bucket: they did not require gradients when DistributedDataParallel was made, or they came "
+        "later."
+    )
+
+
+def _advice(one: Unreduced) -> str:
+    if one.all_of_it:
+        return (
+            "Call ddp(batch) and not ddp.module(batch), and leave the last pass before optimizer.step() outside of "
+            "ddp.no_sync()."
+        )
+    if one.module is None:
+        return (
+            "Wrap them, too: head = DistributedDataParallel(head); or make them a part of the wrapped model."
+        )
+    return (
+        "Change the model first, then wrap it: model.head = ...; parameter.requires_grad_(True); "
+        "ddp = DistributedDataParallel(model). To unfreeze later, wrap the model.module again and make a new optimizer."
+    )
+
+
+def _fates(by_rank: Mapping[int, Unreduced]) -> _Fates:
+    """What the weights say. Ranks that average weights now and then have them equal again some time."""
+    common = sorted(set.intersection(*(set(one.marks) for one in by_rank.values())))
+    differed = False
+    last = _Fates("not known")
+    for number in common:
+        if number < LEAST_TIMES:
+            continue
+        here = _compared({rank: one.marks[number] for rank, one in by_rank.items()}, by_rank)
+        if here.fate == "equal" and differed:
+            return here
+        differed = differed or here.fate == "differ"
+        last = here if here.fate != "not known" else last
+    return last
+
+
+def _compared(
+    marks: Mapping[int, tuple[tuple[int, float] | None, ...]], by_rank: Mapping[int, Unreduced]
+) -> _Fates:
+    names = next(iter(by_rank.values())).parameters
+    seen = False
+    for place in range(min(len(some) for some in marks.values())):
+        here = {rank: mark for rank, some in marks.items() if (mark := some[place]) is not None}
+        if len(here) < len(marks):
+            continue
+        seen = True
+        if len({bits for bits, _ in here.values()}) > 1:
+            return _Fates("differ", names[place], {rank: norm for rank, (_, norm) in here.items()})
+    return _Fates("equal" if seen else "not known")
+
+
+CHECK = Check(
+    {"unreduced_parameters": ("error", "warning")},
+    _look,
+    rests_on="records",
+    family="values",
+)

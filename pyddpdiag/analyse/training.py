@@ -1,0 +1,51 @@
+"""What the ranks' sidecars say of the training itself: its loader and its optimizers, compared between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.model.training import Loaded, Stepped
+
+
+def training_loader(sidecar: Sidecar) -> Loaded | None:
+    """The loader from which a rank took most of its samples; None: none is known."""
+    return max(sidecar.training.loaded, key=lambda one: one.epochs * (one.length or 1), default=None)
+
+
+def optimizer_settings(sidecars: Mapping[int, Sidecar]) -> dict[int, str]:
+    """The settings of the ranks' optimizers at the first step in which they are not the same; empty: there is none."""
+    by_rank = {rank: one.training.stepped for rank, one in sidecars.items() if one.training.stepped}
+    if len(by_rank) < 2 or len({len(some) for some in by_rank.values()}) > 1:
+        return {}
+    for place in range(min(len(some) for some in by_rank.values())):
+        found = _first_difference({rank: some[place] for rank, some in by_rank.items()})
+        if found:
+            return found
+    return {}
+
+
+def _first_difference(stepped: Mapping[int, Stepped]) -> dict[int, str]:
+    last = min(one.steps for one in stepped.values())
+    for step in sorted({step for one in stepped.values() for step in one.settings if step <= last}):
+        then = {rank: f"{one.optimizer}({_at(one.settings, step)})" for rank, one in stepped.items()}
+        if len(set(then.values())) > 1:
+            return _shortened(then)
+    return {}
+
+
+def _at(settings: Mapping[int, str], step: int) -> str:
+    return settings.get(max((one for one in settings if one <= step), default=0), "")
+
+
+def _shortened(settings: dict[int, str]) -> dict[int, str]:
+    """Without the settings that are the same on all ranks."""
+    parts = {rank: text.replace("(", ", ").rstrip(")").split(", ") for rank, text in settings.items()}
+    if len({len(some) for some in parts.values()}) > 1:
+        return settings
+    columns = zip(*parts.values(), strict=True)
+    kept = [place for place, column in enumerate(columns) if len(set(column)) > 1]
+    return {rank: ", ".join(some[place] for place in kept) for rank, some in parts.items()}
+
+
+__all__ = ["optimizer_settings", "training_loader"]

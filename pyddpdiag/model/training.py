@@ -1,0 +1,250 @@
+"""What a rank's recorder saw of its training besides gradients: a part of its sidecar.
+
+Everything is bounded, however long a run is; a reader trusts nothing in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, TypeVar
+
+from pyddpdiag.output import clean
+
+MOST: Final = 32
+"""Optimizers, loaders, settings and sets of parameters that are kept."""
+
+MOST_NAMES: Final = 64
+"""Parameters of a set that are kept by name."""
+
+NAME_LIMIT: Final = 300
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """An optimizer that steps with parameters of a module.
+
+    Attributes:
+        module: index of the module.
+        optimizer: class of the optimizer.
+        steps: how many it made.
+        passes: by number of synchronising backward passes of the module, how many steps followed so many.
+        settings: of its groups as a text, by the number of the step from which on they were seen, counted from 1.
+    """
+
+    module: int
+    optimizer: str
+    steps: int = 0
+    passes: Mapping[int, int] = field(default_factory=dict)
+    settings: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Unreduced:
+    """Parameters with a gradient with which an optimizer stepped, and which no bucket had reduced since its last step.
+
+    Attributes:
+        module: index of the module that they belong to; None: they belong to no module that is recorded.
+        all_of_it: the module had no synchronising backward pass since the optimizer's last step.
+        parameters: their names, the first ones.
+        count: how many there are.
+        first_step, last_step: of the trace, in which they were seen so.
+        times: how often they were seen so.
+        marks: by that number, a checksum and the norm of each of `parameters` before the optimizer stepped; None for
+            one that could not be read.
+    """
+
+    module: int | None
+    all_of_it: bool
+    parameters: tuple[str, ...]
+    count: int
+    first_step: int = 0
+    last_step: int = 0
+    times: int = 0
+    marks: Mapping[int, tuple[tuple[int, float] | None, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A loader that a training took batches from, by what can be seen of it.
+
+    Attributes:
+        sampler: class of the sampler.
+        distributed: it gives each rank its own part of the data.
+        replicas, rank: among how many it divides the data, and whose part it gives; None: it does not divide.
+        shuffle, seed: as the sampler has them; None: it has no such thing.
+        length: samples of one epoch on this rank; None: not known.
+        batch_size: None: not known, or batches differ in size.
+        epochs: how often it was gone through.
+        distinct: in how many of these `set_epoch` had set another epoch than before.
+    """
+
+    sampler: str
+    distributed: bool
+    replicas: int | None = None
+    rank: int | None = None
+    shuffle: bool | None = None
+    seed: int | None = None
+    length: int | None = None
+    batch_size: int | None = None
+    epochs: int = 0
+    distinct: int = 0
+
+
+@dataclass(frozen=True)
+class Training:
+    """All of it.
+
+    `in_no_sync`: by module, how many passes were looked at, and how many of them ran backward under `no_sync` though
+    their forward pass had not, so that they were reduced all the same.
+    """
+
+    stepped: tuple[Stepped, ...] = ()
+    unreduced: tuple[Unreduced, ...] = ()
+    loaded: tuple[Loaded, ...] = ()
+    in_no_sync: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def training_to_json(training: Training) -> dict[str, Any]:
+    """The entry of a sidecar."""
+    return {
+        "optimizers": [
+            {
+                "module": one.module,
+                "optimizer": one.optimizer,
+                "steps": one.steps,
+                "passes": {str(passes): count for passes, count in one.passes.items()},
+                "settings": {str(step): text for step, text in one.settings.items()},
+            }
+            for one in training.stepped
+        ],
+        "unreduced": [
+            {
+                **asdict(one),
+                "parameters": list(one.parameters),
+                "marks": {
+                    str(number): [None if mark is None else [f"{mark[0]:016x}", mark[1]] for mark in marks]
+                    for number, marks in one.marks.items()
+                },
+            }
+            for one in training.unreduced
+        ],
+        "loaders": [asdict(one) for one in training.loaded],
+        "in_no_sync": {str(module): list(pair) for module, pair in training.in_no_sync.items()},
+    }
+
+
+def training_from_json(raw: Any) -> Training:
+    """What can be understood of it."""
+    if not isinstance(raw, Mapping):
+        return Training()
+    return Training(
+        _each(raw.get("optimizers"), _stepped),
+        _each(raw.get("unreduced"), _unreduced),
+        _each(raw.get("loaders"), _loaded),
+        _by_number(raw.get("in_no_sync"), lambda pair: (_whole(pair[0]), _whole(pair[1]))),
+    )
+
+
+def _each(entries: Any, convert: Callable[[Any], T]) -> tuple[T, ...]:
+    found = []
+    for entry in entries[:MOST] if isinstance(entries, list) else []:
+        try:
+            found.append(convert(entry))
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+            continue
+    return tuple(found)
+
+
+def _by_number(entries: Any, convert: Callable[[Any], T]) -> dict[int, T]:
+    found: dict[int, T] = {}
+    for key, value in list(entries.items())[: 2 * MOST] if isinstance(entries, Mapping) else []:
+        try:
+            found[_whole(int(key[:12]))] = convert(value)
+        except (TypeError, ValueError, IndexError, KeyError):
+            continue
+    return found
+
+
+def _stepped(entry: Any) -> Stepped:
+    return Stepped(
+        _whole(entry["module"]),
+        _text(entry["optimizer"]),
+        _whole(entry["steps"]),
+        _by_number(entry["passes"], _whole),
+        _by_number(entry["settings"], _text),
+    )
+
+
+def _unreduced(entry: Any) -> Unreduced:
+    names = entry["parameters"]
+    if not isinstance(names, list):
+        raise TypeError("no list")
+    return Unreduced(
+        None if entry["module"] is None else _whole(entry["module"]),
+        entry["all_of_it"] is True,
+        tuple(_text(name) for name in names[:MOST_NAMES]),
+        _whole(entry["count"]),
+        _whole(entry["first_step"]),
+        _whole(entry["last_step"]),
+        _whole(entry["times"]),
+        _by_number(entry["marks"], lambda marks: tuple(_mark(mark) for mark in marks[:MOST_NAMES])),
+    )
+
+
+def _mark(mark: Any) -> tuple[int, float] | None:
+    if mark is None:
+        return None
+    bits, norm = mark
+    return int(bits[:16], 16), _finite(norm)
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError("no number")
+    return float(value)
+
+
+def _loaded(entry: Any) -> Loaded:
+    return Loaded(
+        _text(entry["sampler"]),
+        entry["distributed"] is True,
+        _maybe(entry.get("replicas")),
+        _maybe(entry.get("rank")),
+        entry["shuffle"] if isinstance(entry.get("shuffle"), bool) else None,
+        _maybe(entry.get("seed")),
+        _maybe(entry.get("length")),
+        _maybe(entry.get("batch_size")),
+        _whole(entry["epochs"]),
+        _whole(entry["distinct"]),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return clean(value, NAME_LIMIT)
+
+
+def _maybe(value: Any) -> int | None:
+    return None if value is None else _whole(value)
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise ValueError("no whole number")
+    return value
+
+
+__all__ = [
+    "MOST",
+    "MOST_NAMES",
+    "Loaded",
+    "Stepped",
+    "Training",
+    "Unreduced",
+    "training_from_json",
+    "training_to_json",
+]

@@ -1,0 +1,48 @@
+"""What is seen of a training besides its gradients: its optimizers, its loaders, its use of `no_sync`."""
+
+from __future__ import annotations
+
+import weakref
+
+from pyddpdiag import _native
+from pyddpdiag.model.training import Training
+from pyddpdiag.record.ddp_modules import Description, NoSyncLooks
+from pyddpdiag.record.loaders import Loaders
+from pyddpdiag.record.optimizers import Optimizers, Reduced
+
+
+class TrainingWatch:
+    """Collects it for the sidecar, until it is closed. `due` says that the sidecar lacks something of it."""
+
+    def __init__(self, core: _native.Recorder) -> None:
+        self.due = False
+        self.loaders = Loaders(self._found)
+        self._optimizers = Optimizers(core, self._found)
+        self._looks: dict[int, NoSyncLooks] = {}
+
+    def add(self, module: _native.Module, description: Description) -> None:
+        """A module is recorded from now on."""
+        self._looks[module.index] = description.looks
+        if not description.reduced_by:
+            parameters = [weakref.ref(one) for one in description.parameters]
+            self._optimizers.add(Reduced(module, parameters, description.owner))
+
+    def facts(self) -> Training:
+        """What was seen; it is `due` no more."""
+        self.due = False
+        return Training(
+            self._optimizers.stepped(),
+            self._optimizers.unreduced(),
+            self.loaders.loaded(),
+            {index: (looks.looked, looks.inside) for index, looks in self._looks.items() if looks.looked},
+        )
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._optimizers.close()
+
+    def _found(self) -> None:
+        self.due = True
+
+
+__all__ = ["TrainingWatch"]

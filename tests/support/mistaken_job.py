@@ -1,0 +1,100 @@
+"""Trainings with the mistakes that people make, each in a run of its own, and one without. Scripts as they are: nothing
+here knows of pyddpdiag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+EPOCHS, SAMPLES, BATCH = 3, 512, 8
+
+
+class Net(nn.Module):
+    """A body and a head, which some trainings freeze at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(6, 16)
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """A batch's classes."""
+        result: torch.Tensor = self.head(self.body(x).relu())
+        return result
+
+
+def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], object] = id) -> None:
+    """A training whose only mistake is this one; "none": without one. `wrapped` gets its DDP module."""
+    torch.manual_seed(5)
+    data = TensorDataset(torch.randn(SAMPLES, 6), torch.randint(3, (SAMPLES,)))
+    net = Net()
+    if mistake == "unfrozen late":
+        net.head.weight.requires_grad_(False)
+    ddp = DistributedDataParallel(net)
+    wrapped(ddp)
+    lr = 0.1 if mistake != "another rate" or rank == 0 else 0.05
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=lr, momentum=0.9)
+    sampler: DistributedSampler[int] | None = None
+    if mistake != "same data":
+        sampler = DistributedSampler(data)
+    torch.manual_seed(6)
+    loader = DataLoader(data, batch_size=BATCH, sampler=sampler, shuffle=sampler is None)
+    accumulates = 2 if mistake in ("no no_sync", "no_sync around backward", "no_sync") else 1
+    for epoch in range(EPOCHS):
+        if sampler is not None and mistake != "no set_epoch":
+            sampler.set_epoch(epoch)
+        for number, (x, y) in enumerate(loader):
+            if number == 8 and epoch == 0:
+                if mistake == "unfrozen late":
+                    net.head.weight.requires_grad_(True)
+                if mistake == "changed weights" and rank == 1:
+                    with torch.no_grad():
+                        net.body.weight.mul_(1.5)
+            last = number % accumulates == accumulates - 1
+            _pass(ddp, x, y, mistake, last=last)
+            if last:
+                optimizer.step()
+                optimizer.zero_grad()
+
+
+def _pass(
+    ddp: DistributedDataParallel, x: torch.Tensor, y: torch.Tensor, mistake: str, *, last: bool
+) -> None:
+    loss = nn.functional.cross_entropy
+    if (mistake == "no_sync" and not last) or mistake == "always no_sync":
+        with ddp.no_sync():
+            loss(ddp(x), y).backward()
+    elif mistake == "no_sync around backward" and not last:
+        value = loss(ddp(x), y)
+        with ddp.no_sync():
+            value.backward()
+    elif mistake == "ddp.module":
+        loss(ddp.module(x), y).backward()
+    else:
+        loss(ddp(x), y).backward()
+
+
+MISTAKES = {
+    "none": "",
+    "no_sync": "",
+    "same data": "same_data",
+    "unfrozen late": "unreduced_parameters",
+    "always no_sync": "unreduced_parameters",
+    "another rate": "different_weights",
+    "changed weights": "different_weights",
+    "no no_sync": "missing_no_sync",
+    "no_sync around backward": "missing_no_sync",
+    "no set_epoch": "epoch_not_set",
+}
+"""The kind of finding that each mistake leads to."""
+
+EVEN_UNATTACHED = ("same data", "unfrozen late", "another rate", "no no_sync")
+"""What a hook that the script registers itself finds, too."""
+
+__all__ = ["EVEN_UNATTACHED", "MISTAKES", "train"]

@@ -1,0 +1,222 @@
+"""Mistakes in a training, and innocent trainings that look like them, from written traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.trace_writer import GROUP, RankWriter
+
+from pyddpdiag.analyse.summary import analyse
+from pyddpdiag.model import Finding
+from pyddpdiag.trace.run import open_run
+
+GRADIENT, WEIGHTS = 7, 11
+KINDS = frozenset(
+    (
+        "same_data",
+        "different_weights",
+        "unreduced_parameters",
+        "missing_no_sync",
+        "epoch_not_set",
+        "settings_differ",
+    )
+)
+STEPS = 64
+
+Weights = Callable[[int, int], tuple[int, float]]
+"""Checksum and norm of the only parameter, by rank and pass."""
+
+
+def _found(
+    folder: Path,
+    *,
+    gradient: Callable[[int, int], float] = lambda rank, step: 2.0 + rank + step,
+    weights: Weights = lambda rank, step: (77 + step, 3.5),
+    training: Sequence[Mapping[str, Any]] = ({}, {}),
+) -> list[Finding]:
+    """Findings about a run of so many ranks as have an entry in `training`."""
+    for rank, seen in enumerate(training):
+        writer = RankWriter(rank, len(training), capacity=512)
+        for step in range(STEPS):
+            start = 1_000_000_000 + step * 10_000_000
+            writer.bucket(step, start, start + 1_000, start + 2_000_000)
+            if step % 16 == 0:
+                value = gradient(rank, step)
+                squares, most = (int(np.float64(one).view(np.int64)) for one in (value, np.sqrt(value)))
+                writer.add(GRADIENT, times=(squares, most, 0, -1, -1, 5 + step, 1000), step=step, sequence=step,
+                           group=GROUP, reference=7, dtype=1)  # fmt: skip
+            if step % 8 == 5:
+                bits, norm = weights(rank, step)
+                word = bits | int(np.float32(norm).view(np.uint32)) << 32
+                writer.add(WEIGHTS, times=(word,), step=step, sequence=step, group=GROUP, index=1)
+        writer.sidecar["modules"] = [
+            {"index": 0, "name": "Net", "group": f"{GROUP:016x}",
+             "parameters": [{"name": name, "shape": [2], "dtype": "float32"} for name in ("bias", "body.weight")]}
+        ]  # fmt: skip
+        writer.sidecar["training"] = seen
+        writer.write(folder)
+    return [one for one in analyse(open_run(folder)).verdict.findings if one.kind in KINDS]
+
+
+def test_ranks_that_train_on_different_data_with_equal_weights_are_innocent(tmp_path: Path) -> None:
+    assert _found(tmp_path) == []
+
+
+def test_the_same_data_on_all_ranks(tmp_path: Path) -> None:
+    loader = {
+        "sampler": "DistributedSampler",
+        "distributed": True,
+        "rank": 0,
+        "replicas": 2,
+        "epochs": 1,
+        "distinct": 1,
+    }
+    (found,) = _found(tmp_path, gradient=lambda _, step: 2.0 + step, training=({"loaders": [loader]},) * 2)
+    assert (found.kind, found.severity, found.confidence, found.since_step) == (
+        "same_data",
+        "error",
+        "certain",
+        0,
+    )
+    assert found.evidence["passes"] == 4 and found.evidence["equal_bits"] == 1
+    assert "gives each of them the part of rank 0" in found.message and "rank=dist.get_rank()" in found.advice
+
+
+def test_the_same_data_but_for_rounding_on_two_of_three(tmp_path: Path) -> None:
+    (found,) = _found(
+        tmp_path,
+        gradient=lambda rank, step: (2.0 + step) * (2.0 if rank == 1 else 1.0 + 1e-8 * rank),
+        training=({}, {}, {}),
+    )
+    assert (found.kind, found.confidence) == ("same_data", "high")
+    assert found.message.startswith("ranks 0, 2 train on the same data")
+
+
+@pytest.mark.parametrize(
+    "gradient",
+    [
+        lambda rank, step: 3.0 if step == 16 else 3.0 + rank + step,  # equal once
+        lambda rank, step: 0.0,
+        lambda rank, step: 4.0,  # one that depends on no data
+        lambda rank, step: 2.0 + step + 1e-3 * rank,
+    ],
+)
+def test_gradients_that_are_alike_by_chance(tmp_path: Path, gradient: Callable[[int, int], float]) -> None:
+    assert _found(tmp_path, gradient=gradient) == []
+
+
+def test_weights_that_differ_from_some_step_on(tmp_path: Path) -> None:
+    settings = [{"optimizers": [{"module": 0, "optimizer": "SGD", "steps": 64, "passes": {"1": 64},
+                 "settings": {"1": f"lr={rate}, momentum=0.9"}}]} for rate in (0.1, 0.1, 0.2)]  # fmt: skip
+    found, note = _found(
+        tmp_path,
+        weights=lambda rank, step: (
+            77 + step + (rank == 2 and step > 20),
+            3.5 + 0.1 * (rank == 2 and step > 20),
+        ),
+        training=settings,
+    )
+    assert (found.kind, found.severity, found.confidence) == ("different_weights", "error", "certain")
+    assert (found.rank, found.parameter, found.since_step, found.until_step) == (2, "body.weight", 21, None)
+    assert found.evidence["last_equal_step"] == 13
+    assert "lr=0.1 on rank 0, lr=0.1 on rank 1, lr=0.2 on rank 2" in found.message
+    assert note.kind == "settings_differ" and "momentum" not in note.message
+
+
+def test_weights_that_differ_in_the_last_bits_are_a_note(tmp_path: Path) -> None:
+    (found,) = _found(tmp_path, weights=lambda rank, step: (77 + step + rank, 3.5))
+    assert (found.kind, found.severity, found.confidence) == ("different_weights", "note", "low")
+
+
+def test_weights_that_became_equal_again(tmp_path: Path) -> None:
+    (found,) = _found(tmp_path, weights=lambda rank, step: (77 + step + rank * (20 < step < 40), 3.5 + rank))
+    assert (found.since_step, found.until_step, found.confidence) == (21, 37, "medium")
+
+
+def test_weights_that_are_averaged_now_and_then_are_innocent(tmp_path: Path) -> None:
+    assert (
+        _found(tmp_path, weights=lambda rank, step: (77 + step + rank * (step % 16 == 5), 3.5 + rank)) == []
+    )
+
+
+def _unreduced(marks: Mapping[str, str], **changes: Any) -> dict[str, Any]:
+    """The sidecar's entry, with a checksum for each time."""
+    entry = {"module": 0, "all_of_it": False, "parameters": ["head"], "count": 1, "first_step": 9, "last_step": 60,
+             "times": 7, "marks": {number: [[bits, 1.5]] for number, bits in marks.items()}, **changes}  # fmt: skip
+    return {"unreduced": [entry]}
+
+
+def test_parameters_that_no_bucket_reduces(tmp_path: Path) -> None:
+    training = [_unreduced({"1": "a", "2": f"b{rank}", "3": f"c{rank}"}) for rank in range(2)]
+    (found,) = _found(tmp_path, training=training)
+    assert (found.kind, found.severity, found.confidence) == ("unreduced_parameters", "error", "certain")
+    assert (found.parameter, found.since_step) == ("head", 9) and "in no bucket" in found.message
+
+
+def test_parameters_of_no_recorded_module_are_a_warning(tmp_path: Path) -> None:
+    training = [_unreduced({"2": f"b{rank}"}, module=None) for rank in range(2)]
+    (found,) = _found(tmp_path, training=training)
+    assert (found.severity, found.confidence) == ("warning", "medium")
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        [{"1": "a", "2": "b", "3": "c"}] * 2,  # the script averages them itself
+        [{"2": "b0", "3": "c", "4": "d0"}, {"2": "b1", "3": "c", "4": "d1"}],  # now and then
+    ],
+)
+def test_parameters_that_the_script_averages_are_innocent(
+    tmp_path: Path, marks: list[dict[str, str]]
+) -> None:
+    assert _found(tmp_path, training=[_unreduced(one) for one in marks]) == []
+
+
+def _steps(passes: Mapping[str, int], looks: tuple[int, int] = (0, 0)) -> list[dict[str, Any]]:
+    entry = {"module": 0, "optimizer": "SGD", "steps": sum(passes.values()), "passes": passes, "settings": {}}
+    return [{"optimizers": [entry], "in_no_sync": {"0": list(looks)}}] * 2
+
+
+def test_accumulation_without_no_sync(tmp_path: Path) -> None:
+    (found,) = _found(tmp_path, training=_steps({"4": 15, "3": 1}))
+    assert found.kind == "missing_no_sync" and found.evidence["passes_per_optimizer_step"] == 4
+    assert "4 times for each step" in found.message and "backward only" not in found.message
+
+
+def test_no_sync_around_backward_only(tmp_path: Path) -> None:
+    (found,) = _found(tmp_path, training=_steps({"2": 32}, looks=(10, 5)))
+    assert found.kind == "missing_no_sync" and "around backward only" in found.message
+
+
+@pytest.mark.parametrize("passes", [{"1": 16}, {"1": 14, "2": 2}, {"0": 5, "1": 11}, {"2": 3}])
+def test_steps_after_one_pass_are_innocent(tmp_path: Path, passes: dict[str, int]) -> None:
+    """A gradient scaler leaves out steps now and then."""
+    assert _found(tmp_path, training=_steps(passes)) == []
+
+
+def _loader(**changes: Any) -> dict[str, Any]:
+    entry = {"sampler": "DistributedSampler", "distributed": True, "shuffle": True, "length": 100, "batch_size": 10,
+             "epochs": 3, "distinct": 1, **changes}  # fmt: skip
+    return {"loaders": [entry]}
+
+
+def test_a_sampler_without_set_epoch(tmp_path: Path) -> None:
+    (found,) = _found(tmp_path, training=[_loader()] * 2)
+    assert (found.kind, found.severity, found.evidence["epochs"]) == ("epoch_not_set", "warning", 3)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"shuffle": False}, {"epochs": 1}, {"distinct": 3}, {"distributed": False}, {"distinct": 0}]
+)
+def test_loaders_that_need_no_set_epoch(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert _found(tmp_path, training=[_loader(**changes)] * 2) == []
+
+
+def test_epochs_and_batches_of_different_size_are_a_note(tmp_path: Path) -> None:
+    (found,) = _found(tmp_path, training=[_loader(distinct=3), _loader(distinct=3, length=90, batch_size=9)])
+    assert found.kind == "settings_differ"
+    assert "samples of an epoch is 100 on rank 0, 90 on rank 1; batch size is 10" in found.message
