@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyddpdiag.analyse.calls.collectives import RankCollectives, rank_collectives
+from pyddpdiag.analyse.life import RankLife, rank_life
 from pyddpdiag.analyse.links.connections import Connection, rank_connections
 from pyddpdiag.analyse.operations import RankOperations, rank_operations
 from pyddpdiag.analyse.passes import Passes
@@ -29,6 +30,7 @@ class RankDigest:
     watched: WatchedBuckets
     usage: RankUsage
     phases: RankPhases
+    life: RankLife
     connections: tuple[Connection, ...] = ()
 
 
@@ -49,14 +51,17 @@ class Intake:
         passes = Passes(trace.of_kind(Kind.BACKWARD))
         collectives = trace.of_kind(Kind.COLLECTIVE)
         phases = rank_phases(trace.of_kind(Kind.PHASE))
+        steps = self._take_buckets(trace, passes).finish(collectives, phases)
+        usage = rank_usage(trace.of_kind(Kind.USAGE))
         self.ranks.append(
             RankDigest(
-                self._take_buckets(trace, passes).finish(collectives, phases),
+                steps,
                 rank_operations(trace),
                 rank_collectives(collectives),
                 rank_watched(trace),
-                rank_usage(trace.of_kind(Kind.USAGE)),
+                usage,
                 phases,
+                rank_life(trace, steps, collectives, phases, usage),
                 rank_connections(trace),
             )
         )

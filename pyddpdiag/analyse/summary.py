@@ -79,6 +79,7 @@ def summary(view: RunView, *, step: int | None = None, bucket: str | None = None
         bucket=bucket,
         links=view.links,
         groups=group_stats(view.groups, view.names, view.buckets),
+        account=view.account,
     )
 
 

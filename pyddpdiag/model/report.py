@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.findings import Verdict
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.rows import (
@@ -49,3 +50,4 @@ class RunReport:
     bucket: str | None = None
     links: tuple[LinkStats, ...] = ()
     groups: tuple[GroupStats, ...] = ()
+    account: tuple[RankAccount, ...] = ()

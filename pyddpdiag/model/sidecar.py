@@ -106,6 +106,10 @@ class Sidecar:
         end: what ended the process before the end of its script; None: nothing is known of that.
         gpu: medians of the samples of its GPU until the file was written; None: it has none, or none could be taken.
         seen: where it was when it had recorded nothing for some time; None: it was not looked at.
+        start_up: when the process had done what on the records' clock, in ns; empty: not known, or it had another
+            recorder before.
+        ended_ns: when the recorder was closed or, if it never was, the process ended, on the records' clock; 0: not
+            known.
     """
 
     run_id: str = ""
@@ -133,6 +137,8 @@ class Sidecar:
     end: End | None = None
     seen: Stay | None = None
     gpu: GpuUse | None = None
+    start_up: Mapping[str, str | int] = field(default_factory=dict)
+    ended_ns: int = 0
 
 
 _HEAD: Final = tuple(
@@ -196,6 +202,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         **({"end": end_to_json(sidecar.end)} if sidecar.end is not None else {}),
         **({"seen": stay_to_json(sidecar.seen)} if sidecar.seen is not None else {}),
         **({"gpu": gpu_to_json(sidecar.gpu)} if sidecar.gpu is not None else {}),
+        **({"start_up": dict(sidecar.start_up)} if sidecar.start_up else {}),
     }
 
 
@@ -250,6 +257,8 @@ def from_json(
         end=end_from_json(raw.get("end")),
         seen=stay_from_json(raw.get("seen")),
         gpu=gpu_from_json(raw.get("gpu"), _whole(raw.get("rank"))),
+        start_up=_table(raw.get("start_up")),
+        ended_ns=_time(raw.get("ended_ns")),
     )
     return sidecar, tuple(warnings)
 
@@ -343,6 +352,12 @@ def _number(value: Any) -> float | None:
     # A bool is an int to Python, and a NaN would not survive the way to JSON.
     known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
     return float(value) if known else None
+
+
+def _time(value: Any) -> int:
+    """A time of the records' clock that can be right; else 0."""
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 2**61
+    return value if known else 0
 
 
 def _whole(value: Any) -> int:

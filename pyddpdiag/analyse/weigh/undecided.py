@@ -8,7 +8,7 @@ from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.episodes import late_steps
 from pyddpdiag.analyse.grouped import median_at_most
 from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
-from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, other_ms, step_walls
+from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, lower_median, other_ms, step_walls
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.words import count, listed, milliseconds, percent
@@ -124,7 +124,26 @@ def _unsure(view: RunView) -> str:
     data = share_of_median(lower_median(steps.data_wait), steps.wall_ms)
     if _may_matter(data, steps):
         return _open(data, steps.wall_ms, "the ranks wait for data for")
-    return ""
+    return _unexplained(view)
+
+
+def _unexplained(view: RunView) -> str:
+    """A step whose parts do not add up to it: something that nothing here looks at takes the rest."""
+    steps = view.judged
+    if not steps.wall.size:
+        return ""
+    phases = sum(view.phase_times.values(), np.zeros(steps.own.shape)).max(axis=1)
+    # Beside backward passes a collective takes nothing from the step, and the own time leaves it out all the same.
+    beside = np.maximum(0.0, np.nan_to_num(view.calls_ms - steps.other))
+    parts = (steps.own + beside).max(axis=1) + phases + exposed_ms(steps) + other_ms(steps)
+    rest = share_of_median(step_walls(steps) - parts, steps.wall_ms)
+    if not (rest.value >= HEALTHY_SHARE and rest.value * steps.wall_ms >= LEAST_MS):
+        return ""
+    return (
+        f"{milliseconds(rest.value * steps.wall_ms)} of a step of {milliseconds(steps.wall_ms)} "
+        f"({percent(rest.value)}) are neither the own time of any rank nor waiting that all ranks share: they wait for "
+        "each other in turns. The table of other collectives shows who waits where."
+    )
 
 
 def _may_matter(share: Share, steps: StepMatrix) -> bool:

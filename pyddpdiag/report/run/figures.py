@@ -12,7 +12,7 @@ from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.model.words import milliseconds, number, percent
 from pyddpdiag.report.page import Figure
 
-_LATE: Final = ("late_rank", "episodic_rank")
+_LATE: Final = ("rank_alone", "late_rank", "episodic_rank")
 _CURES: Final = {
     "collector_pauses": "without the collector's pauses",
     "core_contention": "with a core for each rank",

@@ -34,6 +34,7 @@ CHARTS = [
     "links-busy",
     "gradient-norms",
     "loss",
+    "account",
 ]
 
 
@@ -214,6 +215,7 @@ def test_a_page_of_a_saved_report_has_what_that_holds(
         "bandwidth",
         "links-sent",
         "links-busy",
+        "account",
     ]
 
 
