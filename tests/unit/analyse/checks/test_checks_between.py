@@ -9,6 +9,8 @@ from support.trace_writer import MS, RankWriter
 
 from pyddpdiag.model import RunReport
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.report.charts.chart import Spans
+from pyddpdiag.report.run.page import charts
 
 NO_BATCH = 16
 STEPS = 24
@@ -62,6 +64,11 @@ def test_a_rank_that_evaluates_alone_while_the_others_wait_in_a_barrier(tmp_path
         "The ranks stood still for 3.0 of 4.0 s: rank 0 works alone between epochs"
     )
     assert found.evidence["times"] == 2 and found.evidence["share"] == pytest.approx(0.75, abs=0.02)
+    # The page begins with the bars of whole lives, with that of the rank marked.
+    chart = next(iter(charts(report, None)))
+    assert chart.name == "account" and "rank 0 works alone" in chart.panels[0].callouts[0].text
+    (marked,) = (each for each in chart.panels[0].series if isinstance(each, Spans) and each.marked)
+    assert marked.lane == [0] and marked.name in ("between epochs", "after the steps")
 
 
 def test_without_a_collective_the_others_wait_in_the_next_step(tmp_path: Path) -> None:

@@ -22,7 +22,16 @@ from pyddpdiag.report.run.page import charts, run_page
 
 pytest.importorskip("plotly", reason="pages need plotly")
 
-VIEWS = ["Verdict", "Steps", "One step", "Buckets", "Links", "Gradients and loss", "Files and ranks"]
+VIEWS = [
+    "Verdict",
+    "Steps",
+    "One step",
+    "Buckets",
+    "Links",
+    "Gradients and loss",
+    "The whole run",
+    "Files and ranks",
+]
 CHARTS = [
     "where",
     "step-times",
