@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pyddpdiag.analyse.calls.collectives import RankCollectives, rank_collectives
 from pyddpdiag.analyse.filing import RankLines, file_lines
+from pyddpdiag.analyse.life import RankLife, rank_life
 from pyddpdiag.analyse.links.connections import Connection, rank_connections
 from pyddpdiag.analyse.operations import RankOperations, rank_operations
 from pyddpdiag.analyse.passes import Passes
@@ -33,6 +34,7 @@ class RankDigest:
     usage: RankUsage
     phases: RankPhases
     weights: WeightMarks
+    life: RankLife
     connections: tuple[Connection, ...] = ()
     lines: RankLines | None = None
 
@@ -58,15 +60,17 @@ class Intake:
         steps = self._take_buckets(trace, passes).finish(collectives, phases)
         lines = self._lines.read(trace)
         cut = bool(trace.header.overwritten or trace.older)
+        usage = rank_usage(trace.of_kind(Kind.USAGE))
         self.ranks.append(
             RankDigest(
                 steps,
                 rank_operations(trace),
                 rank_collectives(collectives, passes),
                 rank_watched(trace),
-                rank_usage(trace.of_kind(Kind.USAGE)),
+                usage,
                 phases,
                 rank_weights(trace),
+                rank_life(trace, steps, collectives, phases, usage),
                 rank_connections(trace),
                 None if lines is None else file_lines(lines, steps, passes, collectives, phases, cut=cut),
             )

@@ -33,6 +33,8 @@ class RankSteps:
 
     `other_ms` is the time in other collectives outside of backward passes.
 
+    `entered` and `left` are when the rank came to the step's last meeting with the others, and left it.
+
     `finish` is when the last bucket had ended and DDP had finalized the last pass. `passes` is how many backward
     passes there were. `phases` holds milliseconds of the program's phases in the step's own time, by name.
     """
@@ -47,6 +49,8 @@ class RankSteps:
     exposed_ms: Float64
     other_ms: Float64
     own_ms: Float64
+    entered: Int64
+    left: Int64
     passes: int
     phases: Mapping[str, Float64]
 
@@ -120,7 +124,8 @@ class StepCounter:
         )
         whole = (start > 0) & (done > 0)
         calls = start[whole], done[whole]
-        own_ms, of_phases = self._own(calls, phases, *self._meetings(collectives, whole))
+        entered, left = self._meetings(collectives, whole)
+        own_ms, of_phases = self._own(calls, phases, entered, left)
         return RankSteps(
             step=keys.astype(np.uint32),
             wait_begin=wait_begin,
@@ -132,6 +137,8 @@ class StepCounter:
             exposed_ms=exposed,
             other_ms=self._other(Coverage(*calls), finish),
             own_ms=own_ms,
+            entered=entered,
+            left=left,
             passes=len(passes),
             phases=of_phases,
         )

@@ -81,6 +81,7 @@ def summary(view: RunView, *, step: int | None = None, bucket: str | None = None
         lines=view.lines.table(),
         flames=view.lines.flames(),
         groups=group_stats(view.groups, view.names, view.buckets),
+        account=view.account,
     )
 
 

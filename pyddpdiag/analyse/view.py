@@ -9,7 +9,9 @@ from itertools import compress
 
 import numpy as np
 
+from pyddpdiag.analyse.account import account
 from pyddpdiag.analyse.advice import Advice, advice_for
+from pyddpdiag.analyse.alone import Alone, alone
 from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.calls.awaited import Unmatched, awaited_collectives, unmatched_collectives
 from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats
@@ -30,6 +32,7 @@ from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.links.connections import Connection
 from pyddpdiag.analyse.links.link_faults import LinkFaults
 from pyddpdiag.analyse.links.pairs import links
+from pyddpdiag.analyse.meetings import Meetings, meetings
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import Occurrences, measure
 from pyddpdiag.analyse.operations import Listed, RankOperations, open_operations, operation_errors
@@ -39,7 +42,7 @@ from pyddpdiag.analyse.progress import Awaited, Progress, awaited_buckets, progr
 from pyddpdiag.analyse.ranks import rank_stats
 from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
 from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
-from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
+from pyddpdiag.analyse.step_matrix import StepMatrix, matrix, side_by_side
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
@@ -58,6 +61,7 @@ from pyddpdiag.model import (
     RankStats,
     StepTable,
 )
+from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.trace.clock import ClockOffset, align
 from pyddpdiag.trace.header import Header
@@ -66,6 +70,7 @@ from pyddpdiag.trace.now import observe
 from pyddpdiag.trace.run import Run
 
 
+# More than 400 lines: it is the one way to what was kept of a run, with one property per table.
 class RunView:
     """One run as tables derived from its records.
 
@@ -226,6 +231,37 @@ class RunView:
     def phases(self) -> tuple[PhaseStats, ...]:
         """Named parts of the program, by name and rank."""
         return phase_stats(self.run, [rank.phases for rank in self._digests])
+
+    @cached_property
+    def account(self) -> tuple[RankAccount, ...]:
+        """Where each rank's whole life went."""
+        return account([trace.rank for trace in self.run.ranks], [rank.life for rank in self._digests])
+
+    @cached_property
+    def meetings(self) -> Meetings:
+        """What each judged rank did from one meeting with the others to the next."""
+        mine = [
+            (trace.rank, each)
+            for trace, each in zip(self.run.ranks, self._digests, strict=True)
+            if trace.rank in self.judged.ranks
+        ]
+        return meetings(
+            [rank for rank, _ in mine],
+            [each.life.between for _, each in mine],
+            [each.usage for _, each in mine],
+        )
+
+    @cached_property
+    def calls_ms(self) -> Float64:
+        """The time in other collectives before each judged step's last bucket: [steps, ranks]."""
+        steps = self.meetings.step[self.meetings.step >= 0]
+        columns = [(steps, self.meetings.calls[: len(steps), who]) for who in range(len(self.meetings.ranks))]
+        return side_by_side(columns, self.judged.step) if columns else np.full(self.judged.own.shape, np.nan)
+
+    @cached_property
+    def alone(self) -> Alone | None:
+        """The rank that works alone outside of the steps while the others wait."""
+        return alone(self.meetings, self.judged.wall_ms) if self.judged.can_judge else None
 
     @cached_property
     def phase_times(self) -> dict[str, Float64]:

@@ -12,6 +12,7 @@ import numpy as np
 from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.occurrences import Occurrences
 from pyddpdiag.model import METRICS, RunReport, Stat
+from pyddpdiag.model.account import PARTS
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -23,6 +24,7 @@ def tables(report: RunReport, occurrences: Occurrences) -> dict[str, Columns]:
         "buckets": buckets(report),
         "occurrences": occurrence_columns(report, occurrences),
         "ranks": ranks(report),
+        "account": account(report),
         "links": links(report),
         "findings": findings(report),
     }
@@ -103,6 +105,11 @@ def ranks(report: RunReport) -> Columns:
         else:
             columns[each.name] = values
     return columns
+
+
+def account(report: RunReport) -> Columns:
+    """One row per rank: the seconds of its whole life, part by part."""
+    return {name: [getattr(each, name) for each in report.account] for name in ("rank", "wall_s", *PARTS)}
 
 
 def links(report: RunReport) -> Columns:

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from pyddpdiag import start_up
 from pyddpdiag.errors import PyddpdiagError
 from pyddpdiag.integrations import early_end
 from pyddpdiag.output import say
+from pyddpdiag.own_clock import monotonic_ns
 
 if TYPE_CHECKING:
     from pyddpdiag.integrations.watched import Watched
@@ -72,6 +74,8 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
+        if self._patch is _patch_ddp:
+            start_up.note("loaded_ns")
         _patch_once(self._patch, module)
 
 
@@ -135,7 +139,9 @@ def _patch_ddp(module: Any) -> None:
         # What watches is imported now and not in the first step. The recorder waits for that: the script may yet open
         # its own.
         _watched()
+        start_up.note("construction_begin_ns")
         make(self, *arguments, **options)
+        start_up.note("construction_end_ns")
         _early.made()
 
     # A copy of the compiler's own would be traced; the calls below are made before it begins.
@@ -165,6 +171,19 @@ def _patch_ddp(module: Any) -> None:
     ddp.register_comm_hook = register_comm_hook
 
 
+def _patch_groups(module: Any) -> None:
+    make = module.init_process_group
+
+    @functools.wraps(make)
+    def init_process_group(*arguments: Any, **options: Any) -> Any:
+        start_up.note("rendezvous_begin_ns")
+        made = make(*arguments, **options)
+        start_up.note("rendezvous_end_ns")
+        return made
+
+    module.init_process_group = init_process_group
+
+
 def _patch_compiled(module: Any) -> None:
     compiled = module.OptimizedModule
     call = compiled.__call__
@@ -182,7 +201,7 @@ def _patch_compiled(module: Any) -> None:
 
 def _patch_loader(module: Any) -> None:
     iterator = module._BaseDataLoaderIter
-    following = iterator.__next__
+    following, make = iterator.__next__, module.DataLoader._get_iterator
 
     @functools.wraps(following)
     def next_batch(self: Any) -> Any:
@@ -192,10 +211,21 @@ def _patch_loader(module: Any) -> None:
         with watched.waiting(self):
             return following(self)
 
+    @functools.wraps(make)
+    def get_iterator(self: Any) -> Any:
+        watched = _watched() if _state.begun else None
+        since = monotonic_ns()
+        made = make(self)
+        if watched is not None:
+            watched.made(made, since)
+        return made
+
     iterator.__next__ = next_batch
+    module.DataLoader._get_iterator = get_iterator
 
 
 _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
+    "torch.distributed.distributed_c10d": _patch_groups,
     "torch.nn.parallel.distributed": _patch_ddp,
     "torch._dynamo.eval_frame": _patch_compiled,
     "torch.utils.data.dataloader": _patch_loader,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import util
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
@@ -20,12 +20,16 @@ import pyddpdiag
 from pyddpdiag.errors import PyddpdiagError
 from pyddpdiag.integrations.recorded_training import Session
 from pyddpdiag.output import say
+from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.attachments import is_attached
 from pyddpdiag.record.bucket_hook import RecorderHook
 from pyddpdiag.record.hooks import TimedHook
 from pyddpdiag.record.latest import latest_open
 from pyddpdiag.record.recorder import Recorder
 from pyddpdiag.record.steps import LoopMarks
+
+AT_ONCE_NS: Final = 50_000_000
+"""A loop that takes the first batch so soon after the iterator was made has waited for it since then."""
 
 _OURS = (pyddpdiag.timed_allreduce, pyddpdiag.timed_bf16_allreduce, pyddpdiag.timed_fp16_allreduce)
 
@@ -57,8 +61,13 @@ class Watched:
         self._trained_on: tuple[weakref.ref[Any], int] | None = None  # an iterator, and how far it had come
         self._thread = threading.get_ident()
         self._by_batches = False  # the open step began with a batch
-        self._optimizer_seen = False
+        self._trains_on: weakref.ref[Any] | None = None  # the iterator whose batch it was
+        self._made: tuple[weakref.ref[Any], int, int] | None = None  # an iterator, and since and until when
+        self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # that step in every step
+        self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # in the open step
         self._begun_by: DistributedDataParallel | None = None
+        self._signs = 0  # of backward passes, when that pass began
+        self._accumulates = False
         self._failed = False
         self.left_alone = ""
         """Why a DDP module that runs is not recorded here; "" if each one is, or none has run with gradients."""
@@ -83,10 +92,15 @@ class Watched:
             marks.end()
         if not marks.open:
             self._by_batches = marks.has_batch
+            self._trains_on = self._loader if self._by_batches else None
             if sure and self._by_batches:
                 self._note_epoch()
             # Only until there is something better to tell steps by.
-            self._begun_by = None if self._by_batches or self._optimizer_seen else ddp
+            self._begun_by = None if self._by_batches or self._optimizers else ddp
+            self._stepped.clear()
+            self._signs = self._passes()
+        # The gradients of a pass in no_sync are for a later one of the same step.
+        self._accumulates = not ddp.require_backward_grad_sync
         marks.begin(sure=sure)
 
     def _note_epoch(self) -> None:
@@ -101,14 +115,18 @@ class Watched:
             session.recorder.modules.training.loaders.begins(loader)
         self._trained_on = (weakref.ref(loader), at)
 
+    def _passes(self) -> int:
+        assert self.session is not None
+        return self.session.recorder.core.backward_signs
+
     def _is_another(self, marks: LoopMarks, ddp: DistributedDataParallel, sure: bool) -> bool:
         """Whether a pass belongs to another step than the open one, though the loop took no batch."""
         if self._by_batches:
             return False
         if sure and marks.is_provisional:
             return True  # the pass before was of an evaluation
-        # Neither a loader nor an optimizer of torch's: each pass is a step.
-        return not self._optimizer_seen and self._begun_by is ddp
+        # Neither a loader nor an optimizer of torch's: each pass is a step, but for those of one backward pass.
+        return self._begun_by is ddp and not self._accumulates and self._passes() != self._signs
 
     def timed(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         """A hook that the script registers, with the probes around it; our own ones as they are."""
@@ -129,13 +147,30 @@ class Watched:
             return
         same = self._loader is not None and self._loader() is loader
         self._loader = weakref.ref(loader)
-        marks.waits(again=same)
+        marks.waits(again=same, since_ns=self._made_since(loader))
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             marks.forget()
+            if (
+                isinstance(error, StopIteration)
+                and self._trains_on is not None
+                and self._trains_on() is loader
+            ):
+                marks.epoch_ended()
             raise
         marks.batch()
+
+    def made(self, loader: object, since_ns: int) -> None:
+        """An iterator of a DataLoader was made, which starts its workers."""
+        self._made = (weakref.ref(loader), since_ns, monotonic_ns())
+
+    def _made_since(self, loader: object) -> int:
+        """Since when the loop waits for the first batch of an iterator; 0: not just made."""
+        made, self._made = self._made, None
+        if made is None or made[0]() is not loader or monotonic_ns() - made[2] > AT_ONCE_NS:
+            return 0
+        return made[1]
 
     def _attach(self, ddp: DistributedDataParallel, given: Any) -> None:
         if ddp._comm_hooks or is_attached(ddp):
@@ -161,11 +196,15 @@ class Watched:
     def _optimizer_stepped(self, optimizer: Optimizer, *_: Any) -> None:
         marks = self._loop()
         if marks is not None:
-            self._optimizer_seen = True
             self._begun_by = None
+            if optimizer in self._stepped:
+                # It steps more often than the others, which then tell nothing of the end of a step.
+                self._optimizers = weakref.WeakSet(self._stepped)
+            self._optimizers.add(optimizer)
+            self._stepped.add(optimizer)
             if marks.open:
                 marks.begin()  # in which an optimizer steps: no evaluation
-            if not self._by_batches:
+            if not self._by_batches and all(each in self._stepped for each in self._optimizers):
                 marks.end()
 
     def _loop(self) -> LoopMarks | None:

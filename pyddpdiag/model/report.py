@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.findings import Verdict
 from pyddpdiag.model.lines import Flame, LineStats
 from pyddpdiag.model.links import LinkStats
@@ -53,3 +54,4 @@ class RunReport:
     groups: tuple[GroupStats, ...] = ()
     lines: tuple[LineStats, ...] = ()
     flames: tuple[Flame, ...] = ()
+    account: tuple[RankAccount, ...] = ()

@@ -117,6 +117,10 @@ class Sidecar:
         gpu: medians of the samples of its GPU until the file was written; None: it has none, or none could be taken.
         seen: where it was when it had recorded nothing for some time; None: it was not looked at.
         training: its optimizers, loaders and what they step with.
+        start_up: when the process had done what on the records' clock, in ns; empty: not known, or it had another
+            recorder before.
+        ended_ns: when the recorder was closed or, if it never was, the process ended, on the records' clock; 0: not
+            known.
     """
 
     run_id: str = ""
@@ -147,6 +151,8 @@ class Sidecar:
     seen: Stay | None = None
     gpu: GpuUse | None = None
     training: Training = field(default_factory=Training)
+    start_up: Mapping[str, str | int] = field(default_factory=dict)
+    ended_ns: int = 0
 
 
 _HEAD: Final = tuple(
@@ -215,6 +221,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         **({"seen": stay_to_json(sidecar.seen)} if sidecar.seen is not None else {}),
         **({"gpu": gpu_to_json(sidecar.gpu)} if sidecar.gpu is not None else {}),
         **({"training": training_to_json(sidecar.training)} if sidecar.training != Training() else {}),
+        **({"start_up": dict(sidecar.start_up)} if sidecar.start_up else {}),
     }
 
 
@@ -272,6 +279,8 @@ def from_json(
         seen=stay_from_json(raw.get("seen")),
         gpu=gpu_from_json(raw.get("gpu"), _whole(raw.get("rank"))),
         training=training_from_json(raw.get("training")),
+        start_up=_table(raw.get("start_up")),
+        ended_ns=_time(raw.get("ended_ns")),
     )
     return sidecar, tuple(warnings)
 
@@ -373,6 +382,12 @@ def _number(value: Any) -> float | None:
     # A bool is an int to Python, and a NaN would not survive the way to JSON.
     known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
     return float(value) if known else None
+
+
+def _time(value: Any) -> int:
+    """A time of the records' clock that can be right; else 0."""
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 2**61
+    return value if known else 0
 
 
 def _whole(value: Any) -> int:

@@ -28,6 +28,11 @@ def milliseconds(value: float) -> str:
     return f"{number(value)} ms"
 
 
+def seconds(value: float) -> str:
+    """A time in seconds with its unit; short ones in milliseconds."""
+    return f"{number(value)} s" if value >= 0.9995 else milliseconds(value * 1e3)
+
+
 def percent(fraction: float) -> str:
     """A fraction as whole percent."""
     return f"{100 * fraction:.0f}%"

@@ -59,6 +59,7 @@ def _process_ends() -> None:
         recorder = reference()
         if recorder is not None:
             recorder.core.mark_ended(error is None)
+            recorder.modules.note_ended()
 
 
 def _note(error: BaseException) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -109,6 +110,13 @@ class Modules:
         """Notes what ends the process."""
         self._sidecar.note_end(end)
         self.write_sidecar()
+
+    def note_ended(self) -> None:
+        """Notes when the process came to its end, if the recorder was not closed before. Never raises."""
+        if os.getpid() == self._process and not self._core.closed:
+            self._sidecar.note_ended()
+            with suppress(OSError):
+                self._sidecar.write(self._known, closed=False)
 
     def note_stay(self, stay: Stay) -> None:
         """Notes where the process is while it records nothing."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from pyddpdiag import start_up
 from pyddpdiag.errors import (
     NoProcessGroupError,
     RecorderClosedError,
@@ -40,6 +41,8 @@ from pyddpdiag.record.sentinel import Mode, Sentinel
 from pyddpdiag.record.steps import Loop, MarkedSteps, Steps
 from pyddpdiag.record.watchdog import Watchdog
 from pyddpdiag.record.whereabouts import Whereabouts
+
+start_up.note("loaded_ns")  # torch is: what comes now is the script's set-up
 
 Batch = TypeVar("Batch")
 

@@ -16,10 +16,11 @@ import torch
 import torch.distributed as dist
 
 import pyddpdiag
-from pyddpdiag import _native, processes
+from pyddpdiag import _native, processes, start_up
 from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
+from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.paths import shared_setup
 from pyddpdiag.record import interface_facts
 from pyddpdiag.record.cpu_quota import CpuQuota
@@ -78,6 +79,7 @@ class Sidecar:
         self._closed = False
         self._end: End | None = None
         self._seen: Stay | None = None
+        self._ended_ns = 0
         self._wanted = False
         # Re-entrant: a signal handler that closes the recorder may run anywhere, on the thread that holds the
         # lock.
@@ -104,6 +106,7 @@ class Sidecar:
             environment={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
             clock=core.clock(),
             interfaces=interface_facts.found(),
+            start_up=start_up.take(),
         )
 
     def set_recorded_by(self, name: str) -> None:
@@ -129,6 +132,10 @@ class Sidecar:
         """What ends the process; the first note counts. The next `write` has it."""
         self._end = self._end or end
 
+    def note_ended(self) -> None:
+        """The recorder is closed, or the process ends; the first time counts. The next `write` has it."""
+        self._ended_ns = self._ended_ns or monotonic_ns()
+
     def note_stay(self, stay: Stay) -> None:
         """Where the process is. The next `write` has it."""
         self._seen = stay
@@ -141,6 +148,8 @@ class Sidecar:
         """
         self._modules = modules
         self._closed = self._closed or closed
+        if closed:
+            self.note_ended()
         self._wanted = True
         if self._writing == threading.get_ident():
             return  # we interrupt our own writing, which will be repeated
@@ -169,6 +178,7 @@ class Sidecar:
             seen=self._seen,
             gpu=self._gpu_use(),
             training=self._training.facts(),
+            ended_ns=self._ended_ns,
         )
 
     def _groups(self) -> dict[int, schema.Group]:

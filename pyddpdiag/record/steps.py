@@ -37,11 +37,16 @@ class Steps(Generic[Batch]):
         """The loader's batches, each a step from here to the next."""
         core = self._core
         self._modules.training.loaders.begins(self._loader)
-        batches = iter(self._loader)
         mine = object()
+        self._loop.latest = mine
+        # A loader starts its workers here: the first batch is waited for from now on.
+        core.wait_begin()
+        try:
+            batches = iter(self._loader)
+        except BaseException:
+            core.wait_abandoned()
+            raise
         while True:
-            self._loop.latest = mine
-            core.wait_begin()
             try:
                 batch = next(batches)
             except StopIteration:
@@ -57,6 +62,8 @@ class Steps(Generic[Batch]):
                 if self._loop.latest is mine:
                     core.step_end()
                 self._modules.catch_up()
+            self._loop.latest = mine
+            core.wait_begin()
 
 
 class MarkedSteps:
@@ -107,8 +114,9 @@ class LoopMarks:
     """Steps of a loop that somebody else owns, by what can be seen of it: batches, passes, optimizer steps.
 
     A step begins with the batch that a training pass uses, which shows only with that pass: evaluations take
-    batches, too. A pass that may be one of an evaluation begins a step in doubt. It is withdrawn if no backward pass
-    of a module begins in it.
+    batches, too. Without batches it begins where the step before ended, unless something else went on since. A pass
+    that may be one of an evaluation begins a step in doubt. It is withdrawn if no backward pass of a module begins in
+    it.
     """
 
     def __init__(self, core: _native.Recorder, modules: Modules) -> None:
@@ -117,6 +125,7 @@ class LoopMarks:
         self._open = False
         self._waits_since = 0  # 0: nobody has waited for a batch since the last step
         self._batch_came = 0
+        self._last_end = 0  # of the step before, if nothing is known that came since
         self._signs: int | None = None  # of backward passes, when a step in doubt began
 
     @property
@@ -129,11 +138,14 @@ class LoopMarks:
         """Whether there is a batch that no step has used."""
         return self._batch_came != 0
 
-    def waits(self, *, again: bool = False) -> None:
-        """The loop asks for a batch; `again`: for one more of the same step. The step before has ended."""
+    def waits(self, *, again: bool = False, since_ns: int = 0) -> None:
+        """The loop asks for a batch; `again`: for one more of the same step. The step before has ended.
+
+        It may have waited already `since_ns`.
+        """
         self.end()
         if not (again and self._waits_since):
-            self._waits_since = monotonic_ns()
+            self._waits_since = since_ns or monotonic_ns()
 
     def batch(self) -> None:
         """It came."""
@@ -141,7 +153,12 @@ class LoopMarks:
 
     def forget(self) -> None:
         """No step will use it: there is none, or it is for an evaluation."""
-        self._waits_since = self._batch_came = 0
+        self._waits_since = self._batch_came = self._last_end = 0
+
+    def epoch_ended(self) -> None:
+        """The loader of the steps has no more batches."""
+        self._core.wait_begin()
+        self._core.wait_abandoned()
 
     @property
     def is_provisional(self) -> bool:
@@ -152,7 +169,7 @@ class LoopMarks:
         """A step, since its batch came. If one is open, it goes on."""
         if not self._open:
             now = monotonic_ns()
-            begun = self._batch_came or now
+            begun = self._batch_came or self._last_end or now
             self._core.step_begun(self._waits_since or begun, begun)
             self._open = True
             self._signs = None if sure else self._core.backward_signs
@@ -168,6 +185,7 @@ class LoopMarks:
                 self._core.step_withdrawn()
             else:
                 self._core.step_end()
+                self._last_end = monotonic_ns()
             self._modules.catch_up()
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ INDENTED_STEPS: Final = 1000
 
 UNITS: Final = {
     "*_ms": "milliseconds",
+    "*_s": "seconds",
     "*_gbps": "GB/s, 10^9 bytes per second",
     "*_fraction": "0 to 1",
     "bytes": "bytes",
@@ -50,6 +51,7 @@ def report_to_dict(report: RunReport) -> dict[str, Any]:
         "links": [asdict(link) for link in report.links],
         "lines": [asdict(line) for line in report.lines],
         "groups": [{**asdict(group), "ranks": list(group.ranks)} for group in report.groups],
+        "account": [asdict(each) for each in report.account],
         "phases": [asdict(phase) for phase in report.phases],
         "in_flight_total": report.in_flight_total,
         "in_flight_operations": [asdict(operation) for operation in report.in_flight_operations],

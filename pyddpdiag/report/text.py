@@ -12,12 +12,12 @@ from pyddpdiag.model import (
     BucketStats,
     Finding,
     LinkStats,
-    PhaseStats,
     RunReport,
     Stat,
 )
-from pyddpdiag.model.words import count, number, percent, ranks, sentence, size
+from pyddpdiag.model.words import count, number, percent, sentence, size
 from pyddpdiag.output import clean
+from pyddpdiag.report.life import phases_line, short_table
 from pyddpdiag.report.paths import paths_in_words
 from pyddpdiag.report.rank_rows import screen_ranks
 from pyddpdiag.report.screen import Screen, screen_for
@@ -36,7 +36,6 @@ SHOWN_COLLECTIVES = 16
 SHOWN_OPERATIONS = 8
 SHOWN_LINKS = 16
 LEAST_LINK = 0.01
-SHOWN_PHASES = 8
 
 
 def print_text(report: RunReport, file: TextIO, *, top: int = 10, every_rank: bool = False) -> None:
@@ -56,7 +55,7 @@ def print_text(report: RunReport, file: TextIO, *, top: int = 10, every_rank: bo
     _buckets(screen, report, top)
     _links(screen, report)
     _collectives(screen, report)
-    _phases(screen, report)
+    _life(screen, report)
     _operations(screen, report)
     _warnings(screen, report)
 
@@ -131,21 +130,13 @@ def _steps(screen: Screen, report: RunReport) -> None:
     screen.print(Text(line), 2)
 
 
-def _phases(screen: Screen, report: RunReport) -> None:
-    """One line about the named parts of the program; the ranks' medians, and the total of the slowest."""
-    if not report.phases:
-        return
-    by_name: dict[str, list[PhaseStats]] = {}
-    for phase in report.phases:
-        by_name.setdefault(phase.name, []).append(phase)
-    texts = []
-    for name, each in list(by_name.items())[:SHOWN_PHASES]:
-        worst = max(each, key=lambda phase: phase.total_ms)
-        who = "all ranks" if len(each) == len(report.ranks) else ranks([phase.rank for phase in each])
-        took = "not ended" if worst.median_ms is None else f"{worst.count} x {number(worst.median_ms)} ms"
-        texts.append(f"{clean(name)} {took} on {who}")
-    screen.console.print()
-    screen.print(Text("Phases: " + "; ".join(texts)), 2)
+def _life(screen: Screen, report: RunReport) -> None:
+    """The whole life of each rank, and the named parts of the program."""
+    if report.account and report.step is None:
+        screen.table(short_table(report.account))
+    if report.phases:
+        screen.console.print()
+        screen.print(Text(phases_line(report)), 2)
 
 
 def _buckets(screen: Screen, report: RunReport, top: int) -> None:

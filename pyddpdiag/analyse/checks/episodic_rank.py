@@ -19,6 +19,10 @@ COLLECTOR_SHARE: Final = 0.5
 
 def _look(view: RunView) -> Iterator[Finding]:
     found = episodes(view.judged, view.usage)
+    alone = view.alone
+    # What a rank does alone between the steps is found as that (rank_alone).
+    if found is not None and alone is not None and alone.rank == found.rank and alone.is_seen:
+        return
     # A rank that is surely late in most steps is later in some of them.
     if found is None or any(late.rank == found.rank and late.confidence != "low" for late in view.late_ranks):
         return

@@ -36,6 +36,13 @@ CHANCE_OF_A_PART: Final = 0.01
 ALONE: Final = 0.1
 """A rank is alone in a phase if every other one spends less than this part of its time there."""
 
+LEAST_EPOCH_MS: Final = 50.0
+MOST_EPOCHS: Final = 0.8
+"""Of the ends of epochs: so many are pauses."""
+
+LOADER_SHARE: Final = 0.3
+"""Of the pauses: the wait for a loader's first batch is what to change."""
+
 ADVICE: Final = (
     "make them rarer, or do them beside training (persistent_workers=True, asynchronous checkpoints)."
 )
@@ -49,7 +56,11 @@ def _look(view: RunView) -> Iterator[Finding]:
     took = view.step_spans[rows].mean(axis=1)
     for name, spent in view.phase_times.items():
         yield from _phase(view, name, spent[rows], rows, float(took.sum()))
-    yield from _unnamed(view, rows, took)
+    between = _epochs(view)
+    if between is not None:
+        yield between
+    else:
+        yield from _unnamed(view, rows, took)
 
 
 def _threshold_ms(view: RunView) -> float:
@@ -111,6 +122,51 @@ def _regular(step: npt.NDArray[np.int64], paused: Float64, hit: npt.NDArray[np.b
     # accumulation makes those of chance equally far apart, too. Twice: it is one more chance to look regular.
     equal = bool(long.min() >= EQUAL * long.max())
     return chance(at) <= CHANCE or (equal and 2 * chance_of_equal(np.flatnonzero(hit)) <= CHANCE)
+
+
+def _epochs(view: RunView) -> Finding | None:
+    """All ranks take longer than usual wherever a loader came to its end, in no phase that the program names."""
+    found = view.meetings
+    rows = found.epoch & found.usual_rows
+    paused = (found.beyond - found.phase).min(axis=1)[rows] if len(found.step) else np.empty(0)
+    lost = float(np.maximum(paused, 0.0).sum())
+    if not len(paused) or np.mean(paused > max(_threshold_ms(view), LEAST_EPOCH_MS)) < MOST_EPOCHS:
+        return None
+    share = lost / (1e3 * found.run_s) if found.run_s else 0.0
+    if share < LEAST_COST:
+        return None
+    waits = float(found.data[rows].min(axis=1).sum())
+    # A loader's workers begin while it is made and its first batch is waited for; they also end there.
+    loader = waits >= LOADER_SHARE * lost
+    what = (
+        f", {percent(min(1.0, waits / lost))} of it until the loader brings its first batch" if loader else ""
+    )
+    times = len(paused)
+    cure = (
+        "DataLoader(..., persistent_workers=True) keeps the loader's workers from one epoch to the next, where it has "
+        "any (num_workers)."
+    )
+    return Finding(
+        kind="pause",
+        severity="warning",
+        message=f"all ranks pause together between epochs: {milliseconds(median(paused))}, "
+        f"{'once' if times == 1 else f'{times} times'}{what}; {percent(share)} of the time goes by that way.",
+        confidence="high" if times > 1 else "medium",
+        since_step=int(found.step[rows][0]),
+        cost_ms=lost / view.judged.steps,
+        cost_s=lost / 1e3,
+        evidence={
+            "pause_ms": median(paused),
+            "times": times,
+            "share": share,
+            "data_wait_ms": waits / times,
+            "between_epochs": 1,
+        },
+        change_mind="What the ranks do there is wanted as often.",
+        advice=cure
+        if loader
+        else f"Evaluation and checkpoints do this: {ADVICE} {view.advice.phases()} tells which it is.",
+    )
 
 
 def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Iterator[Finding]:

@@ -14,8 +14,19 @@ from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 
+UNBOUND: Final = ("oversubscribed_threads", "rank_alone")
+"""A rank that takes the others' cores is late itself, and makes them slow as well; one that works alone in a phase is
+late by what is no part of its own time."""
+
 EXPOSED: Final = explaining("exposed")
 LATE: Final = explaining("late")
+
+
+def priced(view: RunView, finding: Finding) -> Finding:
+    """The finding with what it cost in all steps that can be judged, where it does not know better itself."""
+    if finding.cost_ms is None or finding.cost_s is not None or finding.severity == "error":
+        return finding
+    return replace(finding, cost_s=finding.cost_ms * view.judged.steps / 1e3)
 
 
 def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:
@@ -35,11 +46,12 @@ def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:
         cost = finding.cost_ms
         if cost is not None and finding.severity != "error":
             parts = _parts(finding)
-            # A rank that takes the others' cores is late itself, and makes them slow as well.
-            bounds = () if finding.kind == "oversubscribed_threads" else parts
+            bounds = () if finding.kind in UNBOUND else parts
             cost = max(0.0, min(cost, left["step"], *(left[part] for part in bounds)))
             for part in ("step", *parts):
                 left[part] = max(0.0, left[part] - cost)
+            if finding.cost_s is not None and finding.cost_ms:
+                finding = replace(finding, cost_s=finding.cost_s * cost / finding.cost_ms)
             finding = replace(finding, cost_ms=cost)
         found.append(finding)
     return found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyddpdiag.model import Finding
-from pyddpdiag.model.words import milliseconds, ranks, sentence
+from pyddpdiag.model.words import milliseconds, ranks, seconds, sentence
 
 MOST: Final = 3
 """Findings in the sentence."""
@@ -22,6 +22,9 @@ LED_TO: Final = {
 }
 """What a finding has led to, and says itself."""
 
+OF_RUN: Final = ("rank_alone",)
+"""Kinds of which the cost per step says little: it comes all at once."""
+
 _END: Final = re.compile(r": |; |\. | \(|, (?:first|and|though|in) |\.?$")
 """Where the first statement of a message ends."""
 
@@ -35,11 +38,18 @@ def headline(findings: Sequence[Finding]) -> str:
             break
         if finding.kind in LED_TO.get(first.kind, ()):
             continue
-        if finding.severity == "error" or (finding.cost_ms or 0.0) >= LEAST_PART * (first.cost_ms or 0.0) > 0:
+        if finding.severity == "error" or _is_worth_naming(finding, first):
             named.append(finding)
     if len(named) == 1:
         return sentence(first.message)
     return sentence("; ".join(_brief(finding) for finding in named)) + "."
+
+
+def _is_worth_naming(finding: Finding, first: Finding) -> bool:
+    """Whether it costs enough beside the first one: in the whole run, or per step where that is not known."""
+    if finding.cost_s is not None and first.cost_s is not None:
+        return finding.cost_s >= LEAST_PART * first.cost_s > 0
+    return (finding.cost_ms or 0.0) >= LEAST_PART * (first.cost_ms or 0.0) > 0
 
 
 def _brief(finding: Finding) -> str:
@@ -48,4 +58,6 @@ def _brief(finding: Finding) -> str:
     end = _END.search(finding.message, whom)
     text = finding.message[: end.start()] if end else finding.message
     text = text[:1].lower() + text[1:] if text[1:2].islower() else text
+    if finding.kind in OF_RUN and finding.cost_s is not None:
+        return f"{text} ({seconds(finding.cost_s)} in all)"
     return text if finding.cost_ms is None else f"{text} ({milliseconds(finding.cost_ms)} per step)"

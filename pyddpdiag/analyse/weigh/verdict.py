@@ -10,8 +10,9 @@ from pyddpdiag.analyse.catalog import in_role
 from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.weigh.costs import share_out
+from pyddpdiag.analyse.weigh.costs import priced, share_out
 from pyddpdiag.analyse.weigh.headline import headline
+from pyddpdiag.analyse.weigh.lost import what_was_lost
 from pyddpdiag.analyse.weigh.undecided import healthy_words, why_undecided
 from pyddpdiag.model import Finding, Verdict, words
 
@@ -37,12 +38,13 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     errors = sorted(
         errors, key=lambda one: (True, False) if not _leads(one, errors) else (False, one.rank is None)
     )
-    rest = sorted((one for one in _less_sure(findings) if one.severity != "error"), key=_weight)
+    rest = [one for one in _less_sure(findings) if one.severity != "error"]
     shared: list[Finding] = []
     came = _interrupted(findings)
     for part in parts:
         # Findings about all ranks have no costs where some ranks never meet the others.
-        shared += share_out(part, [one for one in rest if one.among == members(part)])
+        mine = [priced(part, one) for one in rest if one.among == members(part)]
+        shared += share_out(part, sorted(mine, key=_weight))
     shared += [one for one in rest if not one.among and len(parts) > 1]
     ordered = (*errors, *sorted(shared, key=_weight))
     # What is wrong with the traces comes before what they say.
@@ -51,7 +53,7 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
         found = came + headline(ordered)
         return Verdict("findings", words.sentence(f"{here}. {found}") if here else found, ordered)
     for part in parts:
-        if open_question := why_undecided(part):
+        if open_question := _question(part):
             undecided = f"cannot tell: {_of(part)}{open_question}"
             return Verdict(
                 "cannot_tell", came + words.sentence(f"{here}; {undecided}" if here else undecided), ordered
@@ -59,6 +61,16 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     return Verdict(
         "healthy", f"{came}Healthy: {'; '.join(_of(part) + healthy_words(part) for part in parts)}.", ordered
     )
+
+
+def _question(part: RunView) -> str:
+    """Why the run cannot be judged, and what it lost all the same; empty: it is healthy."""
+    open_question, lost = why_undecided(part), what_was_lost(part)
+    if lost is None:
+        return open_question
+    if open_question:
+        return f"{open_question} {lost.said}"
+    return f"no cause is seen of what the run lost. {lost.said}" if lost.is_much else ""
 
 
 def _interrupted(findings: Sequence[Finding]) -> str:
@@ -80,7 +92,8 @@ def _weight(finding: Finding) -> tuple[int, bool, bool, float]:
         WEIGHT[finding.severity],
         unsure,
         unsure and finding.kind == "core_contention",
-        -(finding.cost_ms or 0.0),
+        # What it cost in the whole run, in its steps and between them.
+        -(finding.cost_s or 0.0),
     )
 
 

@@ -12,7 +12,7 @@ from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.model.words import milliseconds, number, percent
 from pyddpdiag.report.page import Figure
 
-_LATE: Final = ("late_rank", "episodic_rank")
+_LATE: Final = ("rank_alone", "late_rank", "episodic_rank")
 _CURES: Final = {
     "buffer_broadcast": "without sending buffers",
     "collective_per_step": "with values reduced now and then",

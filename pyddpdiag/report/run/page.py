@@ -9,7 +9,7 @@ from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.words import count
 from pyddpdiag.report.charts.chart import Chart, Choice
 from pyddpdiag.report.page import Paragraph, Section, page
-from pyddpdiag.report.run import buckets, gradients, lines, links, steps, verdict, waterfall
+from pyddpdiag.report.run import account, buckets, gradients, lines, links, steps, verdict, waterfall
 
 _NO_DETAILS = "A saved report holds no single steps: make the page from the folder of the traces to see them."
 
@@ -35,6 +35,7 @@ def sections(report: RunReport, details: RunDetails | None) -> list[Section]:
         Section("Buckets", buckets.parts(report, details)),
         Section("Links", links.parts(report)),
         Section("Gradients and loss", gradients.parts(report, details)),
+        Section("The whole run", account.parts(report)),
         Section("Files and ranks", verdict.rest(report)),
     ]
     return [section for section in found if section.parts]

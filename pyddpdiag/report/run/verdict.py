@@ -8,6 +8,7 @@ from pyddpdiag.model import Finding, RankStats, RunReport, Stat
 from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.words import milliseconds, number, percent, sentence
 from pyddpdiag.report.page import Figures, Headline, Notice, Paragraph, Part
+from pyddpdiag.report.run.account import account_chart, answers
 from pyddpdiag.report.run.figures import figures
 from pyddpdiag.report.run.where import where_chart
 from pyddpdiag.report.table import Table
@@ -19,6 +20,9 @@ def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
     numbers, where = figures(report), where_chart(report, details)
     if numbers:
         found.append(Figures(numbers))
+    life = account_chart(report) if answers(report) else None
+    if life is not None:
+        found.append(life)
     if where is not None:
         found.append(where)
     return [*found, *(_notice(finding) for finding in report.verdict.findings)]

@@ -9,6 +9,7 @@ from typing import Any
 
 from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
 
+from pyddpdiag.model.account import PARTS
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.json import report_to_json
 
@@ -30,6 +31,7 @@ TOP = {
     "lines",
     "groups",
     "phases",
+    "account",
     "in_flight_total",
     "in_flight_operations",
     "errors_total",
@@ -39,6 +41,7 @@ TOP = {
     "warnings",
     "units",
 }
+ACCOUNT = {"rank", "wall_s", *PARTS, "phases"}
 RANK = {
     "rank",
     "absent",
@@ -223,6 +226,7 @@ def test_keys_are_exactly_the_contract(tmp_path: Path) -> None:
         ("in_flight_operations", OPEN),
         ("errors", ERROR),
         ("gaps", GAP),
+        ("account", ACCOUNT),
         ("mismatches", MISMATCH),
     ):
         assert written[name], name
@@ -288,6 +292,18 @@ def test_document_names_every_key() -> None:
     text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_0-9]+)`", text))
     keys = (
-        TOP | RANK | BUCKET | STEP | STEP_RANK | COLLECTIVE | LINK | OPEN | ERROR | GAP | MISMATCH | FINDING
+        TOP
+        | RANK
+        | BUCKET
+        | STEP
+        | STEP_RANK
+        | COLLECTIVE
+        | LINK
+        | OPEN
+        | ERROR
+        | GAP
+        | MISMATCH
+        | FINDING
+        | ACCOUNT
     )
     assert keys - named == set()

@@ -30,6 +30,7 @@ VIEWS = [
     "Buckets",
     "Links",
     "Gradients and loss",
+    "The whole run",
     "Files and ranks",
 ]
 CHARTS = [
@@ -44,6 +45,7 @@ CHARTS = [
     "links-busy",
     "gradient-norms",
     "loss",
+    "account",
 ]
 
 
@@ -236,6 +238,7 @@ def test_a_page_of_a_saved_report_has_what_that_holds(
         "bandwidth",
         "links-sent",
         "links-busy",
+        "account",
     ]
 
 

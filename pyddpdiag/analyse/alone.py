@@ -1,0 +1,130 @@
+"""A rank that works alone outside of the steps' passes while all others wait for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.meetings import TAIL, Meetings
+from pyddpdiag.trace.rows import Bool, Int64
+
+LEAST_MS: Final = 100.0
+LEAST_STEPS: Final = 2.0
+"""It works alone for at least so long, and so many median steps."""
+
+UNSEEN_MS: Final = 200.0
+UNSEEN_STEPS: Final = 5.0
+UNSEEN_TIMES: Final = 2
+"""The same where nothing but the time itself shows that this was no part of a step."""
+
+LEAST_SHARE: Final = 0.1
+"""Of the run's time. Less is no finding."""
+
+PAUSE_TIMES: Final = 3
+"""A phase that a rank is in alone so often is found as a pause with its name."""
+
+HALF: Final = 0.5
+ONE_RANK: Final = 0.8
+"""Of the time in which some rank works alone, this rank's share."""
+
+
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """The rank, at which steps (`TAIL`: after the last), and for how long each time, in ms.
+
+    `run_s` is the time that it is a share of. `epochs`, `collective`, `phase`: whether it was at the end of epochs,
+    while the others waited in a collective that is no bucket's, or in named phases.
+    """
+
+    rank: int
+    at: Int64
+    lead_ms: Float64
+    run_s: float
+    epochs: bool
+    collective: bool
+    phase: bool
+    from_start: bool
+
+    @property
+    def lost_s(self) -> float:
+        """For how long the others stood still."""
+        return float(self.lead_ms.sum()) / 1e3
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether more than the time itself shows that this was no part of a step."""
+        return self.epochs or self.collective or self.phase or self.from_start
+
+    @property
+    def share(self) -> float:
+        """Of the run."""
+        return min(1.0, self.lost_s / self.run_s) if self.run_s > 0 else 0.0
+
+
+def alone(found: Meetings, step_ms: float) -> Alone | None:
+    """The rank that works alone; None: there is none.
+
+    Args:
+        found: what the ranks did from one meeting to the next.
+        step_ms: the median step.
+    """
+    if len(found.ranks) < 2 or not len(found.step) or not step_ms > 0:
+        return None
+    beyond = found.beyond - found.core
+    ordered = np.sort(beyond, axis=1)
+    lead = ordered[:, -1] - np.maximum(ordered[:, -2], 0.0)
+    last = beyond.argmax(axis=1)
+    rows = np.arange(len(lead))
+    around = ~found.usual_rows
+    outside = np.nan_to_num(found.outside[rows, last])
+    # The least over the others: all of them waited there.
+    others = found.calls.astype(np.float64).copy()
+    others[rows, last] = np.inf
+    waited = others.min(axis=1) >= HALF * lead
+    in_phase = found.phase[rows, last] >= HALF * lead
+    seen = around | found.epoch | waited | in_phase
+    hit = lead >= max(LEAST_MS, LEAST_STEPS * step_ms)
+    hit &= around | waited | in_phase | (outside >= HALF * lead)
+    if not hit.any():
+        return None
+    place = int(np.bincount(last[hit], lead[hit], len(found.ranks)).argmax())
+    mine = hit & (last == place)
+    if np.count_nonzero(mine & in_phase) >= PAUSE_TIMES:
+        mine &= ~in_phase
+    unseen = mine & ~seen
+    if not _often(unseen & (lead >= max(UNSEEN_MS, UNSEEN_STEPS * step_ms))):
+        mine &= seen
+    lost = float(lead[mine].sum())
+    from_start = bool(found.start and mine[0])
+    # What a rank does before the first step is no part of the steps' time.
+    run_s = found.run_s + (float((found.busy + found.calls)[0].max()) / 1e3 if from_start else 0.0)
+    if (
+        not lost
+        or lost < ONE_RANK * float(lead[hit & (seen | mine)].sum())
+        or lost < 1e3 * LEAST_SHARE * run_s
+    ):
+        return None
+    return Alone(
+        found.ranks[place],
+        found.step[mine],
+        lead[mine],
+        run_s,
+        _mostly(found.epoch | (found.step == TAIL), mine, lead) and bool((found.epoch & mine).any()),
+        _mostly(waited, mine, lead),
+        _mostly(in_phase, mine, lead),
+        from_start,
+    )
+
+
+def _often(rows: Bool) -> bool:
+    return int(np.count_nonzero(rows)) >= UNSEEN_TIMES
+
+
+def _mostly(what: Bool, mine: Bool, lead: Float64) -> bool:
+    return bool(lead[mine & what].sum() >= ONE_RANK * lead[mine].sum())
+
+
+__all__ = ["Alone", "alone"]

@@ -1,0 +1,87 @@
+"""The ranks stand still while one of them works alone: it evaluates, writes a checkpoint, unpacks data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyddpdiag.analyse.alone import Alone
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.episodes import episodes
+from pyddpdiag.analyse.meetings import TAIL
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import percent
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    found = view.alone
+    if found is None:
+        return
+    if not found.is_seen:
+        episodic = episodes(view.judged, view.usage)
+        if episodic is not None and episodic.rank == found.rank:
+            return  # nothing shows that this is no part of a step
+    inside = found.lead_ms[np.isin(found.at, view.judged.step)]
+    steps = [int(step) for step in found.at if step != TAIL]
+    yield Finding(
+        kind="rank_alone",
+        severity="warning",
+        message=f"the ranks stood still for {found.lost_s:.1f} of {found.run_s:.1f} s: rank {found.rank} works alone "
+        f"{_when(found)}, {_times(len(found.at))}, and the others wait for it; {percent(found.share)} of the time goes "
+        "by that way.",
+        confidence="high" if found.is_seen else "medium",
+        rank=found.rank,
+        since_step=steps[0] if steps else None,
+        cost_ms=float(inside.sum()) / view.judged.steps if len(inside) else None,
+        cost_s=found.lost_s,
+        evidence={
+            "lost_s": found.lost_s,
+            "run_s": found.run_s,
+            "share": found.share,
+            "times": len(found.at),
+            "longest_s": float(found.lead_ms.max()) / 1e3,
+            "others_in_collective": int(found.collective),
+            "between_epochs": int(found.epochs),
+        },
+        change_mind="The other ranks need what it makes there, and could not make it themselves.",
+        advice=_advice(view, found),
+    )
+
+
+def _when(found: Alone) -> str:
+    if found.epochs:
+        return "between epochs"
+    if len(found.at) == 1 and found.from_start:
+        return "before the first step"
+    if (found.at == TAIL).all():
+        return "after the last step"
+    return "between steps"
+
+
+def _times(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
+
+
+def _advice(view: RunView, found: Alone) -> str:
+    if len(found.at) == 1 and found.from_start:
+        return (
+            "Prepare data (download, unpack, index) before the ranks are started, or let each host's first rank do its "
+            "own host's part."
+        )
+    cure = (
+        "Share the work: evaluate on every rank with DistributedSampler(dataset, shuffle=False) and all-reduce the "
+        "result; write checkpoints in a thread, of a copy of the state; or do it less often."
+    )
+    return cure if found.phase else f"{cure} {view.advice.phases()} tells what it is."
+
+
+CHECK = Check(
+    {"rank_alone": ("warning",)},
+    _look,
+    per_group=True,
+    rests_on="own times",
+    family="ranks",
+    explains="late",
+)

@@ -1,0 +1,328 @@
+"""One rank's life on its own clock: its steps as spans, and what is known of the time around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.calls.collectives import MEETING
+from pyddpdiag.analyse.coverage import Coverage
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.phases import RankPhases
+from pyddpdiag.analyse.steps import RankSteps
+from pyddpdiag.analyse.usage import RankUsage
+from pyddpdiag.trace.layout import BackwardTime, CollectiveTime, Flag, Kind, Records, StepTime
+from pyddpdiag.trace.reader import RankTrace
+from pyddpdiag.trace.rows import Bool, Int64
+
+S: Final = 1e9
+
+
+@dataclass(frozen=True, eq=False)
+class RankLife:
+    """Seconds of one rank's life.
+
+    Attributes:
+        parts: what needs no other rank, by the names of `model.account`, but for the time within steps.
+        phases: seconds of each named phase, wherever it lies.
+        step: the steps after the first ones, with columns of one value each: `compute`, `blocked`, `core_wait`,
+            `data_wait`, `exposed`, `collectives`.
+        wall_s: all of it.
+        between: what the rank did from one meeting with the others to the next.
+    """
+
+    parts: Mapping[str, float]
+    phases: Mapping[str, float]
+    step: Int64
+    columns: Mapping[str, Float64]
+    wall_s: float
+    between: Between
+
+
+@dataclass(frozen=True, eq=False)
+class Between:
+    """From leaving one step's last all-reduce to bringing the next one's last bucket; ms, one value per step.
+
+    Attributes:
+        step: the step that ends it; before the first one it begins where the recorder was opened.
+        busy: the time outside of other collectives, with phases.
+        outside: what of `busy` lies before the step's first forward pass and after the last backward pass of the step
+            before, without the wait for data; NaN: not known.
+        calls: the time in other collectives.
+        data: the step's wait for data.
+        phase: the time in named phases.
+        epoch: whether a loader came to its end in it.
+        tail_busy, tail_calls: the same from the last all-reduce to the end of the last collective that needs all
+            ranks; NaN: there is none.
+        tail_phase: what of it lies in named phases.
+        from_start: whether the first one begins where the recorder was opened.
+        begun_ns, left_ns: when the first step began, and when the rank left the last meeting.
+    """
+
+    step: Int64
+    busy: Float64
+    outside: Float64
+    calls: Float64
+    data: Float64
+    phase: Float64
+    epoch: Bool
+    tail_busy: float
+    tail_calls: float
+    tail_phase: float
+    from_start: bool
+    begun_ns: int
+    left_ns: int
+
+
+def rank_life(
+    trace: RankTrace, steps: RankSteps, collectives: Records, phases: RankPhases, usage: RankUsage
+) -> RankLife:
+    """What is known of one rank's life.
+
+    Args:
+        trace: the rank, with its records.
+        steps: its steps.
+        collectives: its records of other collectives.
+        phases: of its program.
+        usage: what its steps cost the processor.
+    """
+    times = collectives["times"]
+    begun, ended = times[:, CollectiveTime.STARTED], times[:, CollectiveTime.ENDED]
+    whole = (begun > 0) & (ended >= begun)
+    calls = Coverage(begun[whole], ended[whole])
+    named = phases.ended
+    busy = Coverage(np.concatenate([begun[whole], named[0]]), np.concatenate([ended[whole], named[1]]))
+    epochs = _epochs(trace)
+    meets = (ended[whole & np.isin(collectives["name"], MEETING)]).max(initial=0)
+    forward = _forwards(trace, steps)
+    spans = _spans(steps, forward)
+    edges = _edges(trace, steps)
+    number, begin, end = spans
+    parts: dict[str, float] = _start_up(trace, edges, int(begin[0]) if len(begin) else edges[2])
+
+    def split(low: Int64, high: Int64, name: str) -> None:
+        """File what lies between two steps, or before or after all of them."""
+        if not len(low):
+            return
+        length, in_calls, in_all = high - low, calls.within(low, high), busy.within(low, high)
+        add(parts, "collectives_between_s", in_calls)
+        add(parts, "phases_s", in_all - in_calls)
+        add(parts, name, length - in_all)
+
+    if len(begin):
+        # A ring that was overwritten has lost what came before.
+        lost = bool(trace.header.overwritten or trace.older)
+        split(np.array([max(edges[1], parts.pop("_known"))]), begin[:1], "unknown_s" if lost else "set_up_s")
+        low, high = end[:-1], begin[1:]
+        over = np.searchsorted(epochs, low, "left") < np.searchsorted(epochs, high, "right")
+        split(low[over], high[over], "between_epochs_s")
+        split(low[~over], high[~over], "between_steps_s")
+        split(end[-1:], np.array([max(edges[2], int(end[-1]))]), "tail_s")
+    else:
+        split(np.array([parts.pop("_known")]), np.array([edges[2]]), "unknown_s")
+    columns, first = _within(trace, steps, spans, calls, busy, usage, parts)
+    last = max(edges[2], int(end[-1])) if len(end) else edges[2]
+    of_phases = {
+        name: float(spent[0]) / 1e3
+        for name, spent in phases.within(np.array([edges[0]]), np.array([last])).items()
+    }
+    return RankLife(
+        parts,
+        of_phases,
+        number[first:],
+        columns,
+        (last - edges[0]) / S,
+        _between(trace, steps, calls, busy, epochs, forward, int(meets), edges[1]),
+    )
+
+
+def add(parts: dict[str, float], name: str, nanoseconds: Int64) -> None:
+    """Add to a part."""
+    parts[name] = parts.get(name, 0.0) + float(np.maximum(0, nanoseconds).sum()) / S
+
+
+def _epochs(trace: RankTrace) -> Int64:
+    """When a loader had no more batches."""
+    records = trace.of_kind(Kind.STEP)
+    times = records["times"]
+    over = ((records["flags"] & Flag.NO_BATCH) > 0) & (times[:, StepTime.BEGIN] == 0)
+    return np.sort(times[over, StepTime.END])
+
+
+def _forwards(trace: RankTrace, steps: RankSteps) -> Int64:
+    """When each step's first forward pass began; 0 = not known."""
+    records = trace.of_kind(Kind.BACKWARD)
+    times = records["times"][:, BackwardTime.FORWARD_BEGIN]
+    found = np.full(len(steps.step), np.iinfo(np.int64).max)
+    known = (times > 0) & np.isin(records["step"], steps.step)
+    np.minimum.at(found, np.searchsorted(steps.step, records["step"][known]), times[known])
+    found[found == np.iinfo(np.int64).max] = 0
+    return found
+
+
+def _spans(steps: RankSteps, forward: Int64) -> tuple[Int64, Int64, Int64]:
+    """Number, begin and end of each step in order, none of which overlap."""
+    marked = (steps.wait_begin > 0) & (steps.end > steps.wait_begin)
+    number = steps.step.astype(np.int64)
+    if marked.any():
+        begin, end, kept = steps.wait_begin, steps.end, marked
+    else:
+        end = steps.finish
+        before = np.concatenate([forward[:1], end[:-1]])
+        begin, kept = before, (end > 0) & (before > 0)
+    begin, end, number = begin[kept].copy(), end[kept].copy(), number[kept]
+    if len(end):
+        # Damaged or repeated records may say anything.
+        end = np.maximum.accumulate(np.maximum(begin, end))
+        begin = np.maximum(begin, np.concatenate([begin[:1], end[:-1]]))
+    return number, begin, end
+
+
+def _edges(trace: RankTrace, steps: RankSteps) -> tuple[int, int, int]:
+    """Begin of the process (of the recording, where that is not known), opening of the recorder, end."""
+    header, sidecar = trace.header, trace.sidecar
+    opened = header.monotonic_ns
+    started = opened
+    if sidecar.start_up and sidecar.process_started_s is not None:
+        before = header.wall_ns - int(sidecar.process_started_s * S)
+        started = opened - before if 0 <= before <= 10**18 else opened
+    ends = [sidecar.ended_ns, sidecar.end.at_ns if sidecar.end is not None else 0]
+    end = max(ends)
+    if not end:
+        running = trace.glance is not None and not header.closed and trace.glance.process is not None
+        end = trace.glance.reader_ns if running and trace.glance is not None else header.heartbeat_ns
+    last = int(max(steps.finish.max(initial=0), steps.end.max(initial=0), trace.newest_ns))
+    return max(0, min(started, opened)), opened, max(end, last, opened)
+
+
+def _start_up(trace: RankTrace, edges: tuple[int, int, int], first: int) -> dict[str, float]:
+    """The named parts before the first step; `_known` is until when the start-up's own marks reach."""
+    marks, now = trace.sidecar.start_up, edges[0]
+    parts: dict[str, float] = {}
+    limit = max(now, min(first, edges[2]))
+    for name, begin, end in (
+        ("imports_s", "", "loaded_ns"),
+        ("rendezvous_s", "rendezvous_begin_ns", "rendezvous_end_ns"),
+        ("construction_s", "construction_begin_ns", "construction_end_ns"),
+    ):
+        since, until = (_mark(marks, begin) if begin else now), _mark(marks, end)
+        if not now <= since <= until <= limit or until == 0:
+            continue
+        add(parts, "set_up_s", np.array([since - now]))
+        add(parts, name, np.array([until - since]))
+        now = until
+    opened = min(max(edges[1], now), limit)
+    add(parts, "set_up_s", np.array([opened - now]))
+    parts["_known"] = opened
+    return parts
+
+
+def _mark(marks: Mapping[str, str | int], name: str) -> int:
+    value = marks.get(name, 0)
+    return value if isinstance(value, int) else 0
+
+
+def _within(
+    trace: RankTrace,
+    steps: RankSteps,
+    spans: tuple[Int64, Int64, Int64],
+    calls: Coverage,
+    busy: Coverage,
+    usage: RankUsage,
+    parts: dict[str, float],
+) -> tuple[dict[str, Float64], int]:
+    """The time within each step but the first ones, by what it was spent for; and how many were the first."""
+    number, begin, end = spans
+    first = int(len(number) > 0 and number[0] == 0)
+    add(parts, "first_steps_s", (end - begin)[:first])
+    number, begin, end = number[first:], begin[first:], end[first:]
+    at = np.searchsorted(steps.step, number)
+    left = (end - begin) / S
+
+    def take(wanted: Float64) -> Float64:
+        nonlocal left
+        taken = np.clip(np.nan_to_num(wanted), 0.0, left)
+        left = left - taken
+        return np.asarray(taken)
+
+    phases = take((busy.within(begin, end) - calls.within(begin, end)) / S)
+    parts["phases_s"] = parts.get("phases_s", 0.0) + float(phases.sum())
+    marked = (steps.begin[at] >= steps.wait_begin[at]) & (steps.wait_begin[at] > 0)
+    columns = {
+        "data_wait": take(np.where(marked, steps.begin[at] - steps.wait_begin[at], 0) / S),
+        "exposed": take(steps.exposed_ms[at] / 1e3),
+        "collectives": take(steps.other_ms[at] / 1e3),
+    }
+    cpu, delay = (_of_steps(usage, name, number) for name in ("cpu_ms", "run_delay_ms"))
+    if (trace.of_kind(Kind.BUCKET)["flags"] & Flag.DEVICE).any():
+        # A thread that sleeps until its device is done is not idle.
+        cpu = np.full(len(number), np.nan)
+    columns["compute"] = take(np.where(np.isnan(cpu), np.inf, cpu / 1e3))
+    columns["core_wait"] = take(delay / 1e3)
+    columns["blocked"] = left
+    return columns, first
+
+
+def _of_steps(usage: RankUsage, name: str, number: Int64) -> Float64:
+    values = np.full(len(number), np.nan)
+    if len(usage.step):
+        at = np.minimum(np.searchsorted(usage.step, number), len(usage.step) - 1)
+        values = np.where(usage.step[at] == number, getattr(usage, name)[at], np.nan)
+    return np.asarray(values)
+
+
+def _between(
+    trace: RankTrace,
+    steps: RankSteps,
+    calls: Coverage,
+    busy: Coverage,
+    epochs: Int64,
+    forward: Int64,
+    meets: int,
+    opened: int,
+) -> Between:
+    """What the rank did from one meeting with the others to the next."""
+    entered, left = steps.entered, steps.left
+    mine = np.flatnonzero(left > 0)
+    from_start = not (trace.header.overwritten or trace.older)
+    since = np.concatenate([[opened], left[mine[:-1]]]) if len(mine) else np.empty(0, np.int64)
+    until = np.maximum(entered[mine], since)
+    in_calls = calls.within(since, until)
+    # The last pass of the step before, and the steps of accumulation between two meetings.
+    over = np.concatenate([since[:1], np.maximum(steps.finish[mine[:-1]], since[1:])]) if len(mine) else since
+    follows = np.concatenate([mine[:1] * 0, mine[:-1] + 1]) if len(mine) else mine
+    ahead = forward[follows]
+    marked = (steps.begin >= steps.wait_begin) & (steps.wait_begin > 0)
+    waited = np.where(marked, steps.begin - steps.wait_begin, 0)
+    known = (ahead >= over) & (ahead > 0)
+    outside = ahead - over - calls.within(over, np.maximum(ahead, over)) - waited[follows]
+    tail = (np.array([left[mine[-1]]]), np.array([meets])) if len(mine) else None
+    if tail is None or tail[1][0] <= tail[0][0]:
+        tail_busy = tail_calls = tail_phase = float("nan")
+    else:
+        tail_calls = float(calls.within(*tail)[0]) / 1e6
+        tail_phase = float(busy.within(*tail)[0]) / 1e6 - tail_calls
+        tail_busy = float(tail[1][0] - tail[0][0]) / 1e6 - tail_calls
+    begins = steps.wait_begin[steps.wait_begin > 0]
+    first = begins[:1] if len(begins) else forward[forward > 0][:1]
+    return Between(
+        step=steps.step[mine].astype(np.int64),
+        busy=(until - since - in_calls) / 1e6,
+        outside=np.where(known, np.maximum(0, outside) / 1e6, np.nan),
+        calls=in_calls / 1e6,
+        data=waited[follows] / 1e6,
+        phase=(busy.within(since, until) - in_calls) / 1e6,
+        epoch=np.searchsorted(epochs, since, "left") < np.searchsorted(epochs, until, "right"),
+        tail_busy=tail_busy,
+        tail_calls=tail_calls,
+        tail_phase=tail_phase,
+        from_start=from_start,
+        begun_ns=int(first[0]) if len(first) else opened,
+        left_ns=int(max(meets, left[mine[-1]])) if len(mine) else opened,
+    )
+
+
+__all__ = ["Between", "RankLife", "rank_life"]

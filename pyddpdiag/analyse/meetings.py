@@ -1,0 +1,108 @@
+"""What each rank did from one meeting with the others to the next, with all ranks side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.life import Between
+from pyddpdiag.analyse.usage import RankUsage
+from pyddpdiag.trace.rows import Bool, Int64
+
+TAIL: Final = -1
+"""In place of a step: after the last one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Meetings:
+    """[meetings, ranks] in ms, NaN = not known; the fields of `Between` for the meetings that all ranks have.
+
+    `step` is the step that ends in the meeting; `TAIL` is the one after the last step. `start`: the first row begins
+    where the recorders were opened. `core`: what the rank waited for a processor core, 0 where it is not known.
+    `run_s`: from the first step (from the opening of the recorders, with `start`) to the last meeting.
+    """
+
+    ranks: tuple[int, ...]
+    step: Int64
+    busy: Float64
+    outside: Float64
+    calls: Float64
+    data: Float64
+    phase: Float64
+    core: Float64
+    epoch: Bool
+    start: bool
+    run_s: float
+
+    @property
+    def beyond(self) -> Float64:
+        """By how much each rank was busy for longer than is usual for it; all of it at the start and in the tail."""
+        return np.asarray(self.busy - np.where(self.usual_rows[:, None], self._usual, 0.0))
+
+    @property
+    def usual_rows(self) -> Bool:
+        """The meetings of steps after the first one."""
+        rows: Bool = np.asarray(self.step != TAIL)
+        if len(rows) and self.start:
+            rows[0] = False
+        return rows
+
+    @property
+    def _usual(self) -> Float64:
+        rows = self.busy[self.usual_rows]
+        return np.median(rows, axis=0) if len(rows) else np.zeros(len(self.ranks))
+
+
+def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[RankUsage]) -> Meetings:
+    """The meetings of ranks that meet; what else the run has is left out."""
+    there = [place for place, part in enumerate(parts) if len(part.step)]
+    parts, usage = [parts[place] for place in there], [usage[place] for place in there]
+    of = tuple(ranks[place] for place in there)
+    common = reduce(np.intersect1d, [part.step for part in parts]) if parts else np.empty(0, np.int64)
+    at = [np.searchsorted(part.step, common) for part in parts]
+    with_tail = bool(len(common)) and not any(np.isnan(part.tail_busy) for part in parts)
+    # A recorder that was opened later than the others has not seen what its rank did before.
+    start = bool(len(common)) and all(part.from_start and part.step[0] == common[0] for part in parts)
+
+    def column(name: str) -> Float64:
+        rows = [getattr(part, name)[place] for part, place in zip(parts, at, strict=True)]
+        table = np.stack(rows, axis=1) if rows else np.empty((0, 0))
+        if not with_tail:
+            return table
+        tail = [getattr(part, f"tail_{name}", 0.0) for part in parts]
+        return np.vstack([table, np.array(tail, np.float64)])
+
+    epoch = np.asarray(column("epoch").astype(np.bool_).all(axis=1)) if len(common) else np.empty(0, np.bool_)
+    busy = column("busy")
+    core = np.nan_to_num(np.stack([_core(each, common) for each in usage], axis=1)) if parts else busy
+    if with_tail:
+        core = np.vstack([core, np.zeros(len(parts))])
+    return Meetings(
+        of,
+        np.append(common, TAIL) if with_tail else common,
+        busy,
+        column("outside"),
+        column("calls"),
+        column("data"),
+        column("phase"),
+        core,
+        epoch,
+        start,
+        max(((part.left_ns - part.begun_ns) / 1e9 for part in parts), default=0.0),
+    )
+
+
+def _core(usage: RankUsage, steps: Int64) -> Float64:
+    values = np.full(len(steps), np.nan)
+    if len(usage.step):
+        at = np.minimum(np.searchsorted(usage.step, steps), len(usage.step) - 1)
+        values = np.where(usage.step[at] == steps, usage.run_delay_ms[at], np.nan)
+    return np.asarray(values)
+
+
+__all__ = ["TAIL", "Meetings", "meetings"]

@@ -1,0 +1,85 @@
+"""What a run lost, and where, for which no cause is found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.step_matrix import exposed_ms, median, other_ms
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model.words import count, percent, seconds
+
+LONG: Final = 3.0
+"""A step that takes so many times the median one is looked at by itself."""
+
+HALF: Final = 0.5
+
+INCIDENT: Final = 1
+NOT_HEALTHY: Final = 0.25
+"""A run that lost more than this, and not in a single incident, is not healthy."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The share of the time that went by in steps much longer than the others, in how many, and a sentence about it."""
+
+    share: float
+    steps: int
+    said: str
+
+    @property
+    def is_much(self) -> bool:
+        """Whether the run cannot be called healthy, whatever a typical step is like."""
+        return self.steps > INCIDENT and self.share >= NOT_HEALTHY
+
+
+def what_was_lost(view: RunView) -> Lost | None:
+    """The time of the steps that are much longer than the others; None where it is little."""
+    steps = view.judged
+    spans = np.fmax.reduce(view.step_spans, axis=1) if steps.wall.size else np.empty(0)
+    usual = median(spans)
+    rows = np.flatnonzero(spans > LONG * usual + LEAST_MS)
+    total, lost = float(np.nansum(spans)), float((spans[rows] - usual).sum())
+    if not len(rows) or lost < HEALTHY_SHARE * total:
+        return None
+    at = steps.step[rows]
+    first = "step" if len(at) == 1 else "the first is step"
+    return Lost(
+        lost / total,
+        len(at),
+        f"{percent(lost / total)} of the time ({seconds(lost / 1e3)}) went by in {count(len(at), 'step')} that took "
+        f"more than {LONG:g} times as long as usual ({first} {at[0]}), {_where(view, rows.tolist(), lost)}.",
+    )
+
+
+def _where(view: RunView, rows: list[int], lost: float) -> str:
+    """What the ranks did in those steps."""
+    steps = view.judged
+    own = np.nan_to_num(steps.own - _usual(steps.own))[rows]
+    least, most = float(own.min(axis=1).sum()), float(own.max(axis=1).sum())
+    if least >= HALF * lost:
+        return "in which all ranks were busy in their own code"
+    if most - least >= HALF * lost:
+        rank = steps.ranks[int(own.sum(axis=0).argmax())]
+        return f"in which the others waited for one, most often for rank {rank}"
+    if float(np.nansum(exposed_ms(steps)[rows])) >= HALF * lost:
+        return f"in which every rank waited for buckets and nothing moved between {_all(steps.ranks)}"
+    if float(np.nansum(other_ms(steps)[rows])) >= HALF * lost:
+        return "in which every rank waited in other collectives"
+    return "and no part of the step has most of it"
+
+
+def _usual(own: Float64) -> Float64:
+    known = ~np.isnan(own).any(axis=1)
+    return np.median(own[known], axis=0) if known.any() else np.zeros(own.shape[1])
+
+
+def _all(ranks: tuple[int, ...]) -> str:
+    return " and ".join(f"rank {rank}" for rank in ranks) if len(ranks) == 2 else "the ranks"
+
+
+__all__ = ["Lost", "what_was_lost"]

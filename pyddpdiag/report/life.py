@@ -1,0 +1,107 @@
+"""The account of the ranks' lives in words, the same for the screen, the page and pictures; and their phases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pyddpdiag.model import PhaseStats, RunReport
+from pyddpdiag.model.account import BETWEEN, PARTS, START_UP, STEPS, RankAccount
+from pyddpdiag.model.words import number, ranks
+from pyddpdiag.output import clean
+from pyddpdiag.report.table import Table
+
+SHOWN_PHASES: Final = 8
+SHOWN_RANKS: Final = 32
+LEAST: Final = 0.005
+"""Of the longest life: a part that takes less on every rank has no column of its own."""
+
+NAMES: Final = {
+    "imports_s": "imports",
+    "rendezvous_s": "rendezvous",
+    "construction_s": "making DDP",
+    "set_up_s": "set-up",
+    "first_steps_s": "first step",
+    "compute_s": "computes",
+    "blocked_s": "sleeps",
+    "core_wait_s": "waits for a core",
+    "data_wait_s": "waits for data",
+    "communication_s": "on the wire",
+    "rank_wait_s": "waits for ranks",
+    "collectives_s": "other collectives",
+    "phases_s": "phases",
+    "collectives_between_s": "collectives between",
+    "between_steps_s": "between steps",
+    "between_epochs_s": "between epochs",
+    "tail_s": "after the steps",
+    "unknown_s": "not known",
+}
+
+
+def shown_parts(accounts: Sequence[RankAccount]) -> list[str]:
+    """The parts that take time on some rank, in the order of a life."""
+    longest = max((each.wall_s for each in accounts), default=0.0)
+    return [part for part in PARTS if any(each.part(part) >= LEAST * longest > 0 for each in accounts)]
+
+
+def account_table(accounts: Sequence[RankAccount]) -> Table:
+    """Seconds of each part, a row per rank."""
+    shown = accounts[:SHOWN_RANKS]
+    more = len(accounts) - len(shown)
+    return Table(
+        "Where each rank's life went (s)",
+        {
+            "rank": [str(each.rank) for each in shown],
+            "all": [number(each.wall_s) for each in shown],
+            **{NAMES[part]: [number(each.part(part)) for each in shown] for part in shown_parts(shown)},
+        },
+        1,
+        note=f"{more} more; see --json." if more else "",
+    )
+
+
+_GROUPED: Final[Mapping[str, tuple[str, ...]]] = {
+    "start-up": START_UP,
+    "first step": STEPS[:1],
+    "computes": ("compute_s",),
+    "sleeps": ("blocked_s",),
+    "core": ("core_wait_s",),
+    "data": ("data_wait_s",),
+    "wire": ("communication_s",),
+    "ranks": ("rank_wait_s",),
+    "collectives": ("collectives_s",),
+    "between": tuple(part for part in BETWEEN if part != "collectives_between_s"),
+    "waits between": ("collectives_between_s",),
+    "tail": ("tail_s",),
+    "not known": ("unknown_s",),
+}
+
+
+def short_table(accounts: Sequence[RankAccount]) -> Table:
+    """The same in columns that fit on a screen."""
+    full = account_table(accounts)
+    shown = accounts[: len(full.columns["rank"])]
+    columns = {"rank": full.columns["rank"], "all": full.columns["all"]}
+    longest = max((each.wall_s for each in shown), default=0.0)
+    for name, parts in _GROUPED.items():
+        values = [sum(each.part(part) for part in parts) for each in shown]
+        if max(values, default=0.0) >= LEAST * longest > 0:
+            columns[name] = [number(value) for value in values]
+    return Table(full.title, columns, 1, note=full.note)
+
+
+def phases_line(report: RunReport) -> str:
+    """One line about the named parts of the program; the ranks' medians, and the total of the slowest."""
+    by_name: dict[str, list[PhaseStats]] = {}
+    for phase in report.phases:
+        by_name.setdefault(phase.name, []).append(phase)
+    texts = []
+    for name, each in list(by_name.items())[:SHOWN_PHASES]:
+        worst = max(each, key=lambda phase: phase.total_ms)
+        who = "all ranks" if len(each) == len(report.ranks) else ranks([phase.rank for phase in each])
+        took = "not ended" if worst.median_ms is None else f"{worst.count} x {number(worst.median_ms)} ms"
+        texts.append(f"{clean(name)} {took} on {who}")
+    return "Phases: " + "; ".join(texts)
+
+
+__all__ = ["NAMES", "account_table", "phases_line", "short_table", "shown_parts"]

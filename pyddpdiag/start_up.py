@@ -1,0 +1,23 @@
+"""When this process had done what before its first step: for the account of its life."""
+
+from __future__ import annotations
+
+from pyddpdiag.own_clock import monotonic_ns
+
+_marks: dict[str, int] = {}
+_taken = False
+
+
+def note(name: str) -> None:
+    """Now, under this name (`model.sidecar.Sidecar.start_up`); the first time counts."""
+    _marks.setdefault(name, monotonic_ns())
+
+
+def take() -> dict[str, int]:
+    """All of them, for the first recorder of the process; a later one began in the middle of its life."""
+    global _taken
+    first, _taken = not _taken, True
+    return dict(_marks) if first else {}
+
+
+__all__ = ["note", "take"]

@@ -1,0 +1,200 @@
+"""What goes on between steps and epochs: a rank that works alone, all ranks that pause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.trace_writer import MS, RankWriter
+
+from pyddpdiag.model import RunReport
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.report.charts.chart import Spans
+from pyddpdiag.report.run.page import charts
+
+NO_BATCH = 16
+STEPS = 24
+
+
+def write(
+    folder: Path,
+    *,
+    alone_ms: dict[int, float] | None = None,
+    all_ms: float = 0.0,
+    data_ms: float = 0.0,
+    barrier: bool = True,
+    epoch: int = 12,
+    start_ms: float = 0.0,
+    marks: bool = True,
+) -> RunReport:
+    """Two ranks, steps of 40 ms. After each epoch a rank works alone for so long, and the others wait in a barrier.
+
+    `all_ms`: every rank does something else there; `data_ms`: the wait for the first batch of the next epoch.
+    """
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    now = 10**9 + int(start_ms * MS)
+    for step in range(STEPS):
+        waits = int((data_ms if step and step % epoch == 0 else 1.0) * MS)
+        for writer in writers:
+            begin, done = now + waits, now + waits + 30 * MS
+            writer.step(step, now, begin, done + 10 * MS)
+            writer.add(3, times=(begin, begin, done, done + 5 * MS, begin, begin + MS), step=step)
+            writer.bucket(step, done - 5 * MS - writer.rank * MS, done, done + 2 * MS, step=step)
+        now += waits + 40 * MS
+        if step % epoch == epoch - 1:
+            lone = int((alone_ms or {}).get(step, 0.0) * MS)
+            for writer in writers:
+                if marks:
+                    writer.step(step + 1, now, 0, now, flags=NO_BATCH)
+                if barrier and lone:
+                    mine = now + (0 if writer.rank else lone)
+                    writer.collective("gloo:barrier", mine, now + lone + MS, step=step)
+            now += int(all_ms * MS) + lone + 2 * MS
+    for writer in writers:
+        writer.write(folder)
+    return load_report(folder)
+
+
+def test_a_rank_that_evaluates_alone_while_the_others_wait_in_a_barrier(tmp_path: Path) -> None:
+    report = write(tmp_path, alone_ms={11: 1500.0, 23: 1500.0})
+    found = report.verdict.findings[0]
+    assert (found.kind, found.rank, found.confidence) == ("rank_alone", 0, "high")
+    assert found.cost_s == pytest.approx(3.0, rel=0.02)
+    assert report.verdict.line.startswith(
+        "The ranks stood still for 3.0 of 4.0 s: rank 0 works alone between epochs"
+    )
+    assert found.evidence["times"] == 2 and found.evidence["share"] == pytest.approx(0.75, abs=0.02)
+    # The page begins with the bars of whole lives, with that of the rank marked.
+    chart = next(iter(charts(report, None)))
+    assert chart.name == "account" and "rank 0 works alone" in chart.panels[0].callouts[0].text
+    (marked,) = (each for each in chart.panels[0].series if isinstance(each, Spans) and each.marked)
+    assert marked.lane == [0] and marked.name in ("between epochs", "after the steps")
+
+
+def test_without_a_collective_the_others_wait_in_the_next_step(tmp_path: Path) -> None:
+    """The first bucket of the next step is where they wait; no loader marks the end of an epoch."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    now = 10**9
+    for step in range(STEPS):
+        alone = 800 * MS if step in (8, 16) else 0
+        for writer in writers:
+            begin = now + (alone if writer.rank == 1 else 0)
+            arrived, end = begin + 25 * MS, now + alone + 34 * MS
+            writer.step(step, begin, begin, end)
+            writer.add(3, times=(begin, begin, begin + 30 * MS, end, begin, begin + MS), step=step)
+            writer.bucket(step, arrived, now + alone + 26 * MS, now + alone + 32 * MS, step=step)
+        now += alone + 40 * MS
+    for writer in writers:
+        writer.write(tmp_path)
+    found = load_report(tmp_path).verdict.findings[0]
+    assert (found.kind, found.rank, found.evidence["times"], found.confidence) == (
+        "rank_alone",
+        1,
+        2,
+        "medium",
+    )
+    assert "works alone between steps, 2 times" in found.message
+
+
+def test_work_before_the_first_step_by_one_rank(tmp_path: Path) -> None:
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    for writer in writers:
+        writer.collective("gloo:barrier", (3000 if writer.rank == 0 else 1001) * MS, 3001 * MS)
+        for step in range(12):
+            now = (3010 + 40 * step) * MS
+            writer.step(step, now, now, now + 40 * MS)
+            writer.backward(step, now, now + 30 * MS, now + 35 * MS)
+            writer.bucket(step, now + 25 * MS, now + 26 * MS, now + 32 * MS, step=step)
+        writer.write(tmp_path)
+    found = load_report(tmp_path).verdict.findings[0]
+    assert (found.kind, found.rank, found.cost_ms) == ("rank_alone", 0, None)
+    assert "before the first step" in found.message and found.cost_s == pytest.approx(2.0, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "innocent", [{}, {"alone_ms": {11: 60.0, 23: 60.0}}, {"all_ms": 30.0}], ids=["none", "short", "all short"]
+)
+def test_short_work_between_epochs_is_no_finding(tmp_path: Path, innocent: dict[str, object]) -> None:
+    report = write(tmp_path, **innocent)  # type: ignore[arg-type]
+    assert not {"rank_alone", "pause"} & {each.kind for each in report.verdict.findings}
+
+
+def test_what_every_rank_does_between_epochs_is_a_pause_of_all(tmp_path: Path) -> None:
+    report = write(tmp_path, all_ms=900.0, epoch=6)
+    (found,) = (each for each in report.verdict.findings if each.kind in ("pause", "rank_alone"))
+    assert (found.kind, found.rank, found.evidence["times"]) == ("pause", None, 3)
+    assert (
+        found.cost_s == pytest.approx(2.7, rel=0.02)
+        and "persistent_workers" not in found.advice.split(":")[0]
+    )
+
+
+def test_a_loader_that_starts_its_workers_again_at_each_epoch(tmp_path: Path) -> None:
+    report = write(tmp_path, data_ms=1500.0, all_ms=300.0, epoch=8)
+    found = report.verdict.findings[0]
+    assert (found.kind, found.evidence["times"], found.confidence) == ("pause", 2, "high")
+    assert report.verdict.line.startswith("All ranks pause together between epochs")
+    assert found.advice.startswith("DataLoader(..., persistent_workers=True)")
+    assert found.evidence["share"] == pytest.approx(3.6 / 4.6, abs=0.05)
+
+
+def test_a_cost_of_the_whole_run_is_that_of_its_steps(tmp_path: Path) -> None:
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    now = 10**9
+    for step in range(31):
+        for writer in writers:
+            mine = now + (40 if writer.rank else 20) * MS
+            writer.step(step, now, now, now + 45 * MS)
+            writer.backward(step, now, mine, now + 44 * MS)
+            writer.bucket(step, mine, now + 40 * MS, now + 42 * MS, step=step)
+        now += 45 * MS
+    for writer in writers:
+        writer.write(tmp_path)
+    found = load_report(tmp_path).verdict.findings[0]
+    assert found.kind == "late_rank" and found.cost_ms == pytest.approx(20.0, rel=0.01)
+    assert found.cost_s == pytest.approx(30 * 0.020, rel=0.01)
+
+
+def test_no_step_is_healthy_of_which_nobody_knows_a_tenth(tmp_path: Path) -> None:
+    """Each rank waits for the other in turns: rank 0 in one broadcast, rank 1 in the next one."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    for step in range(30):
+        now = 10**9 + step * 100 * MS
+        for writer in writers:
+            begin = now + (10 if writer.rank else 40) * MS
+            writer.step(step, now, now, now + 96 * MS)
+            writer.backward(step, now + 71 * MS, now + 92 * MS, now + 95 * MS)
+            writer.collective("gloo:broadcast", begin, begin + 30 * MS, step=step)
+            writer.bucket(step, now + 90 * MS, now + 91 * MS, now + 93 * MS, step=step)
+        for writer in writers:
+            # The other one is in its own code meanwhile.
+            begin = now + (40 if writer.rank else 10) * MS
+            writer.collective("gloo:gather", begin, begin + MS // 2, step=step)
+    for writer in writers:
+        writer.write(tmp_path)
+    verdict = load_report(tmp_path).verdict
+    assert verdict.status != "healthy"
+
+
+def test_a_run_without_a_cause_says_what_it_lost_and_where(tmp_path: Path) -> None:
+    """Two steps of 60 take 2 s more on all ranks, with nothing to tell why: too few for a pause."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    now = 10**9
+    for step in range(60):
+        extra = 1000 * MS if step in (20, 33) else 0
+        for writer in writers:
+            done = now + extra + 40 * MS
+            writer.step(step, now, now, done)
+            writer.backward(step, now, now + extra + 30 * MS, done - MS)
+            writer.bucket(
+                step, now + extra + 29 * MS, now + extra + 30 * MS, now + extra + 32 * MS, step=step
+            )
+        now += extra + 42 * MS
+    for writer in writers:
+        writer.write(tmp_path)
+    verdict = load_report(tmp_path).verdict
+    assert verdict.status == "cannot_tell"
+    assert (
+        "of the time (2.00 s) went by in 2 steps" in verdict.line
+        and "in which all ranks were busy" in verdict.line
+    )
