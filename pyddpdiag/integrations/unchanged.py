@@ -21,10 +21,15 @@ from pyddpdiag.integrations import early_end
 from pyddpdiag.output import say
 
 if TYPE_CHECKING:
+    from pyddpdiag.cures.applied import Applied
     from pyddpdiag.integrations.watched import Watched
+    from pyddpdiag.model.launch import Launch
 
 FOLDER: Final = "PYDDPDIAG_RUN_FOLDER"
 """The environment variable that names the run's folder; empty: the ranks agree on a new one."""
+
+LAUNCH: Final = "PYDDPDIAG_RUN_LAUNCH"
+"""The one with the launch command and the cures to apply (`pyddpdiag.model.launch`), as JSON."""
 
 
 def watch_imports() -> None:
@@ -84,6 +89,7 @@ def watch(watched: Watched) -> None:
 @dataclass
 class _State:
     watched: Watched | None = None
+    cures: Applied | None = None
     failed: bool = False
     announced: int = 0  # the id of the module whose call was seen, but not its forward pass
     begun: bool = False  # a DDP module has run; batches before belong to nobody
@@ -99,11 +105,45 @@ def _watched() -> Watched | None:
         try:
             from pyddpdiag.integrations.watched import Watched
 
-            _state.watched = Watched(os.environ.get(FOLDER) or None, {})
+            launch = _launch()
+            cures = _cures()
+            _state.watched = Watched(os.environ.get(FOLDER) or None, {}, launch=launch, cures=cures)
         except (PyddpdiagError, ImportError) as error:
             _state.failed = True
             say(f"pyddpdiag run: nothing is recorded in process {os.getpid()}: {error}", sys.stderr)
     return _state.watched
+
+
+def _launch() -> Launch | None:
+    """The command that `pyddpdiag run` ran; None: this is not below one."""
+    text = os.environ.get(LAUNCH, "")
+    if not text:
+        return None
+    import json
+
+    from pyddpdiag.model.launch import launch_from_json
+
+    try:
+        return launch_from_json(json.loads(text))
+    except ValueError:
+        return None
+
+
+def _cures() -> Applied | None:
+    """What is applied in this process; None: nothing."""
+    if _state.cures is None and not _state.failed:
+        launch = _launch()
+        if launch is None or not launch.cures:
+            return None
+        try:
+            from pyddpdiag.cures.applied import Applied
+            from pyddpdiag.cures.options import from_options
+
+            _state.cures = Applied(from_options(launch.cures))
+        except (PyddpdiagError, ImportError, ValueError) as error:
+            _state.failed = True
+            say(f"pyddpdiag run: nothing is applied in process {os.getpid()}: {error}", sys.stderr)
+    return _state.cures
 
 
 def _patch_once(patch: Callable[[Any], None], module: ModuleType | None) -> None:
@@ -131,8 +171,12 @@ def _patch_ddp(module: Any) -> None:
     def init(self: Any, *arguments: Any, **options: Any) -> None:
         # What watches is imported now and not in the first step. The recorder waits for that: the script may yet open
         # its own.
-        _watched()
-        make(self, *arguments, **options)
+        watched = _watched()
+        if watched is None or watched.cures is None:
+            make(self, *arguments, **options)
+        else:
+            (_, *given), named = watched.cures.arguments(make, (self, *arguments), options)
+            make(self, *given, **named)
         _early.made()
 
     # A copy of the compiler's own would be traced; the calls below are made before it begins.
@@ -192,7 +236,23 @@ def _patch_loader(module: Any) -> None:
     iterator.__next__ = next_batch
 
 
+def _patch_groups(module: Any) -> None:
+    make = module.init_process_group
+
+    @functools.wraps(make)
+    def init_process_group(*arguments: Any, **options: Any) -> Any:
+        if LAUNCH in os.environ:
+            # torch is not complete when this module is loaded; now it is.
+            cures = _cures()
+            if cures is not None:
+                cures.before_group()
+        return make(*arguments, **options)
+
+    module.init_process_group = init_process_group
+
+
 _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
+    "torch.distributed.distributed_c10d": _patch_groups,
     "torch.nn.parallel.distributed": _patch_ddp,
     "torch._dynamo.eval_frame": _patch_compiled,
     "torch.utils.data.dataloader": _patch_loader,

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from pyddpdiag.model.ending import End, Stay, end_from_json, end_to_json, stay_from_json, stay_to_json
 from pyddpdiag.model.gpu import GpuUse, gpu_from_json, gpu_to_json
+from pyddpdiag.model.launch import Launch, launch_from_json, launch_to_json
 from pyddpdiag.output import clean
 
 FORMAT: Final = "ddptrace"
@@ -91,6 +92,7 @@ class Sidecar:
         pyddpdiag: version of the tool that recorded.
         recorded_by: what made the recorder for the script: "run" (`pyddpdiag run`), "train", or the framework's name
             ("accelerate", "lightning", "transformers"); empty: the script itself.
+        launch: the command that `pyddpdiag run` ran; None: it did not record this, or an older version did.
         pid: of the recording process.
         process_started_s: when that process started, seconds since 1970; with `pid` and `process_namespace` it tells
             one process from another.
@@ -120,6 +122,7 @@ class Sidecar:
     torch: str = ""
     pyddpdiag: str = ""
     recorded_by: str = ""
+    launch: Launch | None = None
     torch_threads: int = 0
     cores: tuple[int, ...] = ()
     build_config: Mapping[str, str | int] = field(default_factory=dict)
@@ -147,6 +150,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
         **{name: getattr(sidecar, name) for name in _HEAD if getattr(sidecar, name) is not None},
+        **({"launch": launch_to_json(sidecar.launch)} if sidecar.launch is not None else {}),
         "cores": list(sidecar.cores),
         "build_config": dict(sidecar.build_config),
         "environment": dict(sidecar.environment),
@@ -235,6 +239,7 @@ def from_json(
         torch=_text(raw, "torch"),
         pyddpdiag=_text(raw, "pyddpdiag"),
         recorded_by=_text(raw, "recorded_by"),
+        launch=launch_from_json(raw["launch"]) if "launch" in raw else None,
         torch_threads=_whole(raw.get("torch_threads")),
         cores=_cores(raw.get("cores")),
         build_config=_table(raw.get("build_config")),

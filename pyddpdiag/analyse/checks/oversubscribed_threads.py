@@ -18,7 +18,8 @@ def _look(view: RunView) -> Iterator[Finding]:
     for host in view.crowding:
         worst = max(host.waits.by_rank.values())
         most = "" if host.culprit is None else f", most of them of rank {host.culprit}"
-        fewer = SetVariable("OMP_NUM_THREADS", str(max(1, host.cores // len(host.ranks))))
+        threads = str(max(1, host.cores // len(host.ranks)))
+        fewer = SetVariable("OMP_NUM_THREADS", threads)
         yield Finding(
             kind="oversubscribed_threads",
             severity="warning",
@@ -38,7 +39,8 @@ def _look(view: RunView) -> Iterator[Finding]:
             },
             change_mind="The step takes as long with fewer threads.",
             advice=write(fewer, shell_on(view.sidecars[host.ranks[0]].platform))
-            + (" and start fewer ranks on this host." if len(host.ranks) > host.cores else ""),
+            + (" and start fewer ranks on this host." if len(host.ranks) > host.cores else "")
+            + view.advice.line("--threads", threads),
         )
 
 
