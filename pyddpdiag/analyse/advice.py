@@ -55,13 +55,15 @@ class Advice:
         """To average in shared memory."""
         if self.recorded_by == "run":
             return "pyddpdiag run --shared-memory auto"
-        return "pyddpdiag train --hook shared" if self._trains else self._attach('shared_memory="auto"')
+        return (
+            "pyddpdiag train --shared-memory auto" if self._trains else self._attach('shared_memory="auto"')
+        )
 
     def compress(self) -> str:
         """To send gradients in 16 bits."""
         if self.recorded_by == "run":
             return "pyddpdiag run --compress bf16"
-        return "pyddpdiag train --hook bf16" if self._trains else self._attach('compress="bf16"')
+        return "pyddpdiag train --compress bf16" if self._trains else self._attach('compress="bf16"')
 
     def sparse(self) -> str:
         """To send only the rows of an embedding that a batch uses; empty where the script cannot do that."""

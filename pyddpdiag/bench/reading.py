@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from pyddpdiag.bench.cases import hook_name
 from pyddpdiag.bench.results import KINDS, SCHEMA, SCHEMA_VERSION, Entry, ResultFile
 from pyddpdiag.errors import ResultError, ResultVersionError
+from pyddpdiag.paths.averaging import current_label
 from pyddpdiag.workloads.archs import arch_name
 
 _BYTES_LIMIT: Final = 512 * 2**20
@@ -124,7 +124,7 @@ def _entry(benchmark: Mapping[str, Any], machine: Mapping[str, Any], where: str)
     if "model" in info:
         info["model"] = arch_name(info["model"])
         if "hook" in info:
-            info["hook"] = hook_name(info["hook"])
+            info["hook"] = current_label(info["hook"])
     params = benchmark.get("params")
     return Entry(
         name=str(benchmark.get("name", "")),

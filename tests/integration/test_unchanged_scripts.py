@@ -39,9 +39,8 @@ def ran(*command: str, cwd: Path, **extra: str) -> tuple[int, str, str]:
 
 def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    code, out, err = ran(
-        *RUN, "--trace", "run", "--", *torchrun, "--max-restarts=1", JOB, "loader", cwd=tmp_path
-    )
+    options = ("--trace", "run", "--bucket-cap-mb", "1")
+    code, out, err = ran(*RUN, *options, "--", *torchrun, "--max-restarts=1", JOB, "loader", cwd=tmp_path)
     assert code == 0, err
     assert "rank 0 trained, attempt 1" in out and "rank 1 trained, attempt 1" in out
     # The verdict is no part of the script's output.
@@ -52,6 +51,7 @@ def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
     assert first.ranks[1].last_step == FAILS_IN
     for rank in open_run(tmp_path / "run" / "attempt-1").ranks:
         assert rank.sidecar.recorded_by == "run"
+        assert rank.sidecar.modules[0].bucket_cap_mb == 1
         steps = rank.of_kind(Kind.STEP)
         # The number of batches that were taken for evaluations differs; that of steps does not.
         assert steps["step"].tolist() == list(range(EPOCHS * BATCHES))

@@ -30,6 +30,7 @@ def test_texts_are_read() -> None:
         ["buckets", "--bucket-cap-mb", "0"],
         ["buckets", "--arch", "gpt"],
         ["buckets", "--hook", "magic"],
+        ["buckets", "--hook", "timed_bf16"],
         ["buckets", "--nproc", "0"],
         ["buckets", "--rounds", "0"],
         ["buckets", "--resume"],
@@ -129,6 +130,6 @@ def test_a_plan_says_what_ranks_must_agree_on_and_names_cases() -> None:
 
 
 def test_older_names_mean_the_same() -> None:
-    assert step_cases(["digits"], ["native_bf16"], [None], [2]) == step_cases(
-        ["digits-cnn"], ["bf16"], [None], [2]
+    assert step_cases(["digits"], ["native_bf16", "shared"], [None], [2]) == step_cases(
+        ["digits-cnn"], ["native+bf16", "native+shared"], [None], [2]
     )

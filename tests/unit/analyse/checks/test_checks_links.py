@@ -183,7 +183,7 @@ def test_the_loopback_finding_tells_what_shared_memory_would_save(tmp_path: Path
     [
         ("run", "pyddpdiag run --shared-memory auto", "pyddpdiag run --compress bf16"),
         ("lightning", "in place of Diagnostics", 'recorder.attach(ddp, compress="bf16")'),
-        ("train", "pyddpdiag train --hook shared", "pyddpdiag train --hook bf16"),
+        ("train", "pyddpdiag train --shared-memory auto", "pyddpdiag train --compress bf16"),
     ],
 )
 def test_advice_can_be_followed_where_the_script_has_no_recorder(
