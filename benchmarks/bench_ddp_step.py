@@ -21,7 +21,7 @@ from pyddpdiag.bench.machine import load_before
 ROUNDS, LAUNCHES = 20, 4
 STEPS = [
     *step_cases(["digits-cnn", "mlp"], list(HOOKS), [None], [2]),
-    *step_cases(["digits-cnn", "mlp"], ["plain", "bf16"], [0.25, 1.0, 5.0, 100.0], [2]),
+    *step_cases(["digits-cnn", "mlp"], ["plain", "native+bf16"], [0.25, 1.0, 5.0, 100.0], [2]),
     *step_cases(["digits-cnn", "mlp"], ["plain"], [None], [1, 4]),
     # One interface twice; links that differ are in bench_interfaces.py.
     *step_cases(["mlp"], ["plain"], [None], [2], [(0, 0)]),
@@ -29,7 +29,7 @@ STEPS = [
 REDUCES = allreduce_cases([2**12, 2**16, 2**20, 2**23], [2])
 SMALL = list(dict.fromkeys([*STEPS, *REDUCES]))
 LARGE = [
-    *step_cases(["resnet50", "bert_base"], ["plain", "bf16"], [None], [2]),
+    *step_cases(["resnet50", "bert_base"], ["plain", "native+bf16"], [None], [2]),
     *step_cases(["resnet50", "bert_base"], ["plain"], [None], [1]),
     # Not BERT: 4 ranks of it on two cores would take as long as all others.
     *step_cases(["resnet50"], ["plain"], [None], [4]),

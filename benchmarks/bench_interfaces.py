@@ -27,8 +27,8 @@ MBIT = (150, 1000)
 RACE_ROUNDS = 15
 STEP_ROUNDS, STEP_LAUNCHES = 8, 2
 RUN_ROUNDS, RUN_LAUNCHES = 80, 4
-HOOKS = ["plain", "torch_bf16", "timed_bf16", "bf16"]
-OURS = ("timed_bf16", "bf16")
+HOOKS = ["plain", "torch_bf16", "timed+bf16", "native+bf16"]
+OURS = ("timed+bf16", "native+bf16")
 RACE = race_cases(NAMES, 2, 2**21, repeat=2)
 [FASTER] = [case for case in RACE if case.picks == (1,)]
 REDUCES = allreduce_cases([2**18, 2**19, 2**20], [2], [(0,)])

@@ -26,12 +26,12 @@ SIZES = {"4KiB": 2**12, "64KiB": 2**16, "1MiB": 2**20, "25MiB": 25 * 2**20, "100
 # From the first bucket on that lies in large pages.
 PAGED = {"1MiB": 2**20, "4MiB": 2**22, "25MiB": 25 * 2**20, "100MiB": 100 * 2**20}
 CASES = [
-    *step_cases(["mlp", "digits-cnn"], ["plain", "native", "bf16", "shared"], [None], [2]),
-    *step_cases(["mlp"], ["plain", "shared"], [None], [4]),
+    *step_cases(["mlp", "digits-cnn"], ["plain", "native", "native+bf16", "native+shared"], [None], [2]),
+    *step_cases(["mlp"], ["plain", "native+shared"], [None], [4]),
     # What is left of a step where nothing is averaged.
     *step_cases(["mlp"], ["noop"], [None], [2]),
     # Hundreds of tiny buckets.
-    *step_cases(["digits-cnn"], ["plain", "shared"], [0.001], [2]),
+    *step_cases(["digits-cnn"], ["plain", "native+shared"], [0.001], [2]),
 ]
 
 
@@ -41,7 +41,7 @@ def label(case: Case) -> str:
 
 def base(case: Case) -> list[Case]:
     """DDP without a hook, with the same ranks and buckets; for shared memory, also in 16 bits and without averages."""
-    others = ("plain", "bf16", "noop") if case.hook == "shared" else ("plain",)
+    others = ("plain", "native+bf16", "noop") if case.hook == "native+shared" else ("plain",)
     return [one for one in (replace(case, hook=hook) for hook in others) if one != case and one in CASES]
 
 

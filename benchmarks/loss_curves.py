@@ -9,28 +9,37 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from harness import picture
 
-from pyddpdiag.train import HookKind, TrainSettings, launch
+from pyddpdiag.train import Averaging, HookKind, TrainSettings, launch
 from pyddpdiag.train.events import EpochDone, TrainResult
 from pyddpdiag.train.loop import train_rank
 from pyddpdiag.train.rank_session import Session
 
-Curves = dict[HookKind, tuple[EpochDone, ...]]
+Curves = dict[Averaging, tuple[EpochDone, ...]]
 # Plain DDP, which the others are compared with, comes first, then those that should equal it.
-HOOKS = sorted(HookKind, key=lambda hook: (hook is not HookKind.PLAIN, not hook.exact))
+PLAIN = Averaging(HookKind.PLAIN)
+HOOKS = [
+    PLAIN,
+    Averaging(HookKind.BUILTIN),
+    Averaging(),
+    Averaging(HookKind.TIMED),
+    Averaging(shared_memory="auto"),
+    *(Averaging(hook, bits) for bits in ("bf16", "fp16") for hook in (HookKind.NATIVE, HookKind.TIMED)),
+    Averaging(compress="bf16", error_feedback=True),
+]
 
 
 def every_hook(session: Session) -> TrainResult:
     """Trains once with each hook in one process group, and tells the losses of each."""
     for hook in HOOKS:
-        trace = f"{session.trace}-{hook.value}" if hook.records else None
-        settings = replace(session.settings, hook=hook, trace=None)
+        trace = f"{session.trace}-{hook.label}" if hook.hook.records else None
+        settings = replace(session.settings, **asdict(hook), trace=None)
         result = train_rank(replace(session, settings=settings, trace=trace, tell=lambda event: None))
         if session.place.rank == 0:
             session.tell((hook, result.history))
@@ -45,7 +54,7 @@ def train(ranks: int, epochs: int, seed: int) -> Curves:
         if isinstance(event, tuple):
             hook, history = event
             curves[hook] = history
-            print(f"{ranks} ranks, seed {seed}, {hook.value}: {history[-1].accuracy:.2%}", flush=True)
+            print(f"{ranks} ranks, seed {seed}, {hook.label}: {history[-1].accuracy:.2%}", flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
         settings = TrainSettings(epochs=epochs, seed=seed, trace=str(Path(folder, "trace")))
@@ -53,18 +62,18 @@ def train(ranks: int, epochs: int, seed: int) -> Curves:
     return curves
 
 
-def together(runs: Sequence[Curves]) -> list[list[HookKind]]:
+def together(runs: Sequence[Curves]) -> list[list[Averaging]]:
     """Hooks with the same losses to the last bit in all runs, in groups; plain DDP is in the first."""
-    groups: dict[tuple[float, ...], list[HookKind]] = {}
+    groups: dict[tuple[float, ...], list[Averaging]] = {}
     for hook in HOOKS:
         losses = tuple(epoch.train_loss for curves in runs for epoch in curves[hook])
         groups.setdefault(losses, []).append(hook)
     return list(groups.values())
 
 
-def names(hooks: Sequence[HookKind]) -> str:
+def names(hooks: Sequence[Averaging]) -> str:
     """As a list for people."""
-    return ", ".join(hook.value for hook in hooks)
+    return ", ".join(hook.label for hook in hooks)
 
 
 def table(runs: dict[str, Curves]) -> str:
@@ -73,7 +82,7 @@ def table(runs: dict[str, Curves]) -> str:
     for hook in HOOKS:
         ends = [curves[hook][-1] for curves in runs.values()]
         cells = "".join(f" {end.accuracy:.2%} ({end.train_loss:.5f}) |" for end in ends)
-        lines.append(f"| `{hook.value}` |{cells}")
+        lines.append(f"| `{hook.label}` |{cells}")
     return "\n".join(lines)
 
 
@@ -85,7 +94,7 @@ def draw(title: str, runs: Sequence[Curves], path: Path) -> None:
     losses, distances = figure.subplots(1, 2)
     # Of each hook: one row per seed, one column per epoch.
     rows = {hook: np.array([[epoch.train_loss for epoch in run[hook]] for run in runs]) for hook in HOOKS}
-    plain = rows[HookKind.PLAIN]
+    plain = rows[PLAIN]
     epochs = np.arange(plain.shape[1]) + 1
     exact, *rounding = together(runs)
     label = f"{names(exact)}:\nthe same to the last bit"

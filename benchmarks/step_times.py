@@ -17,12 +17,12 @@ from pyddpdiag.bench.reading import read
 from pyddpdiag.bench.results import Entry
 
 # The same hook has the same colour in every panel.
-COLOURS = {"plain": "0.45", "native": "C0", "bf16": "C1", "shared": "C2", "noop": "0.75"}
+COLOURS = {"plain": "0.45", "native": "C0", "native+bf16": "C1", "native+shared": "C2", "noop": "0.75"}
 NAMES = {
     "plain": "plain DDP",
     "native": "attach",
-    "bf16": 'attach, compress="bf16"',
-    "shared": "attach, shared memory",
+    "native+bf16": 'attach, compress="bf16"',
+    "native+shared": "attach, shared memory",
     "noop": "nothing averaged",
 }
 

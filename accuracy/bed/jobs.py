@@ -30,7 +30,7 @@ class Job:
         ranks: processes; each computes with `threads` threads.
         batch: samples per rank and step.
         cap_mb: DDP's bucket size in MiB.
-        hook: `attach`, `registered` from Python, or `bf16`.
+        hook: label of an `Averaging` that records.
         accumulate: backward passes per synchronised step.
         evaluate_every: steps between evaluations on all ranks, 0: none; each takes `evaluate_steps` steps' time.
         loader_share: time that the loader takes, as a share of the step.
@@ -43,7 +43,7 @@ class Job:
     batch: int = 96
     cap_mb: float = 1.0
     threads: int = 1
-    hook: Literal["attach", "registered", "bf16"] = "attach"
+    hook: str = "native"
     accumulate: int = 1
     evaluate_every: int = 0
     evaluate_steps: float = 0.0
@@ -59,7 +59,7 @@ def draw(random_: random.Random, half: Half) -> Job:
         ranks=random_.choice((2, 2, 3, 4)),
         batch=random_.choice((64, 96, 160)),
         cap_mb=random_.choice((0.5, 1.0, 4.0)),
-        hook=random_.choice(("attach", "attach", "registered")),
+        hook=random_.choice(("native", "native", "timed")),
     )
 
 
@@ -88,7 +88,7 @@ def draw_healthy(random_: random.Random, half: Half, kind: str) -> Job:
         "accumulation": {"accumulate": random_.choice((2, 4)), "batch": 48},
         # Rare and short: a twentieth of the time, below what is worth a finding.
         "evaluation": {"evaluate_every": 40, "evaluate_steps": 2.0},
-        "bf16": {"hook": "bf16"},
+        "bf16": {"hook": "native+bf16"},
         "unused parameters": {"unused": True},
         "two threads": {"threads": 2, "ranks": 2},
     }

@@ -28,6 +28,7 @@ import pyddpdiag
 from bed import models
 from bed.inject import Injection
 from bed.jobs import Job
+from pyddpdiag.paths.averaging import HookKind, from_label
 
 CALIBRATION = 8
 # Pairs of blocks, and steps of a block: briefly for the tests, and fewer where each takes long.
@@ -171,10 +172,12 @@ def main(spec: dict[str, Any], rank: int) -> None:
     injection.switch(True)
     recorder = pyddpdiag.Recorder(spec["trace"])
     ddp = training.wrap(fault.get("cap_mb", job.cap_mb))
-    if job.hook == "registered":
+    way = from_label(job.hook)
+    assert way is not None
+    if way.hook is HookKind.TIMED:
         ddp.register_comm_hook(recorder, pyddpdiag.timed_allreduce)
     else:
-        recorder.attach(ddp, compress="bf16" if job.hook == "bf16" else None)
+        recorder.attach(ddp, **way.path)
     ask("begins")
     training.run(ddp, injection, step_s, length(step_s, spec), recorder.steps)
     if fault["name"] in ("skip", "fewer") and fault["rank"] == rank:

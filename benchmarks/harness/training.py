@@ -19,9 +19,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.bench.intervals import interleave
 from pyddpdiag.ranks import session as ranks
+from pyddpdiag.train import HookKind, TrainSettings
 from pyddpdiag.train.loop import rate, train_rank
 from pyddpdiag.train.rank_session import Session
-from pyddpdiag.train.settings import HookKind, TrainSettings
 from pyddpdiag.workloads.digits import load_digits
 from pyddpdiag.workloads.digits_net import DigitsNet
 

@@ -7,14 +7,17 @@ themselves, so that the script has no recorder to change.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from pyddpdiag.messages.shells import Command, Shell, shell_on, write
+from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.sidecar import Sidecar
 
 _CALLBACKS: Final = frozenset({"accelerate", "lightning", "transformers"})
 
 _BUCKETS: Final = {
+    "run": "pyddpdiag run --bucket-cap-mb {cap:g}",
     "train": "--bucket-cap-mb {cap:g}",
     "accelerate": "DistributedDataParallelKwargs(bucket_cap_mb={cap:g})",
     "lightning": "DDPStrategy(bucket_cap_mb={cap:g})",
@@ -27,17 +30,21 @@ _DDP_OPTIONS: Final = {
     "transformers": "TrainingArguments(ddp_{option})",
 }
 
-_TORCH_BF16: Final = (
-    "ddp.register_comm_hook(None, bf16_compress_hook) with the hook of "
-    "torch.distributed.algorithms.ddp_comm_hooks.default_hooks, which pyddpdiag run times"
-)
+# The options that exclude one.
+_REPLACES: Final = {"--bucket-cap-mb": ("--bucket-cap-mb-list",)}
 
 
 @dataclass(frozen=True)
 class Advice:
-    """How to follow an advice. `recorded_by`: what recorded the run; empty: the script's own recorder."""
+    """How to follow an advice.
+
+    `recorded_by`: what recorded the run; empty: the script's own recorder. `launch`: the command of `pyddpdiag run`.
+    `shell`: the one to write its lines for.
+    """
 
     recorded_by: str = ""
+    launch: Launch = field(default_factory=Launch)
+    shell: Shell = Shell.POSIX
 
     @property
     def _instead(self) -> str:
@@ -46,13 +53,17 @@ class Advice:
 
     def share_memory(self) -> str:
         """To average in shared memory."""
-        return "pyddpdiag train --hook shared" if self._trains else self._attach('shared_memory="auto"')
+        if self.recorded_by == "run":
+            return "pyddpdiag run --shared-memory auto"
+        return (
+            "pyddpdiag train --shared-memory auto" if self._trains else self._attach('shared_memory="auto"')
+        )
 
     def compress(self) -> str:
         """To send gradients in 16 bits."""
         if self.recorded_by == "run":
-            return _TORCH_BF16
-        return "pyddpdiag train --hook bf16" if self._trains else self._attach('compress="bf16"')
+            return "pyddpdiag run --compress bf16"
+        return "pyddpdiag train --compress bf16" if self._trains else self._attach('compress="bf16"')
 
     def sparse(self) -> str:
         """To send only the rows of an embedding that a batch uses; empty where the script cannot do that."""
@@ -68,6 +79,20 @@ class Advice:
         return _BUCKETS.get(self.recorded_by, "DistributedDataParallel(model, bucket_cap_mb={cap:g})").format(
             cap=cap_mb
         )
+
+    def line(self, option: str, value: str = "") -> str:
+        """A line of its own: the command that starts this run again with a cure; empty if it is not known, or has it.
+
+        Args:
+            option: of `pyddpdiag run`.
+            value: for it; empty: it is a flag.
+        """
+        if not self.launch.command or self.launch.cures.get(option) == value:
+            return ""
+        gone = {option, *_REPLACES.get(option, ())}
+        cures = {name: given for name, given in self.launch.cures.items() if name not in gone}
+        words = [word for pair in {**cures, option: value}.items() for word in pair if word]
+        return "\n" + write(Command(("pyddpdiag", "run", *words, "--", *self.launch.command)), self.shell)
 
     def own_buffers(self) -> str:
         """To leave each rank its own buffers."""
@@ -117,7 +142,10 @@ class Advice:
 
 def advice_for(sidecars: Iterable[Sidecar]) -> Advice:
     """The advice for a run with these sidecars."""
-    return Advice(next((one.recorded_by for one in sidecars if one.recorded_by), ""))
+    first = next((one for one in sidecars if one.recorded_by), None)
+    if first is None:
+        return Advice()
+    return Advice(first.recorded_by, first.launch or Launch(), shell_on(first.platform))
 
 
 __all__ = ["Advice", "advice_for"]

@@ -5,13 +5,30 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from pyddpdiag.errors import UsageError
+from pyddpdiag.paths.averaging import Averaging, HookKind, current_label, from_label, refuse_combined
+from pyddpdiag.paths.options import Compress, SharedMemory
 from pyddpdiag.workloads.archs import ARCHS
 
 MODELS: Final = tuple(ARCHS)
-HOOKS: Final = ("plain", "builtin", "native", "timed", "bf16", "timed_bf16", "torch_bf16", "shared", "noop")
+NOT_OURS: Final = ("torch_bf16", "noop")
+"""Hooks of torch's that are only measured."""
+
+HOOKS: Final = (
+    "plain",
+    "builtin",
+    "native",
+    "timed",
+    "native+bf16",
+    "timed+bf16",
+    "torch_bf16",
+    "native+shared",
+    "noop",
+)
+"""What a whole sweep compares: labels of `Averaging`, and `NOT_OURS`."""
+
 BUCKET_CAPS_MB: Final = (25.0, 1.0, 0.25, 5.0, 100.0)
 SIZES: Final = tuple(2**power for power in range(10, 25, 2))
 DTYPE: Final = "float32"
@@ -25,7 +42,8 @@ class Case:
         kind: a training step with DDP, or all-reduces alone.
         world_size: how many ranks take part: those from 0 on.
         picks: which of a rank's interfaces Gloo uses, by their places in its list; empty: the run's own choice.
-        model, hook: of a step; see MODELS and HOOKS.
+        model: of a step; see MODELS.
+        hook: of a step, by its label (`Averaging.label`), or one of NOT_OURS.
         bucket_cap_mb: of a step, in MiB; None leaves DDP its default (25, and 1 for the first bucket).
         bytes, chunks: of an all-reduce: in all, and in how many operations at once.
     """
@@ -63,6 +81,33 @@ class Case:
         }
 
 
+def hooks_of(
+    hooks: Sequence[str],
+    compress: Sequence[str] = ("none",),
+    error_feedback: bool = False,
+    shared_memory: Sequence[str] = ("off",),
+) -> list[str]:
+    """The labels for all combinations of the axes. A hook that does not record stands for itself, once.
+
+    Raises:
+        UsageError: a name is not known, or the values exclude each other.
+    """
+    labels = []
+    for hook in hooks:
+        refuse_combined(hook)
+        if hook not in (*NOT_OURS, *HookKind):
+            known = ", ".join((*(each.value for each in HookKind), *NOT_OURS))
+            raise UsageError(f"--hook {hook} is not known.", hint=f"choose among: {known}.")
+        if hook in NOT_OURS or not HookKind(hook).records:
+            labels.append(hook)
+            continue
+        for bits, mode in itertools.product(compress, shared_memory):
+            way = None if bits == "none" else cast(Compress, bits)
+            feedback = error_feedback and way is not None
+            labels.append(Averaging(HookKind(hook), way, feedback, cast(SharedMemory, mode)).label)
+    return list(dict.fromkeys(labels))
+
+
 def step_cases(
     models: Sequence[str],
     hooks: Sequence[str],
@@ -79,8 +124,9 @@ def step_cases(
     Raises:
         UsageError: a name is not known, or a number is out of its range.
     """
+    hooks = [current_label(name) for name in hooks]
     _known("--arch", models, MODELS)
-    _known("--hook", hooks, HOOKS)
+    _known("--hook", [each for each in hooks if from_label(each) is None], NOT_OURS)
     for cap in bucket_caps_mb:
         if cap is not None and not 0 < cap < 2**20:
             raise UsageError(f"--bucket-cap-mb {cap:g} cannot be right.", hint="give MiB, such as 0.25,1,25.")

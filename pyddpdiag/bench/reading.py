@@ -13,6 +13,7 @@ import numpy as np
 
 from pyddpdiag.bench.results import KINDS, SCHEMA, SCHEMA_VERSION, Entry, ResultFile
 from pyddpdiag.errors import ResultError, ResultVersionError
+from pyddpdiag.paths.averaging import current_label
 
 _BYTES_LIMIT: Final = 512 * 2**20
 # What comparing needs of each kind, with the type it must have.
@@ -119,6 +120,8 @@ def _entry(benchmark: Mapping[str, Any], machine: Mapping[str, Any], where: str)
         raise ResultError(f"{where}: 'round_s' must be a list of times above 0.")
     # A file may hold several machines' entries; each says for itself where it differs from the file.
     info.setdefault("system", machine.get("system", ""))
+    if "model" in info and "hook" in info:
+        info["hook"] = current_label(info["hook"])
     params = benchmark.get("params")
     return Entry(
         name=str(benchmark.get("name", "")),

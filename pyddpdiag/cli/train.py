@@ -14,15 +14,18 @@ from pyddpdiag import train as training
 from pyddpdiag._loader import require_torch
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.output import say
+from pyddpdiag.paths.averaging import HookKind, refuse_combined
+from pyddpdiag.paths.options import Compress, SharedMemory
 from pyddpdiag.ranks import interfaces, rendezvous
 from pyddpdiag.train.display import Display
-from pyddpdiag.train.settings import Device, HookKind, TrainSettings
+from pyddpdiag.train.settings import Device, TrainSettings
 from pyddpdiag.train.summary import keep, summary
 from pyddpdiag.workloads.archs import TRAINED
 
 _DEFAULTS = TrainSettings()
 # Panels of --help. What has none comes first: all that a newcomer needs.
 _TRAINING = "Training"
+_AVERAGING = "How a hook that records averages"
 _CHECKPOINTS = "Checkpoints"
 _ELSEWHERE = "Ranks started elsewhere, and several machines"
 _NETWORK = "Network"
@@ -39,13 +42,11 @@ def train(
         ),
     ] = None,
     hook: Annotated[
-        HookKind,
+        str,
         typer.Option(
-            help="native, timed: record (recorder.attach, timed_allreduce); bf16, fp16, timed_bf16, "
-            "timed_fp16: the same, in 16 bits; bf16_feedback: with error feedback; shared: native, in shared memory "
-            "where all ranks are on one host; plain: no hook; builtin: torch's."
+            help="native, timed: record (recorder.attach, a hook from Python); plain: no hook; builtin: torch's."
         ),
-    ] = _DEFAULTS.hook,
+    ] = _DEFAULTS.hook.value,
     epochs: Annotated[int, typer.Option(help="Passes over the training set.")] = _DEFAULTS.epochs,
     trace: Annotated[Path | None, typer.Option(help="Folder for the trace. Default: runs/<time>.")] = None,
     script: Annotated[
@@ -97,6 +98,30 @@ def train(
     workers: Annotated[
         int, typer.Option(help="Threads per rank that load samples ahead.", rich_help_panel=_TRAINING)
     ] = _DEFAULTS.workers,
+    compress: Annotated[
+        str | None,
+        typer.Option(
+            metavar="bf16|fp16",
+            help="Send gradients in 16 bits (docs/compression.md).",
+            rich_help_panel=_AVERAGING,
+        ),
+    ] = None,
+    error_feedback: Annotated[
+        bool,
+        typer.Option(
+            "--error-feedback",
+            help="With --compress: add what was lost to the next step's gradients.",
+            rich_help_panel=_AVERAGING,
+        ),
+    ] = False,
+    shared_memory: Annotated[
+        str,
+        typer.Option(
+            metavar="off|auto|require",
+            help="Average in shared memory within a host (docs/shared-memory.md).",
+            rich_help_panel=_AVERAGING,
+        ),
+    ] = "off",
     amp: Annotated[
         bool,
         typer.Option("--amp", help="Forward and backward in bfloat16 (autocast).", rich_help_panel=_TRAINING),
@@ -199,8 +224,6 @@ def train(
         )
     if device not in get_args(Device):
         raise UsageError(f"--device is {device}.", hint=f"choose among: {', '.join(get_args(Device))}.")
-    if evaluate and trace is None:
-        hook = HookKind.PLAIN  # nothing is trained, so there is nothing to record
     settings = TrainSettings(
         epochs=epochs,
         batch_size=batch_size,
@@ -208,7 +231,10 @@ def train(
         lr=cast(float, lr),
         bucket_cap_mb=cast(float, bucket_cap_mb),
         seed=seed,
-        hook=hook,
+        hook=_hook(hook),
+        compress=cast("Compress | None", compress),
+        error_feedback=error_feedback,
+        shared_memory=cast(SharedMemory, shared_memory),
         trace=_text(trace),
         force=force,
         interfaces=interfaces.parse(interface) if interface is not None else (),
@@ -226,6 +252,8 @@ def train(
         device=cast(Device, device),
         watchdog_s=watchdog,
     )
+    if evaluate and trace is None:
+        settings = settings.without_hook()  # nothing is trained, so there is nothing to record
     if multiprocessing_distributed:
         count = nproc or _gpus() or 2
         place = _place(None, dist_url, world_size, rank)
@@ -238,6 +266,15 @@ def train(
         _launch(settings, 2 if nproc is None else nproc, as_json)
     else:
         _join(settings, place, as_json)
+
+
+def _hook(name: str) -> HookKind:
+    refuse_combined(name)
+    try:
+        return HookKind(name)
+    except ValueError:
+        known = ", ".join(each.value for each in HookKind)
+        raise UsageError(f"--hook {name} is not known.", hint=f"choose among: {known}.") from None
 
 
 def _text(path: Path | None) -> str | None:

@@ -16,10 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pyddpdiag._loader import require_torch
+from pyddpdiag.cures.options import Cures
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.integrations import early_end, tasks
-from pyddpdiag.integrations.unchanged import FOLDER, LINES
+from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES
 from pyddpdiag.model.command import NAME, CommandEnd
+from pyddpdiag.model.launch import Launch, launch_to_json
 from pyddpdiag.output import say
 
 _STARTUP = Path(__file__).resolve().parent / "startup"
@@ -44,12 +46,13 @@ def environment(folder: Path | None, *, lines: bool = True) -> dict[str, str]:
     }
 
 
-def run(command: Sequence[str], folder: Path, *, lines: bool = True) -> int:
+def run(command: Sequence[str], folder: Path, cures: Cures | None = None, *, lines: bool = True) -> int:
     """Runs a command to its end and shows the verdict on standard error; the command's exit code.
 
     Args:
         command: a program and its arguments, such as torchrun and a script.
         folder: of the run.
+        cures: what to apply to the ranks; None: nothing.
         lines: whether the ranks look at their Python stacks.
 
     Raises:
@@ -72,7 +75,15 @@ def run(command: Sequence[str], folder: Path, *, lines: bool = True) -> int:
     from pyddpdiag.integrations.signals import to_its_end
 
     with tempfile.TemporaryDirectory(prefix="pyddpdiag-", ignore_cleanup_errors=True) as notes:
-        environ = {**os.environ, **environment(folder, lines=lines), early_end.NOTES: notes}
+        applied = cures if cures is not None else Cures()
+        launch = Launch(tuple(command), applied.options())
+        environ = {
+            **os.environ,
+            **environment(folder, lines=lines),
+            **applied.environment(),
+            LAUNCH: json.dumps(launch_to_json(launch)),
+            early_end.NOTES: notes,
+        }
         ended = to_its_end([program, *command[1:]], environ)
         early = early_end.read(Path(notes))
     number = ended.signal_number or ended.died_of

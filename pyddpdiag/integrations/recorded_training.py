@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.model.launch import Launch
 from pyddpdiag.record import agreement
 from pyddpdiag.record.recorder import Recorder
 from pyddpdiag.record.steps import LoopMarks
@@ -27,13 +28,20 @@ class Session:
         folder: of the run; None: a new one.
         options: of the Recorder.
         recorded_by: "run" or the framework's name, for the sidecar.
+        launch: the command of `pyddpdiag run`, for the sidecar.
     """
 
-    def __init__(self, folder: str | Path | None, options: Mapping[str, Any], recorded_by: str) -> None:
+    def __init__(
+        self,
+        folder: str | Path | None,
+        options: Mapping[str, Any],
+        recorded_by: str,
+        launch: Launch | None = None,
+    ) -> None:
         # Whoever starts a job by one command per machine or rank need not give all of them the same folder.
         with agreement.named(recorded_by):
             self.recorder = Recorder(folder, **options)
-        self.recorder.modules.set_recorded_by(recorded_by)
+        self.recorder.modules.set_recorded_by(recorded_by, launch)
         self.steps = LoopMarks(self.recorder.core, self.recorder.modules)
         self._phase = ExitStack()
 

@@ -11,7 +11,7 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -23,13 +23,17 @@ from pyddpdiag.output import say
 from pyddpdiag.own_clock import monotonic_ns
 
 if TYPE_CHECKING:
+    from pyddpdiag.cures.applied import Applied
     from pyddpdiag.integrations.watched import Watched
+    from pyddpdiag.model.launch import Launch
 
 FOLDER: Final = "PYDDPDIAG_RUN_FOLDER"
 """The environment variable that names the run's folder; empty: the ranks agree on a new one."""
 
 LINES: Final = "PYDDPDIAG_RUN_LINES"
 """The environment variable that says whether the ranks look at their Python stacks: "0" if not."""
+LAUNCH: Final = "PYDDPDIAG_RUN_LAUNCH"
+"""The one with the launch command and the cures to apply (`pyddpdiag.model.launch`), as JSON."""
 
 
 def watch_imports() -> None:
@@ -91,6 +95,7 @@ def watch(watched: Watched) -> None:
 @dataclass
 class _State:
     watched: Watched | None = None
+    cures: Applied | None = None
     failed: bool = False
     announced: int = 0  # the id of the module whose call was seen, but not its forward pass
     begun: bool = False  # a DDP module has run; batches before belong to nobody
@@ -106,11 +111,46 @@ def _watched() -> Watched | None:
         try:
             from pyddpdiag.integrations.watched import Watched
 
-            _state.watched = Watched(os.environ.get(FOLDER) or None, {"lines": os.environ.get(LINES) != "0"})
+            launch = _launch()
+            cures = _cures()
+            options = {"lines": os.environ.get(LINES) != "0"}
+            _state.watched = Watched(os.environ.get(FOLDER) or None, options, launch=launch, cures=cures)
         except (PyddpdiagError, ImportError) as error:
             _state.failed = True
             say(f"pyddpdiag run: nothing is recorded in process {os.getpid()}: {error}", sys.stderr)
     return _state.watched
+
+
+def _launch() -> Launch | None:
+    """The command that `pyddpdiag run` ran; None: this is not below one."""
+    text = os.environ.get(LAUNCH, "")
+    if not text:
+        return None
+    import json
+
+    from pyddpdiag.model.launch import launch_from_json
+
+    try:
+        return launch_from_json(json.loads(text))
+    except ValueError:
+        return None
+
+
+def _cures() -> Applied | None:
+    """What is applied in this process; None: nothing."""
+    if _state.cures is None and not _state.failed:
+        launch = _launch()
+        if launch is None or not launch.cures:
+            return None
+        try:
+            from pyddpdiag.cures.applied import Applied
+            from pyddpdiag.cures.options import from_options
+
+            _state.cures = Applied(from_options(launch.cures))
+        except (PyddpdiagError, ImportError, ValueError) as error:
+            _state.failed = True
+            say(f"pyddpdiag run: nothing is applied in process {os.getpid()}: {error}", sys.stderr)
+    return _state.cures
 
 
 def _patch_once(patch: Callable[[Any], None], module: ModuleType | None) -> None:
@@ -138,9 +178,13 @@ def _patch_ddp(module: Any) -> None:
     def init(self: Any, *arguments: Any, **options: Any) -> None:
         # What watches is imported now and not in the first step. The recorder waits for that: the script may yet open
         # its own.
-        _watched()
+        watched = _watched()
+        given: Sequence[Any] = arguments
+        named: Mapping[str, Any] = options
+        if watched is not None and watched.cures is not None:
+            (_, *given), named = watched.cures.arguments(make, (self, *arguments), options)
         start_up.note("construction_begin_ns")
-        make(self, *arguments, **options)
+        make(self, *given, **named)
         start_up.note("construction_end_ns")
         _early.made()
 
@@ -176,6 +220,11 @@ def _patch_groups(module: Any) -> None:
 
     @functools.wraps(make)
     def init_process_group(*arguments: Any, **options: Any) -> Any:
+        if LAUNCH in os.environ:
+            # torch is not complete when this module is loaded; now it is.
+            cures = _cures()
+            if cures is not None:
+                cures.before_group()
         start_up.note("rendezvous_begin_ns")
         made = make(*arguments, **options)
         start_up.note("rendezvous_end_ns")

@@ -17,14 +17,17 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 import pyddpdiag
-from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.cures.applied import Applied
+from pyddpdiag.errors import NotGlooError, PyddpdiagError
 from pyddpdiag.integrations.recorded_training import Session
+from pyddpdiag.model.launch import Launch
 from pyddpdiag.output import say
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.attachments import is_attached
 from pyddpdiag.record.bucket_hook import RecorderHook
 from pyddpdiag.record.hooks import TimedHook
 from pyddpdiag.record.latest import latest_open
+from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recorder import Recorder
 from pyddpdiag.record.steps import LoopMarks
 
@@ -32,6 +35,8 @@ AT_ONCE_NS: Final = 50_000_000
 """A loop that takes the first batch so soon after the iterator was made has waited for it since then."""
 
 _OURS = (pyddpdiag.timed_allreduce, pyddpdiag.timed_bf16_allreduce, pyddpdiag.timed_fp16_allreduce)
+
+_OWN_HOOK = "the script gave it a recorder or a communication hook"
 
 # Of the recorder, its file, and the store by which ranks agree: none of them may end the script.
 _FAILURES = (PyddpdiagError, RuntimeError, OSError)
@@ -45,13 +50,21 @@ class Watched:
     Args:
         folder: of the run; None: the ranks agree on a new one.
         options: of the Recorder.
-        recorded_by: as in `Session`.
+        recorded_by, launch: as in `Session`.
+        cures: what to apply to the modules; None: nothing.
     """
 
     def __init__(
-        self, folder: str | Path | None, options: Mapping[str, Any], recorded_by: str = "run"
+        self,
+        folder: str | Path | None,
+        options: Mapping[str, Any],
+        recorded_by: str = "run",
+        launch: Launch | None = None,
+        cures: Applied | None = None,
     ) -> None:
         self._folder = folder
+        self._launch = launch
+        self.cures = cures
         self._recorded_by = recorded_by
         self._options = options
         self.session: Session | None = None
@@ -173,18 +186,49 @@ class Watched:
         return made[1]
 
     def _attach(self, ddp: DistributedDataParallel, given: Any) -> None:
-        if ddp._comm_hooks or is_attached(ddp):
-            self.left_alone = self.left_alone or "the script gave it a recorder or a communication hook"
+        own_hook = bool(ddp._comm_hooks) or is_attached(ddp)
+        path: dict[str, Any] = {}
+        if self.cures is not None:
+            path = self._path(self.cures, ddp, own_hook)
+        if own_hook:
+            self.left_alone = self.left_alone or _OWN_HOOK
             return  # recorded by the script, or timed
         try:
-            self._open().attach(given)
+            recorder = self._open()
+            recorder.attach(given, **path)
         except _FAILURES as error:
+            if path:
+                raise  # other ranks may sum this module's buckets in a way that DDP's own would wait for in vain
             self._cannot(error)
+        else:
+            if self.cures is not None:
+                self.cures.attached(recorder, ddp)
+
+    def _path(self, cures: Applied, ddp: DistributedDataParallel, own_hook: bool) -> dict[str, Any]:
+        """The options of the path on which all ranks agree; none, if one of them cannot take it."""
+        rank = dist.get_rank() if dist.is_initialized() else 0
+        try:
+            require_gloo(ddp, rank)
+        except NotGlooError as error:
+            return cures.path_for(ddp, over_gloo=False, obstacle=error.message)
+        obstacle = ""
+        if own_hook:
+            obstacle = _OWN_HOOK
+        elif ddp._get_ddp_logging_data().get("comm_hook"):  # type: ignore[no-untyped-call]
+            obstacle = "it has a builtin communication hook of torch"
+        elif getattr(ddp, "_use_python_reducer", False):
+            obstacle = "torch's python_reducer calls no hook"
+        else:
+            try:
+                self._open()
+            except _FAILURES as error:
+                obstacle = str(error)
+        return cures.path_for(ddp, over_gloo=True, obstacle=obstacle)
 
     def _open(self) -> Recorder:
         recorder = latest_open()
         if not isinstance(recorder, Recorder):
-            self.session = Session(self._folder, self._options, self._recorded_by)
+            self.session = Session(self._folder, self._options, self._recorded_by, self._launch)
             recorder = self.session.recorder
             register_optimizer_step_post_hook(self._optimizer_stepped)
             # After the note how the process ended, which has priority 0. Processes of multiprocessing run this, too.

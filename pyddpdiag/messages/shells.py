@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import subprocess
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 import psutil
 
 from pyddpdiag import system
+
+# What needs no quotes. In PowerShell a comma makes two arguments.
+_BARE: Final = re.compile(r"[\w.:/\\=+-]+", re.ASCII)
 
 
 class Shell(Enum):
@@ -61,6 +67,13 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Command:
+    """A program and its arguments, to be quoted."""
+
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Code:
     """A line for the script, in Python: the same on every system."""
 
@@ -75,7 +88,7 @@ class ByShell:
     windows: str = ""
 
 
-Line = SetVariable | UnsetVariable | RemoveFile | EndProcess | Run | Code | ByShell
+Line = SetVariable | UnsetVariable | RemoveFile | EndProcess | Run | Command | Code | ByShell
 
 
 def write(line: Line, shell: Shell) -> str:
@@ -104,6 +117,11 @@ def write(line: Line, shell: Shell) -> str:
             Shell.POWERSHELL: f"Stop-Process -Id {line.pid}",
             Shell.CMD: f"taskkill /PID {line.pid} /F",
         }[shell]
+    if isinstance(line, Command):
+        if shell is Shell.POSIX:
+            return shlex.join(line.arguments)
+        quote = _powershell if shell is Shell.POWERSHELL else _cmd
+        return " ".join(each if _BARE.fullmatch(each) else quote(each) for each in line.arguments)
     if isinstance(line, Run):
         return line.command
     if isinstance(line, Code):
@@ -139,3 +157,9 @@ def this_shell() -> Shell:
 
 def _powershell(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def _cmd(text: str) -> str:
+    # It adds quotes for blanks only, and escapes quotes in any case.
+    quoted = subprocess.list2cmdline([text])
+    return quoted if quoted.startswith('"') else f'"{quoted}"'

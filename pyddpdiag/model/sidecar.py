@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from pyddpdiag.model.ending import End, Stay, end_from_json, end_to_json, stay_from_json, stay_to_json
 from pyddpdiag.model.gpu import GpuUse, gpu_from_json, gpu_to_json
+from pyddpdiag.model.launch import Launch, launch_from_json, launch_to_json
 from pyddpdiag.model.training import Training, training_from_json, training_to_json
 from pyddpdiag.output import clean
 
@@ -98,6 +99,7 @@ class Sidecar:
         pyddpdiag: version of the tool that recorded.
         recorded_by: what made the recorder for the script: "run" (`pyddpdiag run`), "train", or the framework's name
             ("accelerate", "lightning", "transformers"); empty: the script itself.
+        launch: the command that `pyddpdiag run` ran; None: it did not record this, or an older version did.
         pid: of the recording process.
         process_started_s: when that process started, seconds since 1970; with `pid` and `process_namespace` it tells
             one process from another.
@@ -135,6 +137,7 @@ class Sidecar:
     torch: str = ""
     pyddpdiag: str = ""
     recorded_by: str = ""
+    launch: Launch | None = None
     torch_threads: int = 0
     cores: tuple[int, ...] = ()
     machine_cores: int = 0
@@ -167,6 +170,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
         **{name: getattr(sidecar, name) for name in _HEAD if getattr(sidecar, name) is not None},
+        **({"launch": launch_to_json(sidecar.launch)} if sidecar.launch is not None else {}),
         "cores": list(sidecar.cores),
         **({"quota": dict(sidecar.quota)} if sidecar.quota else {}),
         "build_config": dict(sidecar.build_config),
@@ -261,6 +265,7 @@ def from_json(
         torch=_text(raw, "torch"),
         pyddpdiag=_text(raw, "pyddpdiag"),
         recorded_by=_text(raw, "recorded_by"),
+        launch=launch_from_json(raw["launch"]) if "launch" in raw else None,
         torch_threads=_whole(raw.get("torch_threads")),
         cores=_cores(raw.get("cores")),
         machine_cores=_whole(raw.get("machine_cores")),

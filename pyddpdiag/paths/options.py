@@ -1,20 +1,15 @@
-"""What a user asks for of a bucket's path, the same for `attach`, `hook` and the named hooks."""
+"""What a user asks for of a bucket's path, the same for `attach`, `hook` and the named hooks. Without torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pyddpdiag import _native
 from pyddpdiag.errors import UsageError
 
 Compress = Literal["bf16", "fp16"]
 SharedMemory = Literal["off", "auto", "require"]
-_COMPRESSIONS: Final[dict[Compress | None, _native.Compression]] = {
-    None: _native.Compression.none,
-    "bf16": _native.Compression.bf16,
-    "fp16": _native.Compression.fp16,
-}
+_COMPRESSIONS: Final = (None, "bf16", "fp16")
 _MODES: Final = ("off", "auto", "require")
 
 
@@ -30,10 +25,6 @@ class PathRequest:
     def needs_setup(self) -> bool:
         """Whether the ranks must meet before the first bucket."""
         return self.compress is not None or self.shared_memory != "off"
-
-    def decided(self, shared: _native.SharedRanks | None) -> _native.PathOptions:
-        """What is done with the buckets of a group; `shared`: its ranks, where they share memory."""
-        return _native.PathOptions(_COMPRESSIONS[self.compress], self.error_feedback, shared)
 
 
 def path_request(

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import torch.distributed as dist
 
 from pyddpdiag import _native
 from pyddpdiag.paths import exchange_setup, shared_setup
-from pyddpdiag.paths.options import PathRequest
+from pyddpdiag.paths.options import Compress, PathRequest
+
+_COMPRESSIONS: Final[dict[Compress | None, _native.Compression]] = {
+    None: _native.Compression.none,
+    "bf16": _native.Compression.bf16,
+    "fp16": _native.Compression.fp16,
+}
 
 
 def prepare(core: _native.Recorder, group: dist.ProcessGroup, request: PathRequest) -> _native.PathOptions:
@@ -26,7 +34,7 @@ def prepare(core: _native.Recorder, group: dist.ProcessGroup, request: PathReque
     shared = shared_setup.prepare(core, group, request.shared_memory)
     if request.compress is not None and shared is None:
         exchange_setup.prepare(core, group)
-    return request.decided(shared)
+    return _native.PathOptions(_COMPRESSIONS[request.compress], request.error_feedback, shared)
 
 
 __all__ = ["prepare"]

@@ -16,6 +16,7 @@ from pyddpdiag import _native
 from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
+from pyddpdiag.model.launch import Launch
 from pyddpdiag.paths import gloo
 from pyddpdiag.record import ddp_modules, gpu
 from pyddpdiag.record.sentinel import Sentinel
@@ -92,9 +93,9 @@ class Modules:
             require_gloo(ddp, self._rank)
             self.add(ddp_modules.describe(ddp))
 
-    def set_recorded_by(self, name: str) -> None:
+    def set_recorded_by(self, name: str, launch: Launch | None = None) -> None:
         """What made the recorder, if not the script (`model.sidecar.Sidecar`); the next sidecar tells it."""
-        self._sidecar.set_recorded_by(name)
+        self._sidecar.set_recorded_by(name, launch)
 
     def layout_found(self) -> None:
         """Called when a new bucket layout appears."""

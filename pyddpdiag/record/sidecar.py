@@ -20,6 +20,7 @@ from pyddpdiag import _native, processes, start_up
 from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
+from pyddpdiag.model.launch import Launch
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.paths import shared_setup
 from pyddpdiag.record import interface_facts
@@ -109,9 +110,9 @@ class Sidecar:
             start_up=start_up.take(),
         )
 
-    def set_recorded_by(self, name: str) -> None:
-        """What made the recorder, if not the script; the next `write` tells it."""
-        self._fixed = replace(self._fixed, recorded_by=name)
+    def set_recorded_by(self, name: str, launch: Launch | None = None) -> None:
+        """What made the recorder, if not the script, and the command below which it did; the next `write` has it."""
+        self._fixed = replace(self._fixed, recorded_by=name, launch=launch)
 
     @property
     def behind(self) -> bool:

@@ -85,9 +85,7 @@ def _where_to_look(screen: Screen, report: RunReport) -> None:
     """A run that is held up now: there is a command that sees more of it."""
     live = any(rank.process in ("running", "stopped") and not rank.closed for rank in report.ranks)
     if live and any(finding.kind in HELD_UP for finding in report.verdict.findings):
-        # In one line, however long, so that it can be copied.
-        command = screen.text(f"    Every rank's state and stack now: pyddpdiag hang {clean(report.folder)}")
-        screen.console.print(Text(command), soft_wrap=True)
+        screen.print_whole(f"    Every rank's state and stack now: pyddpdiag hang {clean(report.folder)}")
 
 
 def print_finding(screen: Screen, finding: Finding, *, is_headline: bool) -> None:
@@ -96,13 +94,14 @@ def print_finding(screen: Screen, finding: Finding, *, is_headline: bool) -> Non
     if not is_headline:
         body.append(f"{finding.severity}: ", SEVERITY_STYLE[finding.severity])
         body.append(finding.message + "\n")
-    sure = [f"Confidence: {finding.confidence}."]
-    if finding.change_mind:
-        sure.append(f"What would change this: {finding.change_mind}")
-    body.append(" ".join(sure), "dim")
-    if finding.advice:
-        body.append("\n" + finding.advice)
+    mind = f" What would change this: {finding.change_mind}" if finding.change_mind else ""
+    body.append(f"Confidence: {finding.confidence}.{mind}", "dim")
+    advice, _, line = finding.advice.partition("\n")
+    if advice:
+        body.append("\n" + advice)
     screen.print(body, 4)
+    if line:
+        screen.print_whole(f"    {line}")
 
 
 def _value(stat: Stat) -> str:

@@ -16,7 +16,7 @@ from pyddpdiag.scaling.model import Run
 from pyddpdiag.scaling.split import split_of
 from pyddpdiag.train import launch
 from pyddpdiag.train.display import Display
-from pyddpdiag.train.settings import HookKind, TrainSettings
+from pyddpdiag.train.settings import TrainSettings
 
 _RESULT = "scaling.json"
 
@@ -105,10 +105,13 @@ def _prepare(target: Path, force: bool) -> None:
 
 def _one(settings: TrainSettings, number: int, target: Path, display: Display) -> Run:
     alone = number == 1
-    hook = HookKind.PLAIN if alone else settings.hook
-    trace = str(target / f"ranks-{number}") if hook.records else None
+    if alone:
+        one = settings.without_hook(ddp=False)
+    else:
+        trace = str(target / f"ranks-{number}") if settings.hook.records else None
+        one = replace(settings, trace=trace)
     result = launch(
-        replace(settings, ddp=not alone, hook=hook, trace=trace),
+        one,
         number,
         on_event=display,
         on_note=display.note,

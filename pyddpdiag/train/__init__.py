@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pyddpdiag.paths.averaging import Averaging, HookKind
 from pyddpdiag.train.events import TrainResult
-from pyddpdiag.train.settings import HookKind, TrainSettings
+from pyddpdiag.train.settings import TrainSettings
 from pyddpdiag.train.start import join, launch
 
-__all__ = ["HookKind", "TrainResult", "TrainSettings", "join", "launch"]
+__all__ = ["Averaging", "HookKind", "TrainResult", "TrainSettings", "join", "launch"]

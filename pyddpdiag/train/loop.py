@@ -82,7 +82,7 @@ def _train(session: Session, device: torch.device, threads: int) -> TrainResult:
         _evaluate_only(run)
     elif isinstance(run.model, DistributedDataParallel):
         watchdog_s = settings.watchdog_s
-        with probes(run.model, settings.hook, session.trace, settings.force, watchdog_s) as probe:
+        with probes(run.model, settings.averaging, session.trace, settings.force, watchdog_s) as probe:
             begin = time.perf_counter()
             _epochs(run, probe)
     else:
@@ -91,7 +91,7 @@ def _train(session: Session, device: torch.device, threads: int) -> TrainResult:
     epochs = 0 if settings.evaluate else len(begun.history) - first
     return TrainResult(
         world_size=place.world_size,
-        hook=settings.hook.value,
+        hook=settings.averaging.label,
         trace=session.trace if run.model is not begun.module else None,
         parameters=sum(p.numel() for p in begun.module.parameters()),
         buckets=_bucket_count(run.model),

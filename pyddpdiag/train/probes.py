@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag.paths.options import Compress
-from pyddpdiag.train.settings import HookKind
+from pyddpdiag.paths.averaging import Averaging, HookKind
 
 T = TypeVar("T")
-
-# The options for `recorder.attach`, for the hooks that use it.
-_COMPRESS: Final[dict[HookKind, Compress | None]] = {
-    HookKind.NATIVE: None,
-    HookKind.BF16: "bf16",
-    HookKind.FP16: "fp16",
-    HookKind.BF16_FEEDBACK: "bf16",
-    HookKind.SHARED: None,
-}
 
 
 class Probe(Protocol):
@@ -50,16 +40,17 @@ class NoProbe:
 @contextmanager
 def probes(
     ddp: DistributedDataParallel,
-    hook: HookKind,
+    averaging: Averaging,
     trace: str | None,
     overwrite: bool,
     watchdog_s: float | None = None,
 ) -> Iterator[Probe]:
-    """Registers `hook` with `ddp`. Closes the recorder at the end of the block unless that failed.
+    """Has `ddp` average this way. Closes the recorder at the end of the block unless that failed.
 
     The trace of a failed rank stays open on purpose: the file is complete, and shows that the end was not
     orderly.
     """
+    hook = averaging.hook
     if not hook.records or trace is None:
         if hook is HookKind.BUILTIN:
             from torch._C._distributed_c10d import BuiltinCommHookType
@@ -72,19 +63,10 @@ def probes(
 
     recorder = pyddpdiag.Recorder(trace, overwrite=overwrite, watchdog_s=watchdog_s)
     recorder.modules.set_recorded_by("train")
-    if hook in _COMPRESS:
-        recorder.attach(
-            ddp,
-            compress=_COMPRESS[hook],
-            error_feedback=hook is HookKind.BF16_FEEDBACK,
-            shared_memory="auto" if hook is HookKind.SHARED else "off",
-        )
+    if hook is HookKind.NATIVE:
+        recorder.attach(ddp, **averaging.path)
     else:
-        function = {
-            HookKind.TIMED: pyddpdiag.timed_allreduce,
-            HookKind.TIMED_BF16: pyddpdiag.timed_bf16_allreduce,
-            HookKind.TIMED_FP16: pyddpdiag.timed_fp16_allreduce,
-        }[hook]
-        ddp.register_comm_hook(recorder, function)
+        timed = recorder.hook(**averaging.path) if averaging.path else pyddpdiag.timed_allreduce
+        ddp.register_comm_hook(recorder, timed)
     yield recorder
     recorder.close()

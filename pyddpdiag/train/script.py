@@ -59,7 +59,7 @@ class Script:
         options = {"device_ids": ids, "bucket_cap_mb": settings.bucket_cap_mb, **options}
         self.model = DistributedDataParallel(module.to(self.device), **options)  # type: ignore[arg-type]
         trace, watchdog_s = self._session.trace, settings.watchdog_s
-        self._open = probes(self.model, settings.hook, trace, settings.force, watchdog_s)
+        self._open = probes(self.model, settings.averaging, trace, settings.force, watchdog_s)
         self._probe = self._open.__enter__()
         return self.model
 
@@ -119,7 +119,7 @@ def run_script(session: Session, device: torch.device) -> TrainResult:
     model = script.model
     return TrainResult(
         world_size=script.world_size,
-        hook=session.settings.hook.value,
+        hook=session.settings.averaging.label,
         trace=session.trace if model is not None else None,
         parameters=sum(p.numel() for p in model.parameters()) if model is not None else 0,
         buckets=0,

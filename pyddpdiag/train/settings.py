@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from enum import Enum
-from typing import Literal
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
 
 from pyddpdiag.errors import UsageError
+from pyddpdiag.paths.averaging import Averaging, HookKind
+from pyddpdiag.paths.options import Compress, SharedMemory
 from pyddpdiag.workloads.archs import arch_of, check_data
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -26,37 +27,6 @@ _PRIVATE = {
 }
 
 
-class HookKind(str, Enum):
-    """How a bucket's gradients are averaged, and whether that is recorded."""
-
-    NATIVE = "native"
-    TIMED = "timed"
-    BF16 = "bf16"
-    FP16 = "fp16"
-    SHARED = "shared"
-    BF16_FEEDBACK = "bf16_feedback"
-    TIMED_BF16 = "timed_bf16"
-    TIMED_FP16 = "timed_fp16"
-    PLAIN = "plain"
-    BUILTIN = "builtin"
-
-    @property
-    def records(self) -> bool:
-        """Whether this hook writes a trace."""
-        return self not in (HookKind.PLAIN, HookKind.BUILTIN)
-
-    @property
-    def exact(self) -> bool:
-        """Whether gradients travel as they are, and are not rounded to 16 bits."""
-        return self in (
-            HookKind.NATIVE,
-            HookKind.TIMED,
-            HookKind.SHARED,
-            HookKind.PLAIN,
-            HookKind.BUILTIN,
-        )
-
-
 @dataclass(frozen=True)
 class TrainSettings:
     """Settings of one run, equal on all its ranks.
@@ -67,7 +37,7 @@ class TrainSettings:
         lr: peak learning rate; with `scale_lr`, multiplied by the number of ranks. Left out: that of `arch`.
         seed: decides the first weights and the order of the samples.
         bucket_cap_mb: DDP's bucket size in MiB. Left out: that of `arch`.
-        hook: see `HookKind`.
+        hook, compress, error_feedback, shared_memory: how gradients are averaged (`Averaging`).
         trace: folder of the trace; None asks for `runs/<time>`, or for none if the hook records nothing.
         force: replace a trace that is already in that folder.
         interfaces: network interfaces for Gloo; empty leaves the choice to `pyddpdiag.ranks.interfaces`.
@@ -97,6 +67,9 @@ class TrainSettings:
     seed: int = 0
     bucket_cap_mb: float = None  # type: ignore[assignment]
     hook: HookKind = HookKind.NATIVE
+    compress: Compress | None = None
+    error_feedback: bool = False
+    shared_memory: SharedMemory = "off"
     trace: str | None = None
     force: bool = False
     interfaces: tuple[str, ...] = ()
@@ -116,6 +89,7 @@ class TrainSettings:
     ddp: bool = True
 
     def __post_init__(self) -> None:
+        _ = self.averaging  # checks it
         usual = arch_of(self.arch)
         for name in ("lr", "bucket_cap_mb"):
             if getattr(self, name) is None:
@@ -153,6 +127,16 @@ class TrainSettings:
                 "--checkpoint and --resume belong to the built-in loop, not to --script.",
                 hint="save and load in the script itself (examples/checkpoint.py).",
             )
+
+    @property
+    def averaging(self) -> Averaging:
+        """How gradients are averaged."""
+        return Averaging(self.hook, self.compress, self.error_feedback, self.shared_memory)
+
+    def without_hook(self, **changes: Any) -> TrainSettings:
+        """The same with DDP's own averaging, which is not recorded, and these other changes."""
+        plain = asdict(Averaging(HookKind.PLAIN))
+        return replace(self, **plain, **changes)
 
     def total_batch(self, world_size: int) -> int:
         """Samples per step of all ranks together."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from train_support import records_published
 
 from pyddpdiag.model import GpuUse
 from pyddpdiag.trace.sidecar import read_sidecar
-from pyddpdiag.train import HookKind, TrainResult, TrainSettings, gpu, launch
+from pyddpdiag.train import Averaging, HookKind, TrainResult, TrainSettings, gpu, launch
 from pyddpdiag.train.loop import train_rank
 from pyddpdiag.train.rank_session import Session
 
@@ -21,15 +21,20 @@ GOAL = 0.97
 # Fewer epochs than by default, to save time, at a rate a little lower: processors round differently, and this leaves
 # all of them a margin. The defaults are those of test_train_run.py.
 SETTINGS = TrainSettings(epochs=6, lr=0.02, timeout_s=100)
-# Hooks in the same class have the same losses to the last bit; so have a native hook and its Python twin.
-CLASSES = {
-    **{hook: "exact" for hook in HookKind if hook.exact},
-    HookKind.BF16: "bf16",
-    HookKind.TIMED_BF16: "bf16",
-    HookKind.FP16: "fp16",
-    HookKind.TIMED_FP16: "fp16",
-    HookKind.BF16_FEEDBACK: "bf16 with feedback",
-}
+PLAIN, BUILTIN = Averaging(HookKind.PLAIN), Averaging(HookKind.BUILTIN)
+NATIVE, TIMED = Averaging(), Averaging(HookKind.TIMED)
+BF16, TIMED_BF16 = Averaging(compress="bf16"), Averaging(HookKind.TIMED, compress="bf16")
+FP16, TIMED_FP16 = Averaging(compress="fp16"), Averaging(HookKind.TIMED, compress="fp16")
+FEEDBACK = Averaging(compress="bf16", error_feedback=True)
+SHARED = Averaging(shared_memory="auto")
+# On one host nothing travels, so nothing is rounded.
+SHARED_BF16 = Averaging(compress="bf16", shared_memory="require")
+
+
+def kind_of(way: Averaging) -> tuple[str | None, bool]:
+    """Those alike have the same losses to the last bit; so have a native hook and its Python twin."""
+    rounds = way.compress if way.shared_memory == "off" else None
+    return rounds, way.error_feedback
 
 
 @pytest.fixture(autouse=True)
@@ -39,62 +44,62 @@ def _in_a_folder_of_its_own(
     monkeypatch.chdir(tmp_path_factory.mktemp("cwd"))
 
 
-def _with(session: Session, hook: HookKind) -> TrainResult:
+def _with(session: Session, hook: Averaging) -> TrainResult:
     """One training in the process group that is up."""
     return train_rank(
         replace(
             session,
-            settings=replace(session.settings, hook=hook, trace=None),
-            trace=f"{session.trace}-{hook.value}" if hook.records else None,
+            settings=replace(session.settings, **asdict(hook), trace=None),
+            trace=f"{session.trace}-{hook.label}" if hook.hook.records else None,
             tell=lambda event: None,
         )
     )
 
 
-def _several(session: Session, hooks: Sequence[HookKind]) -> TrainResult:
+def _several(session: Session, hooks: Sequence[Averaging]) -> TrainResult:
     """Fails in the rank unless each hook learns the digits, and as the others of its class do."""
     results = {hook: _with(session, hook) for hook in hooks}
     curves = {
         hook: [(e.train_loss, e.test_loss, e.accuracy) for e in result.history]
         for hook, result in results.items()
     }
-    first: dict[str, HookKind] = {}
+    first: dict[tuple[str | None, bool], Averaging] = {}
     for hook in hooks:
-        known = first.setdefault(CLASSES[hook], hook)
+        known = first.setdefault(kind_of(hook), hook)
         if curves[hook] != curves[known]:
-            raise ValueError(f"{hook.value} {curves[hook]} is not {known.value} {curves[known]}")
+            raise ValueError(f"{hook.label} {curves[hook]} is not {known.label} {curves[known]}")
     if len({str(curves[hook]) for hook in first.values()}) != len(first):
         raise ValueError(f"hooks do not do what their names say: {curves}")
-    poor = {hook.value: result.accuracy for hook, result in results.items() if result.accuracy < GOAL}
+    poor = {hook.label: result.accuracy for hook, result in results.items() if result.accuracy < GOAL}
     if poor:
         raise ValueError(f"not learned: {poor}")
     return results[hooks[0]]
 
 
-# Eleven trainings in all, on a machine that may be busy.
+# Twelve trainings in all, on a machine that may be busy.
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "hooks",
     [
-        (HookKind.PLAIN, HookKind.BUILTIN, HookKind.NATIVE, HookKind.TIMED),
-        (HookKind.BF16, HookKind.TIMED_BF16, HookKind.BF16_FEEDBACK),
-        (HookKind.FP16, HookKind.TIMED_FP16),
-        (HookKind.SHARED, HookKind.NATIVE),
+        (PLAIN, BUILTIN, NATIVE, TIMED),
+        (BF16, TIMED_BF16, FEEDBACK),
+        (FP16, TIMED_FP16),
+        (SHARED, NATIVE, SHARED_BF16),
     ],
     ids=["exact", "bf16", "fp16", "shared"],
 )
 def test_every_hook_learns_the_digits_and_exact_ones_to_the_last_bit_as_plain_ddp(
-    hooks: tuple[HookKind, ...], tmp_path: Path
+    hooks: tuple[Averaging, ...], tmp_path: Path
 ) -> None:
     settings = replace(SETTINGS, trace=str(tmp_path / "t"))
     result = launch(settings, 2, job=partial(_several, hooks=hooks))
     assert result.history[-1].train_loss < result.history[0].train_loss
     for hook in hooks:
         for rank in range(2):
-            published = records_published(tmp_path / f"t-{hook.value}", rank)
-            assert (published > 0) == hook.records, hook
-            if hook.records:
-                sidecar, _ = read_sidecar(tmp_path / f"t-{hook.value}" / f"rank_{rank}.json")
+            published = records_published(tmp_path / f"t-{hook.label}", rank)
+            assert (published > 0) == hook.hook.records, hook
+            if hook.hook.records:
+                sidecar, _ = read_sidecar(tmp_path / f"t-{hook.label}" / f"rank_{rank}.json")
                 assert sidecar.recorded_by == "train"
 
 
@@ -104,13 +109,15 @@ def test_no_hook_is_left_out() -> None:
         for mark in test_every_hook_learns_the_digits_and_exact_ones_to_the_last_bit_as_plain_ddp.pytestmark
         if mark.name == "parametrize"
     ]
-    assert {hook for hooks in marks.args[1] for hook in hooks} == set(HookKind) == set(CLASSES)
+    ways = [way for hooks in marks.args[1] for way in hooks]
+    assert {way.hook for way in ways} == set(HookKind)
+    assert {way.compress for way in ways} == {None, "bf16", "fp16"}
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("ranks", "hook"), [(1, HookKind.PLAIN), (4, HookKind.NATIVE), (4, HookKind.BF16)])
-def test_digits_are_learned_with_any_number_of_ranks(ranks: int, hook: HookKind) -> None:
-    result = launch(replace(SETTINGS, hook=hook, ddp=ranks > 1), ranks)
+@pytest.mark.parametrize(("ranks", "hook"), [(1, PLAIN), (4, NATIVE), (4, BF16)])
+def test_digits_are_learned_with_any_number_of_ranks(ranks: int, hook: Averaging) -> None:
+    result = launch(replace(SETTINGS, **asdict(hook), ddp=ranks > 1), ranks)
     assert result.accuracy >= GOAL
     assert (result.buckets > 0) == (ranks > 1)
 

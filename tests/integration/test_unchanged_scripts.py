@@ -16,6 +16,7 @@ from train_support import ROOT, finish, started
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.ranks import interfaces
+from pyddpdiag.ranks.cores import usable_cores
 from pyddpdiag.trace.layout import Flag, Kind, Records, StepTime
 from pyddpdiag.trace.run import open_run
 
@@ -43,9 +44,8 @@ def without_ends(steps: Records) -> Records:
 
 def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    code, out, err = ran(
-        *RUN, "--no-lines", "--trace", "run", "--", *torchrun, "--max-restarts=1", JOB, "loader", cwd=tmp_path
-    )
+    options = ("--no-lines", "--trace", "run", "--bucket-cap-mb", "1")
+    code, out, err = ran(*RUN, *options, "--", *torchrun, "--max-restarts=1", JOB, "loader", cwd=tmp_path)
     assert code == 0, err
     assert "rank 0 trained, attempt 1" in out and "rank 1 trained, attempt 1" in out
     # The verdict is no part of the script's output.
@@ -57,6 +57,7 @@ def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
     assert not list((tmp_path / "run").glob("**/*.lines"))
     for rank in open_run(tmp_path / "run" / "attempt-1").ranks:
         assert rank.sidecar.recorded_by == "run"
+        assert rank.sidecar.modules[0].bucket_cap_mb == 1
         steps = without_ends(rank.of_kind(Kind.STEP))
         # The number of batches that were taken for evaluations differs; that of steps does not.
         assert steps["step"].tolist() == list(range(EPOCHS * BATCHES))
@@ -67,20 +68,36 @@ def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
         assert rank.of_kind(Kind.BACKWARD)["step"].tolist() == list(range(EPOCHS * BATCHES))
 
 
-def test_a_script_with_its_own_hook_is_only_timed(tmp_path: Path) -> None:
-    weights = []
+def trained_with_a_hook(folder: Path, *way: str, end: str = "", **extra: str) -> str:
+    """Trains the script's two modules in a new folder; standard error."""
+    folder.mkdir()
+    code, _, err = ran(*way, JOB, "hook", ".", *filter(None, [end]), cwd=folder, **extra)
+    assert code == 0, err
+    return err
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which it trained without pyddpdiag."""
+    folder = tmp_path_factory.mktemp("unchanged") / "plain"
     # Without pyddpdiag, torch aborts now and then while Python shuts down (record/orderly_exit.py).
-    for way, end in ((("-m", "pyddpdiag.attach", "--trace", "run"), ()), ((), ("abrupt",))):
-        folder = tmp_path / ("attached" if way else "plain")
-        folder.mkdir()
-        code, _, err = ran(sys.executable, *way, JOB, "hook", ".", *end, cwd=folder)
-        assert code == 0, err
-        assert ("median ms per step" in err) == bool(way)
-        weights.append([torch.load(folder / f"weights-{rank}.pt", weights_only=True) for rank in range(2)])
-    assert all(
-        torch.equal(*pair) for ranks in zip(*weights, strict=True) for pair in zip(*ranks, strict=True)
-    )
-    for rank in open_run(tmp_path / "attached" / "run").ranks:
+    err = trained_with_a_hook(folder, sys.executable, end="abrupt")
+    assert "median ms per step" not in err
+    return folder
+
+
+def equal_weights(one: Path, other: Path) -> bool:
+    names = [f"weights-{rank}.pt" for rank in range(2)]
+    pairs = ((torch.load(folder / name, weights_only=True) for folder in (one, other)) for name in names)
+    return all(all(map(torch.equal, *pair)) for pair in pairs)
+
+
+def test_a_script_with_its_own_hook_is_only_timed(tmp_path: Path, plain: Path) -> None:
+    folder = tmp_path / "attached"
+    err = trained_with_a_hook(folder, sys.executable, "-m", "pyddpdiag.attach", "--trace", "run")
+    assert "median ms per step" in err
+    assert equal_weights(folder, plain)
+    for rank in open_run(folder / "run").ranks:
         buckets = rank.of_kind(Kind.BUCKET)
         assert sorted(set(buckets["module"].tolist())) == [0, 1]
         foreign = (buckets["flags"] & Flag.FOREIGN) > 0
@@ -89,6 +106,40 @@ def test_a_script_with_its_own_hook_is_only_timed(tmp_path: Path) -> None:
         # Without a loader, a step ends with the optimizer's.
         assert rank.of_kind(Kind.STEP)["step"].tolist() == list(range(STEPS))
         assert rank.sidecar.closed
+
+
+def test_cures_reach_spawned_ranks_and_leave_the_trainings_bits(tmp_path: Path, plain: Path) -> None:
+    folder = tmp_path / "cured"
+    cures = {
+        "--shared-memory": "require",
+        "--bucket-cap-mb": "1",
+        "--interface": interfaces.loopback() or "",
+        "--gradient-as-bucket-view": "",
+        "--pin-ranks": "",
+    }
+    options = [word for pair in cures.items() for word in pair if word]
+    # Gloo would refuse the environment's interface.
+    run = (*RUN, "--trace", "run", *options, "--", sys.executable)
+    err = trained_with_a_hook(folder, *run, GLOO_SOCKET_IFNAME="none")
+    assert equal_weights(folder, plain)
+    assert err.count("applying --shared-memory require --bucket-cap-mb 1 ") == 1, err
+    assert "The training's bits stay the same." in err
+    for rank in range(2):
+        assert f"rank {rank}: the script gives bucket_cap_mb=20; --bucket-cap-mb is used instead." in err
+        assert f"rank {rank}: --shared-memory is not applied to Linear: the script gave it" in err
+    for each in open_run(folder / "run").ranks:
+        buckets, layouts = each.of_kind(Kind.BUCKET), each.sidecar.layouts.values()
+        named = {module.name: index for index, module in each.sidecar.modules.items()}
+        shared = (buckets["flags"] & Flag.SHARED) > 0
+        assert (shared == (buckets["module"] == named["Sequential"])).all() and shared.any()
+        # Of 2.6 MB in all, until DDP has rebuilt its buckets.
+        assert sum(layout.module == named["Sequential"] for layout in layouts) == 3
+        assert each.sidecar.modules[named["Sequential"]].bucket_cap_mb == 1
+        launch = each.sidecar.launch
+        assert launch is not None and launch.command == (sys.executable, JOB, "hook", ".")
+        assert launch.cures == cures
+    cores = [set(each.sidecar.cores) for each in open_run(folder / "run").ranks]
+    assert not cores[0] & cores[1] or usable_cores() < 2
 
 
 def test_lightning_with_a_validation_loader_is_recorded_in_every_epoch(tmp_path: Path) -> None:

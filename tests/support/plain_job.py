@@ -1,7 +1,8 @@
 """A training script that knows nothing of pyddpdiag: under torchrun, or with ranks that it spawns itself.
 
-Arguments: "loader" (a DataLoader and evaluations; rank 1 fails once if the launcher restarts it), or "hook FOLDER" (its
-own communication hook, no loader), or "hook FOLDER abrupt" (its ranks leave without Python's shutdown).
+Arguments: "loader" (a DataLoader and evaluations; rank 1 fails once if the launcher restarts it), or "hook FOLDER" (a
+module with a communication hook of its own and one without, no loader), or "hook FOLDER abrupt" (its ranks leave
+without Python's shutdown).
 """
 
 from __future__ import annotations
@@ -59,14 +60,20 @@ def with_a_hook(rank: int, folder: str, *end: str) -> None:
     dist.init_process_group(
         "gloo", init_method=Path(folder, "meeting").absolute().as_uri(), rank=rank, world_size=2
     )
-    ddp, optimizer = made()
+    ddp, _ = made()
     ddp.register_comm_hook(None, fp16_compress_hook)
-    other, _ = made()
-    for step in range(STEPS):
+    # Without a hook, in one bucket.
+    layers = [layer for _ in range(4) for layer in (torch.nn.Linear(400, 400), torch.nn.ReLU())]
+    other = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=20)
+    parameters = [*ddp.parameters(), *other.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+    generator = torch.Generator().manual_seed(rank)
+    for _ in range(STEPS):
         optimizer.zero_grad()
-        (ddp(torch.full((2, 8), 0.1 * (rank + step))) + other(torch.ones(2, 8))).square().mean().backward()
+        inner = other(torch.randn(4, 400, generator=generator))
+        (inner.square().mean() + ddp(inner[:, :8]).square().mean()).backward()
         optimizer.step()
-    torch.save([p.detach() for p in ddp.parameters()], Path(folder, f"weights-{rank}.pt"))
+    torch.save([p.detach() for p in parameters], Path(folder, f"weights-{rank}.pt"))
     dist.destroy_process_group()
     if end == ("abrupt",):
         os._exit(0)

@@ -104,7 +104,7 @@ def _single(view: RunView, bucket: BucketStats) -> Iterator[Finding]:
         change_mind="The order in which gradients become ready changes from step to step."
         if split.is_known
         else "One parameter is most of the model: DDP does not split a parameter.",
-        advice=view.advice.bucket_cap(split.cap_mb),
+        advice=_with_cap(view, split.cap_mb),
     )
 
 
@@ -175,7 +175,7 @@ def _small(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
         change_mind="The link is slower than that: then fewer buckets would not help."
         if fit.assumed
         else "Small buckets only come late, or wait for another program: then their time is not latency.",
-        advice=view.advice.bucket_cap(cap),
+        advice=_with_cap(view, cap),
     )
 
 
@@ -244,7 +244,7 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
             "bucket_cap_mb": None if alone else split.cap_mb,
         },
         change_mind="The order in which gradients become ready changes from step to step.",
-        advice=_for_giant(view, found, giant) if alone else view.advice.bucket_cap(split.cap_mb),
+        advice=_for_giant(view, found, giant) if alone else _with_cap(view, split.cap_mb),
     )
 
 
@@ -314,15 +314,21 @@ def _alone(giant: Parameter, bucket: BucketStats) -> str:
     return f"parameter '{giant.name}' alone is {size(giant.bytes)} of {size(bucket.bytes)}"
 
 
+def _with_cap(view: RunView, cap_mb: float) -> str:
+    return view.advice.bucket_cap(cap_mb) + view.advice.line("--bucket-cap-mb", f"{cap_mb:g}")
+
+
 def _for_giant(view: RunView, bucket: BucketStats, giant: Parameter | None) -> str:
     """What helps where no cap does. `giant`: None where nothing is known of the parameter but that it is alone."""
     sparse = view.advice.sparse() if giant is not None and giant.table else ""
-    ways = [sparse or "use it later in forward"]
+    ways, line = [sparse or "use it later in forward"], ""
     if not bucket.shared_memory and view.links and all(link.loopback for link in view.links):
         ways.append(f"average in shared memory: {view.advice.share_memory()}".rstrip(","))
+        line = view.advice.line("--shared-memory", "auto")
     if bucket.dtype not in _HALF:
         ways.append(f"send it in 16 bits: {view.advice.compress()}".rstrip(","))
-    return f"DDP does not split a parameter: {', or '.join(ways)}."
+        line = line or view.advice.line("--compress", "bf16")
+    return f"DDP does not split a parameter: {', or '.join(ways)}.{line}"
 
 
 CHECK = Check(

@@ -111,7 +111,8 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str) -> str:
         known = assignment(view.names, lasting)
         if known is None or not known.is_one_piece:
             return _ONE_BUCKET
-    return _ADVICE[part]
+    halved = part != "arrival" and not any(bucket.dtype in ("float16", "bfloat16") for bucket in lasting)
+    return _ADVICE[part] + (view.advice.line("--compress", "bf16") if halved else "")
 
 
 def _part_of_the_run(exposure: Exposure) -> Stretches | None:

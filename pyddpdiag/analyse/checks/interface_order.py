@@ -41,7 +41,8 @@ def _look(view: RunView) -> Iterator[Finding]:
             "exposed_ms": exposed.cost_ms if costs else None,
         },
         change_mind="The interfaces have other names on that machine, so that this order joins the right ones.",
-        advice=f"Use one order on all ranks: {write(SetVariable(VARIABLE, ','.join(usual)), shell)}",
+        advice=f"Use one order on all ranks: {write(SetVariable(VARIABLE, ','.join(usual)), shell)}"
+        + view.advice.line("--interface", ",".join(usual)),
     )
 
 

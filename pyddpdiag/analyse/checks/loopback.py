@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.shared_gain import shared_gain_ms
@@ -44,7 +45,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         advice=_shared_memory(view, saved)
         + "Use fewer processes with more threads each (OMP_NUM_THREADS)"
         + (f", or send half as much: {view.advice.compress()}".rstrip(",") if _is_large(lasting) else "")
-        + ".",
+        + "."
+        + (view.advice.line("--shared-memory", "auto") if _helps(saved) else ""),
     )
 
 
@@ -53,9 +55,13 @@ def _is_large(buckets: Sequence[BucketStats]) -> bool:
     return any(bucket.bytes > ALL_LATENCY_BYTES for bucket in buckets)
 
 
+def _helps(saved_ms: float | None) -> TypeGuard[float]:
+    return saved_ms is not None and saved_ms >= LEAST_MS
+
+
 def _shared_memory(view: RunView, saved_ms: float | None) -> str:
     """What to do first, if it saves more than can be told from nothing."""
-    if not saved_ms or saved_ms < LEAST_MS:
+    if not _helps(saved_ms):
         return ""
     return (
         f"Average in shared memory: {view.advice.share_memory()} would save about {milliseconds(saved_ms)} of these "

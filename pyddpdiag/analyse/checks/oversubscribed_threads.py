@@ -41,7 +41,8 @@ def _look(view: RunView) -> Iterator[Finding]:
                 "steps": steps.steps,
             },
             change_mind="The step takes as long with fewer threads.",
-            advice=_advice(host, shell_on(view.sidecars[host.ranks[0]].platform)),
+            advice=_advice(host, shell_on(view.sidecars[host.ranks[0]].platform))
+            + view.advice.line("--threads", str(_fair(host))),
         )
 
 
@@ -66,19 +67,24 @@ def _burning(host: Crowding) -> str:
     )
 
 
+def _fair(host: Crowding) -> int:
+    """As many threads for each rank as there are cores for it."""
+    return max(1, host.cores // len(host.ranks))
+
+
 def _advice(host: Crowding, shell: Shell) -> str:
-    fewer = max(1, host.cores // len(host.ranks))
-    told = write(SetVariable("OMP_NUM_THREADS", str(fewer)), shell)
+    fewer = _fair(host)
+    advice = write(SetVariable("OMP_NUM_THREADS", str(fewer)), shell)
     if host.burnt_ms is not None and host.own_threads <= fewer:
-        told = (
+        advice = (
             f"Find what runs threads on rank {host.culprit} (py-spy dump shows them): NumPy, OpenCV and other "
-            f"libraries have pools of their own, for which there is {told} or cv2.setNumThreads({fewer})."
+            f"libraries have pools of their own, for which there is {advice} or cv2.setNumThreads({fewer})."
         )
     elif host.culprit is not None:
-        told = (
-            f"On rank {host.culprit}: {told}, or torch.set_num_threads({fewer}) where its script sets more."
+        advice = (
+            f"On rank {host.culprit}: {advice}, or torch.set_num_threads({fewer}) where its script sets more."
         )
-    return told + (" and start fewer ranks on this host." if len(host.ranks) > host.cores else "")
+    return advice + (" and start fewer ranks on this host." if len(host.ranks) > host.cores else "")
 
 
 CHECK = Check(

@@ -68,7 +68,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         advice="Race the two: pyddpdiag bench interfaces, with --dist-url on each host."
         if first.why == "idle"
         else "Give all ranks the same names in the same order: "
-        + write(SetVariable(VARIABLE, first.advised), shell_on(view.sidecars[first.rank].platform)),
+        + write(SetVariable(VARIABLE, first.advised), shell_on(view.sidecars[first.rank].platform))
+        + view.advice.line("--interface", first.advised),
     )
 
 

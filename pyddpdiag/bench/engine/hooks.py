@@ -5,6 +5,7 @@ DDP inspects a hook's annotations and does not accept strings: no `from __future
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import debugging_hooks, default
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
+from pyddpdiag.paths.averaging import Averaging, HookKind, from_label
 
 
 @dataclass(frozen=True)
@@ -52,43 +54,28 @@ def _builtin(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
     ddp._register_builtin_comm_hook(BuiltinCommHookType.ALLREDUCE)  # type: ignore[no-untyped-call]
 
 
-def _native(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
-    recorder.attach(ddp)
-
-
-def _timed(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
-    ddp.register_comm_hook(recorder, pyddpdiag.timed_allreduce)
-
-
 def _torch_bf16(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
     ddp.register_comm_hook(group, torch_bf16)
 
 
-def _bf16(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
-    recorder.attach(ddp, compress="bf16")
-
-
-def _shared(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
-    recorder.attach(ddp, shared_memory="auto")
-
-
-def _timed_bf16(ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
-    ddp.register_comm_hook(recorder, pyddpdiag.timed_bf16_allreduce)
-
-
-REGISTRY = {
+_OTHERS = {
     "plain": Hook(_plain, twin=True),
     "noop": Hook(_noop),
     "builtin": Hook(_builtin, twin=True),
-    "native": Hook(_native, records=True),
-    "timed": Hook(_timed, records=True),
     "torch_bf16": Hook(_torch_bf16),
-    "timed_bf16": Hook(_timed_bf16, records=True),
-    "bf16": Hook(_bf16, records=True),
-    "shared": Hook(_shared, records=True),
 }
 
 
 def find(name: str) -> Hook:
-    """The hook of this name."""
-    return REGISTRY[name]
+    """The hook of this name, or of this label of an `Averaging`."""
+    way = from_label(name)
+    if name in _OTHERS or way is None:
+        return _OTHERS[name]
+    return Hook(partial(_recorded, way), records=True)
+
+
+def _recorded(way: Averaging, ddp: DistributedDataParallel, recorder: Any, group: Any) -> None:
+    if way.hook is HookKind.NATIVE:
+        recorder.attach(ddp, **way.path)
+    else:
+        ddp.register_comm_hook(recorder, recorder.hook(**way.path) if way.path else pyddpdiag.timed_allreduce)

@@ -23,10 +23,19 @@ def buckets(
     hook: Annotated[
         str,
         typer.Option(
-            help="Hooks, named as in `train`: plain, builtin, native, timed, bf16, timed_bf16, shared; torch_bf16; and "
-            "noop, which averages nothing and so shows what the rest of a step takes. The first is measured first."
+            help="Hooks, as in `train`: plain, builtin, native, timed; torch_bf16; noop, which averages nothing and so "
+            "shows what the rest of a step takes. The first is measured first."
         ),
     ] = "plain,native",
+    compress: Annotated[
+        str, typer.Option(help="none, bf16, fp16: of the hooks that record, each of these.")
+    ] = "none",
+    error_feedback: Annotated[
+        bool, typer.Option("--error-feedback", help="With --compress: error feedback where it compresses.")
+    ] = False,
+    shared_memory: Annotated[
+        str, typer.Option(help="off, auto, require: of the hooks that record, each of these.")
+    ] = "off",
     bucket_cap_mb: Annotated[
         str, typer.Option(help="Bucket sizes in MiB; 'default' is DDP's own (25, and 1 for the first).")
     ] = "default,0.25,1,5,100",
@@ -45,7 +54,7 @@ def buckets(
 ) -> None:
     """Time DDP's training step for bucket sizes, world sizes, hooks and models, and show where the time goes."""
     started = time.time()
-    from pyddpdiag.bench.cases import step_cases
+    from pyddpdiag.bench.cases import hooks_of, step_cases
     from pyddpdiag.bench.engine.plan import SweepPlan
     from pyddpdiag.bench.engine.result_writer import ResultWriter
     from pyddpdiag.cli.bench import running
@@ -53,7 +62,7 @@ def buckets(
     names, picks = options.interfaces(interface)
     cases = step_cases(
         options.words(model),
-        options.words(hook),
+        hooks_of(options.words(hook), options.words(compress), error_feedback, options.words(shared_memory)),
         options.caps(bucket_cap_mb),
         options.whole_numbers(ranks, "--nproc"),
         picks,

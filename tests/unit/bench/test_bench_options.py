@@ -30,6 +30,7 @@ def test_texts_are_read() -> None:
         ["buckets", "--bucket-cap-mb", "0"],
         ["buckets", "--arch", "gpt"],
         ["buckets", "--hook", "magic"],
+        ["buckets", "--hook", "timed_bf16"],
         ["buckets", "--nproc", "0"],
         ["buckets", "--rounds", "0"],
         ["buckets", "--resume"],
@@ -126,3 +127,9 @@ def test_a_plan_says_what_ranks_must_agree_on_and_names_cases() -> None:
     assert plan.agreed()["the number of interfaces (--interface)"] == "2"
     assert [plan.interface(case, "lo") for case in range(4)] == ["lo", "eth0", "eth1", "eth0,eth1"]
     assert plan.label(0, "lo") == "allreduce[4096B-2ranks-lo]"
+
+
+def test_older_names_mean_the_same() -> None:
+    assert step_cases(["digits-cnn"], ["native_bf16", "shared"], [None], [2]) == step_cases(
+        ["digits-cnn"], ["native+bf16", "native+shared"], [None], [2]
+    )

@@ -73,7 +73,7 @@ def test_comparisons_of_steps_and_scalings(width: int) -> None:
     parts = {"compute_s": 0.0071234, "exposed_s": 0.0012345, "queue_s": 0.0001, "wire_s": 0.0012}
     entries = [
         step(0.01 * n, n, hook=hook, bucket_cap_mb=cap, first_bucket_mb=1.0, split=parts)
-        for n, hook in enumerate(("plain", "native", "shared"), 1)
+        for n, hook in enumerate(("plain", "native", "native+shared"), 1)
         for cap in (25.0, 1.0)
     ]
     entries += [training(n, 3418.0 / n, split={name: 60 * v for name, v in parts.items()}) for n in (1, 2, 4)]

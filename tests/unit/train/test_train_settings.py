@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyddpdiag.errors import TraceExistsError, TraceFolderError, UsageError
-from pyddpdiag.train import traces
-from pyddpdiag.train.settings import HookKind, TrainSettings
+from pyddpdiag.train import HookKind, TrainSettings, traces
 
 
 @pytest.mark.parametrize(
@@ -97,6 +96,9 @@ def test_settings_travel_and_name_their_options() -> None:
         "--seed": "3",
         "--bucket-cap-mb": "0.25",
         "--hook": "timed",
+        "--compress": "None",
+        "--error-feedback": "False",
+        "--shared-memory": "'off'",
         "--arch": "'digits-cnn'",
         "--image-size": "224",
         "--scale-lr": "False",

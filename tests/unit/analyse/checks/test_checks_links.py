@@ -153,9 +153,12 @@ def test_ranks_of_one_machine_are_told_of_its_loopback(tmp_path: Path) -> None:
     assert found.cost_ms == pytest.approx(float(found.evidence["exposed_ms"] or 0))
 
 
-def _one_machine(folder: Path, *, flags: int = 0, recorded_by: str = "", **training: Any) -> Finding:
+def _one_machine(
+    folder: Path, *, flags: int = 0, recorded_by: str = "", launch: Any = None, **training: Any
+) -> Finding:
     ips = {rank: "192.168.7.7" for rank in range(2)}
-    writers = ring(folder, 2, ips=ips, sidecar={"host": "one", "recorded_by": recorded_by}, **training)
+    sidecar = {"host": "one", "recorded_by": recorded_by, "launch": launch}
+    writers = ring(folder, 2, ips=ips, sidecar=sidecar, **training)
     for writer in writers:
         for record in writer.records:
             if record["kind"] == Kind.BUCKET:
@@ -178,9 +181,9 @@ def test_the_loopback_finding_tells_what_shared_memory_would_save(tmp_path: Path
 @pytest.mark.parametrize(
     ("recorded_by", "share", "compress"),
     [
-        ("run", "in place of pyddpdiag run", "ddp.register_comm_hook(None, bf16_compress_hook)"),
+        ("run", "pyddpdiag run --shared-memory auto", "pyddpdiag run --compress bf16"),
         ("lightning", "in place of Diagnostics", 'recorder.attach(ddp, compress="bf16")'),
-        ("train", "pyddpdiag train --hook shared", "pyddpdiag train --hook bf16"),
+        ("train", "pyddpdiag train --shared-memory auto", "pyddpdiag train --compress bf16"),
     ],
 )
 def test_advice_can_be_followed_where_the_script_has_no_recorder(
@@ -190,6 +193,16 @@ def test_advice_can_be_followed_where_the_script_has_no_recorder(
     assert share in advice.split("would save")[0] and compress in advice
     # Two lines, and not one that nobody holds a recorder for.
     assert advice.count("recorder.attach") == advice.count('recorder = pyddpdiag.Recorder("DIR")')
+
+
+def test_advice_ends_with_the_runs_own_command_and_what_was_applied_before(tmp_path: Path) -> None:
+    launch = {"command": ["torchrun", "my train.py"], "cures": {"--threads": "1", "--pin-ranks": ""}}
+    advice = _one_machine(tmp_path, buckets=2, recorded_by="run", launch=launch).advice
+    text, line = advice.split("\n")
+    assert line == "pyddpdiag run --threads 1 --pin-ranks --shared-memory auto -- torchrun 'my train.py'"
+    assert "pyddpdiag run --shared-memory auto would save" in text
+    command = tmp_path / "unknown"
+    assert "\n" not in _one_machine(command, buckets=2, recorded_by="run").advice
 
 
 def test_of_few_bytes_no_half_is_sent(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""The command that `pyddpdiag run` ran, and what it applied to its ranks: for advice with a line to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyddpdiag.output import clean
+
+ARGUMENTS_LIMIT: Final = 256
+LENGTH_LIMIT: Final = 4096
+_CURES_LIMIT: Final = 32
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch command.
+
+    `command`: the program and its arguments as they were given; empty: not known. `cures`: the options of `pyddpdiag
+    run` that change the training, with their values; "" for a flag.
+    """
+
+    command: tuple[str, ...] = ()
+    cures: Mapping[str, str] = field(default_factory=dict)
+
+
+def launch_to_json(launch: Launch) -> dict[str, Any]:
+    """As it stands in the sidecar and in the ranks' environment. A command of more than its limits is left out."""
+    whole = len(launch.command) <= ARGUMENTS_LIMIT and sum(map(len, launch.command)) <= LENGTH_LIMIT
+    return {"command": list(launch.command) if whole else [], "cures": dict(launch.cures)}
+
+
+def launch_from_json(raw: Any) -> Launch:
+    """What can be understood of it. A command that would control a terminal is none."""
+    if not isinstance(raw, dict):
+        return Launch()
+    command, cures = raw.get("command"), raw.get("cures")
+    texts = command if isinstance(command, list) else []
+    whole = len(texts) <= ARGUMENTS_LIMIT and all(
+        isinstance(each, str) and clean(each) == each for each in texts
+    )
+    if not whole or sum(map(len, texts)) > LENGTH_LIMIT:
+        texts = []
+    pairs = list(cures.items())[:_CURES_LIMIT] if isinstance(cures, dict) else []
+    return Launch(
+        tuple(texts),
+        {
+            clean(name, LENGTH_LIMIT): clean(value, LENGTH_LIMIT)
+            for name, value in pairs
+            if isinstance(name, str) and isinstance(value, str)
+        },
+    )
+
+
+__all__ = ["Launch", "launch_from_json", "launch_to_json"]
