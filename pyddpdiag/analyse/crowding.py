@@ -53,7 +53,7 @@ def crowding(sidecars: Mapping[int, Sidecar], steps: StepMatrix, usage: UsageMat
         cores = host_cores(sidecars, ranks)
         waits = core_waits(steps, usage, ranks)
         # An unknown number is no evidence; a NaN fails the comparison.
-        # With one thread each there are too many ranks: that is told as `core_contention`.
+        # With one thread each there are too many ranks: that is reported as `core_contention`.
         if not waits or not all(threads.values()) or max(threads.values()) == 1:
             continue
         if not 0 < cores < sum(threads.values()):

@@ -178,7 +178,7 @@ def _answer(
                 "cannot_tell",
                 f"cannot tell: every recorder here is closed, and {missing} of them are missing.",
             )
-        return "ended", "the run is over: every rank closed its recorder in good order."
+        return "ended", "the run is over: every rank closed its recorder normally."
     return "cannot_tell", f"cannot tell: {_unsure(seen, ranks)}"
 
 

@@ -160,7 +160,7 @@ private:
         std::uint64_t bytes;
     };
     [[nodiscard]] Part own_part(const SharedBucket& bucket) const noexcept;
-    // Adds up our part with those of the other hosts, whose ranks must have told that they bring the same.
+    // Adds up our part with those of the other hosts, whose keys must be the same.
     void add_up(const Part& part, const SharedBucket& ours, Wait& wait);
     void add_up_in_16_bits(const Part& part, const SharedBucket& ours, Wait& wait);
     // Copies our part into the buckets of this host, and waits until its other ranks have done so.

@@ -66,7 +66,7 @@ void watch(Element element, std::span<std::byte* const> buckets, std::uint64_t b
     }
 }
 
-// Values of the same chunk of the ring, up to the end or to a sum that is not finite, whose makers are then told.
+// Values of the same chunk of the ring, up to the end or to a sum that is not finite, whose makers are then looked for.
 void sum_in_chunk(Element element, KernelTable::Parts parts, std::span<std::byte* const> buckets,
                   std::span<GradientStatistics> found, std::uint64_t watched) noexcept {
     const auto kernel = best_kernels().sum_into_all[static_cast<std::size_t>(element)];

@@ -48,7 +48,7 @@ def unequal_calls(
         every: the process groups, from `calls.parties`.
         parts: what each rank of the run recorded.
         reached: how far each has come.
-        finished: the ranks that ended in good order.
+        finished: the ranks that ended normally.
     """
     found = []
     for party in every:

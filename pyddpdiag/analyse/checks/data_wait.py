@@ -43,7 +43,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="data_wait",
         severity="warning",
         message=f"The ranks wait for data{' ' + span.words(steps.step) if span else ''}: {milliseconds(typical)} of "
-        f"{milliseconds(step_ms)} per step ({percent(share_there)}) go by before the loader gives a batch.",
+        f"{milliseconds(step_ms)} per step ({percent(share_there)}) pass before the loader delivers a batch.",
         confidence=sure,
         since_step=since,
         cost_ms=float(np.nansum(waited[rows])) / known if span else typical,

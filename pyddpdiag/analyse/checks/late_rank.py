@@ -33,7 +33,7 @@ ADVICE: Final[dict[Cause | None, str]] = {
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    # A rank that waits for cores because of its own threads is told once, with those threads.
+    # A rank that waits for cores because of its own threads is reported once, with those threads.
     crowded = {crowding.culprit for crowding in view.crowding}
     late_ranks = [late for late in view.late_ranks if late.cause != "core" or late.rank not in crowded]
     for late in late_ranks[:NAMED]:
@@ -66,7 +66,7 @@ def _tell(view: RunView, late: LateRank) -> Finding:
             "torch_threads": threads[0] if threads else None,
             "torch_threads_of_others": threads[1] if threads else None,
         },
-        change_mind="The other load goes away and the rank stays late."
+        change_mind="The rank stays late after the other load is gone."
         if late.cause == "core"
         else "If lateness follows the data to another rank, the inputs cause it; if it goes when other programs "
         "end, these slowed its core.",

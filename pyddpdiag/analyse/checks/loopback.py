@@ -54,7 +54,7 @@ def _is_large(buckets: Sequence[BucketStats]) -> bool:
 
 
 def _shared_memory(view: RunView, saved_ms: float | None) -> str:
-    """What to do first, if it saves more than can be told from nothing."""
+    """What to do first, if it saves more than the error of the estimate."""
     if not saved_ms or saved_ms < LEAST_MS:
         return ""
     return (

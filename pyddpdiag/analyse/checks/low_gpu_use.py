@@ -20,7 +20,7 @@ _ADVICE: Final[dict[Reason, str]] = {
     "makes both rarer.",
     "small_batch": "neither data nor gradients hold it up (compute is {share:.0%} of its step), so the work of a step "
     "is too small to fill it: give a larger --batch-size.",
-    "cannot_tell": "why cannot be told: no trace tells this rank's steps apart (--hook native records one).",
+    "cannot_tell": "why is unknown: no trace separates this rank's steps (--hook native records one).",
 }
 
 

@@ -43,7 +43,7 @@ def _of_buckets(mismatch: Mismatch) -> Finding:
             "step": mismatch.step,
             "sequence": mismatch.sequence,
         },
-        change_mind="The traces are of different runs."
+        change_mind="The traces belong to different runs."
         if mismatch.field != "bucket"
         else "The modules were attached in another order on one rank, or its trace lost records.",
         advice="Build the same model, in the same order, with the same dtype and bucket_cap_mb on every rank.",
@@ -89,8 +89,8 @@ def _of_counts(unequal: UnequalCalls, *, failed: bool) -> Finding:
         kind="mismatched_all_reduce",
         severity="error",
         message=f"{ranks(named)} called {what} {count(most - fewest, 'time')} {'less' if fewer else 'more'} than "
-        f"{ranks(others)}{where} ({count(numbers[0], 'call')} against {numbers[1]}). From there on calls meet that do "
-        "not belong together.",
+        f"{ranks(others)}{where} ({count(numbers[0], 'call')} against {numbers[1]}). From there on, calls are "
+        f"matched that do not belong together.",
         confidence="certain" if failed and unequal.crossed else "high" if failed else "medium",
         rank=named[0] if len(named) == 1 else None,
         since_step=unequal.step,

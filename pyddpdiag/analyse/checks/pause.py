@@ -37,7 +37,7 @@ ALONE: Final = 0.1
 """A rank is alone in a phase if every other one spends less than this part of its time there."""
 
 ADVICE: Final = (
-    "make them rarer, or do them beside training (persistent_workers=True, asynchronous checkpoints)."
+    "make them rarer, or run them beside training (persistent_workers=True, asynchronous checkpoints)."
 )
 
 
@@ -77,7 +77,7 @@ def _phase(
         kind="pause",
         severity="warning",
         message=f"{who}: {milliseconds(typical)} in phase '{phase}', {times} times; {percent(lost / total)} of "
-        "the time goes by that way.",
+        "the time is lost to it.",
         confidence="high",
         rank=rank,
         since_step=int(view.judged.step[rows[hit]][0]),
@@ -138,7 +138,7 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
         kind="pause",
         severity="warning",
         message=f"all ranks pause together{when}: {milliseconds(typical)} about every {every:.0f} steps, {times} "
-        f"times; {percent(lost / total)} of the time{' there' if when else ''} goes by that way.",
+        f"times; {percent(lost / total)} of the time{' there' if when else ''} is lost to it.",
         confidence="medium",
         since_step=int(at[0]),
         cost_ms=lost / len(rows),

@@ -95,7 +95,7 @@ def _caveats(series: Sequence[Series], pairs: Sequence[Pair]) -> list[str]:
     if loaded:
         caveats.append(
             f"{len(loaded)} of {len(pairs)} cases took longer where other programs took over {_OTHERS:.0%} of the "
-            "processors more: which of it is theirs cannot be told. Repeat it at an equal load."
+            "processors more, and how much of the difference is theirs is unknown. Repeat it at an equal load."
         )
     wide = [pair for pair in pairs if pair.why == WIDE]
     if wide:

@@ -188,7 +188,7 @@ LOW = GpuUse(1, 40, 20.0, 2_000_000_000, 80_000_000_000)
         ({"data_wait_ms": 60.0}, "data_wait", "waiting for data (7"),
         ({"wire_ms": 60.0}, "exposed_communication", "after backward (8"),
         ({}, "small_batch", "larger --batch-size"),
-        ({"step_records": False}, "cannot_tell", "cannot be told"),
+        ({"step_records": False}, "cannot_tell", "is unknown"),
     ],
 )
 def test_low_use_is_explained_by_the_largest_part_of_the_step(
