@@ -117,7 +117,7 @@ public:
     // The same if another rank of this host has ended, which is then to blame. Whether it has.
     bool give_up_if_one_has_ended();
     // Waits until the oldest announced bucket holds the average, and returns the statistics of what we brought, or if it
-    // was not watched, only what of it is not finite. Throws SharedExchangeError: what is in the bucket then is nobody's,
+    // was not watched, only what of it is not finite. Throws SharedExchangeError: the bucket's content is then undefined,
     // and unless the error says so, nobody uses it any more.
     // `goes_on`: asked now and then while it waits; false ends the wait with an error.
     GradientStatistics complete(const std::function<bool()>& goes_on = {});
