@@ -97,7 +97,7 @@ def _open_tcp(target: TcpTarget, place: Place, timeout_s: float) -> Store:
 
 
 def _check_it_is_a_store(target: TcpTarget, place: Place, timeout_s: float) -> None:
-    """Refuses a program that accepts connections and is no store: torch would wait for it in silence."""
+    """Refuses a program that accepts connections and is no store: torch would wait for it without a message."""
     addresses = resolve(target.host, min(_ASK_S, timeout_s)) or []
     for address in addresses[:1]:
         for _ in range(_ASK_TIMES):
