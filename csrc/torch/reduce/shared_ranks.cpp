@@ -177,7 +177,7 @@ struct SharedRanks::State {
                 move_out_of_shared_memory(job.buffer);
             }
         } catch (const std::exception& error) {
-            static_cast<void>(error);  // no memory is left; the failure of the bucket is reported all the same
+            static_cast<void>(error);  // no memory is left; the bucket's failure is reported all the same
         }
     }
 
