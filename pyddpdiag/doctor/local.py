@@ -37,7 +37,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 )
 #: All local checks together take no longer.
 LIMIT_S: Final = 2.2
-# Torch may take that much of it: a slow load is no finding, and starting Python comes on top.
+# Torch may take that much of it: a slow load is not a finding, and starting Python comes on top.
 _TORCH: Final = 0.85
 
 

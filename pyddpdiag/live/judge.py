@@ -213,7 +213,7 @@ def _unsure(seen: Look, ranks: Sequence[RankState]) -> str:
         )
     known = f"a step takes {step_ms / 1e3:.2g} s" if step_ms == step_ms else "no step has been finished yet"
     return (
-        f"nothing was recorded for {silent / 1e3:.1f} s, and {known}, so that is no standstill before "
+        f"nothing was recorded for {silent / 1e3:.1f} s, and {known}, so that is not a standstill before "
         f"{threshold / 1e3:.0f} s{waits}. Look again then."
     )
 

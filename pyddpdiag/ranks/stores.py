@@ -105,7 +105,7 @@ def _check_it_is_a_store(target: TcpTarget, place: Place, timeout_s: float) -> N
             if answer in (Answer.STORE, Answer.NOBODY):
                 return  # rank 0 may come later
         raise RendezvousError(
-            f"rank {place.rank} found {answer.value} at {target}, no torch store.",
+            f"rank {place.rank} found {answer.value} at {target}, not a torch store.",
             hint="another program holds that port on rank 0's machine: use another port on all ranks.",
         )
 

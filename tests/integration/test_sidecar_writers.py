@@ -37,7 +37,7 @@ def core() -> Core:
 
 @pytest.fixture
 def sidecar(tmp_path: Path, core: Core) -> Sidecar:
-    return Sidecar(tmp_path / "rank_0.json", core, bytes(16), 0, 1)  # type: ignore[arg-type]
+    return Sidecar(tmp_path / "rank_0.json", core, bytes(16), 0, 1, lambda: None)  # type: ignore[arg-type]
 
 
 def sidecar_of(folder: Path) -> Any:

@@ -252,7 +252,7 @@ def _port(situation: Situation, target: TcpTarget, address: str, here: bool, ser
     if answer in (Answer.SILENT, Answer.OTHER_PROGRAM):
         return failed(
             name,
-            f"{answer.value} is at {target}, no torch store: ranks would wait for it without a message.",
+            f"{answer.value} is at {target}, not a torch store: ranks would wait for it without a message.",
             "Use another port on all ranks.",
             SetVariable(name, str(free_port(target.port))),
         )
