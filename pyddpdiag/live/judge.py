@@ -124,8 +124,8 @@ def _absent(seen: Look) -> Finding:
         kind="rank_absent",
         severity="error",
         message=f"{words.ranks(run.missing)} of {run.world_size} {words.verb(run.missing, 'has', 'have')} no trace, "
-        f"and {words.ranks(waiting)} {words.verb(waiting, 'waits', 'wait')}: a rank without a trace never reached "
-        f"its recorder, or records elsewhere.",
+        f"and {words.ranks(waiting)} {words.verb(waiting, 'waits', 'wait')}: a rank without a trace never came as far "
+        "as its recorder, or records elsewhere.",
         confidence="medium",
         rank=run.missing[0] if run.missing_count == 1 else None,
         evidence={"absent": run.missing_count, "waiting": len(waiting)},
