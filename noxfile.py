@@ -98,7 +98,7 @@ class Venv:
             silent=silent,
             success_codes=success_codes,
             external=True,
-            # Ranks and their launcher need a moment to end in good order after Ctrl-C.
+            # Ranks and their launcher need a moment to end normally after Ctrl-C.
             interrupt_timeout=15,
         )
 

@@ -51,7 +51,7 @@ print(json.dumps({"code": code, "peak_bytes": peak}), file=sys.stderr)
 
 @dataclass(frozen=True)
 class Reported:
-    """Seconds of each round by output, and what the last process of each told of itself and printed."""
+    """Seconds of each round by output, and what the last process of each measured of itself and printed."""
 
     seconds: dict[str, list[float]]
     usage: dict[str, dict[str, Any]]

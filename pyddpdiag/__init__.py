@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyddpdiag.record.hooks import timed, timed_allreduce, timed_bf16_allreduce, timed_fp16_allreduce
     from pyddpdiag.record.recorder import Recorder
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "GradientReducer",

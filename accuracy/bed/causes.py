@@ -16,7 +16,7 @@ Look = Literal["end", "stuck"]
 """When the report is made: after an orderly end, or some seconds after the job is stuck or dead."""
 
 Fault = dict[str, Any]
-"""What ranks and runner are told, as plain JSON: `name`, `rank`, and numbers by name."""
+"""The orders for ranks and runner, as plain JSON: `name`, `rank`, and numbers by name."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class Outcome:
 
     @property
     def counts(self) -> bool:
-        """Whether it is part of the result: judged, and costly enough to be told (10%)."""
+        """Whether it is part of the result: judged, and costly enough to be reported (10%)."""
         if self.judgement is None:
             return False
         cause = CAUSES.get(self.plan.cause)
@@ -170,7 +170,7 @@ def run(
         drawn: job, fault and truth, where not those that the plan's seed draws.
         brief: few steps, and the cost measured once: for a busy machine and a fault that any look shows.
         ask_again_s: for so long the report of a job that is stuck is asked for again until it names the cause: what
-            stands still is told by its time, and on a busy machine that is long.
+            stands still is recognised by its time, and on a busy machine that is long.
     """
     drawn = drawn or plan.drawn()
     outcome = Outcome(plan, drawn, load=psutil.getloadavg()[0] / (psutil.cpu_count() or 1))

@@ -22,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Nothing to save, or another machine's file to compare with, is to be said, and must not end the run as warnings
     # here do. By warnings itself: pytest-benchmark warns where pytest's later filters do not reach.
     warnings.filterwarnings("default", category=PytestBenchmarkWarning)
-    # Or each case of a comparison that fails is told twice.
+    # Or each case of a comparison that fails is reported twice.
     config.addinivalue_line("filterwarnings", "ignore:Benchmark fixture was not used at all")
 
 

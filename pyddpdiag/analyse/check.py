@@ -18,7 +18,7 @@ Basis = Literal["all ranks", "waits", "own times", "records"]
 `records`: on what single records or processes say; they stand whatever else is missing. `own times`: on what each rank
 does by itself; they stand where other ranks have no trace. `waits`: on ranks that wait, for which a rank without a
 trace may be the reason; such a finding becomes an observation of low confidence. `all ranks`: on everything; then
-there is no finding at all.
+there is not a finding at all.
 """
 
 Family = Literal["ranks", "network", "failures", "values", "devices", "settings"]

@@ -37,7 +37,7 @@ class SkippedSteps:
 def skipped_steps(steps: StepTable, run: Run, groups: Mapping[int, Membership], before: int) -> SkippedSteps:
     """What the step records tell.
 
-    Nothing is told of ranks that paused or lost records, nor where ranks belong to different process groups:
+    Nothing is reported of ranks that paused or lost records, nor where ranks belong to different process groups:
     they may well have different numbers of buckets.
 
     Args:

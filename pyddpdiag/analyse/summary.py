@@ -90,7 +90,7 @@ def _warnings(view: RunView, step: int | None) -> list[str]:
     warnings = list(view.run.warnings)
     if view.repeated:
         warnings.append(
-            f"{count(view.repeated, 'bucket record')} told the same all-reduce of the same rank twice."
+            f"{count(view.repeated, 'bucket record')} repeated an all-reduce that the rank had recorded before."
         )
     gaps = [gap for gap in view.gaps if gap.rank not in view.run.damaged]
     warnings += [_say_gap(gap) for gap in gaps[:16]] + _clock_warnings(view.ranks)

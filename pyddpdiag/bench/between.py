@@ -46,7 +46,7 @@ def ratio_of_runs(values: Launches, base: Launches) -> Estimate:
     else:
         freedom = max(len(a), len(b)) - 1
     half = t_quantile(0.975, freedom) * math.sqrt(of_a + of_b)
-    # A spread that nothing can be told from: finite, so that it can be written to JSON.
+    # A spread from which nothing follows: finite, so that it can be written to JSON.
     half = min(half, 100.0)
     return Estimate(middle, middle * math.exp(-half), middle * math.exp(half))
 

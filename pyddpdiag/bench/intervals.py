@@ -17,7 +17,7 @@ ALIKE: Final = 1.2
 """No difference is said only where one of this factor, which a user would want to know about, can be ruled out."""
 
 FEWEST: Final = 5
-"""Rounds: with fewer, nothing can be told."""
+"""Rounds: with fewer, nothing follows."""
 
 TOO_FEW: Final = "too few rounds"
 WIDE: Final = "wide interval"
@@ -124,7 +124,7 @@ def verdict(ratio_of_times: Estimate, rounds: int, margin: float = MARGIN) -> Wo
 
     Args:
         ratio_of_times: with its interval.
-        rounds: the fewest rounds of the two; below FEWEST nothing can be told.
+        rounds: the fewest rounds of the two; below FEWEST nothing follows.
         margin: only an interval that lies outside of 1 by this much as a whole is a difference. There is none only if
             the whole interval lies within ALIKE, or within the margin if that is larger.
     """

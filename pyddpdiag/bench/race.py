@@ -79,7 +79,7 @@ def _placed(entries: Sequence[Entry]) -> tuple[Entry, tuple[Place, ...]]:
     medians = {entry.name: estimate(entry.round_s).median for entry in entries}
     order = sorted(entries, key=lambda entry: medians[entry.name])
     best = order[0]
-    # Among entrants that cannot be told apart the simplest is the one to take.
+    # Among entrants that cannot be distinguished, the simplest is the one to take.
     level = [entry for entry in order if _compared(entry, best).word == "no difference"]
     best = min(level or [best], key=lambda entry: (_name(entry).count(","), medians[entry.name]))
     places = (_compared(entry, best) for entry in entries)
@@ -105,7 +105,7 @@ def at_a_look(count: int, rounds: int) -> bool:
 
 
 def settled(round_s: Mapping[tuple[int, ...], Sequence[float]]) -> bool:
-    """Whether every entrant can be told from the fastest or is as fast, and so the single ones among themselves.
+    """Whether every entrant differs from the fastest or is as fast, and so the single ones among themselves.
 
     Args:
         round_s: the rounds of each, by which of the interfaces it uses.
@@ -174,7 +174,7 @@ def _lines_alone(alone: Sequence[Place]) -> list[str]:
         elif place.word == "no difference":
             found.append(f"Alone, {alone[0].interface} and {place.interface} make no difference.")
         else:
-            found.append(f"Alone, {alone[0].interface} and {place.interface} cannot be told apart.")
+            found.append(f"Alone, {alone[0].interface} and {place.interface} cannot be distinguished.")
     return found
 
 

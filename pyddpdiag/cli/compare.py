@@ -60,7 +60,7 @@ def _compare(paths: list[Path], article: bool) -> Comparison:
     for path in paths:
         if not path.exists():
             raise UsageError(
-                f"{path}: no such file or folder.", hint="give what is to be compared with what."
+                f"{path}: no such file or folder.", hint="name two or more runs, or two or more result files."
             )
     if len(folders) < len(paths) or len(folders) < 2:
         raise UsageError(

@@ -44,7 +44,9 @@ def doctor(
     ] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Of each rank, for a note about the learning rate.", rich_help_panel=_RANKS),
+        typer.Option(
+            min=1, help="Batch size per rank, for a note about the learning rate.", rich_help_panel=_RANKS
+        ),
     ] = None,
     timeout: Annotated[
         float, typer.Option(min=5, max=600, help="With --mesh: longest time for everything, in seconds.")

@@ -30,7 +30,7 @@ def export(
     output_dir: Annotated[Path | None, typer.Option(help="Where to write. Default: DIR/export.")] = None,
     attempt: Annotated[
         int | None,
-        typer.Option(min=0, help="Of a job that was restarted: which attempt, instead of the newest."),
+        typer.Option(min=0, help="For a restarted job: which attempt to read instead of the newest."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     **formats: bool,

@@ -20,7 +20,7 @@ def hang(
 ) -> None:
     """Say which rank holds up a run that is stuck now, or died: in which operation, since when, and in what state.
 
-    Looks from outside, ends nothing and waits for nobody. Exit code: 0 it moves or ended in good order, 1 found,
+    Looks from outside, ends nothing and waits for nobody. Exit code: 0 it moves or ended normally, 1 found,
     2 cannot tell.
     """
     import sys

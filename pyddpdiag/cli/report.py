@@ -28,7 +28,7 @@ def report(
     ] = False,
     attempt: Annotated[
         int | None,
-        typer.Option(min=0, help="Of a job that was restarted: which attempt, instead of the newest."),
+        typer.Option(min=0, help="For a restarted job: which attempt to read instead of the newest."),
     ] = None,
     html: Annotated[
         Path | None,

@@ -37,7 +37,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 )
 #: All local checks together take no longer.
 LIMIT_S: Final = 2.2
-# Torch may take that much of it: a slow load is no finding, and starting Python comes on top.
+# Torch may take that much of it: a slow load is not a finding, and starting Python comes on top.
 _TORCH: Final = 0.85
 
 
@@ -84,7 +84,7 @@ def _run_one(check: Check, name: str, situation: Situation, results: list[Outcom
     except Exception as error:
         # A machine that surprises one check must not cost the others.
         text = clean(f"{type(error).__name__}: {error}", 200)
-        results.append(failed(name, f"this check failed itself: {text}", "Please report it."))
+        results.append(failed(name, f"this check itself failed: {text}", "Please report it."))
 
 
 def worst(outcomes: Sequence[Outcome]) -> int:

@@ -55,7 +55,7 @@ class Session:
         self.steps.waits()
 
     def phase(self, name: str) -> None:
-        """Something that is no training begins; the phase before it ends. Its time is nobody's wait for data."""
+        """Something that is not training begins; the phase before it ends. Its time is no wait for data."""
         self.steps.end()
         self._phase.close()
         self._phase.enter_context(self.recorder.phase(name))

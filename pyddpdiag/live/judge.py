@@ -110,7 +110,7 @@ def _gone(seen: Look, ranks: Sequence[RankState]) -> Iterator[Finding]:
         rank=dead[0] if len(dead) == 1 else None,
         since_step=last,
         evidence={"dead": len(dead), "living": len(living), "last_step": last},
-        change_mind="Its script was over, and ends without recorder.close(): then the others soon end, too.",
+        change_mind="Its script ended without recorder.close(): then the others end soon, too.",
         advice=who_sends(signal)
         if signal
         else "Look at this rank's own output, its memory use and the system's log of killed processes.",
@@ -124,8 +124,8 @@ def _absent(seen: Look) -> Finding:
         kind="rank_absent",
         severity="error",
         message=f"{words.ranks(run.missing)} of {run.world_size} {words.verb(run.missing, 'has', 'have')} no trace, "
-        f"and {words.ranks(waiting)} {words.verb(waiting, 'waits', 'wait')}: whoever has no trace never came as far as "
-        "its recorder, or records elsewhere.",
+        f"and {words.ranks(waiting)} {words.verb(waiting, 'waits', 'wait')}: a rank without a trace never came as far "
+        "as its recorder, or records elsewhere.",
         confidence="medium",
         rank=run.missing[0] if run.missing_count == 1 else None,
         evidence={"absent": run.missing_count, "waiting": len(waiting)},
@@ -178,7 +178,7 @@ def _answer(
                 "cannot_tell",
                 f"cannot tell: every recorder here is closed, and {missing} of them are missing.",
             )
-        return "ended", "the run is over: every rank closed its recorder in good order."
+        return "ended", "the run is over: every rank closed its recorder normally."
     return "cannot_tell", f"cannot tell: {_unsure(seen, ranks)}"
 
 
@@ -193,8 +193,8 @@ def _unsure(seen: Look, ranks: Sequence[RankState]) -> str:
     view = seen.view
     if all(rank.state in ("dead", "closed", "absent") for rank in ranks):
         return (
-            "every process is gone, not all closed their recorders, and nothing was in flight. A script may end so, or "
-            "all were killed at once."
+            "every process is gone, not all closed their recorders, and nothing was in flight. Some scripts end like "
+            "that, or all were killed at once."
         )
     waits = _waits(view.awaited)
     silent = quiet_ms(view.ranks, view.now)
@@ -213,7 +213,7 @@ def _unsure(seen: Look, ranks: Sequence[RankState]) -> str:
         )
     known = f"a step takes {step_ms / 1e3:.2g} s" if step_ms == step_ms else "no step has been finished yet"
     return (
-        f"nothing was recorded for {silent / 1e3:.1f} s, and {known}, so that is no standstill before "
+        f"nothing was recorded for {silent / 1e3:.1f} s, and {known}, so that is not a standstill before "
         f"{threshold / 1e3:.0f} s{waits}. Look again then."
     )
 

@@ -85,5 +85,5 @@ class Hang:
 
     @property
     def exit_code(self) -> int:
-        """0 it moves or ended in good order, 1 found, 2 cannot tell."""
+        """0 it moves or ended normally, 1 found, 2 cannot tell."""
         return EXIT_CODES[self.status]

@@ -63,7 +63,7 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "A rank gave the others a loopback address: its host name resolves to 127.x "
         "(as in Debian's /etc/hosts) or to nothing. Ranks on other machines then connect to themselves.",
-        "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the other machines, or mend "
+        "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the other machines, or correct "
         "the hosts file. "
         "If all ranks are on one machine and meet by a file, the file is left over from an earlier run: delete it.",
         role=Role.NETWORK,
@@ -133,8 +133,8 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "Gloo cannot make a socket at the address that it took for this machine: the host name resolves to an address "
         "that no interface here has.",
-        "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the other machines, or mend the hosts "
-        "file.",
+        "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the other machines, or correct the "
+        "hosts file.",
         role=Role.NETWORK,
         lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"),),
     ),

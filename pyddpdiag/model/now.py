@@ -8,7 +8,7 @@ from typing import Literal
 ProcessStatus = Literal["running", "stopped", "dead", "unknown"]
 
 ProcessEnd = Literal["orderly", "exception"]
-"""How a process itself said that it ended: in good order, or by an exception that nobody caught."""
+"""How a process itself said that it ended: normally, or by an exception that nobody caught."""
 
 
 @dataclass(frozen=True)

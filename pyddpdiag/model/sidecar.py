@@ -114,7 +114,7 @@ class Sidecar:
         clock: name and identity of the records' clock.
         interfaces: network interfaces that have an address, by name, when the recorder was opened.
         groups, modules, layouts: by id, by index, by id.
-        closed: the recorder was closed in good order.
+        closed: the recorder was closed normally.
         end: what ended the process before the end of its script; None: nothing is known of that.
         gpu: medians of the samples of its GPU until the file was written; None: it has none, or none could be taken.
         seen: where it was when it had recorded nothing for some time; None: it was not looked at.

@@ -71,7 +71,7 @@ def agree(seen: Sequence[Readers]) -> tuple[list[list[int]], str]:
     if sum(sizes) == len(seen) and min(sizes) == max(sizes) > 1:
         return hosts, ""
     if sum(sizes) == len(seen) and max(sizes) > 1:
-        return [], f"{refusal} (hosts of {', '.join(map(str, sizes))} ranks; they must have as many each)"
+        return [], f"{refusal} (hosts of {', '.join(map(str, sizes))} ranks; the numbers must be equal)"
     return [], refusal
 
 

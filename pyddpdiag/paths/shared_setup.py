@@ -3,8 +3,8 @@
 Names of hosts, addresses and environments say too little: containers may share a network and no memory, and two
 hosts may have one name. So it is tried. Each rank makes a segment of memory with a secret in it and publishes
 where it is through the group's store; every other rank opens it and proves to its maker that it has read the
-secret. Ranks that have read each other's are a host. All ranks of a group are on one host, or on hosts of as many
-ranks each; otherwise none share memory.
+secret. Ranks that have read each other's are a host. All ranks of a group are on one host, or on hosts with equal
+numbers of ranks; otherwise none share memory.
 """
 
 from __future__ import annotations

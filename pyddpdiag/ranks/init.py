@@ -46,13 +46,13 @@ def init_process_group(
         init_method: file://, tcp:// or env:// (the default).
         timeout: of the group's collectives; torch's default if None.
         world_size: with file:// and tcp://; env:// has its variables.
-        rank: likewise.
+        rank: as `world_size`.
         store: meet there instead; needs `world_size` and `rank`.
         start_timeout: for the ranks to come and to connect.
         options: passed on to torch.
 
     Raises:
-        RendezvousError: the ranks do not find together; the message names those that are missing, or the difference.
+        RendezvousError: the ranks do not meet; the message names those that are missing, or the difference.
         UsageError: an argument or GLOO_SOCKET_IFNAME is wrong.
         NativeModuleError: torch is not installed.
     """

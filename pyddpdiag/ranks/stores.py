@@ -97,7 +97,7 @@ def _open_tcp(target: TcpTarget, place: Place, timeout_s: float) -> Store:
 
 
 def _check_it_is_a_store(target: TcpTarget, place: Place, timeout_s: float) -> None:
-    """Refuses a program that accepts connections and is no store: torch would wait for it in silence."""
+    """Refuses a program that accepts connections and is no store: torch would wait for it without a message."""
     addresses = resolve(target.host, min(_ASK_S, timeout_s)) or []
     for address in addresses[:1]:
         for _ in range(_ASK_TIMES):
@@ -105,7 +105,7 @@ def _check_it_is_a_store(target: TcpTarget, place: Place, timeout_s: float) -> N
             if answer in (Answer.STORE, Answer.NOBODY):
                 return  # rank 0 may come later
         raise RendezvousError(
-            f"rank {place.rank} found {answer.value} at {target}, no torch store.",
+            f"rank {place.rank} found {answer.value} at {target}, not a torch store.",
             hint="another program holds that port on rank 0's machine: use another port on all ranks.",
         )
 

@@ -1,4 +1,4 @@
-"""Marks a part of the program between steps that is no training."""
+"""Marks a part of the program between steps that is not training."""
 
 from __future__ import annotations
 

@@ -294,14 +294,14 @@ class Recorder:
         self._marked_steps.mark()
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Marks a part of the program between steps that is no training: a checkpoint, an evaluation.
+        """Marks a part of the program between steps that is not training: a checkpoint, an evaluation.
 
-        The report then tells a pause by this name and does not count it as the rank's own time::
+        The report then names a pause by it and does not count it as the rank's own time::
 
             with recorder.phase("checkpoint"):
                 torch.save(...)
 
-        An error inside ends the phase, too. Nested phases are recorded each for itself.
+        An error inside ends the phase, too. Each nested phase is recorded separately.
 
         Args:
             name: up to 31 bytes of it are kept.

@@ -1,4 +1,4 @@
-"""Notes where the script is while its rank records nothing: if the others wait for it in vain, that is the answer."""
+"""Notes where the script is while its rank records nothing: if the others wait for it, that is the answer."""
 
 from __future__ import annotations
 

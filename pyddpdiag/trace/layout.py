@@ -76,7 +76,7 @@ class BucketTime(IntEnum):
 
 
 class CollectiveTime(IntEnum):
-    """Columns of `times` in a collective record; the third is no time but a number, the last four hold its name."""
+    """Columns of `times` in a collective record; the third is not a time but a number, the last four hold its name."""
 
     STARTED = 0
     ENDED = 1

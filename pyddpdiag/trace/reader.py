@@ -157,7 +157,7 @@ def assemble(
     read: Read,
     with_sidecar: tuple[Sidecar, tuple[str, ...]],
 ) -> RankTrace:
-    """A trace of the records in `tables`; `told` is its sidecar and what is wrong with that."""
+    """A trace of the records in `tables`; `with_sidecar` is its sidecar and what is wrong with that."""
     (sidecar, said), published = with_sidecar, read.published
     sidecar = with_last_signal(sidecar, path)
     malformed = published.astray + read.unsound

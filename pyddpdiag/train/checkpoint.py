@@ -133,7 +133,7 @@ def check_fit(checkpoint: Checkpoint, path: Path, arch: str, classes: tuple[str,
         )
     if checkpoint.classes != classes:
         raise CheckpointError(
-            f"The checkpoint {path} tells {len(checkpoint.classes)} classes apart, and they are not the "
+            f"The checkpoint {path} distinguishes {len(checkpoint.classes)} classes, and they are not the "
             f"{len(classes)} of --data.",
             hint="use the data that it was trained on.",
         )

@@ -21,7 +21,7 @@ class Probe(Protocol):
         ...
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Marks a part of the program that is no training."""
+        """Marks a part of the program that is not training."""
         ...
 
 

@@ -76,7 +76,7 @@ class Script:
         return self._probe.steps(loader)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Marks a part of the program that is no training in the trace: a checkpoint, an evaluation. After `wrap`.
+        """Marks a part of the program that is not training in the trace: a checkpoint, an evaluation. After `wrap`.
 
         Raises:
             UsageError: `wrap` was not called yet.

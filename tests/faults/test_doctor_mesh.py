@@ -234,7 +234,7 @@ def test_addresses_without_a_route_are_found(hosts: tuple[str, str]) -> None:
         )
         do(host, f"ip addr add 172.31.{place}.1/24 dev docker0")
     for host in hosts:
-        # Its carrier is told late.
+        # Its carrier is reported late.
         do(
             host,
             "for i in $(seq 200); do ip -o link show dev docker0 | grep -q 'state UP' && exit; sleep 0.05; done",

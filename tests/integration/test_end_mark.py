@@ -1,4 +1,4 @@
-"""How a rank's process ended, told by its trace, where the script never closes the recorder."""
+"""How a rank's process ended, read from its trace, where the script never closes the recorder."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_rank_that_ends_early_between_steps_is_lost(
 
 @pytest.mark.parametrize("way", ["raised", "raised inside"])
 def test_an_exception_in_a_process_of_multiprocessing_is_noted(way: str, tmp_path: Path) -> None:
-    """It catches the exception itself, and then ends the process in good order; the second closes the recorder, too."""
+    """It catches the exception itself, and then ends the process normally; the second closes the recorder, too."""
     context = multiprocessing.get_context("spawn")
     ranks = [
         context.Process(target=ending.run, args=(rank, WORLD, str(tmp_path), way)) for rank in range(WORLD)

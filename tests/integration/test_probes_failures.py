@@ -131,7 +131,7 @@ def check_whole_before(run: Run) -> None:
     for rank in run.ranks:
         assert (rank.malformed, rank.unknown) == (0, 0)
         assert rank.torn <= 1
-        # Also a rank that had no time to say goodbye has told the names of all its buckets.
+        # Also a rank that had no time to say goodbye has recorded the names of all its buckets.
         assert set(rank.of_kind(Kind.BUCKET)["reference"].tolist()) == set(rank.sidecar.layouts)
         buckets = rank.of_kind(Kind.BUCKET)
         before = buckets[buckets["step"] <= last_whole]

@@ -1,4 +1,4 @@
-"""Ranks whose job is no training: what it is given, what comes back, and what is told on the way."""
+"""Ranks whose job is no training: what it is given, what comes back, and what is reported on the way."""
 
 from __future__ import annotations
 

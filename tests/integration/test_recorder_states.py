@@ -84,7 +84,7 @@ def test_without_a_recorder_a_new_folder_is_agreed_on(
     assert len(said) == 1 and f"pyddpdiag report {folders[0].name}" in said[0]
     assert folders[0].name.startswith("ddptrace-")
     run = open_run(folders[0])
-    # Closed in good order when the processes ended.
+    # Closed normally when the processes ended.
     assert run.warnings == ()
     assert [rank.rank for rank in run.ranks] == [0, 1]
     for rank in run.ranks:

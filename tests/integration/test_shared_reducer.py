@@ -119,7 +119,7 @@ def test_the_sidecar_says_what_each_mode_came_to(tmp_path: Path) -> None:
     for outcome in run_ranks(_outcomes, 3, tmp_path, f"{tmp_path}/refused", True):
         assert outcome["auto"] == (
             "rank 1 of the group cannot use the memory of rank 0: not allowed here "
-            "(hosts of 2, 1 ranks; they must have as many each)"
+            "(hosts of 2, 1 ranks; the numbers must be equal)"
         )
         assert "cannot average gradients in shared memory: rank 1 of the group" in outcome["require"]
         assert outcome["off"] == ""

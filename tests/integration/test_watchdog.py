@@ -48,7 +48,7 @@ def _watched_training(rank: int, world_size: int, folder: Path) -> list[str]:
         recorder.attach(ddp)
         train(ddp, rank, 4)
         names += ["open " + thread.name for thread in threading.enumerate()]
-        # Nothing is recorded on purpose: that is no standstill.
+        # Nothing is recorded on purpose: that is not a standstill.
         recorder.pause()
         time.sleep(2.0)
         recorder.resume()

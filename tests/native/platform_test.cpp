@@ -111,7 +111,7 @@ CASE("to replace a file that isn't there is to make it") {
     CHECK_EQ(fs::file_size(folder / "none"), page);
 }
 
-CASE("a folder that is missing is told by name") {
+CASE("a folder that is missing is named") {
     const Scratch folder;
     CHECK_THROWS_WITH(SystemError, MappedFile::create(folder.path() / "no" / "file", page, IfExists::refuse),
                       [](const SystemError& error) {

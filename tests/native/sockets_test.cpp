@@ -69,7 +69,7 @@ CASE("both ends of an IPv6 connection are found with their addresses") {
     check_ends(*over_ipv6(), "::1");
 }
 
-CASE("a listener is found without a peer, and nothing is told of it") {
+CASE("a listener is found without a peer, and nothing is read of it") {
     const Loopback pair(AF_INET);
     const auto listener = find(pair.listener());
     REQUIRE(listener.has_value());

@@ -1,7 +1,7 @@
 """A rank that ends in one of several ways, as a script: `python ending.py RANK WORLD FOLDER WAY`.
 
 The recorder is never closed. Rank 1 ends as `WAY` says, after as many steps as rank 0, which waits for nothing then and
-ends in good order.
+ends normally.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ranks of a real training that go on until they are told, or left, to get stuck; the test looks on from outside."""
+"""Ranks of a real training that go on until they are asked, or left, to get stuck; the test looks on from outside."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class RankWriter:
             self.add(CONNECTION, text=part, reference=fnv(raw), index=index, flags=NAME_FLAG)
 
     def reading(self, name: str, at: int, **readings: int | None) -> None:
-        """Add a reading of a connection; what is not told is not available."""
+        """Add a reading of a connection; what is not given is not available."""
 
         def word(key: str) -> int:
             value = readings.get(key)

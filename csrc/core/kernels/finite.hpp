@@ -1,4 +1,4 @@
-// Infinities and NaN, told by the bits.
+// Infinities and NaN, recognised by their bits.
 #pragma once
 
 #include <bit>

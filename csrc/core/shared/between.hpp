@@ -60,7 +60,7 @@ public:
                        std::uint64_t bytes, Element element) = 0;
     // Whether what was begun of a block is still under way: others may read it and write to it.
     [[nodiscard]] virtual bool uses_block() const noexcept = 0;
-    // Begins to send and to receive, in the same order of calls on all hosts, which have told the same sizes. Keeps the
+    // Begins to send and to receive, in the same order of calls on all hosts, whose keys agree on the sizes. Keeps the
     // values as long as it needs them. Throws SharedBetweenError.
     virtual void begin(const SharedSwap& swap) = 0;
     // Waits for what was begun. False: not within `limit`. Throws SharedBetweenError: it will never be there.

@@ -44,7 +44,7 @@ public:
 
     // `peers`: by rank, with nothing for our own. `names`: what errors call each rank. `timeout`: how long a bucket
     // may wait for the other ranks. All ranks have agreed on the members before. `between`: the way to the other hosts,
-    // each with as many ranks; nullptr: there are none.
+    // each with the same number of ranks; nullptr: there are none.
     SharedExchange(SharedMember own, std::vector<std::optional<SharedPeer>> peers,
                    std::vector<std::string> names, std::chrono::milliseconds timeout,
                    std::shared_ptr<SharedBetween> between = nullptr);

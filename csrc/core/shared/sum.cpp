@@ -38,7 +38,7 @@ double value_at(const std::byte* from, Element element) noexcept {
     return element == Element::f16 ? f32_of_f16(bits) : f32_of_bf16(bits);
 }
 
-// Whose values made a sum that is not finite: nobody's, where it has overflowed. Those who are watched are known.
+// Whose values made a sum that is not finite: no rank's, where it has overflowed. Those who are watched are known.
 void blame(Element element, std::span<std::byte* const> buckets, std::uint64_t at, std::size_t count,
            std::span<GradientStatistics> found, std::uint64_t watched) noexcept {
     for (std::size_t rank = 0; rank < buckets.size(); ++rank) {
@@ -66,7 +66,7 @@ void watch(Element element, std::span<std::byte* const> buckets, std::uint64_t b
     }
 }
 
-// Values of the same chunk of the ring, up to the end or to a sum that is not finite, whose makers are then told.
+// Values of the same chunk of the ring, up to the end or to a sum that is not finite, whose makers are then looked for.
 void sum_in_chunk(Element element, KernelTable::Parts parts, std::span<std::byte* const> buckets,
                   std::span<GradientStatistics> found, std::uint64_t watched) noexcept {
     const auto kernel = best_kernels().sum_into_all[static_cast<std::size_t>(element)];

@@ -41,7 +41,7 @@ struct Header {
     alignas(64) std::uint64_t overwritten;  // complete records replaced by newer ones
     alignas(64) std::uint64_t skipped;      // tickets not used: their slot was still in flight
     alignas(64) std::uint64_t dropped;      // events lost: no free slot was found
-    alignas(64) std::uint64_t closed;       // 1 once the recorder was closed in good order
+    alignas(64) std::uint64_t closed;       // 1 once the recorder was closed normally
     alignas(64) std::int64_t heartbeat_ns;  // monotonic, the last beat of the recorder's own thread; 0 = none
     alignas(64) std::uint64_t ended;        // ProcessEnd: how the process ended, as far as it came to tell
 };

@@ -280,7 +280,7 @@ void TraceFile::mark_ended_in_file(std::uint64_t how) const noexcept {
             file.write(reinterpret_cast<const char*>(&how), sizeof how);
         }
     } catch (const std::exception&) {
-        // Nobody is there to be told: the process ends, or the recorder went without a word.
+        // Nobody is left to report to: the process ends, or the recorder went without a word.
         return;
     }
 }

@@ -193,7 +193,7 @@ void GlooBetween::begin(const SharedSwap& swap) {
         std::thread([arrival, messages = std::move(messages)]() mutable {
             std::string failure;
             try {
-                // Gone before the end is told: whoever is told may end the group.
+                // Gone before the end is reported: whoever gets the report may end the group.
                 Messages ours = std::move(messages);
                 ours.await_all();
             } catch (const std::exception& error) {

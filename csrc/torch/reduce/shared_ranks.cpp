@@ -89,7 +89,7 @@ struct SharedRanks::State {
 
     void finish(Job& job, std::unique_lock<std::mutex>& my_turn) {
         const std::exception_ptr error = complete(job);
-        // Whoever is told the end may want to use it again.
+        // Whoever learns of the end may want to use it again.
         job.start.reset();
         // And may help with the next one.
         my_turn.unlock();
@@ -177,7 +177,7 @@ struct SharedRanks::State {
                 move_out_of_shared_memory(job.buffer);
             }
         } catch (const std::exception& error) {
-            static_cast<void>(error);  // no memory is left; the failure of the bucket is told all the same
+            static_cast<void>(error);  // no memory is left; the bucket's failure is reported all the same
         }
     }
 

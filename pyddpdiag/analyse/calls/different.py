@@ -26,7 +26,7 @@ def different_calls(
 ) -> tuple[Mismatch, ...]:
     """By operation, the first call of which the ranks of a process group put in different things.
 
-    Only where every rank has as many of them, and has lost none.
+    Only where every rank has the same number of them, and has lost none.
 
     Args:
         parts: what each rank of the group recorded of it.

@@ -18,7 +18,7 @@ from pyddpdiag.trace.run import Run
 LEAST_CALLS: Final = 3
 
 CLOCK_SHARE: Final = 0.1
-"""Clocks may be wrong by this part of what is told."""
+"""Clocks may be wrong by this part of a reported time."""
 
 
 @dataclass(frozen=True, eq=False)

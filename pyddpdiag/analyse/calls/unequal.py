@@ -56,7 +56,7 @@ def unequal_calls(
         every: the process groups, from `calls.parties`.
         parts: what each rank of the run recorded.
         reached: how far each has come.
-        finished: the ranks that ended in good order.
+        finished: the ranks that ended normally.
         last_step: the newest step of each rank; None: not known.
     """
     found = []

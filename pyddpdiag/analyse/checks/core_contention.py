@@ -1,6 +1,6 @@
 """Ranks wait for a processor core, because other programs or each other hold them.
 
-A rank that is late for this reason is told as `late_rank` with the cause `core`, and not here: it is one cause with
+A rank that is late for this reason is reported as `late_rank` with the cause `core`, and not here: it is one cause with
 one culprit. Here are the ranks that wait without being later than the others.
 """
 
@@ -27,7 +27,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="core_contention",
         severity="warning",
         message=f"{who} for a processor core: up to {milliseconds(worst)} of a step of "
-        f"{milliseconds(steps.wall_ms)}, and {percent(cost / steps.wall_ms)} of a typical step goes by that way.",
+        f"{milliseconds(steps.wall_ms)}, and {percent(cost / steps.wall_ms)} of a typical step is lost to it.",
         # A measured fact, and yet of the machine: whether it belongs to the job is not known.
         confidence="low",
         rank=next(iter(waiting)) if len(waiting) == 1 else None,

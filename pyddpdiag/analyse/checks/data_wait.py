@@ -59,7 +59,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="data_wait",
         severity="warning",
         message=f"The ranks wait for data{' ' + span.words(steps.step) if span else ''}: {milliseconds(typical)} of "
-        f"{milliseconds(step_ms)} per step ({percent(share_there)}) go by before the loader gives a batch."
+        f"{milliseconds(step_ms)} per step ({percent(share_there)}) pass before the loader delivers a batch."
         + (f" {where.says('the wait')}." if where else ""),
         confidence=sure,
         since_step=since,

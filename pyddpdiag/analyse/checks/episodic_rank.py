@@ -48,8 +48,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="episodic_rank",
         severity="warning",
         message=f"rank {found.rank} is late now and then: in {len(found.at)} of {found.steps} steps it needed "
-        f"{milliseconds(typical)} more than usual{why}, and the others waited; {percent(found.share)} of the time went "
-        "that way." + (f" {where.says('what it needs more then')}." if where else ""),
+        f"{milliseconds(typical)} more than usual{why}, and the others waited; {percent(found.share)} of the time was "
+        "lost to it." + (f" {where.says('what it needs more then')}." if where else ""),
         confidence=_confidence(found, view),
         rank=found.rank,
         since_step=int(found.at[0]),

@@ -32,7 +32,7 @@ _ONE_BUCKET: Final = (
 )
 
 _ALL_LATENCY: Final = (
-    "So few bytes take no time by themselves, only the messages' latency does: synchronise less often (a larger batch, "
+    "So few bytes take hardly any time, only the messages' latency does: synchronise less often (a larger batch, "
     "accumulation)."
 )
 

@@ -50,11 +50,11 @@ def _non_finite(view: RunView) -> Iterator[Finding]:
     else:
         since = f"in step {clean} none had any" if clean is not None else "no earlier step was watched"
         message = (
-            f"gradients are not finite on {ranks(blamed)} in step {step}: which rank had them first cannot be "
-            f"told ({since}, and the average spreads them to all)."
+            f"gradients are not finite on {ranks(blamed)} in step {step}: which rank had them first is unknown "
+            f"({since}, and the average spreads them to all)."
         )
         advice = (
-            f"{view.advice.recorder('statistics_interval=1')} watches every pass and tells the rank the next time; "
+            f"{view.advice.recorder('statistics_interval=1')} watches every pass and names the rank the next time; "
             'sentinel="raise" stops the run there.'
         )
     yield Finding(
@@ -73,7 +73,7 @@ def _non_finite(view: RunView) -> Iterator[Finding]:
             "ranks_finite": len(finite),
             "last_finite_step": clean,
         },
-        change_mind="A gradient scaler that looks for its scale makes infinities on purpose, and skips the step.",
+        change_mind="A gradient scaler makes infinities on purpose while it looks for its scale, and skips the step.",
         advice=advice,
     )
 
@@ -125,10 +125,10 @@ def _different_sums(view: RunView) -> Iterator[Finding]:
         bucket=bucket,
         since_step=step,
         evidence={"all_reduces": len(different), "compared": len(sums), "step": step, "sequence": key[1]},
-        change_mind="The traces are of different runs.",
+        change_mind="The traces belong to different runs.",
         advice="A rank that skips an all-reduce, or calls another one of the same size, shifts all that follow. "
         + view.advice.recorder('sentinel="raise"')
-        + " stops at the first such step and tells which.",
+        + " stops at the first such step and names it.",
     )
 
 

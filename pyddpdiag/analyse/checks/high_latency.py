@@ -43,8 +43,8 @@ def _look(view: RunView) -> Iterator[Finding]:
             "exposed_ms": exposed.cost_ms,
             "step_ms": exposed.step_ms,
         },
-        change_mind="The process at one end answers late: the least round trip of a machine without a free core is "
-        "longer, too.",
+        change_mind="The process at one end answers late: on a machine without a free core even the shortest round "
+        "trip is longer.",
         advice="Put the ranks closer together, or synchronise less often (a larger batch, gradient accumulation); "
         "fewer and larger buckets (bucket_cap_mb) wait less often.",
     )

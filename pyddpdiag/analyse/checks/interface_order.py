@@ -30,7 +30,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="interface_order",
         severity="warning" if costs else "note",
         message=f"{VARIABLE} is {','.join(asked[other[0]])} on rank {listed(other)} and {','.join(usual)} on the "
-        f"others: Gloo pairs the interfaces by their place, so all traffic may go over one{held}.",
+        f"others: Gloo pairs the interfaces by position, so all traffic may go over one{held}.",
         confidence=confidence(exposed.typical.steps) if costs else "medium",
         rank=other[0] if len(other) == 1 and len(asked) > 2 else None,
         cost_ms=half,
@@ -40,7 +40,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "interfaces": ",".join(usual),
             "exposed_ms": exposed.cost_ms if costs else None,
         },
-        change_mind="The interfaces have other names on that machine, so that this order joins the right ones.",
+        change_mind="On that machine the interfaces have other names, and this order pairs the right ones.",
         advice=f"Use one order on all ranks: {write(SetVariable(VARIABLE, ','.join(usual)), shell)}"
         + view.advice.line("--interface", ",".join(usual)),
     )

@@ -10,7 +10,7 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, ranks, verb
 
-_MIND = "A rank failed at the same moment and left no note of it."
+_MIND = "A rank failed at the same moment and left no record of it."
 
 
 def _look(view: RunView) -> Iterator[Finding]:

@@ -50,7 +50,7 @@ OTHER_THREADS: Final = (
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    # A rank that waits for cores because of its own threads, or of a limit, is named once, with these.
+    # A rank that waits for cores because of its own threads, or of a limit, is reported once, with these.
     crowded = {crowding.culprit for crowding in view.crowding}
     crowded |= {rank for rank, one in view.sidecars.items() if throttled_share(one) >= HELD_BACK}
     # A rank that waits for the cores that another one takes is not to blame.
@@ -102,7 +102,7 @@ def _tell(view: RunView, late: LateRank) -> Finding:
             **late.beside,
             **times_of(view, late.rank, late.since_step, late.until_step),
         },
-        change_mind="The other load goes away and the rank stays late."
+        change_mind="The rank stays late after the other load is gone."
         if late.cause == "core"
         else "If lateness follows the data to another rank, the inputs cause it; if it goes when other programs "
         "end, these slowed its core.",

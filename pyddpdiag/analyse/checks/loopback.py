@@ -60,7 +60,7 @@ def _helps(saved_ms: float | None) -> TypeGuard[float]:
 
 
 def _shared_memory(view: RunView, saved_ms: float | None) -> str:
-    """What to do first, if it saves more than can be told from nothing."""
+    """What to do first, if it saves more than the error of the estimate."""
     if not _helps(saved_ms):
         return ""
     return (

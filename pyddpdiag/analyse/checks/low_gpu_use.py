@@ -16,11 +16,11 @@ _ADVICE: Final[dict[Reason, str]] = {
     "data_wait": "the largest part of its step is waiting for data ({share:.0%}): give more --workers, or keep the "
     "data on a faster disk.",
     "exposed_communication": "the largest part of its step is waiting for gradients after backward ({share:.0%}); over "
-    "Gloo they go through the CPU. The report tells whether a rank is late or the transfer slow; a larger --batch-size "
+    "Gloo they go through the CPU. The report shows whether a rank is late or the transfer slow; a larger --batch-size "
     "makes both rarer.",
     "small_batch": "neither data nor gradients hold it up (compute is {share:.0%} of its step), so the work of a step "
     "is too small to fill it: give a larger --batch-size.",
-    "cannot_tell": "why cannot be told: no trace tells this rank's steps apart (--hook native records one).",
+    "cannot_tell": "why is unknown: no trace separates this rank's steps (--hook native records one).",
 }
 
 

@@ -88,7 +88,7 @@ def _of_buckets(mismatch: Mismatch) -> Finding:
             "step": mismatch.step,
             "sequence": mismatch.sequence,
         },
-        change_mind="The traces are of different runs."
+        change_mind="The traces belong to different runs."
         if mismatch.field != "bucket"
         else "The modules were attached in another order on one rank, or its trace lost records.",
         advice="Build the same model, in the same order, with the same dtype and bucket_cap_mb on every rank.",

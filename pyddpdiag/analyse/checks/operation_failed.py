@@ -53,7 +53,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "step": first.step,
             "text": first.text,
         },
-        change_mind="That it failed is in the records. A rank that reports an error often only lost its neighbour.",
+        change_mind="The failure itself is recorded. A rank that reports an error has often only lost its neighbour.",
         advice=""
         if lost
         else f"{_meaning(first.text, shell_on(view.sidecars[first.rank].platform))}{_where_to_look(view)}",

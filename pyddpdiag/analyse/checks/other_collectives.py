@@ -40,8 +40,9 @@ def _look(view: RunView) -> Iterator[Finding]:
     yield Finding(
         kind="other_collectives",
         severity="warning",
-        message=f"other collectives than buckets hold up the steps: {milliseconds(cost)} of "
-        f"{milliseconds(steps.wall_ms)} ({percent(share.value)}) go by in them, most of it in {calls.name}, {often}.",
+        message=f"collectives other than buckets hold up the steps: {milliseconds(cost)} of "
+        f"{milliseconds(steps.wall_ms)} ({percent(share.value)}) are spent in them, most of it in "
+        f"{calls.name}, {often}.",
         confidence=confidence(share.steps) if share.at_least >= EXPOSED_SHARE else "low",
         since_step=int(steps.step[int((least > 0).argmax())]),
         cost_ms=cost,

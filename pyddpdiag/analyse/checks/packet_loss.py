@@ -46,9 +46,9 @@ def _look(view: RunView) -> Iterator[Finding]:
             "exposed_ms": exposed.cost_ms,
             "step_ms": exposed.step_ms,
         },
-        change_mind="The losses came in a short time and not all along."
+        change_mind="The losses came in one short period, not throughout the run."
         if culprit.is_host or culprit.rank is None
-        else "Which end drops it cannot be told from one link: rank is the receiver, peer the sender.",
+        else "One link does not show which end drops packets: rank is the receiver, peer the sender.",
         advice="Look at dropped packets and errors of the interfaces at both ends and of the switch between them "
         "(Linux: ip -s link, ethtool -S), at cable and duplex mode, and at limits on traffic.",
     )

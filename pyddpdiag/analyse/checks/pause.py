@@ -44,7 +44,7 @@ LOADER_SHARE: Final = 0.3
 """Of the pauses: the wait for a loader's first batch is what to change."""
 
 ADVICE: Final = (
-    "make them rarer, or do them beside training (persistent_workers=True, asynchronous checkpoints)."
+    "make them rarer, or run them beside training (persistent_workers=True, asynchronous checkpoints)."
 )
 
 
@@ -89,7 +89,7 @@ def _phase(
         kind="pause",
         severity="warning",
         message=f"{who}: {milliseconds(typical)} in phase '{phase}', {times} times; {percent(lost / total)} of "
-        "the time goes by that way." + (f" {where.says('the pause')}." if where else ""),
+        "the time is lost to it." + (f" {where.says('the pause')}." if where else ""),
         confidence="high",
         rank=rank,
         where=str(where.line) if where else None,
@@ -150,7 +150,7 @@ def _epochs(view: RunView) -> Finding | None:
         kind="pause",
         severity="warning",
         message=f"all ranks pause together between epochs: {milliseconds(median(paused))}, "
-        f"{'once' if times == 1 else f'{times} times'}{what}; {percent(share)} of the time goes by that way.",
+        f"{'once' if times == 1 else f'{times} times'}{what}; {percent(share)} of the time is lost to it.",
         confidence="high" if times > 1 else "medium",
         since_step=int(found.step[rows][0]),
         cost_ms=lost / view.judged.steps,
@@ -203,7 +203,7 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
         kind="pause",
         severity="warning",
         message=f"all ranks pause together{when}: {milliseconds(typical)} about every {every:.0f} steps, {times} "
-        f"times; {percent(lost / total)} of the time{' there' if when else ''} goes by that way."
+        f"times; {percent(lost / total)} of the time{' there' if when else ''} is lost to it."
         + (f" {where.says('the pauses')}." if where else ""),
         confidence="medium",
         where=str(where.line) if where else None,

@@ -38,7 +38,7 @@ def lost_ranks(view: RunView) -> list[RankStats]:
     first failure. A process that is gone and came to no end that it could note was killed. Traces before format 1.2
     have no such note: a script may legitimately end without closing its recorder, so there must be evidence that it
     ended early: the others wait for it, failed or closed, or it had an operation in flight. Where the processes cannot
-    be seen, these are the ranks that neither closed, nor ended in good order, nor report an error, if some other rank
+    be seen, these are the ranks that neither closed, nor ended normally, nor report an error, if some other rank
     did one of these. Only where no rank was killed, those count that an exception ended.
     """
     if view.interruption is not None:
@@ -123,8 +123,8 @@ def _look(view: RunView) -> Iterator[Finding]:
             since_step=last,
             evidence={"last_step": last},
             change_mind="All ranks were killed at the same moment, before the end of the training.",
-            advice="A script that ends by os._exit(), and a framework that kills its workers at the end, leave traces "
-            "so: call recorder.close() before.",
+            advice="Scripts that end by os._exit(), and frameworks that kill their workers at the end, leave such "
+            "traces: call recorder.close() before.",
         )
         return
     yield Finding(
@@ -189,7 +189,7 @@ def _after(view: RunView, lost: Sequence[RankStats], failed: int, waiting: Seque
     if any(rank.closed for rank in view.ranks):
         return "; the others closed theirs"
     ended = all(rank.ended or rank in lost for rank in view.ranks)
-    return f"; the others {'ended in good order' if ended else 'went on'}"
+    return f"; the others {'ended normally' if ended else 'went on'}"
 
 
 def _how(lost: Sequence[RankStats], end: End | None) -> str:
@@ -198,9 +198,9 @@ def _how(lost: Sequence[RankStats], end: End | None) -> str:
         return _reason(end)
     ends = {rank.ended for rank in lost}
     if ends == {"exception"}:
-        return "ended by an exception that nobody caught"
+        return "ended by an uncaught exception"
     if ends == {"orderly"}:
-        return "ended in good order and too early, without closing the trace"
+        return "ended normally but too early, without closing the trace"
     if all(rank.process == "dead" for rank in lost):
         return "ended: the process is gone and did not close the trace"
     return "stopped without closing the trace"

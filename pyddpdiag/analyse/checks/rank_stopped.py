@@ -22,7 +22,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         yield Finding(
             kind="rank_stopped",
             severity="error",
-            message=f"rank {rank.rank} is stopped: its process exists and is kept from running, and it has recorded "
+            message=f"rank {rank.rank} is stopped: its process exists but is suspended, and it has recorded "
             f"nothing{silent}.",
             confidence="certain",
             rank=rank.rank,
@@ -62,7 +62,7 @@ def _without_heartbeat(ranks: tuple[RankStats, ...]) -> Iterator[Finding]:
                 "beat_age_ms": age,
                 "freshest_beat_age_ms": freshest,
             },
-            change_mind="Its machine's wall clock is wrong, or the shared folder passes its file on late.",
+            change_mind="Its machine's wall clock is wrong, or the shared folder delivers its file late.",
             advice=f"Look at its process on its own machine{f' ({rank.host})' if rank.host else ''}: does it exist, "
             "and is it stopped?",
         )

@@ -28,7 +28,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         confidence="certain",
         rank=odd.pop() if len(odd) == 1 else None,
         evidence={difference.name: _said(difference) for difference in found},
-        change_mind="It is meant so: the machines differ, and each rank is set to fit its own.",
+        change_mind="This is intended: the machines differ, and each rank's settings fit its machine.",
         advice="Start every rank with the same torch and the same environment, for instance through one launcher.",
     )
 

@@ -52,9 +52,9 @@ def _look(view: RunView) -> Iterator[Finding]:
             "exposed_ms": exposed.cost_ms,
             "step_ms": exposed.step_ms,
         },
-        change_mind="The receiving process is slow to take what has come: look at its processor."
+        change_mind="The receiving process is slow to read what has arrived: look at its processor."
         if culprit.is_host or culprit.rank is None
-        else "A side cannot be told from one link: rank is the sender, peer the receiver.",
+        else "One link does not show which side is slow: rank is the sender, peer the receiver.",
         advice="Look at the speed of its interfaces (Linux: ethtool), at other traffic on them, and at limits on "
         "traffic; pyddpdiag bench interfaces compares interfaces.",
     )

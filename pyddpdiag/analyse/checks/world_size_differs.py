@@ -21,7 +21,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"the ranks disagree about the world size ({listed_sizes}).",
         confidence="certain",
         evidence={"smallest": sizes[0], "largest": sizes[-1]},
-        change_mind="The traces are of different runs.",
+        change_mind="The traces belong to different runs.",
         advice="Start every rank with the same world size: the first collective hangs otherwise.",
     )
 

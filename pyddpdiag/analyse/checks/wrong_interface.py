@@ -63,7 +63,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "exposed_ms": exposed.cost_ms,
             "step_ms": exposed.step_ms,
         },
-        change_mind="The other interface is slower in truth, or does not reach all hosts: pyddpdiag bench interfaces "
+        change_mind="The other interface is actually slower, or does not reach all hosts: pyddpdiag bench interfaces "
         "measures it.",
         advice="Race the two: pyddpdiag bench interfaces, with --dist-url on each host."
         if first.why == "idle"

@@ -41,7 +41,7 @@ class Detour:
 
 
 def asked_for(sidecars: Mapping[int, Sidecar]) -> dict[int, tuple[str, ...]]:
-    """The interfaces that each rank was told to use, in this order; ranks without such an order are left out."""
+    """The interfaces that each rank was set to use, in this order; ranks without such an order are left out."""
     found = {}
     for rank, sidecar in sidecars.items():
         names = tuple(

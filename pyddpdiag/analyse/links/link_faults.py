@@ -69,7 +69,7 @@ because the others are busy for longer, too."""
 QUEUED: Final = 2.5
 QUEUED_SLOW_THRESHOLD: Final = 1.6
 """Usual round trip and busy time of a host's links over the others', medians: both together tell a link of half the
-rate. Healthy links stay below 1.8 and 1.3, lossy ones below 1.3 and 1.3; far ones have both and are told before."""
+rate. Healthy links stay below 1.8 and 1.3, lossy ones below 1.3 and 1.3; far ones have both and are found earlier."""
 
 LEAST_BYTES: Final = 1_000_000
 LEAST_SHARE: Final = 0.05

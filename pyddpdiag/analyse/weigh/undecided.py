@@ -24,15 +24,15 @@ def _not_seen(view: RunView) -> str:
     run = view.run
     if run.damaged:
         return (
-            "nothing follows from what a damaged trace lacks. Copy the files again; or leave them out of the folder, "
-            "and the other ranks are judged."
+            "what a damaged trace lacks proves nothing. Copy the files again, or move them out of the folder to "
+            "judge the other ranks."
         )
     if not any(len(trace) for trace in run.ranks):
         return "the traces hold no records. Did the run make a training step?"
     if view.standstill is not None:
         return (
-            f"for {view.standstill.silent_ms / 1e3:.0f} s no rank has recorded anything, and no rank is seen to be "
-            "waited for. Does it evaluate or write a checkpoint? If it is stuck, py-spy dump shows where."
+            f"for {view.standstill.silent_ms / 1e3:.0f} s no rank has recorded anything, and no rank is known to be "
+            f"waited for. Does it evaluate or write a checkpoint? If it is stuck, py-spy dump shows where."
         )
     if not len(view.occurrences) and view.collectives:
         return (
@@ -48,7 +48,7 @@ def _not_seen(view: RunView) -> str:
             f" and {run.missing_count - 8} more" if run.missing_count > 8 else ""
         )
         one = run.missing_count == 1
-        shown = "what is here shows no trouble"
+        shown = "the traces that are here show no trouble"
         if view.exposure.is_found:
             shown = f"{'that rank' if one else 'one of those ranks'} may be what the others wait for"
         return (
@@ -67,7 +67,7 @@ def _too_little(view: RunView) -> str:
         )
     if view.now.is_live and steps.steps < MANY_STEPS:
         return (
-            f"the run still goes on, and only {count(steps.steps, 'step')} can be judged so far; look again after "
+            f"the run is still going, and only {count(steps.steps, 'step')} can be judged so far; look again after "
             f"{MANY_STEPS}."
         )
     if view.exposure.typical.steps < LEAST_STEPS:
@@ -166,7 +166,8 @@ def _open(share: Share, step_ms: float, what: str) -> str:
     said = f"{what} {low} to {high} of a step of {milliseconds(step_ms)}"
     if needed is None:
         return (
-            f"{said}: about {percent(HEALTHY_SHARE)} of it, and more steps would hardly tell on which side."
+            f"{said}: about {percent(HEALTHY_SHARE)} of it, and more steps would hardly show whether it is more or "
+            f"less."
         )
     return (
         f"{said}, and {count(share.steps, 'step')} are too few to tell whether that is {percent(HEALTHY_SHARE)} of it. "

@@ -73,7 +73,7 @@ def _notes(series: Series) -> list[str]:
         return []
     return [
         f"{series.label}: the machine was busy before the run began (load {number(worst[0])} on {worst[1]} cores). "
-        "Intervals tell of noise within a run, not of another load in another run: repeat it."
+        "Intervals cover noise within a run, not a different load in another run: repeat it."
     ]
 
 
@@ -88,14 +88,14 @@ def _caveats(series: Sequence[Series], pairs: Sequence[Pair]) -> list[str]:
     if pairs and alone:
         caveats.append(
             f"{' and '.join(alone)}: measured in one launch. One set of processes is faster than the next by chance, "
-            f"and how much is not known: where both are so, only what differs by {_ALONE_MARGIN:.0%} is called "
-            "different, and intervals are too narrow. Measure with --sittings 5."
+            f"and how much is not known: if both are, only differences of {_ALONE_MARGIN:.0%} count as different, "
+            f"and intervals are too narrow. Measure with --sittings 5."
         )
     loaded = [pair for pair in pairs if pair.why == _OTHER_LOAD]
     if loaded:
         caveats.append(
             f"{len(loaded)} of {len(pairs)} cases took longer where other programs took over {_OTHERS:.0%} of the "
-            "processors more: which of it is theirs cannot be told. Repeat it at an equal load."
+            "processors more, and how much of the difference is theirs is unknown. Repeat it at an equal load."
         )
     wide = [pair for pair in pairs if pair.why == WIDE]
     if wide:

@@ -134,7 +134,7 @@ def _changes(base: _Run, other: _Run) -> list[PartChange]:
 
 
 def _word(change: Estimate, least: float, relevant: float, rounds: int) -> tuple[Change, str]:
-    """What a change of a part says, and why it cannot be told.
+    """What a change of a part says, and why it is undecided.
 
     Args:
         change: in ms, with its interval.

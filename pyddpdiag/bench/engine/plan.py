@@ -51,7 +51,7 @@ class SweepPlan:
         launches: how often the ranks are started to measure all cases, if this process can start them.
         budget: None sets no limit.
         timeout_s: longest wait for the other ranks while a case is set up.
-        race: end before the last round, as soon as all entrants can be told apart; see `race.settled`.
+        race: end before the last round, as soon as all entrants can be distinguished; see `race.settled`.
 
     Raises:
         UsageError: there is no case, no end, or a number is out of its range.

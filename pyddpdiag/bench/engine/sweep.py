@@ -75,7 +75,7 @@ def run_sweep(
 
     def take(event: Event) -> None:
         if isinstance(event, JobMessage):
-            news: News = event.what  # type: ignore[assignment]  # nothing else is told by `job.run_launch`
+            news: News = event.what  # type: ignore[assignment]  # `job.run_launch` sends nothing else
             collected.take(news)
             on_news(news)
             if writer is not None:

@@ -109,7 +109,7 @@ def _host_name(situation: Situation, known: list[Interface]) -> Outcome:
     name = socket.gethostname()
     best = addresses.outward(known)
     lines: tuple[Line, ...] = (SetVariable(VARIABLE, best.name),) if best else ()
-    fix = "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the others, or mend the hosts file."
+    fix = "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the others, or correct the hosts file."
     # With the variable, nobody asks for the name.
     pinned = bool(situation.environ.get(VARIABLE))
     several = situation.launch.several_machines

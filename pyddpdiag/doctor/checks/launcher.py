@@ -39,7 +39,7 @@ def check(situation: Situation) -> Iterator[Outcome]:
     if problems:
         return
     if launch.world_size is None:
-        yield passed(_NAME, "this process is no rank; --world-size and --local-world-size check for one")
+        yield passed(_NAME, "this process is not a rank; --world-size and --local-world-size check for one")
         return
     place = (
         f"rank {launch.rank} of {launch.world_size}"
@@ -56,7 +56,7 @@ def _unreadable(situation: Situation) -> Iterator[Outcome]:
         if text is not None and number(situation.environ, name) is None:
             yield failed(
                 _NAME,
-                f"{name} is '{clean(text, 60)}', which is no whole number.",
+                f"{name} is '{clean(text, 60)}', which is not a whole number.",
                 f"Set {name} to a number, or unset it.",
                 UnsetVariable(name),
             )

@@ -81,7 +81,7 @@ def _file(situation: Situation, path: Path) -> Iterator[Outcome]:
         yield failed(
             name,
             f"{clean(str(path))} is locked by {', '.join(map(str, who)) or 'another process'}: "
-            "ranks would wait for it in silence, past every timeout.",
+            "ranks would wait for it without a message, past every timeout.",
             "End that process, or use another file.",
             *(EndProcess(each.pid) for each in who if each.pid is not None),
         )
@@ -131,11 +131,11 @@ def _contents(situation: Situation, path: Path, remove: Line) -> Outcome:
     who = f", and {hello.who()} was there" if hello is not None else ""
     reasons = {
         FileState.STALE: "is left over from an earlier run, whose processes have ended",
-        FileState.BUSY: "belongs to a run that is there, or to what is left of one",
+        FileState.BUSY: "belongs to a run that still exists, or to the rest of one",
         FileState.UNKNOWN: "belongs to processes that cannot be seen from here",
     }
     reason = reasons.get(
-        state, "nothing tells whose it is: ranks would read the addresses of an earlier run in it"
+        state, "it is not known whose it is: ranks would read the addresses of an earlier run in it"
     )
     return failed(
         name,
@@ -239,7 +239,7 @@ def _port(situation: Situation, target: TcpTarget, address: str, here: bool, ser
             name,
             f"{target.port} is held by {answer.value}{held}: "
             + (
-                "ranks would wait for it in silence."
+                "ranks would wait for it without a message."
                 if answer is Answer.SILENT
                 else "rank 0 cannot serve its store there."
             ),
@@ -251,7 +251,7 @@ def _port(situation: Situation, target: TcpTarget, address: str, here: bool, ser
     if answer in (Answer.SILENT, Answer.OTHER_PROGRAM):
         return failed(
             name,
-            f"{answer.value} is at {target}, no torch store: ranks would wait for it in silence.",
+            f"{answer.value} is at {target}, not a torch store: ranks would wait for it without a message.",
             "Use another port on all ranks.",
             SetVariable(name, str(free_port(target.port))),
         )

@@ -29,7 +29,7 @@ def _threads(situation: Situation) -> Outcome:
     if situation.environ.get("OMP_NUM_THREADS") and asked is None:
         return warned(
             "threads",
-            "OMP_NUM_THREADS is no whole number.",
+            "OMP_NUM_THREADS is not a whole number.",
             "Set it to the cores for each rank.",
             SetVariable("OMP_NUM_THREADS", str(share)),
         )

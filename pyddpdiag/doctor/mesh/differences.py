@@ -119,7 +119,7 @@ def _interfaces(ranks: Sequence[Facts]) -> Iterator[Trouble]:
             _odd_ones(counts),
             f"the ranks name different numbers of interfaces: {_said(texts)}. "
             "Some would wait for connections that nobody makes.",
-            "Name as many interfaces on each rank, in the same order; one is safe.",
+            "Name the same number of interfaces on each rank, in the same order; one is safe.",
             mend,
         )
     elif len(lists[first.rank]) > 1 and any(

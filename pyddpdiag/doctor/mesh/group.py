@@ -23,7 +23,7 @@ def form(rank: int, world_size: int, address: str, port: int, until: float) -> d
         return {
             "ok": False,
             "seconds": seconds,
-            "error": f"no group after {seconds:.0f} s: it waits in silence",
+            "error": f"no group after {seconds:.0f} s, and no message",
         }
     out, errors = output
     try:

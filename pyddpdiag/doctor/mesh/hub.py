@@ -92,7 +92,7 @@ class Hub:
                 connection, _ = self._socket.accept()
             except OSError:
                 continue
-            # A stranger that says nothing must not hold up the others.
+            # A program that connects and says nothing must not hold up the others.
             threading.Thread(target=self._admit, args=(Line(connection), until), daemon=True).start()
 
     def _admit(self, line: Line, until: float) -> None:

@@ -1,4 +1,4 @@
-"""Colours by what they stand for: the same in every chart, told apart by people with any kind of colour vision.
+"""Colours by what they stand for: the same in every chart, distinguishable with any kind of colour vision.
 
 Most are those of Okabe and Ito, of middle brightness: readable on white and on a dark page.
 """

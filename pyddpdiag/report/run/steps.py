@@ -60,8 +60,8 @@ def step_chart(report: RunReport, details: RunDetails | None = None) -> Chart:
     return Chart(
         "step-anatomy",
         "Where each step's time goes",
-        f"The mean step of each rank{_stretch(found)}, split into its parts. What is exposed of communication on the "
-        "rank that waits least is communication itself; what others wait beyond that is for the last rank."
+        f"The mean step of each rank{_stretch(found)}, split into its parts. On the rank that waits least, exposed "
+        f"communication is communication itself; the others wait longer than that for the last rank."
         f"{said(found, rows)}",
         panels,
         Axis("step"),

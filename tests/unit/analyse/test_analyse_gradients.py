@@ -84,7 +84,7 @@ def test_nan_that_all_ranks_have_when_it_is_first_seen_blames_none_and_says_sinc
     bad = {"non_finite": 4, "first": 1, "parameter": 0}
     (finding,) = _findings(tmp_path, bad, bad, steps=20, at=5, every=16)
     assert (finding.rank, finding.since_step, finding.evidence["last_finite_step"]) == (None, 16, 0)
-    assert "which rank had them first cannot be told (in step 0 none had any" in finding.message
+    assert "which rank had them first is unknown (in step 0 none had any" in finding.message
     assert "put gradients" not in finding.message and "statistics_interval=1" in finding.advice
 
 

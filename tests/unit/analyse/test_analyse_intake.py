@@ -64,7 +64,7 @@ def in_flight(folder: Path) -> None:
 
 
 def repeated(folder: Path) -> None:
-    """All-reduces are told twice, far apart, and out of order."""
+    """All-reduces are recorded twice, far apart, and out of order."""
     for writer in write_training(folder, world_size=2, steps=10, buckets=2):
         for sequence in (3, 9, 0):
             writer.bucket(sequence, 10**10, 10**10 + 1, 10**10 + 2, step=sequence)

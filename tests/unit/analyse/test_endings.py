@@ -224,7 +224,7 @@ def test_an_abort_is_reported_with_what_led_to_it(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_says_so_and_then_what_it_showed(tmp_path: Path) -> None:
-    """What the end made fail is no finding: the others of a rank that leaves first lose their neighbour."""
+    """What the end made fail is not a finding: the others of a rank that leaves first lose their neighbour."""
     run = DeadRun(tmp_path)
     run.raises(1, 1_400, "KeyboardInterrupt")
     run.fails(0, 1_450, RESET)

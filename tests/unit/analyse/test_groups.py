@@ -16,7 +16,7 @@ OTHER = GROUP + 1
 
 
 def side_by_side(folder: Path, first: dict[str, Any], second: dict[str, Any]) -> RunReport:
-    """The report of ranks 0 and 1 in one group and 2 and 3 in another, each as `write_training` is told."""
+    """The report of ranks 0 and 1 in one group and 2 and 3 in another, each as `write_training` is asked."""
     groups = [
         {"id": f"{GROUP:016x}", "name": "left", "backend": "gloo", "ranks": [0, 1]},
         {"id": f"{OTHER:016x}", "name": "right", "backend": "gloo", "ranks": [2, 3]},

@@ -1,4 +1,4 @@
-"""Runs of several launches: what differs between sets of processes is no difference between runs."""
+"""Runs of several launches: what differs between sets of processes is not a difference between runs."""
 
 from __future__ import annotations
 

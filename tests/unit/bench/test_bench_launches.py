@@ -1,4 +1,4 @@
-"""How rounds and a budget are divided among launches, and that a resumed sweep has as many of them."""
+"""How rounds and a budget are divided among launches, and that a resumed sweep has the same number of them."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_a_race_goes_on_while_it_is_not_settled() -> None:
     assert settled({(0,): rounds(1.0, 1), (1,): rounds(1.0, 2), (0, 1): rounds(0.5, 3)})
     assert settled({(0,): rounds(1.2, 1), (1,): rounds(1.0, 2)})
     assert not settled({(0,): rounds(1.0, 1, 0.45), (1,): rounds(1.05, 2, 0.45)})
-    # All are slower than both at once, but not told from each other.
+    # All are slower than both at once, but not distinguishable from each other.
     assert not settled({(0,): rounds(1.0, 1, 0.45), (1,): rounds(1.05, 2, 0.45), (0, 1): rounds(0.1, 3)})
     assert [count for count in range(200) if at_a_look(count, 120)] == [30, 60]
     assert [count for count in range(20) if at_a_look(count, 10)] == [3, 5]

@@ -29,7 +29,7 @@ PLAN = SweepPlan(cases=tuple(allreduce_cases([2**20, 2**22], [2])), rounds=3)
 
 
 def collected(*rounds: tuple[int, float]) -> Collected:
-    """What rank 0 has told so far."""
+    """What rank 0 has reported so far."""
     found = Collected(PLAN)
     found.take(Gathered(("here", "here"), ((), ()), choose((), local=True)[0]))
     for case, seconds in rounds:

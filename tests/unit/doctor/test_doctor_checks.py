@@ -232,7 +232,7 @@ def test_a_silent_listener_on_the_port_is_named(listener: socket.socket) -> None
     port = listener.getsockname()[1]
     target = TcpTarget("127.0.0.1", port)
     (outcome,) = bad(rendezvous.check, situation({"RANK": "0"}, target))
-    assert "says nothing" in outcome.text and "wait for it in silence" in outcome.text
+    assert "says nothing" in outcome.text and "wait for it without a message" in outcome.text
     if not system.WINDOWS:
         name = psutil.Process().name()
         assert f"({name})" in outcome.text

@@ -126,5 +126,5 @@ def test_a_windows_without_the_runtime_gets_its_line(tmp_path: Path, monkeypatch
     assert [write(line, Shell.CMD) for line in runtime.lines] == [
         "winget install --id Microsoft.VCRedist.2015+.x64"
     ]
-    # Beside it, everything else is told as on any system.
+    # Beside it, everything else is reported as on any system.
     assert {"torch", "native module", "backend"} <= set(outcomes)

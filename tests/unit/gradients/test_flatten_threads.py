@@ -1,4 +1,4 @@
-"""The threads that flatten: torch's own, as many as it was told, and no others."""
+"""The threads that flatten: torch's own, as many as it was set to, and no others."""
 
 from __future__ import annotations
 

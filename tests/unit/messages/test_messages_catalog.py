@@ -1,4 +1,4 @@
-"""Each message that people meet is recognised, in the words of torch, Gloo and systems, and told from its likes."""
+"""Each message that people meet is recognised, also in the words of systems, and distinguished from its likes."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ def test_hosts_of_as_many_ranks_each(seen: list[Readers], hosts: list[list[int]]
     [
         (_seen([0], [1]), "not all read 0"),
         (_seen([0, 1], [1]), "not all read 1"),  # one way only
-        (_seen([0, 1], [0, 1], [2]), "not all read 0 (hosts of 2, 1 ranks; they must have as many each)"),
+        (_seen([0, 1], [0, 1], [2]), "not all read 0 (hosts of 2, 1 ranks; the numbers must be equal)"),
         (_seen([0, 1], [0, 1, 2], [1, 2]), "not all read 0"),  # not all of what would be a host
         (
             _seen([0, 1, 2], [0, 1, 2], [0, 1, 2], [3]),
-            "not all read 0 (hosts of 3, 1 ranks; they must have as many each)",
+            "not all read 0 (hosts of 3, 1 ranks; the numbers must be equal)",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Rendezvous files and introductions that strangers left: one clear error each, soon, and nothing of theirs is shown.
+"""Rendezvous files and introductions of other programs: one clear error each, soon, and nothing of theirs is shown.
 
 Needs no torch: the store is a dictionary.
 """

@@ -1,4 +1,4 @@
-"""Files of earlier runs, told from those of this run."""
+"""Files of earlier runs, distinguished from those of this run."""
 
 from __future__ import annotations
 

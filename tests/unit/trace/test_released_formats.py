@@ -19,7 +19,7 @@ STEPS = 12
 
 
 def test_every_released_format_is_here() -> None:
-    assert FORMATS == ["1.0", "1.1", "1.2"]
+    assert FORMATS == ["1.0", "1.1", "1.2", "1.3"]
 
 
 @pytest.mark.parametrize("version", FORMATS)
@@ -50,15 +50,16 @@ def test_it_is_judged(version: str) -> None:
     }
 
 
-def test_what_1_2_added_is_read() -> None:
-    report = load_report(TRACES / "1.2")
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_what_1_2_added_is_read(version: str) -> None:
+    report = load_report(TRACES / version)
     assert {rank.ended for rank in report.ranks} == {"orderly"}
     assert [(phase.name, phase.rank, phase.count) for phase in report.phases] == [
         ("checkpoint", 0, 1),
         ("checkpoint", 1, 1),
     ]
     assert {(link.rank, link.peer, link.loopback) for link in report.links} == {(0, 1, True), (1, 0, True)}
-    for trace in open_run(TRACES / "1.2").ranks:
+    for trace in open_run(TRACES / version).ranks:
         assert trace.header.heartbeat_ns > trace.header.monotonic_ns
         assert (trace.of_kind(Kind.USAGE)["times"][:, :4] > 0).all()
         assert trace.sidecar.cores and trace.sidecar.interfaces

@@ -254,7 +254,7 @@ def test_an_abandoned_operation_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_trace_before_the_machines_start_is_of_another_clock_where_the_identity_names_no_boot(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As on Windows, where the identity is the machine's and the counter begins anew with each start."""
+    """As on Windows, where the identity is the machine's and the counter restarts with each start."""
     monkeypatch.setattr(reader_clock, "linux_identity", lambda: "")
     for place in (reader_clock, machine_clock):
         monkeypatch.setattr(place, "clock_identity", lambda: "a machine")

@@ -262,7 +262,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 class Busy:
-    """A file of slots of which one is written anew after each reading, the first `times` times."""
+    """A file of slots of which one is rewritten after each reading, the first `times` times."""
 
     def __init__(self, slots: Records, times: int) -> None:
         self.slots, self.times = slots, times

@@ -188,7 +188,7 @@ LOW = GpuUse(1, 40, 20.0, 2_000_000_000, 80_000_000_000)
         ({"data_wait_ms": 60.0}, "data_wait", "waiting for data (7"),
         ({"wire_ms": 60.0}, "exposed_communication", "after backward (8"),
         ({}, "small_batch", "larger --batch-size"),
-        ({"step_records": False}, "cannot_tell", "cannot be told"),
+        ({"step_records": False}, "cannot_tell", "is unknown"),
     ],
 )
 def test_low_use_is_explained_by_the_largest_part_of_the_step(
@@ -225,6 +225,6 @@ def test_text_and_json_tell_the_use_with_its_reason(
     assert gpus[0]["low_use"] is None and gpus[0]["memory_total_bytes"] == 80_000_000_000
     assert gpus[1]["low_use"]["cause"] == "data_wait" and gpus[1]["low_use"]["share"] > 0.7
     _show(dataclasses.replace(result, trace=None, hook="plain"), False)
-    assert "no trace tells" in capsys.readouterr().out
+    assert "no trace separates" in capsys.readouterr().out
     _show(dataclasses.replace(result, trace=str(tmp_path / "gone")), True)
     assert json.loads(capsys.readouterr().out)["gpus"][1]["low_use"]["cause"] == "cannot_tell"

@@ -103,6 +103,8 @@ def test_the_release_page_is_one_address() -> None:
     assert len(pages) == 1
     match = re.fullmatch(form, pages[0])
     assert match is not None and match[1] == pyddpdiag.__version__
+    newest = re.search(r"^## \[(.+?)\]", read("CHANGELOG.md"), re.MULTILINE)
+    assert newest is not None and newest[1] in (pyddpdiag.__version__, "Unreleased")
     assert text.count("--find-links $RELEASE_PAGE") == text.count("--find-links") > 0
 
 
@@ -144,7 +146,10 @@ def test_every_list_of_torch_versions_is_one_list() -> None:
     for file, words in (
         ("docs/wheels.md", f"torch {span} with cibuildwheel"),
         ("README.md", f"the headers of torch {span}"),
-        ("README.md", f"torch {minors[0]} is the oldest that is meant to work, {minors[-1]} is what"),
+        (
+            "README.md",
+            f"torch {minors[0]} is the oldest supported version; pyddpdiag is developed with {minors[-1]}",
+        ),
         ("csrc/torch/compat.hpp", f"the supported torch minors, {span}."),
     ):
         assert words in " ".join(read(file).split()), f"{file} does not say '{words}'"

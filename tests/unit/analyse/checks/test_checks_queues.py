@@ -1,4 +1,4 @@
-"""Checks of links by the round trips while they carry: queues, long ways and lossy lines told apart."""
+"""Checks of links by the round trips while they carry: queues, long ways and lossy lines are distinguished."""
 
 from __future__ import annotations
 
