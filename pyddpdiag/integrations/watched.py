@@ -123,7 +123,7 @@ class Watched:
         if session is None or loader is None:
             return
         before, at = self._trained_on, int(getattr(loader, "_num_yielded", 0))
-        # Workers that persist keep their iterator, which then counts anew.
+        # Workers that persist keep their iterator, which then counts from 0 again.
         if before is None or before[0]() is not loader or at <= before[1]:
             session.recorder.modules.training.loaders.begins(loader)
         self._trained_on = (weakref.ref(loader), at)

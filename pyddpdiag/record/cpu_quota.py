@@ -71,12 +71,12 @@ def _cores(folder: Path) -> int:
 
 def _counts(folder: Path) -> Mapping[str, int]:
     lines = (line.split() for line in _text(folder / "cpu.stat").splitlines())
-    told = {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdecimal()}
+    counters = {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdecimal()}
     # Version 1 counts nanoseconds.
-    throttled_us = told.get("throttled_usec", told.get("throttled_time", 0) // 1000)
+    throttled_us = counters.get("throttled_usec", counters.get("throttled_time", 0) // 1000)
     return {
-        "periods": told.get("nr_periods", 0),
-        "throttled_periods": told.get("nr_throttled", 0),
+        "periods": counters.get("nr_periods", 0),
+        "throttled_periods": counters.get("nr_throttled", 0),
         "throttled_us": throttled_us,
     }
 

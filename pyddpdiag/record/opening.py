@@ -7,8 +7,23 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
+
 from pyddpdiag import _native
-from pyddpdiag.errors import RecorderClosedError, TraceExistsError, TraceFolderError
+from pyddpdiag.errors import NoProcessGroupError, RecorderClosedError, TraceExistsError, TraceFolderError
+
+
+def require_group() -> None:
+    """Refuses a process that belongs to no process group.
+
+    Raises:
+        NoProcessGroupError: that is the case.
+    """
+    if not (dist.is_available() and dist.is_initialized()):
+        raise NoProcessGroupError(
+            "a Recorder needs to know its rank, but torch.distributed is not initialised.",
+            hint="make the Recorder after torch.distributed.init_process_group('gloo', ...).",
+        )
 
 
 def require_text(folder: str | Path | None, rank: int) -> None:

@@ -16,7 +16,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import start_up
 from pyddpdiag.errors import (
-    NoProcessGroupError,
     RecorderClosedError,
     TraceFolderError,
     UsageError,
@@ -105,11 +104,7 @@ class Recorder:
         sample_connections: bool = True,
         lines: bool = True,
     ) -> None:
-        if not (dist.is_available() and dist.is_initialized()):
-            raise NoProcessGroupError(
-                "a Recorder needs to know its rank, but torch.distributed is not initialised.",
-                hint="make the Recorder after torch.distributed.init_process_group('gloo', ...).",
-            )
+        opening.require_group()
         arguments.require(
             capacity_mb,
             {

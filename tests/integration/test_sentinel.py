@@ -76,8 +76,8 @@ def test_healthy_training_is_left_alone(trained: tuple[Path, Any]) -> None:
         assert rank["warn none"] == [""] * 4
 
 
-def test_weights_that_one_rank_changed_are_told_on_every_rank(told: tuple[Path, Any]) -> None:
-    for rank in told[1]:
+def test_weights_that_one_rank_changed_are_reported_on_every_rank(trained: tuple[Path, Any]) -> None:
+    for rank in trained[1]:
         silent, _, words, _ = rank["raise weights"]
         assert silent == "" and "the ranks hold different weights" in words and "of step 2" in words
 

@@ -50,11 +50,13 @@ def _of(view: RunView, module: Module, passes: int, *, same: bool) -> Finding:
     ]
     known = maps[0].known_ms if maps else np.empty(0)
     cost = maps[0].typical_ms if maps else 0.0
-    told = (
+    traffic = (
         f"{milliseconds(cost)} of a step of {milliseconds(steps.wall_ms)} ({percent(cost / steps.wall_ms)})"
     )
     price = (
-        f", which costs {told} and a walk over the graph" if maps else ", a walk over the graph in every pass"
+        f", which costs {traffic} and a walk over the graph"
+        if maps
+        else ", a walk over the graph in every pass"
     )
     if same:
         names = [module.parameters[place] for place in module.never_used if place < len(module.parameters)]

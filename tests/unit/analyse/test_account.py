@@ -61,8 +61,8 @@ def test_a_life_from_the_start_of_the_process_to_its_end(tmp_path: Path) -> None
     assert (zero.imports_s, zero.rendezvous_s, zero.set_up_s) == pytest.approx((1.0, 0.5, 1.5))
     assert zero.first_steps_s == pytest.approx(0.1)
     steps = (0.1, 7 * 0.01, 7 * 0.04, 7 * 0.005, 7 * 0.01)
-    told = ("first_steps_s", "data_wait_s", "compute_s", "core_wait_s", "communication_s")
-    assert [zero.part(name) for name in told] == pytest.approx(steps)
+    parts = ("first_steps_s", "data_wait_s", "compute_s", "core_wait_s", "communication_s")
+    assert [zero.part(name) for name in parts] == pytest.approx(steps)
     assert zero.blocked_s == pytest.approx(7 * 0.035)
     assert zero.phases == {"eval": pytest.approx(1.6)}
     assert (zero.collectives_between_s, one.collectives_between_s) == pytest.approx((0.02, 2.02))

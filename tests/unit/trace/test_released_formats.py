@@ -19,7 +19,7 @@ STEPS = 12
 
 
 def test_every_released_format_is_here() -> None:
-    assert FORMATS == ["1.0", "1.1", "1.2", "1.3"]
+    assert FORMATS == ["1.0", "1.1", "1.2", "1.4"]
 
 
 @pytest.mark.parametrize("version", FORMATS)
@@ -50,7 +50,7 @@ def test_it_is_judged(version: str) -> None:
     }
 
 
-@pytest.mark.parametrize("version", ["1.2", "1.3"])
+@pytest.mark.parametrize("version", ["1.2", "1.4"])
 def test_what_1_2_added_is_read(version: str) -> None:
     report = load_report(TRACES / version)
     assert {rank.ended for rank in report.ranks} == {"orderly"}

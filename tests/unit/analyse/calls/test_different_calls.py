@@ -59,8 +59,8 @@ def test_where_gloo_aborts_a_rank_the_call_with_both_sizes_comes_first(tmp_path:
         writer = RankWriter(rank, 2, closed=0)
         for number in range(6):
             begin, size = 10**9 + number * MS, 20 if (rank, number) == (1, 5) else 4
-            told = {"bytes": size, "sequence": number, "step": number}
-            writer.collective("gloo:all_reduce", begin, begin + MS // 2, **told)
+            facts = {"bytes": size, "sequence": number, "step": number}
+            writer.collective("gloo:all_reduce", begin, begin + MS // 2, **facts)
         if rank == 0:
             text = "op.preamble.length <= op.nbytes. 8 vs 4. Received data size doesn't match expected size."
             writer.sidecar["end"] = {"signal": "SIGABRT", "message": text, "at_ns": 10**9 + 7 * MS}

@@ -94,7 +94,7 @@ def test_every_chart_is_drawn_and_fits(running: Any, page_of_run: Path, width: i
     seen = Seen()
     page = opened(running, page_of_run, seen, viewport={"width": width, "height": 900}, color_scheme=scheme)
     drawn = page.evaluate(DRAWN)
-    assert len(drawn) == 11
+    assert len(drawn) == 12
     for chart in drawn:
         assert chart["marks"] > 0 and chart["fits"] and chart["tall"] > 100 and chart["hidden"], chart
     assert page.evaluate("document.documentElement.scrollWidth") <= width
