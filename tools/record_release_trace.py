@@ -59,7 +59,7 @@ def main() -> None:
     """Record, and keep the folder."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "run"
-        spawn(train, (str(folder), f"file://{place}/meet"), nprocs=2)
+        spawn(train, (str(folder), f"file://{place}/meet"), nprocs=2)  # type: ignore[no-untyped-call]
         written = {without_the_machine(sidecar) for sidecar in sorted(folder.glob("rank_*.json"))}
         target = TRACES / written.pop()
         target.mkdir(parents=True)

@@ -139,8 +139,10 @@ void look_before_terminate() {
         const py::gil_scoped_acquire gil;
         try {
             last_look()();
-        } catch (const py::error_already_set&) {
+        } catch (py::error_already_set& error) {
             // Nobody is there to hear of it.
+            error.restore();
+            PyErr_Clear();
         }
         done->set_value();
     }).detach();

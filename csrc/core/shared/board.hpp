@@ -35,7 +35,10 @@ public:
     }
     [[nodiscard]] SharedControl& own() const noexcept { return own_.control(); }
     // Whether the process of another rank does.
-    [[nodiscard]] bool runs(std::size_t rank) const noexcept { return peers_[rank]->runs(); }
+    [[nodiscard]] bool runs(std::size_t rank) const noexcept {
+        const auto& peer = peers_[rank];
+        return peer && peer->runs();
+    }
 
     // Wakes the others.
     void ring_all() const noexcept;

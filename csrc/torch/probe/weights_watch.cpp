@@ -48,6 +48,38 @@ std::int64_t packed(const WeightMark& mark) noexcept {
     return static_cast<std::int64_t>(std::uint64_t{norm} << 32U | (bits == 0 ? 1U : bits));
 }
 
+// Puts the marks of neighbouring parameters into records.
+class MarkWriter {
+public:
+    MarkWriter(TraceFile& trace, const Record& record) : trace_(&trace), record_(record) {
+        record_.index = 0;
+    }
+
+    void add(std::size_t index, std::int64_t mark) {
+        if (count_ == 0) {
+            record_.index = static_cast<std::uint32_t>(index);
+        }
+        record_.times[count_++] = mark;
+        if (count_ == time_count) {
+            write();
+        }
+    }
+
+    // What is not in a record yet, if one of them could be read.
+    void write() {
+        if (std::ranges::any_of(record_.times, [](std::int64_t word) { return word != 0; })) {
+            trace_->write(record_);
+        }
+        std::ranges::fill(record_.times, 0);
+        count_ = 0;
+    }
+
+private:
+    TraceFile* trace_;
+    Record record_;
+    std::size_t count_ = 0;
+};
+
 }  // namespace
 
 std::optional<WeightMark> mark_of(const at::Tensor& parameter) {
@@ -73,32 +105,36 @@ at::Tensor WeightsWatch::parameter(std::size_t index) const {
     return at::Tensor(parameters_[index].lock());
 }
 
-void WeightsWatch::look(TraceFile& trace, Record record, std::uint32_t pass, std::uint32_t interval) {
+std::uint64_t WeightsWatch::begin_of(std::size_t index) const noexcept {
+    return index == 0 ? 0 : ends_[index - 1];
+}
+
+std::optional<WeightMark> WeightsWatch::begun(const at::Tensor& values, std::size_t index, std::uint64_t from,
+                                              std::uint32_t pass) const {
+    if (!readable(values) || whole_lines(values.nbytes()) != ends_[index] - begin_of(index)) {
+        return std::nullopt;
+    }
+    if (begin_of(index) >= from) {
+        return WeightMark{};
+    }
+    // A look that was left out, while the recorder was paused, leaves a hole.
+    return part_.next_pass == pass ? part_.mark : std::nullopt;
+}
+
+void WeightsWatch::look(TraceFile& trace, const Record& record, std::uint32_t pass, std::uint32_t interval) {
     if (interval == 0 || ends_.empty()) {
         return;
     }
     const std::uint64_t share = whole_lines((ends_.back() + interval - 1) / interval);
     const std::uint64_t from = share * (pass % interval);
     const std::uint64_t to = std::min(from + share, ends_.back());
-    record.index = 0;
-    std::size_t count = 0;
-    const auto write = [&] {
-        if (std::ranges::any_of(record.times, [](std::int64_t word) { return word != 0; })) {
-            trace.write(record);
-        }
-        std::ranges::fill(record.times, 0);
-        count = 0;
-    };
+    MarkWriter writer(trace, record);
     auto index = static_cast<std::size_t>(std::ranges::upper_bound(ends_, from) - ends_.begin());
-    for (; index < ends_.size() && (index == 0 ? 0 : ends_[index - 1]) < to; ++index) {
-        const std::uint64_t first = index == 0 ? 0 : ends_[index - 1];
-        const at::Tensor values = parameter(index);
-        std::optional<WeightMark> mark;
-        // A look that was left out, while the recorder was paused, leaves a hole.
-        if (readable(values) && whole_lines(values.nbytes()) == ends_[index] - first) {
-            mark = first >= from ? WeightMark{} : part_.next_pass == pass ? part_.mark : std::nullopt;
-        }
+    for (; index < ends_.size() && begin_of(index) < to; ++index) {
+        const std::uint64_t first = begin_of(index);
         const std::uint64_t end = std::min(ends_[index], to);
+        const at::Tensor values = parameter(index);
+        std::optional<WeightMark> mark = begun(values, index, from, pass);
         if (mark) {
             add_bytes(*mark, values, std::max(first, from) - first,
                       std::min<std::uint64_t>(end - first, values.nbytes()));
@@ -107,15 +143,9 @@ void WeightsWatch::look(TraceFile& trace, Record record, std::uint32_t pass, std
             part_ = {.next_pass = pass + 1, .mark = mark};
             break;
         }
-        if (count == 0) {
-            record.index = static_cast<std::uint32_t>(index);
-        }
-        record.times[count++] = mark ? packed(*mark) : 0;
-        if (count == time_count) {
-            write();
-        }
+        writer.add(index, mark ? packed(*mark) : 0);
     }
-    write();
+    writer.write();
 }
 
 std::uint64_t WeightsWatch::bits_of(const std::vector<std::uint32_t>& parameters) const {

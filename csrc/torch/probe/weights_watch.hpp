@@ -31,7 +31,7 @@ public:
     explicit WeightsWatch(const std::vector<at::Tensor>& parameters);
 
     // Writes the marks of the parameters whose turn ends with this pass. `record`: of the pass, as it describes them.
-    void look(TraceFile& trace, Record record, std::uint32_t pass, std::uint32_t interval);
+    void look(TraceFile& trace, const Record& record, std::uint32_t pass, std::uint32_t interval);
 
     // Of these parameters together; 0 if one cannot be read.
     [[nodiscard]] std::uint64_t bits_of(const std::vector<std::uint32_t>& parameters) const;
@@ -40,6 +40,10 @@ private:
     using WeakParameter = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
     [[nodiscard]] at::Tensor parameter(std::size_t index) const;
+    [[nodiscard]] std::uint64_t begin_of(std::size_t index) const noexcept;
+    // The mark to go on with in this pass, whose share begins at `from`; nothing: the parameter cannot be read.
+    [[nodiscard]] std::optional<WeightMark> begun(const at::Tensor& values, std::size_t index,
+                                                  std::uint64_t from, std::uint32_t pass) const;
 
     std::vector<WeakParameter> parameters_;
     // Where each one ends, if all lie one behind the other, each at a multiple of a cache line.
