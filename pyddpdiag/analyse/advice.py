@@ -91,7 +91,9 @@ class Advice:
             return ""
         gone = {option, *_REPLACES.get(option, ())}
         cures = {name: given for name, given in self.launch.cures.items() if name not in gone}
-        words = [word for pair in {**cures, option: value}.items() for word in pair if word]
+        words = [
+            word for pair in {**self.launch.start, **cures, option: value}.items() for word in pair if word
+        ]
         return "\n" + write(Command(("pyddpdiag", "run", *words, "--", *self.launch.command)), self.shell)
 
     def own_buffers(self) -> str:

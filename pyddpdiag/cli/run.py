@@ -138,10 +138,9 @@ def run(
     from pyddpdiag.integrations.started_ranks import Start
     from pyddpdiag.ranks import interfaces
 
-    if nproc is not None:
-        start = Start(nproc, nnodes, node_rank, rendezvous)
+    start = None if nproc is None else Start(nproc, nnodes, node_rank, rendezvous)
+    if start is not None:
         start.check()
-        command = start.command(command)
     elif nnodes > 1 or node_rank or rendezvous:
         raise UsageError(
             "--nnodes, --node-rank and --rendezvous need --nproc.",
@@ -164,4 +163,4 @@ def run(
     if trouble:
         say(trouble, sys.stderr)
     folder = trace if trace is not None else recorded_command.new_folder()
-    raise typer.Exit(recorded_command.run(command, folder, cures, lines=lines))
+    raise typer.Exit(recorded_command.run(command, folder, cures, lines=lines, start=start))

@@ -19,6 +19,7 @@ from pyddpdiag._loader import require_torch
 from pyddpdiag.cures.options import Cures
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.integrations import early_end, tasks
+from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES
 from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.model.launch import Launch, launch_to_json
@@ -46,7 +47,14 @@ def environment(folder: Path | None, *, lines: bool = True) -> dict[str, str]:
     }
 
 
-def run(command: Sequence[str], folder: Path, cures: Cures | None = None, *, lines: bool = True) -> int:
+def run(
+    command: Sequence[str],
+    folder: Path,
+    cures: Cures | None = None,
+    *,
+    lines: bool = True,
+    start: Start | None = None,
+) -> int:
     """Runs a command to its end and shows the verdict on standard error; the command's exit code.
 
     Args:
@@ -54,6 +62,7 @@ def run(command: Sequence[str], folder: Path, cures: Cures | None = None, *, lin
         folder: of the run.
         cures: what to apply to the ranks; None: nothing.
         lines: whether the ranks look at their Python stacks.
+        start: which ranks to start of `command`, which is a script then; None: it is a command that starts them.
 
     Raises:
         TraceExistsError: the folder holds traces of an earlier run.
@@ -65,6 +74,7 @@ def run(command: Sequence[str], folder: Path, cures: Cures | None = None, *, lin
         raise TraceExistsError(
             f"there are traces already in '{folder}'.", hint="give each run a folder of its own: --trace DIR."
         )
+    given, command = tuple(command), list(command) if start is None else start.command(command)
     program = shutil.which(command[0])
     if program is None:
         hint = "give the whole command, as you type it without pyddpdiag."
@@ -76,7 +86,7 @@ def run(command: Sequence[str], folder: Path, cures: Cures | None = None, *, lin
 
     with tempfile.TemporaryDirectory(prefix="pyddpdiag-", ignore_cleanup_errors=True) as notes:
         applied = cures if cures is not None else Cures()
-        launch = Launch(tuple(command), applied.options())
+        launch = Launch(given, applied.options(), start.options() if start is not None else {})
         environ = {
             **os.environ,
             **environment(folder, lines=lines),

@@ -71,6 +71,15 @@ class Start:
         host, _, port = self.rendezvous.removeprefix("tcp://").rpartition(":")
         return host.strip("[]"), int(port) if port.isascii() and port.isdigit() else 0
 
+    def options(self) -> dict[str, str]:
+        """The options of `pyddpdiag run` that ask for it."""
+        several = {
+            "--nnodes": str(self.nnodes),
+            "--node-rank": str(self.node_rank),
+            "--rendezvous": self.rendezvous,
+        }
+        return {"--nproc": str(self.nproc), **(several if self.nnodes > 1 else {})}
+
     def command(self, script: Sequence[str]) -> list[str]:
         """The command that starts the ranks of a script."""
         host, port = self.meeting()

@@ -18,39 +18,43 @@ class Launch:
     """A launch command.
 
     `command`: the program and its arguments as they were given; empty: not known. `cures`: the options of `pyddpdiag
-    run` that change the training, with their values; "" for a flag.
+    run` that change the training, with their values; "" for a flag. `start`: those that make it start the ranks of
+    `command`, which is a script then.
     """
 
     command: tuple[str, ...] = ()
     cures: Mapping[str, str] = field(default_factory=dict)
+    start: Mapping[str, str] = field(default_factory=dict)
 
 
 def launch_to_json(launch: Launch) -> dict[str, Any]:
     """As it stands in the sidecar and in the ranks' environment. A command of more than its limits is left out."""
     whole = len(launch.command) <= ARGUMENTS_LIMIT and sum(map(len, launch.command)) <= LENGTH_LIMIT
-    return {"command": list(launch.command) if whole else [], "cures": dict(launch.cures)}
+    start = {"start": dict(launch.start)} if launch.start else {}
+    return {"command": list(launch.command) if whole else [], "cures": dict(launch.cures), **start}
 
 
 def launch_from_json(raw: Any) -> Launch:
     """What can be understood of it. A command that would control a terminal is none."""
     if not isinstance(raw, dict):
         return Launch()
-    command, cures = raw.get("command"), raw.get("cures")
+    command = raw.get("command")
     texts = command if isinstance(command, list) else []
     whole = len(texts) <= ARGUMENTS_LIMIT and all(
         isinstance(each, str) and clean(each) == each for each in texts
     )
     if not whole or sum(map(len, texts)) > LENGTH_LIMIT:
         texts = []
-    pairs = list(cures.items())[:_CURES_LIMIT] if isinstance(cures, dict) else []
-    return Launch(
-        tuple(texts),
-        {
-            clean(name, LENGTH_LIMIT): clean(value, LENGTH_LIMIT)
-            for name, value in pairs
-            if isinstance(name, str) and isinstance(value, str)
-        },
-    )
+    return Launch(tuple(texts), _options(raw.get("cures")), _options(raw.get("start")))
+
+
+def _options(raw: Any) -> dict[str, str]:
+    pairs = list(raw.items())[:_CURES_LIMIT] if isinstance(raw, dict) else []
+    return {
+        clean(name, LENGTH_LIMIT): clean(value, LENGTH_LIMIT)
+        for name, value in pairs
+        if isinstance(name, str) and isinstance(value, str)
+    }
 
 
 __all__ = ["Launch", "launch_from_json", "launch_to_json"]

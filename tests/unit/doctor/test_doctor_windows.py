@@ -66,7 +66,7 @@ def test_run_says_before_the_start_that_a_torchrun_will_fail(
     started: list[list[str]] = []
     monkeypatch.setattr(
         "pyddpdiag.integrations.recorded_command.run",
-        lambda words, folder, cures, lines: started.append(words) or 0,
+        lambda words, *_, **__: started.append(words) or 0,
     )
 
     def said(*words: str) -> str:

@@ -201,6 +201,9 @@ def test_advice_ends_with_the_runs_own_command_and_what_was_applied_before(tmp_p
     text, line = advice.split("\n")
     assert line == "pyddpdiag run --threads 1 --pin-ranks --shared-memory auto -- torchrun 'my train.py'"
     assert "pyddpdiag run --shared-memory auto would save" in text
+    started = {"command": ["train.py"], "cures": {}, "start": {"--nproc": "2"}}
+    advice = _one_machine(tmp_path / "started", buckets=2, recorded_by="run", launch=started).advice
+    assert advice.endswith("\npyddpdiag run --nproc 2 --shared-memory auto -- train.py")
     command = tmp_path / "unknown"
     assert "\n" not in _one_machine(command, buckets=2, recorded_by="run").advice
 
