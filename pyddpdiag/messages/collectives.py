@@ -1,4 +1,4 @@
-"""Messages of collectives: ranks that died, waited in vain, or did not do the same."""
+"""Messages of collectives: ranks that died, waited for others, or called different ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MESSAGES: tuple[Message, ...] = (
             r"(?:collective|inconsistent collective)[^\n]*?but Rank (?P<other>\d+) is",
             r"Detected mismatch between collectives",
         ),
-        "The ranks are in different collectives at the same point: a branch that only some of them take, "
-        "or another order.",
+        "The ranks are in different collectives at the same point: only some of them took a branch, or they call "
+        "collectives in another order.",
         "Compare the two operations in the message, and look for what depends on the rank or its data. "
         "TORCH_DISTRIBUTED_DEBUG=DETAIL shows the first operation that differs.",
         lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),),
@@ -40,8 +40,8 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "object_mixed_up",
         text_pattern(r"UnpicklingError: [^\n]*", r"pickle data was truncated"),
-        "A rank unpickled bytes that are no object: the ranks were in different collectives (another order, or a "
-        "branch that only some take), so it got the bytes of another one.",
+        "A rank tried to unpickle bytes that are not an object: the ranks were in different collectives (another "
+        "order, or a branch that only some take), so it received another collective's bytes.",
         "Have all ranks call the same object collectives in the same order. TORCH_DISTRIBUTED_DEBUG=DETAIL shows the "
         "first one that differs.",
         lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),),
@@ -52,7 +52,7 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(
             r"successfully reached monitoredBarrier, but received errors[^\n]*from rank (?P<look_at>\d+)"
         ),
-        "This rank came to the barrier; another one did not, and the log of rank 0 names it.",
+        "This rank reached the barrier; another one did not, and the log of rank 0 names it.",
         "Read the log of rank 0.",
         lines=(Run("pyddpdiag doctor --log rank_0.log"),),
         role=Role.VICTIM,
@@ -64,7 +64,7 @@ MESSAGES: tuple[Message, ...] = (
             r"monitoredBarrier[^\n]*(?:timed out|timeout)",
             r"timed out in monitoredBarrier after (?P<timeout_ms__2>\d+)",
         ),
-        "The ranks that the message names did not come to the barrier in time.",
+        "The ranks that the message names did not reach the barrier in time.",
         "See what those ranks were doing: their logs, or 'pyddpdiag hang' on the trace.",
         role=Role.WAITED,
     ),
@@ -101,7 +101,8 @@ MESSAGES: tuple[Message, ...] = (
         "Another rank did not take part within the timeout: it was stopped, is stuck or slow in its own code, ran out "
         "of memory, left its loop earlier (uneven batches), skipped this collective, or the network between them is "
         "down. This rank only waited.",
-        "Find the rank whose log shows no such error: it is the one. 'pyddpdiag hang DIR' names it from the trace.",
+        "Find the rank whose log does not show this error: it held up the others. 'pyddpdiag hang DIR' names it from "
+        "the trace.",
         role=Role.WAITED,
         lines=(Run("pyddpdiag hang DIR"),),
         torch_only=True,
@@ -109,8 +110,8 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "store_lost",
         text_pattern(r"retrieving \w+ from \[(?P<missing>\d+)\] via c10d[^\n]*got error"),
-        "The rank that keeps the store is gone before the others have met there.",
-        "Read the log of that rank, which ended first.",
+        "The rank that hosts the store ended before the others had met there.",
+        "Read the log of that rank: it ended first.",
         role=Role.VICTIM,
         lines=(Run("pyddpdiag doctor --log rank_0.log"),),
     ),

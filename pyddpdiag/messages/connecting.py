@@ -21,8 +21,8 @@ MESSAGES: tuple[Message, ...] = (
             r"Unable to find address for: (?P<interface>\S*)",
             r"Unable to find interface for: (?P<interface__2>\S+)",
         ),
-        "Gloo finds no interface of this name with an address. GLOO_SOCKET_IFNAME takes exact names, by commas: no "
-        "patterns (^docker, eth, =eth0 are NCCL's), no addresses, no blanks.",
+        "Gloo finds no interface of this name with an address. GLOO_SOCKET_IFNAME takes exact names, separated by "
+        "commas: no patterns (^docker, eth and =eth0 are NCCL's syntax), no addresses, no blanks.",
         "Set GLOO_SOCKET_IFNAME to the exact name of one interface ('pyddpdiag doctor' lists them), or unset it.",
         lines=(UnsetVariable("GLOO_SOCKET_IFNAME"),),
     ),
@@ -33,8 +33,8 @@ MESSAGES: tuple[Message, ...] = (
             r"makeDeviceFor\w+\(\): unsupported",
             r"unknown transport[^\n]*gloo|gloo[^\n]*transport[^\n]*not (?:built|supported|available)",
         ),
-        "This torch cannot make the Gloo transport: GLOO_DEVICE_TRANSPORT asks for one that its wheel does not have, "
-        "or it is one of torch 2.8 to 2.10 on Windows, whose Gloo is broken.",
+        "This torch cannot create the Gloo transport: GLOO_DEVICE_TRANSPORT asks for one that its wheel does not "
+        "have, or it is one of torch 2.8 to 2.10 on Windows, whose Gloo is broken.",
         "Unset GLOO_DEVICE_TRANSPORT.",
         lines=(UnsetVariable("GLOO_DEVICE_TRANSPORT"),),
         windows_fix="Unset GLOO_DEVICE_TRANSPORT, and use torch 2.11 or newer.",
@@ -46,8 +46,9 @@ MESSAGES: tuple[Message, ...] = (
             rf"connectFullMesh failed[^\n]*(?:refused|reset)[^\n]*{_REMOTE.format('', _ANY)}",
             r"connectFullMesh failed[^\n]*refused",
         ),
-        "The ranks met by a file, and at an address in it nobody listens: the file is most likely left over from an "
-        "earlier run and holds dead addresses. It looks like a firewall, but a firewall seldom refuses at once.",
+        "The ranks met through a file, and nobody listens at an address in it: the file is most likely left over "
+        "from an earlier run and holds dead addresses. It looks like a firewall, but a firewall seldom refuses at "
+        "once.",
         "End all ranks, delete the file of init_method, and use a new file name for every run.",
         role=Role.NETWORK,
         needs=_FILE,
@@ -63,9 +64,9 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "A rank gave the others a loopback address: its host name resolves to 127.x "
         "(as in Debian's /etc/hosts) or to nothing. Ranks on other machines then connect to themselves.",
-        "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the other machines, or correct "
-        "the hosts file. "
-        "If all ranks are on one machine and meet by a file, the file is left over from an earlier run: delete it.",
+        "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the other machines, or correct the "
+        "hosts file. If all ranks are on one machine and meet through a file, the file is left over from an earlier "
+        "run: delete it.",
         role=Role.NETWORK,
         lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"),),
     ),
@@ -75,10 +76,11 @@ MESSAGES: tuple[Message, ...] = (
             rf"connectFullMesh failed[^\n]*refused[^\n]*{_REMOTE.format('', _ANY)}",
             _OLDER.format("__2", _ANY),
         ),
-        "A rank's machine answers, but nobody listens at the address that the rank gave: it has ended, "
-        "or the addresses are those of an earlier run (a rendezvous file that was not deleted), or a firewall rejects.",
-        "See whether the rank at that address failed first. If the ranks meet by a file, "
-        "delete it and use a new name for every run. Else let the ranks' ports through the firewall, both ways.",
+        "A rank's machine answers, but nobody listens at the address that the rank gave: it has ended, or the "
+        "addresses are those of an earlier run (a rendezvous file that was not deleted), or a firewall rejects the "
+        "connection.",
+        "See whether the rank at that address failed first. If the ranks meet through a file, delete it and use a "
+        "new name for every run. Otherwise let the ranks' ports through the firewall, both ways.",
         role=Role.NETWORK,
         lines=(ByShell("sudo {iptables} -I INPUT -p tcp -s {address} -j ACCEPT"),),
     ),
@@ -91,7 +93,7 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "No answer from another rank's address: a firewall drops Gloo's connections, which use random ports in both "
         "directions; or the address belongs to an interface that the others cannot reach.",
-        "Let the ephemeral ports through between the ranks' machines, both ways, or pin the right interface by "
+        "Let the ephemeral ports through between the ranks' machines, both ways, or pin the right interface with "
         "GLOO_SOCKET_IFNAME. 'pyddpdiag doctor --mesh' on every rank shows which pairs cannot connect.",
         role=Role.NETWORK,
         lines=(
@@ -110,8 +112,8 @@ MESSAGES: tuple[Message, ...] = (
             r"connectFullMesh failed[^\n]*(?:No route to host|unreachable)",
             r"gloo/transport/tcp/[^\n]*connect: (?:No route to host|(?:Network|Host) is unreachable)",
         ),
-        "This machine has no way to the address that another rank gave: "
-        "it belongs to another network (docker, VPN, a second card).",
+        "This machine has no route to the address that another rank gave: it belongs to another network (docker, "
+        "VPN, a second card).",
         "Set GLOO_SOCKET_IFNAME on every rank to the interface that they all share.",
         role=Role.NETWORK,
         lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"),),
@@ -121,8 +123,8 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(r"connectFullMesh failed", r"Gloo failed to connect"),
         "Gloo could not connect all ranks with each other and does not say why: a wrong interface, the limit of open "
         "files (each pair takes descriptors), or a rank that failed meanwhile.",
-        "Pin one interface by GLOO_SOCKET_IFNAME on every rank, raise the limit of open files, "
-        "and read the other ranks' logs. 'pyddpdiag doctor --mesh' on every rank shows which pairs cannot connect.",
+        "Pin one interface with GLOO_SOCKET_IFNAME on every rank, raise the limit of open files, and read the other "
+        "ranks' logs. 'pyddpdiag doctor --mesh' on every rank shows which pairs cannot connect.",
         role=Role.NETWORK,
         lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"), ByShell("ulimit -n 65536")),
     ),
@@ -131,8 +133,8 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(
             r"enforce fail at [^\n]*gloo[\\/]transport[\\/]tcp[\\/](?:device|address|listener|socket)\.cc[^\n]*\brv\b"
         ),
-        "Gloo cannot make a socket at the address that it took for this machine: the host name resolves to an address "
-        "that no interface here has.",
+        "Gloo cannot open a socket at the address that it took for this machine: the host name resolves to an "
+        "address that no interface here has.",
         "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the other machines, or correct the "
         "hosts file.",
         role=Role.NETWORK,
@@ -149,8 +151,8 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "too_many_files",
         text_pattern(r"Too many open files|EMFILE"),
-        "This process may open no more files or sockets.",
-        "Raise the limit before the start.",
+        "This process has reached its limit of open files and sockets.",
+        "Raise the limit before you start it.",
         lines=(ByShell("ulimit -n 65536"),),
     ),
 )

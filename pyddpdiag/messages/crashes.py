@@ -34,8 +34,8 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "launcher_terminated",
         text_pattern(r"SignalException[^\n]*got signal: 15\b", r"Received (?:15|SIGTERM) death signal"),
-        "Somebody ended the launcher by SIGTERM: a batch system at its limit, docker stop, Kubernetes as it moved the "
-        "pod, or kill.",
+        "Somebody ended the launcher with SIGTERM: a batch system at its limit, docker stop, Kubernetes when it "
+        "moved the pod, or kill.",
         "See what the batch system or the container's log says about this time.",
         lines=(ByShell("sudo journalctl --since '1 hour ago' | grep -iE 'kill|oom|stop'"),),
     ),
@@ -61,11 +61,11 @@ MESSAGES: tuple[Message, ...] = (
             r"Segmentation fault(?: *\(core dumped\)|[^\n]*python|\s*$)|signal SIG(?:SEGV|FPE)",
             r"exit(?:ed)? (?:with )?(?:status )?code:? 139\b|0xC0000005|3221225477|3221225725",
         ),
-        "A rank crashed in native code. While the group is being made, the known reason is "
-        "TORCH_GLOO_LAZY_INIT set on some ranks only: the others crash. Else it is a library beside torch, or a "
-        "mixture of versions.",
-        "Give all ranks the same TORCH_GLOO_LAZY_INIT, or unset it everywhere. PYTHONFAULTHANDLER=1 prints the line "
-        "of Python at the crash.",
+        "A rank crashed in native code. While the group is being made, the known reason is TORCH_GLOO_LAZY_INIT set "
+        "on some ranks only: the others crash. Otherwise suspect a library other than torch, or versions that do not "
+        "fit together.",
+        "Give all ranks the same TORCH_GLOO_LAZY_INIT, or unset it everywhere. PYTHONFAULTHANDLER=1 prints the "
+        "Python line at which it crashed.",
         lines=(UnsetVariable("TORCH_GLOO_LAZY_INIT"), SetVariable("PYTHONFAULTHANDLER", "1")),
     ),
     Message(
@@ -76,7 +76,7 @@ MESSAGES: tuple[Message, ...] = (
             r"exit(?:ed)? (?:with )?(?:status )?code:? 137\b|srun: error[^\n]*: Killed|exited on signal 9\b",
             r"A worker died or was killed while executing a task|its worker process has died",
         ),
-        "A rank was killed: by somebody, a batch system, or the kernel as memory ran out.",
+        "A rank was killed: by a person, a batch system, or the kernel because memory ran out.",
         "Look for 'Out of memory' in the kernel's log; use a smaller batch or fewer loader workers.",
         lines=(
             ByShell(
@@ -92,9 +92,9 @@ MESSAGES: tuple[Message, ...] = (
             r"terminate called after throwing an instance of '(?!gloo::)(?P<class>[\w:]+)'"
             r"(?!\s*what\(\):[^\n]*(?:Broken pipe|Connection (?:reset|closed)))",
         ),
-        "A rank aborted in native code: an error where nobody could catch it, as on Gloo's own thread. What it was "
-        "stands above, after 'terminate called'.",
-        "Read the rank's own output from before the abort. PYTHONFAULTHANDLER=1 prints the line of Python.",
+        "A rank aborted in native code: an error was raised where nothing could catch it, such as on Gloo's own "
+        "thread. Its log names the error after 'terminate called'.",
+        "Read the rank's own output from before the abort. PYTHONFAULTHANDLER=1 prints the Python line.",
         lines=(SetVariable("PYTHONFAULTHANDLER", "1"),),
     ),
     Message(

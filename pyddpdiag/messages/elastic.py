@@ -15,8 +15,8 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "rendezvous_closed",
         text_pattern(r"\bRendezvousClosedError\b"),
-        "The nodes' meeting is over: another node has ended (finished earlier, failed, or was stopped), or the id is "
-        "that of an earlier run.",
+        "The nodes' rendezvous is closed: another node has ended (finished earlier, failed, or was stopped), or the "
+        "id is that of an earlier run.",
         "Read the log of the node that ended first. Give each run an --rdzv-id of its own, and all nodes the same "
         "number of steps.",
         role=Role.VICTIM,
@@ -25,8 +25,9 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "rendezvous_timeout",
         text_pattern(r"\bRendezvousTimeoutError\b"),
-        "Not all nodes came to torchrun's meeting in time: a node was not started, has another --rdzv-endpoint, "
-        "--rdzv-id or --nnodes, cannot reach the endpoint, or runs with --standalone, which meets on its own machine.",
+        "Not all nodes reached torchrun's rendezvous in time: a node was not started, has another --rdzv-endpoint, "
+        "--rdzv-id or --nnodes, cannot reach the endpoint, or runs with --standalone, which meets only its own "
+        "machine.",
         "Start the same line on every node, and let the endpoint's port through the firewall.",
         role=Role.NETWORK,
         lines=(_NODES,),
@@ -36,7 +37,8 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(r"\bRendezvousConnectionError\b", r"connection to the C10d store has failed"),
         "torchrun cannot reach the endpoint where the nodes meet: nobody listens there (it must be the name or the "
         "address of a node that runs torchrun), or a firewall is in between.",
-        "Give all nodes the same --rdzv-endpoint, with an address by which node 0 knows itself, and let its port in.",
+        "Give all nodes the same --rdzv-endpoint, with an address that node 0 knows as its own, and open its port in "
+        "the firewall.",
         role=Role.NETWORK,
         lines=(
             _NODES,
@@ -52,22 +54,23 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(r"unrecognized arguments:[^\n]*--local[-_]rank(?:=(?P<local_rank>\d+))?"),
         "torch.distributed.launch passes --local-rank, which the script does not know (it was --local_rank before "
         "torch 2.0).",
-        'Start the script by torchrun, and read int(os.environ["LOCAL_RANK"]); or let it take both spellings: '
+        'Start the script with torchrun, and read int(os.environ["LOCAL_RANK"]); or let it take both spellings: '
         'add_argument("--local-rank", "--local_rank", type=int).',
         lines=(_START,),
     ),
     Message(
         "launcher_broken",
         text_pattern(r"^failed to create process\.", r"Fatal error in launcher: Unable to create process"),
-        "torchrun.exe does not find its Python: the environment was moved or copied, or its path has blanks.",
-        "Start the module instead of the program, or make the environment again.",
+        "torchrun.exe does not find its Python: the environment was moved or copied, or its path contains blanks.",
+        "Start the module instead of the program, or create the environment again.",
         lines=(Run("python -m torch.distributed.run --nproc-per-node 2 SCRIPT.py"),),
     ),
     Message(
         "script_missing",
         text_pattern(r"can't open file '(?P<path>[^']+)': \[Errno 2\]"),
-        "Python does not find the script: the path is that of another folder, or it has a blank and no quotes.",
-        "Give the whole path, in quotes.",
+        "Python does not find the script: the path starts from another folder, or it contains a blank and is not "
+        "quoted.",
+        "Give the full path, in quotes.",
         lines=(Run('torchrun --nproc-per-node 2 "FOLDER/SCRIPT.py"'),),
     ),
     Message(
@@ -77,9 +80,9 @@ MESSAGES: tuple[Message, ...] = (
             r"CalledProcessError: Command[^\n]*returned non-zero exit status (?P<exitcode>\d+)",
             r"mpirun (?:noticed|detected) that (?:process|one or more processes)",
         ),
-        "The launcher only reports that a rank failed. The reason stands in that rank's own output, above or in its "
-        "own log.",
-        "Have each rank's output kept in a file, and read that of the rank that failed first.",
+        "The launcher only reports that a rank failed. The reason is in that rank's own output, above or in its own "
+        "log.",
+        "Keep each rank's output in a file, and read that of the rank that failed first.",
         role=Role.SUMMARY,
         lines=(Run("torchrun --log-dir logs --redirects 3 --tee 3 --nproc-per-node 2 SCRIPT.py"),),
     ),

@@ -188,7 +188,7 @@ def _victims_only(case: Case) -> LogVerdict | None:
     silent = [log for log in case.by(None) if not log.launcher]
     if len(case.logs) > 1 and silent:
         names = _listed(silent)
-        suffer = "waited for it in vain" if decisive.role is Role.WAITED else "lost it"
+        suffer = "waited for it" if decisive.role is Role.WAITED else "lost it"
         sentence = (
             f"{names} shows no error while others {suffer}: "
             "it was killed or stopped, is stuck in its own code, or left its loop earlier (uneven batches)."
@@ -263,14 +263,14 @@ def _blame(case: Case, guilty: Sequence[RankLog], role: Role) -> LogVerdict:
 
 
 def _either_of_two(case: Case, who: str, one: Explanation) -> LogVerdict | None:
-    """Two ranks do not do the same, and neither is known to be the wrong one."""
+    """Two ranks do different things, and it is not known which of them is wrong."""
     pair = [f"rank {one.facts[key]}" for key in ("rank", "other") if key in one.facts]
     if len(pair) == 2:
-        sentence = f"{' and '.join(pair)} do not do the same ({one.kind}){_with(case, pair)}."
+        sentence = f"{' and '.join(pair)} do different things ({one.kind}){_with(case, pair)}."
         return LogVerdict(sentence, one, tuple(pair), case.logs)
     if one.kind in _EITHER_RANK:
         sentence = (
-            f"{who} and another rank do not do the same ({one.kind}); this log does not say which is wrong."
+            f"{who} and another rank do different things ({one.kind}); this log does not say which is wrong."
         )
         return LogVerdict(sentence, one, (), case.logs)
     return None

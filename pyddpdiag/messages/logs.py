@@ -150,7 +150,7 @@ def _explained(raised: Raised) -> Explanation:
     return Explanation(
         OWN_ERROR,
         f"This rank failed with an error of its own: {line}{place}",
-        "Mend what the traceback in its log shows; the catalog knows no more about it.",
+        "Fix what the traceback in its log shows; the catalog knows no more about it.",
         line=line,
         facts={"error": raised.kind, **({"place": raised.place} if raised.place else {})},
         position=raised.start,

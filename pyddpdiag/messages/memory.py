@@ -14,7 +14,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "page_file",
         text_pattern(r"\[WinError 1455\]", r"paging file is too small"),
-        "Windows cannot promise the memory: each rank and each loader worker loads torch's libraries, and the page "
+        "Windows cannot reserve the memory: each rank and each loader worker loads torch's libraries, and the page "
         "file is too small for all of them.",
         "Enlarge the page file (the line opens the dialog: Advanced, Virtual memory), and start fewer loader workers "
         "and ranks.",
@@ -40,8 +40,8 @@ MESSAGES: tuple[Message, ...] = (
             r"DataLoader worker \(pids?\(?s?\)? ?(?P<pid>\d+)\) is killed by signal: Killed",
             r"DataLoader worker[^\n]*(?:is killed by signal: Killed|exited unexpectedly)",
         ),
-        "A loader worker of this rank was killed, most likely as memory ran out: every worker has its own copy of "
-        "what the dataset holds.",
+        "A loader worker of this rank was killed, most likely because memory ran out: every worker has its own copy "
+        "of what the dataset holds.",
         "Use fewer loader workers, or keep the dataset in a file or an array instead of Python lists.",
         lines=(
             _LOOK_AT_MEMORY,
@@ -69,7 +69,7 @@ MESSAGES: tuple[Message, ...] = (
             r"No space left on device|\[WinError 112\]|not enough space on the disk|Disk quota exceeded"
         ),
         "A disk is full, or a quota is used up: most likely by checkpoints, logs, or a dataset's cache.",
-        "Make room, or write elsewhere. If one rank only writes checkpoints, the others are its victims.",
+        "Make room, or write elsewhere. If only one rank writes checkpoints, the others failed because of it.",
         lines=(ByShell("df -h .", 'powershell -Command "Get-PSDrive -PSProvider FileSystem"'),),
     ),
 )

@@ -17,7 +17,7 @@ class Role(IntEnum):
     NETWORK = 1
     """This rank cannot reach another one."""
     WAITED = 2
-    """This rank waited for another one in vain."""
+    """This rank waited for another one, which did not come."""
     VICTIM = 3
     """Another rank is gone, which is the cause."""
     SUMMARY = 4

@@ -22,9 +22,9 @@ MESSAGES: tuple[Message, ...] = (
             r"training graph has changed in this iteration", r"not compatible with static_graph set to True"
         ),
         "DDP was promised that every iteration uses the same parameters (static_graph=True), and one did not.",
-        "Pass static_graph=False: beside static_graph=True, find_unused_parameters=True changes nothing. Where an "
-        "iteration leaves parameters out on purpose, pass both, as in the line. If layers were replaced or frozen "
-        f"after wrapping, {_WRAP_LATER}",
+        "Pass static_graph=False: with static_graph=True, find_unused_parameters=True has no effect. Where an "
+        "iteration leaves parameters out on purpose, pass both, as in the line below. If layers were replaced or "
+        f"frozen after wrapping, {_WRAP_LATER}",
         lines=(Code("ddp = DistributedDataParallel(net, static_graph=False, find_unused_parameters=True)"),),
     ),
     Message(
@@ -32,9 +32,9 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(r"your LightningModule has parameters that were not used in producing", _UNUSED),
         "Some parameters of the LightningModule have no part in the loss that training_step returns. DDP still waits "
         "for their gradients.",
-        'Use every parameter in the loss, or say Trainer(strategy="ddp_find_unused_parameters_true"). '
-        "If a layer was replaced after the strategy had wrapped the module, replace it in configure_model or before "
-        "fit: DDP does not reduce the new one's gradients.",
+        'Use every parameter in the loss, or Trainer(strategy="ddp_find_unused_parameters_true"). If a layer '
+        "was replaced after the strategy had wrapped the module, replace it in configure_model or before fit: DDP "
+        "does not reduce the new one's gradients.",
         lines=(
             Code('trainer = Trainer(strategy="ddp_find_unused_parameters_true")'),
             SetVariable("TORCH_DISTRIBUTED_DEBUG", "INFO"),
@@ -58,8 +58,8 @@ MESSAGES: tuple[Message, ...] = (
         "Some parameters got no gradient in the last iteration: "
         "forward did not use them, or their output is not part of the loss. DDP still waits for them.",
         "TORCH_DISTRIBUTED_DEBUG=INFO names the parameters. Use each in forward and loss, or pass "
-        "find_unused_parameters=True to DDP if they are left out on purpose. If they belong to a layer, as the head, "
-        f"that was replaced after wrapping, {_WRAP_LATER} find_unused_parameters=True would only hide that.",
+        "find_unused_parameters=True to DDP if they are left out on purpose. If they belong to a layer, such as the "
+        f"head, that was replaced after wrapping, {_WRAP_LATER} find_unused_parameters=True would only hide that.",
         lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "INFO"),),
     ),
     Message(
@@ -85,9 +85,9 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "one_hook",
         text_pattern(r"register_comm_hook or register_builtin_comm_hook can only be called once"),
-        "The DDP module has a communication hook, and takes one for good: a notebook's cell ran again, or a script "
-        "registered another before.",
-        "For another recorder: recorder.attach(ddp), after recorder.detach(ddp) if the one before is open. "
-        "For another hook, make the DDP module again.",
+        "The DDP module has a communication hook already, and keeps it for good: a notebook's cell ran again, or the "
+        "script had registered another one.",
+        "For another recorder: recorder.attach(ddp), after recorder.detach(ddp) if the one before is open. For "
+        "another hook, create the DDP module again.",
     ),
 )

@@ -22,7 +22,7 @@ MESSAGES: tuple[Message, ...] = (
             r"EADDRINUSE|\berrno: 98\b|\[Errno 98\]|address already in use|\[(?:Errno|WinError) 10048\]"
             r"|only one usage of each socket address",
         ),
-        "Another process holds the port of the rendezvous: what is left of an earlier run, or another program.",
+        "Another process holds the port of the rendezvous: a leftover of an earlier run, or another program.",
         "Start with another port (MASTER_PORT, or torchrun --master-port), or end the process that holds it.",
         lines=(ByShell("ss -ltnp", "netstat -ano -p tcp"), SetVariable("MASTER_PORT", "29501")),
         torch_only=True,
@@ -33,7 +33,7 @@ MESSAGES: tuple[Message, ...] = (
             r"port must have value from 0 to 65535 but was (?P<port>\d+)",
             r"Port out of range 0-65535|port must be 0-65535",
         ),
-        "The port of the rendezvous is no port: often the number of a job was added to one.",
+        "The port of the rendezvous is out of range: often the number of a job was added to a port.",
         "Give a port from 1024 to 65535, such as 20000 plus the job's number modulo 10000.",
         lines=(SetVariable("MASTER_PORT", "29501"),),
     ),
@@ -57,8 +57,8 @@ MESSAGES: tuple[Message, ...] = (
             r"Timed out initializing process group in store based barrier[^\n]*world_size=(?P<world_size__3>\d+), "
             r"(?:num_workers|worker_count)=(?P<came__3>\d+)",
         ),
-        "Not all ranks came to the store within its timeout: a rank was never started, failed before, cannot reach "
-        "the store, or the world size is wrong.",
+        "Not all ranks reached the store within its timeout: a rank was never started, failed before, cannot "
+        "connect, or the world size is wrong.",
         "Compare WORLD_SIZE with the number of processes that were started, and read the logs of those that are "
         "missing. 'pyddpdiag doctor --mesh' on every rank names them.",
         lines=(Run("pyddpdiag doctor --mesh"),),
@@ -69,8 +69,8 @@ MESSAGES: tuple[Message, ...] = (
             r"failed to (?:connect|bind) to \[?(?P<address>[^\s\]]+)\]?:(?P<port>\d+)[^\n]*\b10049\b",
             r"system error: 10049|WSAEADDRNOTAVAIL|\[WinError 10049\]",
         ),
-        "The name resolves to an address that no interface here has (kubernetes.docker.internal stands in the hosts "
-        "file of Docker Desktop). Often only a warning: torch goes on with the next address.",
+        "The name resolves to an address that no interface here has (Docker Desktop adds kubernetes.docker.internal "
+        "to the hosts file). Often it is only a warning: torch goes on with the next address.",
         "If the start fails, give a real address of rank 0's machine as MASTER_ADDR (127.0.0.1 if all "
         "ranks are here).",
         role=Role.WARNING,
@@ -82,8 +82,8 @@ MESSAGES: tuple[Message, ...] = (
             r"(?P<address>fe80:[0-9a-f:]*(?:%\w+)?)[^\n]*(?:errno: 22|errno 22|Invalid argument|\b10022\b)",
             r"(?:errno: 22|errno 22)[^\n]*(?P<address__2>fe80:[0-9a-f:]*)",
         ),
-        "A link-local IPv6 address (fe80::...) is useless without the interface that it belongs to, "
-        "and torch drops that part.",
+        "A link-local IPv6 address (fe80::...) is useless without the interface that it belongs to, and torch drops "
+        "that part of it.",
         "Give a routable IPv4 address of rank 0's machine as MASTER_ADDR, or a name that resolves to one.",
         role=Role.NETWORK,
         lines=(SetVariable("MASTER_ADDR", "ADDRESS-OF-RANK-0"),),
@@ -110,7 +110,7 @@ MESSAGES: tuple[Message, ...] = (
             r"(?:Connection refused|\b111\b|\b10061\b)",
             r"failed to connect to TCPStore[^\n]*refused",
         ),
-        "Nothing listens at the address of the store: rank 0 does not run yet, has ended, or is elsewhere.",
+        "Nothing listens at the address of the store: rank 0 is not running yet, has ended, or is elsewhere.",
         "Start rank 0 (or torchrun) on the machine of MASTER_ADDR, "
         "and give all ranks the same MASTER_ADDR and MASTER_PORT.",
         role=Role.NETWORK,
@@ -123,9 +123,9 @@ MESSAGES: tuple[Message, ...] = (
             r"client socket[^\n]*\[?(?P<address__2>[^\s\[\]]+)\]?[:,] ?(?P<port__2>\d+)[^\n]*"
             r"(?:timed out|No route to host|unreachable|\b10060\b|\b10065\b)",
         ),
-        "The store at rank 0 does not answer in time: rank 0 is not there, another address or port is meant, or a "
-        "firewall drops the packets in between.",
-        "Check that rank 0 runs there, and let its port in through the firewall of its machine.",
+        "The store at rank 0 does not answer in time: rank 0 is not there, the address or port is wrong, or a "
+        "firewall in between drops the packets.",
+        "Check that rank 0 runs there, and open its port in the firewall of its machine.",
         role=Role.NETWORK,
         lines=(
             ByShell(
@@ -143,9 +143,9 @@ MESSAGES: tuple[Message, ...] = (
             r"\bSocket Timeout\b",
             r"DistStoreError|StoreTimeoutError",
         ),
-        "A rank waited in vain for what another one should have left in the store: that rank never came, failed, or "
-        "meets the others elsewhere (another file, port or world size). Under Windows, and from WSL2 to another "
-        "machine, address translation and port proxies are suspected.",
+        "A rank waited for a value that another rank never put into the store: that rank was not started, failed, or "
+        "uses another rendezvous (another file, port or world size). On Windows, and from WSL2 to another machine, "
+        "address translation and port proxies may be the cause.",
         "See the log of the rank that is missing; 'pyddpdiag doctor --mesh' on every rank names it. WSL2: "
         "switch it to mirrored networking (networkingMode=mirrored in .wslconfig), or run natively.",
         role=Role.WAITED,
@@ -159,7 +159,7 @@ MESSAGES: tuple[Message, ...] = (
             r"KeyError: '(?P<name__2>RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)'",
         ),
         "init_process_group was called as a rank of torchrun, but the variables that torchrun sets are missing.",
-        "Start the script by torchrun, or give init_method, rank and world_size.",
+        "Start the script with torchrun, or give init_method, rank and world_size.",
         lines=torchrun.lines(False),
         windows_lines=torchrun.lines(True),
     ),

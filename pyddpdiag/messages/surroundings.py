@@ -13,8 +13,8 @@ MESSAGES: tuple[Message, ...] = (
             r"ProcessGroupNCCL is only supported with GPUs",
             r"NCCL[^\n]*not available",
         ),
-        "The script asks for NCCL, which this torch does not have: no wheel for Windows has it, and no CPU build.",
-        'Use init_process_group("gloo"). For NCCL it takes Linux, NVIDIA GPUs and a CUDA build of torch.',
+        "The script asks for NCCL, which this torch does not have: neither wheels for Windows nor CPU builds have it.",
+        'Use init_process_group("gloo"). NCCL needs Linux, NVIDIA GPUs and a CUDA build of torch.',
     ),
     Message(
         "mpi_missing",
@@ -47,9 +47,9 @@ MESSAGES: tuple[Message, ...] = (
             r"Thread creation failed: Resource|fork: (?:retry: )?Resource temporarily unavailable|BlockingIOError"
             r"[^\n]*\[Errno 11\]",
         ),
-        "This user, or this container, may not have so many threads and processes: each rank and each loader worker "
-        "starts as many threads as the machine has cores, for OpenMP and OpenBLAS each.",
-        "Set the threads of each process, and raise the limit (docker run --pids-limit=-1).",
+        "This user, or this container, may not start so many threads and processes: each rank and each loader worker "
+        "starts a thread for each core of the machine, once for OpenMP and once for OpenBLAS.",
+        "Limit the threads of each process, and raise the limit (docker run --pids-limit=-1).",
         lines=(
             SetVariable("OMP_NUM_THREADS", "1"),
             SetVariable("OPENBLAS_NUM_THREADS", "1"),
@@ -77,11 +77,11 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "aborted_at_exit",
         text_pattern(r"terminate called without an active exception"),
-        "A process was aborted while Python ended: most likely a thread of Gloo's was still releasing a collective, "
-        "and torch does not wait for those. The work was done, or another error stands before this one; but the exit "
-        "code says that the process failed.",
-        "End the program with torch.distributed.destroy_process_group() and time.sleep(0.1), or make a "
-        "pyddpdiag.Recorder in it: that waits for these threads.",
+        "A process was aborted while Python was ending: most likely a thread of Gloo's was still releasing a "
+        "collective, and torch does not wait for that. The work was done, or another error comes before this one; "
+        "but the exit code says that the process failed.",
+        "End the program with torch.distributed.destroy_process_group() and time.sleep(0.1), or create a "
+        "pyddpdiag.Recorder in it, which waits for these threads.",
         role=Role.WARNING,
     ),
 )

@@ -20,7 +20,7 @@ NEWEST_FAILING: Final = (2, 13)
 UNSHARED: Final = SetVariable("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
 OVER_A_FILE: Final = "store_type=file"
 COMMAND: Final = "torchrun --nproc-per-node 2 SCRIPT.py"
-"""On every other system."""
+"""On all other systems."""
 
 COMMAND_ON_WINDOWS: Final = (
     f"torchrun --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint D:/rdzv --rdzv-conf {OVER_A_FILE} --rdzv-id ID "

@@ -54,7 +54,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "wrapped_attribute",
         text_pattern(r"'(?:DistributedDataParallel|DataParallel)' object has no attribute '(?P<name>\w+)'"),
-        "DDP passes on forward only; other methods and attributes are those of the module that it wraps.",
+        "DDP passes on only forward; other methods and attributes belong to the module that it wraps.",
         "Use ddp.module.NAME. What needs gradients must go through ddp(...), or DDP does not reduce them.",
         lines=(Code("output = ddp.module.{name}(batch)"),),
     ),
