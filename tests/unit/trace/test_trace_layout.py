@@ -56,6 +56,13 @@ def in_document(field: str) -> dict[int, str]:
     return {int(number): words.strip() for number, words in re.findall(r"(\d+) ([^,]+)", text)}
 
 
+def test_the_document_is_of_this_minor() -> None:
+    header = (ROOT / "csrc/core/trace/header.hpp").read_text(encoding="utf-8")
+    [minor] = re.findall(r"trace_minor = (\d+);", header)
+    assert f"This is format 1.{minor}." in DOCUMENT
+    assert f"| 10 | u16 | `minor` | {minor}; " in DOCUMENT
+
+
 def test_kinds_are_those_of_the_native_module_and_the_document() -> None:
     ours = {kind.name.lower(): kind.value for kind in layout.Kind}
     assert ours == {name: int(value) for name, value in native("enum class Kind")}
