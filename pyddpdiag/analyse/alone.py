@@ -13,7 +13,7 @@ from pyddpdiag.trace.rows import Bool, Int64
 
 LEAST_MS: Final = 100.0
 LEAST_STEPS: Final = 2.0
-"""It works alone for at least so long, and so many median steps."""
+"""It works alone for at least this long, and for this many median steps."""
 
 UNSEEN_MS: Final = 200.0
 UNSEEN_STEPS: Final = 5.0
@@ -21,10 +21,10 @@ UNSEEN_TIMES: Final = 2
 """The same where nothing but the time itself shows that this was no part of a step."""
 
 LEAST_SHARE: Final = 0.1
-"""Of the run's time. Less is no finding."""
+"""Share of the run's time. Less is not a finding."""
 
 PAUSE_TIMES: Final = 3
-"""A phase that a rank is in alone so often is found as a pause with its name."""
+"""A phase that a rank is in alone this often is found as a pause with its name."""
 
 HALF: Final = 0.5
 ONE_RANK: Final = 0.8

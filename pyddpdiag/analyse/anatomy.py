@@ -16,10 +16,10 @@ from pyddpdiag.trace.rows import Int64
 
 STRETCHES: Final = 240
 FEW: Final = 8
-"""So many ranks are looked at one by one, and of more so many kinds of ranks that are alike."""
+"""Up to this many ranks are shown one by one; of more, at most this many groups of ranks that are alike."""
 
 ALIKE: Final = 0.05
-"""Of the step: ranks none of whose parts differ by more are alike."""
+"""Share of the step: ranks are alike if none of their parts differs by more."""
 
 PARTS: Final = ("data_wait", "compute", "other", "late", "communication")
 """`other`: in other collectives than buckets. `late`: exposed communication beyond that of the rank that has least of
@@ -76,7 +76,7 @@ def step_parts(steps: StepTable) -> StepParts:
 
 
 def anatomy(steps: StepTable, own: OwnTime | None = None, stretches: int = STRETCHES) -> Anatomy:
-    """The judged steps in at most so many stretches of equal length; `own` splits the ranks' own time."""
+    """The judged steps in a bounded number of stretches of equal length; `own` splits the ranks' own time."""
     steps = steps.take(steps.judged)
     ranks, who = np.unique(steps.rank, return_inverse=True)
     numbers, begin, sizes = np.unique(steps.step, return_index=True, return_counts=True)

@@ -29,10 +29,10 @@ FINEST: Final = 16
 """Caps down to this part of all bytes are tried."""
 
 WHOLE: Final = 0.85
-"""A larger part in the last bucket is as good as all."""
+"""If the last bucket holds a larger part, it is as good as all."""
 
 ROWS: Final = 1000
-"""A table for lookups has so many rows."""
+"""A lookup table has at least this many rows."""
 
 _TABLE: Final = re.compile(r"emb|lookup|wte|wpe|vocab|token", re.IGNORECASE)
 
@@ -43,7 +43,7 @@ _NO_SPARSE: Final = "GradientReducer"
 """It takes no sparse gradients."""
 
 HIGHER: Final = 8
-"""Without a name, a table has so many times more rows than columns."""
+"""Without such a name, it has this many times more rows than columns."""
 
 
 @dataclass(frozen=True)

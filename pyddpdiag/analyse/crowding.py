@@ -13,17 +13,17 @@ from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.model.sidecar import Sidecar
 
 MANY: Final = 4
-"""So many threads for each core are a mistake in any case."""
+"""This many threads for each core are a mistake in any case."""
 
 BUSY_SHARE: Final = 0.5
 """The ranks themselves must use this share of their cores: otherwise it is another program that takes them."""
 
 BURNT_SHARE: Final = 0.25
-"""Of a step: so much processor time that one rank's other threads use more than those of any other rank is its own
-doing. Gloo's threads use as much on each rank."""
+"""Share of a step: if one rank's other threads use this much more processor time than those of any other rank, the rank
+itself causes it. Gloo's threads use the same on each rank."""
 
 EXPLAINED_SHARE: Final = 0.5
-"""So much of what the other ranks wait for cores it must explain: otherwise other programs take most of them."""
+"""It must explain this share of what the other ranks wait for cores: otherwise other programs take most of them."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Crowding:
 
     @property
     def is_sure(self) -> bool:
-        """Whether there are so many threads that it is no matter of taste."""
+        """Whether there are clearly too many threads."""
         return self.threads >= MANY * self.cores
 
     @property

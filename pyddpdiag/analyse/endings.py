@@ -24,7 +24,7 @@ class Ending:
 
     Attributes:
         rank: whose it is.
-        end: what is noted of it.
+        end: what is noted about it.
         why: `own`: a reason of its own, such as an exception in its code; `followed`: an error that says that another
             rank is gone or late; `interrupted`: a signal from outside. None: nothing is noted.
         at_ms: when what is noted came; None: not known.

@@ -20,7 +20,7 @@ LEAST_SHARE: Final = 0.5
 
 LEAST_TIMES: Final = 3
 ONE_RANK: Final = 0.9
-"""Of the times, or of the lateness: beside long waits for one rank, a short one for another says little."""
+"""Share of the times, or of the lateness: next to long waits for one rank, a short one for another says little."""
 
 CHANCE: Final = 0.01
 """The probability that lateness which can hit any rank hit the same one so often by chance."""

@@ -18,7 +18,7 @@ EXPOSED_SHARE: Final = 0.25
 """From this share of a step on, exposed communication is a finding of full confidence."""
 
 INCIDENTS: Final = 3
-"""What no more steps than these make is an incident, and nothing that the run does."""
+"""If no more steps than these make up the exposed time, it was an incident and not how the run works."""
 
 COST_SHARE: Final = 0.05
 """A cause that costs less than this share of a step is only noted."""

@@ -11,7 +11,7 @@ from pyddpdiag.analyse.filing import PARTS, RankLines
 from pyddpdiag.model.lines import Flame
 
 LEAST: Final = 0.002
-"""Of all looks at the rank: what has fewer is not drawn."""
+"""Share of all looks at the rank: what has fewer is not drawn."""
 
 
 class _Node:

@@ -20,19 +20,19 @@ from pyddpdiag.model.sidecar import Sidecar
 
 DATA_SHARE: Final = 0.5
 CORE_SHARE: Final = 0.7
-"""Of the extra time, waiting for a core. Busy code on a loaded machine reaches 0.4, other load on the core 0.93."""
+"""Share of the extra time in which it waits for a core. Busy code on a loaded machine reaches 0.4, other load 0.93."""
 
 CPU_SHARE: Final = 0.5
-"""Of the extra time, on a core. Busy code has at least 0.68, a rank that sleeps at most 0.06."""
+"""Share of the extra time on a core. Busy code has at least 0.68, a rank that sleeps at most 0.06."""
 
 BUSY_LOAD: Final = 1.5
-"""Above this load average per core a machine has more to do than it can, and slows its ranks unevenly."""
+"""Above this load average per core, a machine has more work than it can do, and slows its ranks unevenly."""
 
 LOADED_SHARE: Final = 0.25
 """On such a machine, healthy ranks are late by up to 0.19 of a step, for seconds."""
 
 MORE_TIMES: Final = 1.75
-"""A rank that uses so many times the others' processor time computes more, however long it waits for a core for that.
+"""A rank that uses this many times the others' processor time computes more, however long it waits for a core for that.
 Shared caches and cores make the same work take up to 1.5 times as long."""
 
 SHORT: Final = 2 * WINDOW
@@ -101,7 +101,7 @@ class LateRank:
 
     @property
     def waits_for_cores(self) -> bool:
-        """Whether most of the extra time goes by in waiting for a core."""
+        """Whether it spends most of the extra time waiting for a core."""
         return self.cause == "core" or (self.core_share is not None and self.core_share >= CPU_SHARE)
 
     @property

@@ -21,17 +21,17 @@ LEAST_SHARE: Final = 0.5
 """A line is named for what takes longer if at least this part of it passes there."""
 
 LEAST_SEEN: Final = 0.5
-"""Of what a rank needs more, the looks must have seen this part."""
+"""The looks must have seen this part of what a rank needs more."""
 
 LEAST_SAMPLES: Final = 5
 SURE: Final = 2.5
-"""By so many standard deviations of the counts a line must have more samples than elsewhere."""
+"""A line must have more samples than elsewhere by this many standard deviations of the counts."""
 
 FLAMES: Final = 64
-"""Ranks whose looks are drawn."""
+"""How many ranks' looks are drawn."""
 
 SHOWN: Final = 5
-"""Lines of each rank and part in the tables."""
+"""How many lines of each rank and part are in the tables."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -107,8 +107,8 @@ class RunLines:
     def more_of(self, rank: int, steps: Numbers, extra_ms: float) -> Where | None:
         """What a rank does in its own time of these steps and the others do not, or for not as long.
 
-        `extra_ms` is what it needs more in all of them: where the looks saw too little of that, nothing is known. A
-        thread that holds the interpreter lock lets nobody look.
+        `extra_ms` is what it needs more in all of them: where the looks saw too little of that, nothing is known.
+        While a thread holds the GIL, no look is possible.
         """
         mine = self._ranks.get(rank)
         others = [each for other, each in self._ranks.items() if other != rank]

@@ -12,7 +12,7 @@ from pyddpdiag.model.sidecar import Sidecar
 FEW_PERIODS: Final = 10
 
 HELD_BACK: Final = 0.1
-"""In so many of the periods, a limit on processor time matters."""
+"""From this share of the periods on, a limit on processor time matters."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Difference:
 
 
 def differences(sidecars: Mapping[int, Sidecar]) -> tuple[Difference, ...]:
-    """Settings in which ranks differ, among those that all or some of them tell.
+    """Settings in which ranks differ, among those that all or some of them report.
 
     The order of GLOO_SOCKET_IFNAME matters, too, but is another matter than which interfaces there are.
     """

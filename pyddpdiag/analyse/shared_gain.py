@@ -43,7 +43,7 @@ def shared_gain_ms(exposed_ms: float, buckets: Sequence[BucketStats]) -> float |
 
 def _in_shared_memory(amount: int, wire_ms: float, fit: WireFit | None) -> float:
     """What a bucket would take, that takes `wire_ms` over Gloo."""
-    # Buckets of one size tell latency and bytes apart by that alone.
+    # For buckets of one size, only that separates latency from bytes.
     unfitted = wire_ms if amount <= SMALL_BYTES else 0.0
     latency = unfitted if fit is None else min(wire_ms, fit.latency_ms)
     return LATENCY_SHARE * latency + BYTES_SHARE * (wire_ms - latency)

@@ -11,7 +11,7 @@ from pyddpdiag.analyse.grouped import Float64, median_at_most, sure_median
 from pyddpdiag.analyse.step_matrix import median
 
 MOST_STEPS: Final = 2000
-"""Nobody is asked to record more steps than that."""
+"""The advice never asks for more steps than this."""
 
 
 @dataclass(frozen=True)

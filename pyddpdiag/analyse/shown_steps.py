@@ -13,13 +13,13 @@ from pyddpdiag.model import Finding, RunReport, StepTable
 from pyddpdiag.trace.rows import Int64
 
 SLOW: Final = 8
-"""So many of the slowest steps are worth a look."""
+"""How many of the slowest steps are worth a look."""
 
 _OF_RANK: Final = ("late_rank", "episodic_rank")
 _OF_DATA: Final = ("data_wait",)
 _OF_EXPOSED: Final = explaining("exposed")
 _PAUSE: Final = 1.5
-"""A step of a pause takes so many times the median step."""
+"""A step with a pause takes at least this many times the median step."""
 
 
 def steps_to_show(report: RunReport) -> dict[int, str]:

@@ -14,7 +14,7 @@ from pyddpdiag.trace.layout import Records, UsageValue
 from pyddpdiag.trace.rows import Int64
 
 _OF_THREAD: Final = ("cpu_ms", "run_delay_ms", "major_faults", "switches")
-"""Readings of one thread: a difference to another thread's means nothing."""
+"""Readings of one thread: their difference from another thread's means nothing."""
 
 _OF_MATRIX: Final = {
     "cpu": "cpu_ms",

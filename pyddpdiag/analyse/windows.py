@@ -17,7 +17,7 @@ WINDOW: Final = 12
 """Steps of a window, over which a usual step is taken."""
 
 IN_STRETCH: Final = 0.9
-"""Of the steps of a stretch, about, over the threshold; chance puts a half there, if the median is at it."""
+"""About this share of a stretch's steps is over the threshold; by chance it would be half, if the median is at it."""
 
 FALSE_ALARM: Final = 0.01
 """The probability that chance makes any such stretch in a run."""
@@ -26,7 +26,7 @@ LASTS: Final = 2
 """A stretch lasts to the end of a run if no more steps follow it."""
 
 SAID: Final = 3
-"""At most so many stretches are named one by one."""
+"""At most this many stretches are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _lower(found: list[tuple[int, int, float, float, int]], score: float) -> int
 
 
 def _by_chance(steps: int, over: int) -> float:
-    """The probability of at least so many heads in so many throws of a coin.
+    """The probability of at least a number of heads in a number of throws of a coin.
 
     By the ratio of neighbouring terms, largest first: a run may have a million of steps.
     """

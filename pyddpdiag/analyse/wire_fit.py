@@ -12,14 +12,14 @@ from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.model import BucketStats
 
 SPREAD: Final = 3.0
-"""The largest bucket must be so many times the smallest: buckets of one size cannot tell latency from bandwidth."""
+"""The largest bucket must be this many times the smallest: buckets of one size cannot tell latency from bandwidth."""
 
 SMALL_BYTES: Final = 2**18
 SMALL_COUNT: Final = 8
-"""So many buckets, none larger than that, are judged even if they are of one size."""
+"""From this number of buckets on, small ones are judged even if they are of one size."""
 
 ALL_LATENCY_BYTES: Final = 2**16
-"""No more is sent at once: it takes as long as a single byte, and neither splitting nor rounding helps."""
+"""Up to this size, bytes take as long as a single one, and neither splitting nor rounding helps."""
 
 ASSUMED_MS_PER_BYTE: Final = 1e-5
 """What their bytes are assumed to take: 100 MB/s, about 1 Gbit/s."""
@@ -37,7 +37,7 @@ class WireFit:
     assumed: bool = False
 
     def wire_ms(self, amount: float, buckets: int = 1) -> float:
-        """What so many bytes take in so many buckets, one after the other."""
+        """What these bytes take in this number of buckets, one after the other."""
         return buckets * self.latency_ms + amount * self.ms_per_byte
 
 

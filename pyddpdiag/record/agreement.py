@@ -34,7 +34,7 @@ class Run:
 def named(name: str) -> Iterator[None]:
     """A recorder that is opened in the block belongs to those of the same name on other ranks, whatever their folders.
 
-    Machines that share no folder may each call theirs as they like.
+    On machines that share no folder, each may have a name of its own.
     """
     global _name
     before, _name = _name, name
@@ -45,10 +45,10 @@ def named(name: str) -> Iterator[None]:
 
 
 def agree(folder: str | None) -> Run:
-    """Adopts the first rank's proposal, through the process group's own store.
+    """Takes the first rank's proposal, through the process group's own store.
 
     A compare-and-set never waits, so a rank that opens a recorder alone does not hang. Recorders belong together
-    whose folders have the same last part: what is before it is a machine's own matter.
+    whose folders have the same last part: what is before it may differ between machines.
 
     Args:
         folder: the folder that the caller wants; None: one named after the time. After a restart by an elastic

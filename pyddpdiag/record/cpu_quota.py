@@ -15,7 +15,7 @@ _LIMIT: Final = 65_536
 
 
 class CpuQuota:
-    """The tightest limit of this process, found once; `now` tells how often it has held the process back since then.
+    """The tightest limit of this process, found once; `now` returns how often it has held the process back since then.
 
     Args:
         root: where the control groups are.

@@ -123,7 +123,7 @@ class Watch:
             self._interval_s *= 2
 
     def _read(self, function: Callable[[Any], Any], handle: Any) -> Any:
-        """One reading; None if it fails, as each may for itself (a part of a GPU tells no utilisation)."""
+        """One reading; None if it fails, as each may by itself (a part of a GPU reports no utilisation)."""
         try:
             return function(handle)
         except self._nvml.NVMLError as error:

@@ -21,16 +21,16 @@ from pyddpdiag.record.stacks import Sample, named, sample
 
 INTERVAL_NS: Final = 50_000_000
 LATE_NS: Final = 20_000_000
-"""A look that comes later than this after it was due was held up."""
+"""A look this much later than it was due was held up."""
 
 MOST_SHARE: Final = 0.002
-"""Of a processor core, that the looks may take."""
+"""The share of a core that the looks may take."""
 
 CHECKED: Final = 100
-"""Looks after which that is checked."""
+"""How many looks there are between two checks of their cost."""
 
 LONGEST_NS: Final = 8 * INTERVAL_NS
-"""The looks get no rarer because of their cost than this: a busy machine makes every one of them look costly."""
+"""Because of their cost, looks never come less often than this: on a busy machine, every one of them seems costly."""
 
 WRITE_S: Final = (2.0, 60.0)
 """The least and the longest time between two writings of the file."""

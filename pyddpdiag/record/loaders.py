@@ -29,7 +29,7 @@ class Loaders:
         self._used: dict[Loaded, _Used] = {}
 
     def begins(self, loader: object) -> None:
-        """A training begins to go through a loader of torch's, or an iterator of one. Others are nobody's to know."""
+        """A training begins to go through a loader of torch's, or an iterator of one. Other loaders are ignored."""
         try:
             seen = _described(loader)
         except Exception:  # a property of somebody's own class: the training must not end by it

@@ -24,7 +24,7 @@ from pyddpdiag.record.sidecar import Sidecar
 from pyddpdiag.record.training import TrainingWatch
 
 NEVER_USED: Final = 64
-"""So many parameters that are never used are named."""
+"""How many unused parameters are named at most."""
 
 
 class Modules:

@@ -19,7 +19,7 @@ from pyddpdiag import _native
 from pyddpdiag.model.training import MOST, MOST_NAMES, Stepped, Unreduced
 
 LOOK_INTERVAL: Final = 8
-"""All parameters are looked at in the first steps and in every so manieth."""
+"""All parameters are looked at in the first steps, and in every n-th one after these."""
 
 _MARK_BYTES: Final = 4 * 2**20  # how much of unreduced parameters is read, in few steps
 

@@ -1,7 +1,7 @@
 """The sentinel: after every n-th backward pass the ranks compare what they reduced and report differences.
 
 A sum is silently wrong when one rank skips an all-reduce, calls another one of the same size, or puts a NaN in.
-Nothing fails then, so nobody notices. Every rank takes a fingerprint of each bucket in a watched pass. After
+Nothing fails then, so it goes unnoticed. Every rank takes a fingerprint of each bucket in a watched pass. After
 the pass the ranks exchange them over a separate process group, so that a rank that is one all-reduce behind
 cannot disturb the check, too.
 """

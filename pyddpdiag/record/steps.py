@@ -114,9 +114,9 @@ class LoopMarks:
     """Steps of a loop that somebody else owns, by what can be seen of it: batches, passes, optimizer steps.
 
     A step begins with the batch that a training pass uses, which shows only with that pass: evaluations take
-    batches, too. Without batches it begins where the step before ended, unless something else went on since. A pass
-    that may be one of an evaluation begins a step in doubt. It is withdrawn if no backward pass of a module begins in
-    it.
+    batches, too. Without batches it begins where the step before ended, unless something else went on since.
+    A pass that may belong to an evaluation begins a provisional step. It is withdrawn if no backward
+    pass of a module begins in it.
     """
 
     def __init__(self, core: _native.Recorder, modules: Modules) -> None:
@@ -126,7 +126,7 @@ class LoopMarks:
         self._waits_since = 0  # 0: nobody has waited for a batch since the last step
         self._batch_came = 0
         self._last_end = 0  # of the step before, if nothing is known that came since
-        self._signs: int | None = None  # of backward passes, when a step in doubt began
+        self._signs: int | None = None  # of backward passes, when a provisional step began
 
     @property
     def open(self) -> bool:
@@ -162,7 +162,7 @@ class LoopMarks:
 
     @property
     def is_provisional(self) -> bool:
-        """Whether nothing shows yet that the open step is one."""
+        """Whether nothing shows yet that the open step is really a step."""
         return self._signs is not None and self._signs == self._core.backward_signs
 
     def begin(self, *, sure: bool = True) -> None:

@@ -18,7 +18,7 @@ from pyddpdiag.record.side_thread import SideThread
 
 LEAST_S: Final = 1.0
 LOOKS: Final = 4
-"""Looks at the own trace within the time that may pass."""
+"""How often it looks at its trace within the time that may pass."""
 
 NEWEST: Final = 512
 """Records of the own trace to look at for an operation that does not end."""

@@ -21,7 +21,7 @@ LEAST_S: Final = 2.0
 """A shorter time without a record is not worth a note."""
 
 GROWTH: Final = 1.5
-"""A note is renewed when so many times as long has passed as at the note before. And only what lasts longer by this
+"""A note is renewed when this many times as long has passed as at the note before. And only what lasts longer by this
 than what has come to its end before is noted: a script whose steps take long writes nothing at each of them."""
 
 
@@ -72,8 +72,8 @@ class Stall:
     def look(self, tickets: int, now: int, lines: Callable[[], tuple[str, ...]]) -> Stay | None:
         """One look: how many records there were so far, and how to learn the lines, the outermost first.
 
-        They are asked for only in a silence that may become worth a note: whoever looks at another thread's frames
-        may be the last to let go of what they hold.
+        They are asked for only in a silence that may become worth a note: the thread that looks at another
+        one's frames may be the last to release what they hold.
         """
         stalled_s = (now - self._since) / 1e9
         if tickets != self._tickets:
