@@ -58,6 +58,7 @@ def write(path: str, capacity_bytes: int, counts_path: str) -> None:
         parameter_statistics=False,
         sentinel_interval=0,
         sample_connections=False,
+        weights_interval=0,
     )
 
     def collectives(number: int) -> None:
