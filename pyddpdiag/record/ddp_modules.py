@@ -197,7 +197,7 @@ class _Marks:
 
         def begins(_: torch.Tensor) -> None:
             module = this()
-            if module is not None:
+            if module is not None and not torch.compiler.is_compiling():
                 looks.looked += 1
                 looks.inside += not module.require_backward_grad_sync
                 looks.fresh += is_fresh(module)

@@ -27,7 +27,8 @@ themselves do so every 10, 16 or 100 steps, and some look must come right after.
 TRAIL: Final = 256
 """So often, at first, a checksum of all unreduced parameters of a set is kept."""
 
-_MARK_BYTES: Final = 4 * 2**20  # how much of parameters is read at a time
+_MARK_BYTES: Final = 4 * 2**20  # how much of unreduced parameters is read at a time
+_SMALL_BYTES: Final = 2**16  # of what is read before every step
 
 
 @dataclass(eq=False)
@@ -55,7 +56,7 @@ class Reduced:
     def mark(self) -> None:
         """Notes what one parameter is before a step."""
         one = self.parameters[self.smallest]() if self.parameters else None
-        if one is not None and one.nbytes <= _MARK_BYTES:
+        if one is not None and one.nbytes <= _SMALL_BYTES:
             self.marks[self.native.passes] = _native.weight_marks([one])[0]
             while len(self.marks) > MOST:
                 del self.marks[next(iter(self.marks))]
@@ -215,8 +216,7 @@ class Optimizers:
             stepping.note_settings(optimizer)
         for link in stepping.links:
             link.before = link.module.native.passes
-            if looks:
-                link.module.mark()
+            link.module.mark()
             if link.before == link.after and self._is_new(link):
                 self._note_module(optimizer, link.module)
         if looks and stepping.links:

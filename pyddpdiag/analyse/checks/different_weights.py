@@ -138,10 +138,12 @@ def _times_restored(view: RunView, compared: Compared) -> int:
             if len(marks) == len(marked):
                 seen.append((passes, True, len({bits for bits, _ in marks}) > 1))
         seen.sort()
-        often = max(
-            often,
-            sum(before and not after for (_, _, before), (_, _, after) in itertools.pairwise(seen)),
-        )
+        here = 0
+        for (after, _, before), (passes, marked_then, now) in itertools.pairwise(seen):
+            if before and not now:
+                # Right between a pass and the step there is nothing else that could make them equal.
+                here += AVERAGED if marked_then and passes == after else 1
+        often = max(often, here)
     return often
 
 

@@ -144,14 +144,12 @@ def test_weights_that_are_averaged_now_and_then_are_innocent(tmp_path: Path) -> 
     )
 
 
-def _marked(value: Callable[[int, int], str]) -> list[dict[str, Any]]:
-    """The sidecars' entries of a parameter before every seventh step."""
+def _marked(
+    value: Callable[[int, int], str], passes: Sequence[int] = range(1, STEPS, 7)
+) -> list[dict[str, Any]]:
+    """The sidecars' entries of a parameter before steps."""
     return [
-        {
-            "marked": {
-                "0": {"parameter": 1, "marks": {str(n): [value(rank, n), 3.5] for n in range(1, STEPS, 7)}}
-            }
-        }
+        {"marked": {"0": {"parameter": 1, "marks": {str(n): [value(rank, n), 3.5] for n in passes}}}}
         for rank in range(2)
     ]
 
@@ -162,6 +160,9 @@ def test_weights_that_differ_for_a_pass_only_are_innocent(tmp_path: Path) -> Non
     assert _found(tmp_path / "back", weights=moved, training=_marked(lambda _, n: f"{n:x}")) == []
     (found,) = _found(tmp_path / "stay", weights=moved, training=_marked(lambda rank, n: f"{n + rank:x}"))
     assert found.kind == "different_weights"
+    for after, findings in ((6, 0), (7, 1)):  # the pass with number 5 was compared
+        training = _marked(lambda _, n: f"{n:x}", [after])
+        assert len(_found(tmp_path / str(after), weights=moved, training=training)) == findings
 
 
 def _unreduced(marks: Mapping[str, str], **changes: Any) -> dict[str, Any]:
