@@ -5,6 +5,7 @@ Everything is bounded, however long a run is; a reader trusts nothing in it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
@@ -54,6 +55,7 @@ class Unreduced:
         times: how often they were seen so.
         marks: by that number, a checksum and the norm of each of `parameters` before the optimizer stepped; None for
             one that could not be read.
+        trail: 32 bits of the checksums of all of them together, by that number from 1 on; 0: not known.
     """
 
     module: int | None
@@ -64,6 +66,7 @@ class Unreduced:
     last_step: int = 0
     times: int = 0
     marks: Mapping[int, tuple[tuple[int, float] | None, ...]] = field(default_factory=dict)
+    trail: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,17 +97,32 @@ class Loaded:
 
 
 @dataclass(frozen=True)
+class Marked:
+    """What one parameter of a module, with this index, was right before steps of optimizers.
+
+    `marks`: a checksum and the norm, by the number of synchronising backward passes that came before; None: it could
+    not be read.
+    """
+
+    parameter: int
+    marks: Mapping[int, tuple[int, float] | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Training:
     """All of it.
 
     `in_no_sync`: by module, how many passes were looked at, and how many of them ran backward under `no_sync` though
-    their forward pass had not, so that they were reduced all the same.
+    their forward pass had not, so that they were reduced all the same. `fresh`: by module, how many passes were looked
+    at, and how many of them began without gradients of an earlier one. `marked`: by module.
     """
 
     stepped: tuple[Stepped, ...] = ()
     unreduced: tuple[Unreduced, ...] = ()
     loaded: tuple[Loaded, ...] = ()
     in_no_sync: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    fresh: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    marked: Mapping[int, Marked] = field(default_factory=dict)
 
 
 def training_to_json(training: Training) -> dict[str, Any]:
@@ -125,14 +143,23 @@ def training_to_json(training: Training) -> dict[str, Any]:
                 **asdict(one),
                 "parameters": list(one.parameters),
                 "marks": {
-                    str(number): [None if mark is None else [f"{mark[0]:016x}", mark[1]] for mark in marks]
+                    str(number): [_mark_to_json(mark) for mark in marks]
                     for number, marks in one.marks.items()
                 },
+                "trail": "".join(f"{bits:08x}" for bits in one.trail),
             }
             for one in training.unreduced
         ],
         "loaders": [asdict(one) for one in training.loaded],
         "in_no_sync": {str(module): list(pair) for module, pair in training.in_no_sync.items()},
+        "fresh": {str(module): list(pair) for module, pair in training.fresh.items()},
+        "marked": {
+            str(module): {
+                "parameter": one.parameter,
+                "marks": {str(passes): _mark_to_json(mark) for passes, mark in one.marks.items()},
+            }
+            for module, one in training.marked.items()
+        },
     }
 
 
@@ -144,7 +171,11 @@ def training_from_json(raw: Any) -> Training:
         _each(raw.get("optimizers"), _stepped),
         _each(raw.get("unreduced"), _unreduced),
         _each(raw.get("loaders"), _loaded),
-        _by_number(raw.get("in_no_sync"), lambda pair: (_whole(pair[0]), _whole(pair[1]))),
+        _by_number(raw.get("in_no_sync"), _pair),
+        _by_number(raw.get("fresh"), _pair),
+        _by_number(
+            raw.get("marked"), lambda one: Marked(_whole(one["parameter"]), _by_number(one["marks"], _mark))
+        ),
     )
 
 
@@ -163,7 +194,7 @@ def _by_number(entries: Any, convert: Callable[[Any], T]) -> dict[int, T]:
     for key, value in list(entries.items())[: 2 * MOST] if isinstance(entries, Mapping) else []:
         try:
             found[_whole(int(key[:12]))] = convert(value)
-        except (TypeError, ValueError, IndexError, KeyError):
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
             continue
     return found
 
@@ -191,6 +222,7 @@ def _unreduced(entry: Any) -> Unreduced:
         _whole(entry["last_step"]),
         _whole(entry["times"]),
         _by_number(entry["marks"], lambda marks: tuple(_mark(mark) for mark in marks[:MOST_NAMES])),
+        _trail(entry.get("trail", "")),
     )
 
 
@@ -198,13 +230,21 @@ def _mark(mark: Any) -> tuple[int, float] | None:
     if mark is None:
         return None
     bits, norm = mark
-    return int(bits[:16], 16), _finite(norm)
+    if norm is None or not math.isfinite(norm):
+        return None  # the bits of a NaN may differ
+    return int(bits[:16], 16), float(norm)
 
 
-def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError("no number")
-    return float(value)
+def _mark_to_json(mark: tuple[int, float] | None) -> list[Any] | None:
+    return None if mark is None or not math.isfinite(mark[1]) else [f"{mark[0]:016x}", mark[1]]
+
+
+def _trail(text: Any) -> tuple[int, ...]:
+    return tuple(int(text[at : at + 8], 16) for at in range(0, min(len(text), 8 * 1024), 8))
+
+
+def _pair(pair: Any) -> tuple[int, int]:
+    return _whole(pair[0]), _whole(pair[1])
 
 
 def _loaded(entry: Any) -> Loaded:
@@ -242,6 +282,7 @@ __all__ = [
     "MOST",
     "MOST_NAMES",
     "Loaded",
+    "Marked",
     "Stepped",
     "Training",
     "Unreduced",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,10 +20,14 @@ from pyddpdiag.model import sidecar as schema
 
 @dataclass
 class NoSyncLooks:
-    """How many passes were `looked` at, and how many of them were reduced though backward ran under `no_sync`."""
+    """How many passes were `looked` at, and how many of them were reduced though backward ran under `no_sync`.
+
+    `fresh`: how many began without gradients of an earlier pass.
+    """
 
     looked: int = 0
     inside: int = 0
+    fresh: int = 0
 
 
 @dataclass(frozen=True)
@@ -192,15 +197,40 @@ class _Marks:
 
         def begins(_: torch.Tensor) -> None:
             module = this()
-            if module is not None:
+            if module is not None and not torch.compiler.is_compiling():
                 looks.looked += 1
                 looks.inside += not module.require_backward_grad_sync
+                looks.fresh += is_fresh(module)
 
         output.register_hook(begins)  # type: ignore[no-untyped-call]
 
     def __reduce__(self) -> tuple[type[_Marks], tuple[None, None]]:
         # A copy of the module, by pickle or deepcopy, does not have our hook and marks nothing.
         return (_Marks, (None, None))
+
+
+def is_fresh(module: torch.nn.Module) -> bool:
+    """Whether it has no gradients yet that this pass could add to: by some of them that can be read in no time."""
+    read = 0
+    for one in itertools.islice(module.parameters(), 64):
+        gradient = one.grad
+        if not one.requires_grad or (gradient is not None and not _is_soon_read(gradient)):
+            continue
+        if gradient is not None and bool(gradient.any()):
+            return False
+        read += 1
+        if read == 4:
+            break
+    return read > 0
+
+
+def _is_soon_read(gradient: torch.Tensor) -> bool:
+    return (
+        type(gradient) is torch.Tensor
+        and gradient.layout is torch.strided
+        and gradient.device.type == "cpu"
+        and gradient.numel() <= 4096
+    )
 
 
 def _tensors(output: Any) -> Iterator[torch.Tensor]:

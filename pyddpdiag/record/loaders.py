@@ -51,7 +51,7 @@ class Loaders:
 
     def loaded(self) -> tuple[Loaded, ...]:
         """What was seen."""
-        return tuple(used.facts for used in self._used.values())
+        return tuple(used.facts for used in list(self._used.values()))
 
 
 def _described(loader: object) -> tuple[Loaded, int | None] | None:
@@ -60,7 +60,11 @@ def _described(loader: object) -> tuple[Loaded, int | None] | None:
     if index_sampler is None:
         return None
     batches = index_sampler
-    while getattr(batches, "batch_sampler", None) is not None:  # wrapped, as Accelerate does
+    for _ in range(
+        MOST
+    ):  # wrapped, as Accelerate does; an object may have all attributes that it is asked for
+        if getattr(batches, "batch_sampler", None) is None:
+            break
         batches = batches.batch_sampler
     sampler = getattr(batches, "sampler", batches)
     if type(sampler).__name__.startswith("_"):

@@ -141,8 +141,11 @@ class Modules:
             return  # a forked child: the file is its parent's
         for index, module in self._searching.items():
             used = module.used()
-            never = used.pop("never_used") if used["passes"] else []
-            self._known[index] = replace(self._known[index], used=used, never_used=tuple(never[:NEVER_USED]))
+            never = used.pop("never_used")
+            if used["passes"]:
+                self._known[index] = replace(
+                    self._known[index], used=used, never_used=tuple(never[:NEVER_USED])
+                )
         try:
             self._sidecar.write(self._known, closed=self._core.closed)
         except OSError as error:

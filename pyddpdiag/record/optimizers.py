@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import weakref
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,12 +18,17 @@ from torch.optim.optimizer import (
 )
 
 from pyddpdiag import _native
-from pyddpdiag.model.training import MOST, MOST_NAMES, Stepped, Unreduced
+from pyddpdiag.model.training import MOST, MOST_NAMES, Marked, Stepped, Unreduced
 
-LOOK_INTERVAL: Final = 8
-"""All parameters are looked at in the first steps, and in every n-th one after these."""
+LOOK_INTERVAL: Final = 7
+"""All parameters are looked at in the first steps and in every n-th one after these. A prime: scripts that average weights
+themselves do so every 10, 16 or 100 steps, and some look must come right after."""
 
-_MARK_BYTES: Final = 4 * 2**20  # how much of unreduced parameters is read, in few steps
+TRAIL: Final = 256
+"""So often, at first, a checksum of all unreduced parameters of a set is kept."""
+
+_MARK_BYTES: Final = 4 * 2**20  # how much of unreduced parameters is read at a time
+_SMALL_BYTES: Final = 2**16  # of what is read before every step
 
 
 @dataclass(eq=False)
@@ -34,9 +41,30 @@ class Reduced:
     native: _native.Module
     parameters: list[weakref.ref[torch.Tensor]]
     owner: weakref.ref[torch.nn.Module] | None = None
+    stepped_at: int = 0  # its passes when any optimizer last stepped with it
+    smallest: int = 0  # of the parameters, whose weights are marked before steps
+    marks: dict[int, tuple[int, float] | None] = field(default_factory=dict)  # by passes
+
+    def forget_if_gone(self) -> None:
+        """Forgets its parameters if the script let go of it: another module may have them now."""
+        gone = (
+            self.owner() is None if self.owner is not None else all(ref() is None for ref in self.parameters)
+        )
+        if gone:
+            self.parameters.clear()
+
+    def mark(self) -> None:
+        """Notes what one parameter is before a step."""
+        one = self.parameters[self.smallest]() if self.parameters else None
+        if one is not None and one.nbytes <= _SMALL_BYTES:
+            self.marks[self.native.passes] = _native.weight_marks([one])[0]
+            while len(self.marks) > MOST:
+                del self.marks[next(iter(self.marks))]
 
     def names(self) -> dict[int, str]:
         """The names of all parameters that it has now, by their ids."""
+        if not self.parameters:
+            return {}
         owner = self.owner() if self.owner is not None else None
         if owner is not None:
             named = ((name.removeprefix("module."), one) for name, one in owner.named_parameters())
@@ -53,7 +81,8 @@ class _Link:
     after: int = 0  # passes of the module when the optimizer had last stepped
     before: int = 0  # and when its next step began
     passes: Counter[int] = field(default_factory=Counter)
-    gradient: tuple[int, int] | None = None  # one that was there then: its id and version
+    # One that was there then, and its version. Not its id: another one may get it.
+    gradient: tuple[weakref.ref[torch.Tensor], int] | None = None
 
 
 @dataclass
@@ -63,6 +92,11 @@ class _Seen:
     facts: Unreduced
     parameters: list[weakref.ref[torch.Tensor]]
     marks: dict[int, tuple[tuple[int, float] | None, ...]]
+    trail: list[int]  # of all of them together, by times from 1; 0: not known
+
+    def has_trail(self) -> bool:
+        """Whether there is little to be read."""
+        return sum(one.nbytes for one in (ref() for ref in self.parameters) if one is not None) <= _MARK_BYTES
 
 
 class _Stepping:
@@ -102,13 +136,15 @@ class Optimizers:
         self._core = core
         self._found = found
         self._modules: list[Reduced] = []
+        self._process = os.getpid()
+        self._failed = False
         self._stepping: weakref.WeakKeyDictionary[Optimizer, _Stepping] = weakref.WeakKeyDictionary()
         self._ended: list[_Stepping] = []  # in their order, of optimizers that may be gone
         self._unreduced: dict[tuple[int | None, tuple[str, ...], int], _Seen] = {}
         this = weakref.ref(self)
         handles = [
-            register_optimizer_step_pre_hook(lambda one, *_: _call(this, "_begins", one)),
-            register_optimizer_step_post_hook(lambda one, *_: _call(this, "_ended_step", one)),
+            register_optimizer_step_pre_hook(lambda one, *_: _call(this, Optimizers.begins, one)),
+            register_optimizer_step_post_hook(lambda one, *_: _call(this, Optimizers.ended, one)),
         ]
         self._close = weakref.finalize(self, _remove, handles)
         self._close.atexit = False
@@ -128,20 +164,40 @@ class Optimizers:
                 link.module.native.index,
                 one.kind,
                 one.steps,
-                dict(link.passes.most_common(MOST)),
+                dict(link.passes.copy().most_common(MOST)),
                 dict(one.settings),
             )
-            for one in self._ended
-            for link in one.links
+            for one in list(self._ended)
+            for link in list(one.links)
         )[:MOST]
 
     def unreduced(self) -> tuple[Unreduced, ...]:
         """The parameters with which optimizers stepped though no bucket had reduced their gradients."""
         return tuple(
-            Unreduced(**{**vars(seen.facts), "marks": dict(seen.marks)}) for seen in self._unreduced.values()
+            Unreduced(**{**vars(seen.facts), "marks": dict(seen.marks), "trail": tuple(seen.trail)})
+            for seen in list(self._unreduced.values())
         )
 
-    def _begins(self, optimizer: Optimizer) -> None:
+    def marked(self) -> dict[int, Marked]:
+        """What one parameter of each module was before steps."""
+        return {
+            one.native.index: Marked(one.smallest, dict(one.marks))
+            for one in list(self._modules)
+            if one.marks
+        }
+
+    def hear(self, method: Callable[[Optimizers, Optimizer], None], optimizer: Optimizer) -> None:
+        """Calls it. Whatever is wrong with it, a training must not end by it: then this watches no more."""
+        # A forked child has copies of locks, which another thread may have held.
+        if self._failed or os.getpid() != self._process:
+            return
+        try:
+            method(self, optimizer)
+        except Exception:
+            self._failed = True
+
+    def begins(self, optimizer: Optimizer) -> None:
+        """A step begins."""
         if not self._modules or self._core.paused:
             return
         stepping = self._stepping.get(optimizer)
@@ -153,59 +209,74 @@ class Optimizers:
         steps = stepping.steps
         looks = steps <= 4 or steps % LOOK_INTERVAL == 0
         if looks:
+            for module in self._modules:
+                module.forget_if_gone()
             stepping.find_links(optimizer, self._modules)
         if steps & (steps - 1) == 0:
             stepping.note_settings(optimizer)
         for link in stepping.links:
             link.before = link.module.native.passes
+            link.module.mark()
             if link.before == link.after and self._is_new(link):
                 self._note_module(optimizer, link.module)
         if looks and stepping.links:
             self._look(optimizer, stepping)
 
-    def _ended_step(self, optimizer: Optimizer) -> None:
+    def ended(self, optimizer: Optimizer) -> None:
+        """A step ended."""
         stepping = self._stepping.get(optimizer)
         for link in stepping.links if stepping is not None else ():
             now = link.module.native.passes
             # What came before its first step may be another optimizer's.
             if stepping is not None and stepping.steps > 1:
-                # A closure may run many passes within one step, each of which it needs.
-                link.passes[link.before - link.after + min(now - link.before, 1)] += 1
-            link.after = now
-            link.gradient = _gradient(link.module)
+                # A closure may run many passes within one step, each of which it needs. What came before another
+                # optimizer's step was that one's.
+                since = max(link.module.stepped_at, link.after)
+                link.passes[max(link.before - since, 0) + min(now - link.before, 1)] += 1
+            link.after = link.module.stepped_at = now
+            gradient = _gradient(link.module)
+            link.gradient = (weakref.ref(gradient), _version(gradient)) if gradient is not None else None
         if stepping is not None and stepping.links and _is_power_of_4(stepping.steps):
             self._found()
 
     def _is_new(self, link: _Link) -> bool:
         """Whether there is a gradient that came after the last step."""
         gradient = _gradient(link.module)
-        return gradient is not None and gradient != link.gradient
+        if gradient is None or link.gradient is None:
+            return gradient is not None
+        before, version = link.gradient
+        return before() is not gradient or version != _version(gradient)
 
     def _look(self, optimizer: Optimizer, stepping: _Stepping) -> None:
         """Looks for parameters outside every bucket, beside modules that were reduced."""
-        reduced: set[int] = set()
-        for module in self._modules:
-            reduced |= self._in_buckets(module)
+        reduced: set[int] = set().union(*map(self._in_buckets, self._modules))
+        some = [
+            (number, place, one)
+            for number, group in enumerate(optimizer.param_groups)
+            for place, one in enumerate(group["params"])
+            if id(one) not in reduced and one.grad is not None and not hasattr(one, "_ddp_ignored")
+        ]
+        if not some:
+            return  # as a rule: names take the most time
         unpassed = {id(link.module) for link in stepping.links if link.before == link.after}
         names = {module: module.names() for module in self._modules}
         outside: dict[Reduced | None, list[tuple[str, torch.Tensor]]] = {}
-        for number, group in enumerate(optimizer.param_groups):
-            for place, one in enumerate(group["params"]):
-                if one.grad is None or id(one) in reduced or hasattr(one, "_ddp_ignored"):
-                    continue
-                owner = next((module for module in self._modules if id(one) in names[module]), None)
-                if owner is not None and (id(owner) in unpassed or not owner.native.passes):
-                    continue  # all of it is, or somebody else reduces it
-                name = names[owner][id(one)] if owner is not None else _place(number, place, one)
-                outside.setdefault(owner, []).append((name, one))
-        for owner, some in outside.items():
-            self._note(owner, some, all_of_it=False)
+        for number, place, one in some:
+            owner = next((module for module in self._modules if id(one) in names[module]), None)
+            if owner is not None and (id(owner) in unpassed or not owner.native.passes):
+                continue  # all of it is, or somebody else reduces it
+            name = names[owner][id(one)] if owner is not None else _place(number, place, one)
+            outside.setdefault(owner, []).append((name, one))
+        for owner, of_owner in outside.items():
+            self._note(owner, of_owner, all_of_it=False)
 
     def _in_buckets(self, module: Reduced) -> set[int]:
-        index = module.native.index
-        some = [module.parameters[i]() for layout in self._core.layouts() if layout[1] == index
-                for i in layout[3] if i < len(module.parameters)]  # fmt: skip
-        return {id(one) for one in some if one is not None}
+        """The identities of parameters that are in a bucket."""
+        index, refs = module.native.index, module.parameters
+        places = {
+            i for layout in self._core.layouts() if layout[1] == index for i in layout[3] if i < len(refs)
+        }
+        return {id(one) for one in (refs[place]() for place in places) if one is not None}
 
     def _note_module(self, optimizer: Optimizer, module: Reduced) -> None:
         mine = {id(one) for group in optimizer.param_groups for one in group["params"]}
@@ -227,29 +298,37 @@ class Optimizers:
             if len(self._unreduced) >= MOST:
                 return
             facts = Unreduced(index, all_of_it, names, len(some), first_step=step)
-            seen = _Seen(facts, [weakref.ref(one) for _, one in _within(some[:MOST_NAMES])], {})
+            seen = _Seen(facts, [weakref.ref(one) for _, one in _within(some[:MOST_NAMES])], {}, [])
             self._unreduced[index, names, len(some)] = seen
         times = seen.facts.times + 1
         seen.facts = Unreduced(**{**vars(seen.facts), "times": times, "last_step": step})
-        if _is_marked(times):
-            self._mark(seen, times)
+        on_trail = times <= TRAIL and seen.has_trail()
+        if on_trail or _is_marked(times):
+            self._mark(seen, times, on_trail=on_trail)
 
-    def _mark(self, seen: _Seen, times: int) -> None:
-        here = [ref() for ref in seen.parameters]
-        if not any(one is None for one in here):
-            seen.marks[times] = tuple(_native.weight_marks([one for one in here if one is not None]))
+    def _mark(self, seen: _Seen, times: int, *, on_trail: bool) -> None:
+        here = [one for one in (ref() for ref in seen.parameters) if one is not None]
+        marks = tuple(_native.weight_marks(here)) if len(here) == len(seen.parameters) else ()
+        if on_trail:
+            seen.trail.append(_together(marks))
+        if marks and _is_marked(times):
+            seen.marks[times] = marks
             while len(seen.marks) > MOST:
                 del seen.marks[next(iter(seen.marks))]
             self._found()
 
 
-def _gradient(module: Reduced) -> tuple[int, int] | None:
+def _gradient(module: Reduced) -> torch.Tensor | None:
     """One of its gradients."""
     for ref in module.parameters:
         one = ref()
         if one is not None and one.grad is not None:
-            return id(one.grad), one.grad._version
+            return one.grad
     return None
+
+
+def _version(gradient: torch.Tensor) -> int:
+    return 0 if gradient.is_inference() else gradient._version
 
 
 def _settings(group: dict[str, Any]) -> str:
@@ -283,8 +362,14 @@ def _is_power_of_4(number: int) -> bool:
     return number & (number - 1) == 0 and number.bit_length() % 2 == 1
 
 
+def _together(marks: tuple[tuple[int, float] | None, ...]) -> int:
+    """32 bits of all of these checksums."""
+    known = [mark[0] for mark in marks if mark is not None]
+    return zlib.crc32(b"".join(bits.to_bytes(8, "little") for bits in known)) if known else 0
+
+
 def _is_marked(times: int) -> bool:
-    """Of ranks that average their weights now and then, one of these finds them equal."""
+    """The first ones, and some ever more rarely."""
     return times <= 9 or times - (1 << times.bit_length() - 1) <= 2
 
 
@@ -293,10 +378,14 @@ def _remove(handles: list[Any]) -> None:
         handle.remove()
 
 
-def _call(this: weakref.ref[Any], method: str, optimizer: Optimizer) -> None:
+def _call(
+    this: weakref.ref[Optimizers], method: Callable[[Optimizers, Optimizer], None], optimizer: Optimizer
+) -> None:
+    if torch.compiler.is_compiling():
+        return  # a call into the native module would break the graph
     found = this()
     if found is not None:
-        getattr(found, method)(optimizer)
+        found.hear(method, optimizer)
 
 
 __all__ = ["Optimizers", "Reduced"]

@@ -25,16 +25,21 @@ class TrainingWatch:
         self._looks[module.index] = description.looks
         if not description.reduced_by:
             parameters = [weakref.ref(one) for one in description.parameters]
-            self._optimizers.add(Reduced(module, parameters, description.owner))
+            sizes = [one.nbytes for one in description.parameters]
+            smallest = sizes.index(min(sizes)) if sizes else 0
+            self._optimizers.add(Reduced(module, parameters, description.owner, smallest=smallest))
 
     def facts(self) -> Training:
         """What was seen; it is `due` no more."""
         self.due = False
+        looks = list(self._looks.items())  # another thread may ask
         return Training(
             self._optimizers.stepped(),
             self._optimizers.unreduced(),
             self.loaders.loaded(),
-            {index: (looks.looked, looks.inside) for index, looks in self._looks.items() if looks.looked},
+            {index: (one.looked, one.inside) for index, one in looks if one.looked},
+            {index: (one.looked, one.fresh) for index, one in looks if one.looked},
+            self._optimizers.marked(),
         )
 
     def close(self) -> None:

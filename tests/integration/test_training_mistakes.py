@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support import mistaken_job
-from support.mistaken_job import EVEN_UNATTACHED, MISTAKES
+from support.mistaken_job import EVEN_UNATTACHED, MISTAKES, OTHER_WAYS
 from support.ranks import run_ranks
 
 import pyddpdiag
@@ -25,10 +25,13 @@ def _job(rank: int, _: int, folder: str) -> None:
             )
     with pyddpdiag.Recorder(f"{folder}/attach/ddp.module", capacity_mb=1) as recorder:
         mistaken_job.train("ddp.module", rank, recorder.attach)
-    for mistake in MISTAKES:
+    for mistake in (*MISTAKES, *OTHER_WAYS):
         watched = Watched(f"{folder}/run/{mistake}", {"capacity_mb": 1})
         unchanged.watch(watched)
-        mistaken_job.train(mistake, rank)
+        if mistake in MISTAKES:
+            mistaken_job.train(mistake, rank)
+        else:
+            mistaken_job.train_otherwise(mistake, rank)
         assert watched.session is not None
         watched.session.close()
 
@@ -44,6 +47,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("way", "mistake", "kind"),
     [
         *(("run", mistake, kind) for mistake, kind in MISTAKES.items()),
+        *(("run", way, "") for way in OTHER_WAYS),
         *(("hook", mistake, MISTAKES[mistake]) for mistake in EVEN_UNATTACHED),
         ("attach", "ddp.module", "unreduced_parameters"),
     ],

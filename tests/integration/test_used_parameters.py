@@ -31,23 +31,26 @@ class Branches(nn.Module):
 
 def _job(_: int, __: int, folder: str) -> None:
     torch.manual_seed(1)
-    searching = [DistributedDataParallel(Branches(), find_unused_parameters=True) for _ in range(3)]
+    searching = [DistributedDataParallel(Branches(), find_unused_parameters=True) for _ in range(4)]
+    by_hand = searching.pop()  # its hook is registered: who uses what is not seen
     plain = DistributedDataParallel(Branches(), broadcast_buffers=False)
     with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
         for ddp in (*searching, plain):
             recorder.attach(ddp)
+        by_hand.register_comm_hook(recorder, pyddpdiag.timed_allreduce)
         for step in recorder.steps(range(PASSES)):
             for ddp, used in zip((*searching, plain), (True, False, step % 4 > 0, True), strict=True):
                 # Passes that do not reduce are none of DDP's searches.
                 with ddp.no_sync():
                     ddp(torch.randn(8, 4), with_side=not used).sum().backward()
                 ddp(torch.randn(8, 4), with_side=used).sum().backward()
+            by_hand(torch.randn(8, 4), with_side=step % 4 > 0).sum().backward()
 
 
 def test_the_search_is_judged_by_what_it_found_in_every_pass(tmp_path: Path) -> None:
     run_ranks(_job, 2, tmp_path, str(tmp_path))
     for rank in open_run(tmp_path).ranks:
-        always, never, changing, plain = (rank.sidecar.modules[index] for index in range(4))
+        always, never, changing, plain, by_hand = (rank.sidecar.modules[index] for index in range(5))
         known = {"passes": PASSES, "passes_with_unused": 0, "most_unused": 0, "passes_changed": 0}
         assert dict(always.used) == known
         assert dict(never.used) == {**known, "passes_with_unused": PASSES, "most_unused": 2}
@@ -58,7 +61,7 @@ def test_the_search_is_judged_by_what_it_found_in_every_pass(tmp_path: Path) -> 
             "most_unused": 2,
             "passes_changed": 9,
         }
-        assert plain.used == {}
+        assert plain.used == by_hand.used == {}
         assert (plain.ddp["broadcast_buffers"], plain.ddp["find_unused_parameters"]) == (0, 0)
         assert (always.ddp["broadcast_buffers"], always.ddp["buffers"]) == (1, 3)
         # Running mean and variance, and the number of batches.

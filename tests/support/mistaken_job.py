@@ -1,5 +1,5 @@
-"""Trainings with the mistakes that people make, each in a run of its own, and one without. Scripts as they are: nothing
-here knows of pyddpdiag.
+"""Trainings with the mistakes that people make, each in a run of its own, and some without that look like them. Scripts
+as they are: nothing here knows of pyddpdiag.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
@@ -80,6 +81,60 @@ def _pass(
         loss(ddp(x), y).backward()
 
 
+def train_otherwise(way: str, rank: int) -> None:
+    """A training without a mistake, by no ordinary way."""
+    torch.manual_seed(5)
+    ddp = DistributedDataParallel(Net())
+    torch.manual_seed(6 + rank)
+    body = torch.optim.SGD(ddp.module.body.parameters(), lr=0.1)
+    head = torch.optim.SGD(ddp.module.head.parameters(), lr=0.1)
+    for number in range(80):
+        x, y = torch.randn(BATCH, 6), torch.randint(3, (BATCH,))
+        if way.startswith("sharpness"):
+            # SAM: there and back; by the gradient of all ranks, or by each rank's own.
+            before = _moved(ddp, x, y, synchronised=way == "sharpness")
+            nn.functional.cross_entropy(ddp(x), y).backward()
+            for parameter, value in zip(ddp.parameters(), before, strict=True):
+                parameter.data = value
+        else:
+            _pass(ddp, x, y, "always no_sync" if way == "averaged weights" else "none", last=True)
+        if way == "gradients of inference":
+            with torch.inference_mode():
+                gradients = [parameter.grad.clone() for parameter in ddp.parameters()]  # type: ignore[union-attr]
+            for parameter, gradient in zip(ddp.parameters(), gradients, strict=True):
+                parameter.grad = gradient
+        if way != "alternating" or number % 4 == 3:
+            head.step()
+        if way != "alternating" or number % 4 != 3:
+            body.step()
+        ddp.zero_grad()
+        if way == "averaged weights" and number % 10 == 9:
+            for parameter in ddp.parameters():
+                dist.all_reduce(parameter.data)
+                parameter.data /= dist.get_world_size()
+
+
+def _moved(
+    ddp: DistributedDataParallel, x: torch.Tensor, y: torch.Tensor, *, synchronised: bool
+) -> list[torch.Tensor]:
+    """Moves the weights up the gradient; returns what they were."""
+    _pass(ddp, x, y, "none" if synchronised else "always no_sync", last=True)
+    before = [parameter.detach().clone() for parameter in ddp.parameters()]
+    with torch.no_grad():
+        for parameter in ddp.parameters():
+            parameter.add_(parameter.grad, alpha=0.05)  # type: ignore[arg-type]
+    ddp.zero_grad()
+    return before
+
+
+OTHER_WAYS = (
+    "sharpness",
+    "sharpness of each rank",
+    "averaged weights",
+    "alternating",
+    "gradients of inference",
+)
+
 MISTAKES = {
     "none": "",
     "no_sync": "",
@@ -97,4 +152,4 @@ MISTAKES = {
 EVEN_UNATTACHED = ("same data", "unfrozen late", "another rate", "no no_sync")
 """What a hook that the script registers itself finds, too."""
 
-__all__ = ["EVEN_UNATTACHED", "MISTAKES", "train"]
+__all__ = ["EVEN_UNATTACHED", "MISTAKES", "OTHER_WAYS", "train", "train_otherwise"]

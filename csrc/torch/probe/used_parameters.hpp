@@ -45,6 +45,10 @@ public:
             return;
         }
         const std::uint64_t ready = ready_.load(std::memory_order_relaxed);
+        // A module whose hook the script registers itself has no probes, nor has a compiled graph.
+        if (ready == 0) {
+            return;
+        }
         const std::uint64_t which = which_.load(std::memory_order_relaxed);
         const std::uint64_t unused = ever_.size() - std::min<std::uint64_t>(ready, ever_.size());
         if (passes_.fetch_add(1, std::memory_order_relaxed) == 0) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -26,7 +27,7 @@ AVERAGED: Final = 2
 def _look(view: RunView) -> Iterator[Finding]:
     compared = view.weights.of_modules(_same_everywhere(view))
     differs = compared.differs
-    if not differs.any() or _times_equal_again(compared) >= AVERAGED:
+    if not differs.any() or max(_times_equal_again(compared), _times_restored(view, compared)) >= AVERAGED:
         return
     bad = np.flatnonzero(differs)
     first, last = int(bad[0]), int(bad[-1])
@@ -115,6 +116,35 @@ def _times_equal_again(compared: Compared) -> int:
         return 0
     _, often = np.unique(keys[1:][again], axis=0, return_counts=True)
     return int(often.max())
+
+
+def _times_restored(view: RunView, compared: Compared) -> int:
+    """How often a parameter was equal before a step though it had differed at the end of a pass.
+
+    SAM does so: it moves the weights, by each rank's own gradient, for one pass.
+    """
+    often = 0
+    for module in set(compared.module[compared.differs].tolist()):
+        marked = {rank: one.training.marked[module] for rank, one in view.sidecars.items()
+                  if module in one.training.marked}  # fmt: skip
+        if len(marked) < 2 or len({one.parameter for one in marked.values()}) > 1:
+            continue
+        rows = (compared.module == module) & (compared.parameter == next(iter(marked.values())).parameter)
+        # The pass with number n is the one after n others.
+        seen = [(number + 1, False, bool(differs)) for number, differs in
+                zip(compared.number[rows].tolist(), compared.differs[rows].tolist(), strict=True)]  # fmt: skip
+        for passes in set.intersection(*(set(one.marks) for one in marked.values())):
+            marks = [mark for one in marked.values() if (mark := one.marks[passes]) is not None]
+            if len(marks) == len(marked):
+                seen.append((passes, True, len({bits for bits, _ in marks}) > 1))
+        seen.sort()
+        here = 0
+        for (after, _, before), (passes, marked_then, now) in itertools.pairwise(seen):
+            if before and not now:
+                # Right between a pass and the step there is nothing else that could make them equal.
+                here += AVERAGED if marked_then and passes == after else 1
+        often = max(often, here)
+    return often
 
 
 def _until(compared: Compared, last: int) -> int | None:

@@ -9,6 +9,7 @@ from typing import Final
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
+from pyddpdiag.model.training import Training
 from pyddpdiag.model.words import milliseconds
 
 LEAST_STEPS: Final = 4
@@ -16,6 +17,9 @@ LEAST_STEPS: Final = 4
 
 USUAL: Final = 0.6
 """The share of the optimizer's steps that follow the same number of passes."""
+
+FRESH: Final = 0.9
+"""The share of passes that begin without gradients, if none accumulate; otherwise it is half of them at most."""
 
 INSIDE: Final = 0.2
 """The share of passes with backward under `no_sync`: at accumulation over 2 passes, every other one."""
@@ -64,7 +68,7 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 
 def _passes(view: RunView) -> tuple[int, int, int] | None:
-    """A module, its usual number of passes for one step of its optimizer, if more than one, and the steps."""
+    """A module, its usual number of passes for one step of its optimizers, if more than one, and the steps."""
     found = []
     for sidecar in view.sidecars.values():
         for one in sidecar.training.stepped:
@@ -72,12 +76,18 @@ def _passes(view: RunView) -> tuple[int, int, int] | None:
             if steps < LEAST_STEPS:
                 continue
             passes, often = max(one.passes.items(), key=lambda entry: entry[1])
-            if passes > 1 and often >= USUAL * steps:
+            if passes > 1 and often >= USUAL * steps and not _begins_fresh(sidecar.training, one.module):
                 found.append((passes, one.module, steps))
     if not found:
         return None
     passes, module, steps = min(found)
     return module, passes, steps
+
+
+def _begins_fresh(training: Training, module: int) -> bool:
+    """Whether the script zeroes the gradients before each pass, so that none accumulate: each average is used."""
+    looked, fresh = training.fresh.get(module, (0, 0))
+    return looked > 0 and fresh >= FRESH * looked
 
 
 CHECK = Check(

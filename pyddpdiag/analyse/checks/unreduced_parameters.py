@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -33,10 +33,11 @@ def _look(view: RunView) -> Iterator[Finding]:
         for one in sidecar.training.unreduced:
             key = one.module, one.all_of_it, one.parameters, one.count
             sets.setdefault(key, {})[rank] = one
-    for by_rank in sets.values():
+    for key, by_rank in sets.items():
         if len(by_rank) > 1 and max(one.times for one in by_rank.values()) >= LEAST_TIMES:
             fates = _fates(by_rank)
-            if fates.fate != "equal":
+            # Of what belongs to no module that is recorded, only the weights say that nobody averages it.
+            if fates.fate == "differ" or (fates.fate == "not known" and key[0] is not None):
                 yield _finding(by_rank, fates)
 
 
@@ -104,6 +105,8 @@ def _advice(one: Unreduced) -> str:
 def _fates(by_rank: Mapping[int, Unreduced]) -> _Fates:
     """What the weights say. Ranks that average weights now and then have them equal again some time."""
     common = sorted(set.intersection(*(set(one.marks) for one in by_rank.values())))
+    if _became_equal([one.trail for one in by_rank.values()]):
+        return _Fates("equal")
     differed = False
     last = _Fates("not known")
     for number in common:
@@ -117,12 +120,25 @@ def _fates(by_rank: Mapping[int, Unreduced]) -> _Fates:
     return last
 
 
+def _became_equal(trails: Sequence[Sequence[int]]) -> bool:
+    """Whether all of them were equal some time after they had differed."""
+    differed = False
+    for values in list(zip(*trails, strict=False))[LEAST_TIMES - 1 :]:
+        if 0 in values:
+            continue
+        if len(set(values)) > 1:
+            differed = True
+        elif differed:
+            return True
+    return False
+
+
 def _compared(
     marks: Mapping[int, tuple[tuple[int, float] | None, ...]], by_rank: Mapping[int, Unreduced]
 ) -> _Fates:
     names = next(iter(by_rank.values())).parameters
     seen = False
-    for place in range(min(len(some) for some in marks.values())):
+    for place in range(min(len(names), *(len(some) for some in marks.values()))):
         here = {rank: mark for rank, some in marks.items() if (mark := some[place]) is not None}
         if len(here) < len(marks):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,27 @@ def test_weights_that_are_averaged_now_and_then_are_innocent(tmp_path: Path) -> 
     )
 
 
+def _marked(
+    value: Callable[[int, int], str], passes: Sequence[int] = range(1, STEPS, 7)
+) -> list[dict[str, Any]]:
+    """The sidecars' entries of a parameter before steps."""
+    return [
+        {"marked": {"0": {"parameter": 1, "marks": {str(n): [value(rank, n), 3.5] for n in passes}}}}
+        for rank in range(2)
+    ]
+
+
+def test_weights_that_differ_for_a_pass_only_are_innocent(tmp_path: Path) -> None:
+    """As in SAM, which moves them by each rank's own gradient and back."""
+    moved: Weights = lambda rank, step: (77 + step + rank, 3.5 + rank)  # noqa: E731
+    assert _found(tmp_path / "back", weights=moved, training=_marked(lambda _, n: f"{n:x}")) == []
+    (found,) = _found(tmp_path / "stay", weights=moved, training=_marked(lambda rank, n: f"{n + rank:x}"))
+    assert found.kind == "different_weights"
+    for after, findings in ((6, 0), (7, 1)):  # the pass with number 5 was compared
+        training = _marked(lambda _, n: f"{n:x}", [after])
+        assert len(_found(tmp_path / str(after), weights=moved, training=training)) == findings
+
+
 def _unreduced(marks: Mapping[str, str], **changes: Any) -> dict[str, Any]:
     """The sidecar's entry, with a checksum for each time."""
     entry = {"module": 0, "all_of_it": False, "parameters": ["head"], "count": 1, "first_step": 9, "last_step": 60,
@@ -161,6 +183,38 @@ def test_parameters_of_no_recorded_module_are_a_warning(tmp_path: Path) -> None:
     training = [_unreduced({"2": f"b{rank}"}, module=None) for rank in range(2)]
     (found,) = _found(tmp_path, training=training)
     assert (found.severity, found.confidence) == ("warning", "medium")
+
+
+def test_an_average_between_the_marks_is_innocent(tmp_path: Path) -> None:
+    marks = [{"2": f"b{rank}", "9": f"c{rank}"} for rank in range(2)]
+    for third, findings in ((0, 0), (1, 1)):
+        training = [
+            _unreduced(marks[rank], trail=f"{5:08x}{6 + rank:08x}{9 + third * rank:08x}") for rank in range(2)
+        ]
+        assert len(_found(tmp_path / str(findings), training=training)) == findings
+
+
+def test_parameters_of_no_recorded_module_that_nobody_can_compare_are_innocent(tmp_path: Path) -> None:
+    training = [_unreduced({}, module=None)] * 2
+    assert _found(tmp_path, training=training) == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"marks": {"2": [["a", float("nan")]], "3": [["b", 10**400]]}},
+        {"marks": {"2": [["a", 1.5], ["b", 1.5]], "3": [["a", 1.5], ["c", 1.5]]}},  # of more than there are
+        {"marks": {"2": "xy", "3": [{}], "4": None}},
+        {"trail": 7},
+        {"trail": ["a", None]},
+    ],
+)
+def test_any_entry_of_a_sidecar_is_read(tmp_path: Path, entry: dict[str, Any]) -> None:
+    hostile = {"in_no_sync": {"0": 5}, "fresh": {"x": [1], "0": "ab"}, "marked": {"0": [1], "1": None}}
+    unreduced = _unreduced({})["unreduced"][0]
+    training = [{"unreduced": [{**unreduced, **entry}], **hostile}] * 2
+    training[1] = json.loads(json.dumps(training[1]).replace('"b"', '"d"'))
+    assert all(one.kind == "unreduced_parameters" for one in _found(tmp_path, training=training))
 
 
 @pytest.mark.parametrize(
@@ -190,6 +244,12 @@ def test_accumulation_without_no_sync(tmp_path: Path) -> None:
 def test_no_sync_around_backward_only(tmp_path: Path) -> None:
     (found,) = _found(tmp_path, training=_steps({"2": 32}, looks=(10, 5)))
     assert found.kind == "missing_no_sync" and "around backward only" in found.message
+
+
+def test_passes_whose_gradients_do_not_accumulate_are_innocent(tmp_path: Path) -> None:
+    for fresh, findings in ((32, 0), (16, 1)):
+        training = [{**one, "fresh": {"0": [32, fresh]}} for one in _steps({"2": 32})]
+        assert len(_found(tmp_path / str(fresh), training=training)) == findings
 
 
 @pytest.mark.parametrize("passes", [{"1": 16}, {"1": 14, "2": 2}, {"0": 5, "1": 11}, {"2": 3}])

@@ -1,0 +1,85 @@
+"""What the recorder's small readings cost: `python benchmarks/readings.py`.
+
+Each figure is the median of 60 rounds, with and without in turns, by the thread's own clock. One process, which trains
+by itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
+from pyddpdiag.record.collector import CollectorWatch
+from pyddpdiag.record.cpu_quota import CpuQuota
+
+ROUNDS, LAYERS = 60, 200
+
+
+def main() -> None:
+    """Prints a line for each."""
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=0, world_size=1)
+        print(f"a container's limit: found in {_us(CpuQuota):.0f} us, read in {_us(CpuQuota().now):.1f} us")
+        with pyddpdiag.Recorder(folder) as recorder:
+            _collections(recorder)
+            _searches(recorder)
+        dist.destroy_process_group()
+
+
+def _collections(recorder: pyddpdiag.Recorder) -> None:
+    watched, plain = [], []
+    for _ in range(ROUNDS):
+        watch = CollectorWatch(recorder.core)
+        watched.append(_us(lambda: gc.collect(0), 50))
+        watch.close()
+        plain.append(_us(lambda: gc.collect(0), 50))
+    print(
+        f"a collection of garbage: {_difference(watched, plain):.2f} us more than {statistics.median(plain):.2f} us"
+    )
+
+
+def _searches(recorder: pyddpdiag.Recorder) -> None:
+    """Passes of modules that search for unused parameters, of which one was not known to when it was attached."""
+    counted, other = (
+        DistributedDataParallel(
+            nn.Sequential(*(nn.Linear(8, 8) for _ in range(LAYERS))), find_unused_parameters=True
+        )
+        for _ in range(2)
+    )
+    recorder.attach(counted)
+    other.find_unused_parameters = False
+    recorder.attach(other)
+    other.find_unused_parameters = True
+    batch = torch.randn(4, 8)
+    times: dict[DistributedDataParallel, list[float]] = {counted: [], other: []}
+    for number in range(ROUNDS):
+        for ddp in (counted, other) if number % 2 else (other, counted):
+            times[ddp].append(_us(lambda ddp=ddp: ddp(batch).sum().backward(), 4))  # type: ignore[misc]
+    print(
+        f"a pass that counts which of {2 * LAYERS} parameters are used: {_difference(*times.values()):.0f} us more "
+        f"than {statistics.median(times[other]):.0f} us"
+    )
+
+
+def _difference(one: list[float], other: list[float]) -> float:
+    return statistics.median(a - b for a, b in zip(one, other, strict=True))
+
+
+def _us(run: Callable[[], object], times: int = ROUNDS) -> float:
+    begin = time.thread_time_ns()
+    for _ in range(times):
+        run()
+    return (time.thread_time_ns() - begin) / times / 1000
+
+
+if __name__ == "__main__":
+    main()

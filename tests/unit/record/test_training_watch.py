@@ -1,0 +1,46 @@
+"""Whatever optimizers and loaders are like, a training does not end by those who watch it."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+from unittest.mock import MagicMock
+
+import torch
+
+from pyddpdiag.record.ddp_modules import is_fresh
+from pyddpdiag.record.loaders import Loaders
+from pyddpdiag.record.optimizers import Optimizers, Reduced
+
+
+def test_an_optimizer_steps_though_watching_it_fails() -> None:
+    core: Any = MagicMock(paused=False, current_step=0)
+    core.layouts.side_effect = RuntimeError("an error of ours")
+    parameter = torch.ones(2, requires_grad=True)
+    parameter.grad = torch.ones(2)
+    watch = Optimizers(core, lambda: None)
+    watch.add(Reduced(MagicMock(index=0, passes=0, names=["weight"]), [weakref.ref(parameter)]))
+    try:
+        optimizer = torch.optim.SGD([parameter], lr=0.5)
+        optimizer.step()
+        optimizer.step()
+    finally:
+        watch.close()
+    core.layouts.assert_called_once()  # and then no more
+    assert parameter.tolist() == [0, 0]
+
+
+def test_a_loader_with_every_attribute_is_described() -> None:
+    """Such as a proxy."""
+    loaders = Loaders(lambda: None)
+    loaders.begins(MagicMock())
+    assert len(loaders.loaded()) == 1
+
+
+def test_a_module_is_fresh_without_gradients_that_a_pass_could_add_to() -> None:
+    module = torch.nn.Sequential(torch.nn.EmbeddingBag(9, 4, sparse=True, mode="sum"), torch.nn.Linear(4, 2))
+    assert is_fresh(module)
+    module(torch.tensor([[1, 2]])).sum().backward()
+    assert not is_fresh(module)  # a sparse gradient is not looked at
+    module.zero_grad(set_to_none=False)
+    assert is_fresh(module)
