@@ -120,8 +120,12 @@ class RunLines:
 
         return _more(times(mine), [times(each) for each in others], extra_ms)
 
-    def more_in(self, steps: Numbers, usual: Numbers) -> Where | None:
-        """What the ranks do in their own time of these steps and not in the `usual` ones."""
+    def more_in(self, steps: Numbers, usual: Numbers, extra_ms: float = 0.0) -> Where | None:
+        """What the ranks do in their own time of these steps and not in the `usual` ones.
+
+        `extra_ms` is by how much each of these steps is longer: where the looks saw too little of that, nothing is
+        known.
+        """
         if not (len(steps) and len(usual)):
             return None
 
@@ -129,7 +133,7 @@ class RunLines:
             part = [(each, each.of_parts(*OWN) & np.isin(each.step, of)) for each in self._ranks.values()]
             return _Times(part, 1 / len(of))
 
-        return _more(times(steps), [times(usual)])
+        return _more(times(steps), [times(usual)], extra_ms)
 
     def table(self) -> tuple[LineStats, ...]:
         """The most frequent lines of each rank and part."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 _LEAVE_S = 1.0
 
 
 class SideThread:
-    """Starts at once. `run` is its body, and asks `over` between its looks.
+    """Starts at once; where the system grants no further thread, nobody looks. `run` is its body, and asks `over`
+    between its looks.
 
     Args:
         name: of the thread.
@@ -19,10 +21,12 @@ class SideThread:
     def __init__(self, name: str, run: Callable[[threading.Event], None]) -> None:
         self._over = threading.Event()
         self._thread = threading.Thread(target=run, args=(self._over,), name=name, daemon=True)
-        self._thread.start()
+        # The training does not fail for want of one.
+        with suppress(RuntimeError):
+            self._thread.start()
 
     def close(self) -> None:
         """Ends the thread. Waits for it for a moment only: it may be looking."""
         self._over.set()
-        if self._thread is not threading.current_thread():
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_LEAVE_S)

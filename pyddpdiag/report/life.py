@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
 from typing import Final
 
 from pyddpdiag.model import PhaseStats, RunReport
 from pyddpdiag.model.account import BETWEEN, PARTS, START_UP, STEPS, RankAccount
-from pyddpdiag.model.words import number, ranks
+from pyddpdiag.model.words import count, number, ranks
 from pyddpdiag.output import clean
 from pyddpdiag.report.table import Table
 
 SHOWN_PHASES: Final = 8
-SHOWN_RANKS: Final = 32
 LEAST: Final = 0.005
 """Of the longest life: a part that takes less on every rank has no column of its own."""
 
@@ -44,20 +44,35 @@ def shown_parts(accounts: Sequence[RankAccount]) -> list[str]:
     return [part for part in PARTS if any(each.part(part) >= LEAST * longest > 0 for each in accounts)]
 
 
-def account_table(accounts: Sequence[RankAccount]) -> Table:
-    """Seconds of each part, a row per rank."""
-    shown = accounts[:SHOWN_RANKS]
-    more = len(accounts) - len(shown)
+def account_rows(accounts: Sequence[RankAccount], chosen: Collection[int]) -> dict[str, RankAccount]:
+    """The accounts of the chosen ranks by rank, and one of all others: their mean, of which the parts add up, too."""
+    rows = {str(each.rank): each for each in accounts if each.rank in chosen}
+    others = [each for each in accounts if each.rank not in chosen]
+    if others:
+        parts = {part: fmean(each.part(part) for each in others) for part in PARTS}
+        wall_s = fmean(each.wall_s for each in others)
+        rows[count(len(others), "other")] = RankAccount(-1, wall_s, **parts, phases={})
+    return rows
+
+
+def account_table(rows: Mapping[str, RankAccount]) -> Table:
+    """Seconds of each part, for the rows of `account_rows`."""
+    shown = list(rows.values())
     return Table(
         "Where each rank's life went (s)",
         {
-            "rank": [str(each.rank) for each in shown],
+            "rank": list(rows),
             "all": [number(each.wall_s) for each in shown],
             **{NAMES[part]: [number(each.part(part)) for each in shown] for part in shown_parts(shown)},
         },
         1,
-        note=f"{more} more; see --json." if more else "",
+        note=_note(rows),
     )
+
+
+def _note(rows: Mapping[str, RankAccount]) -> str:
+    mixed = any(each.rank < 0 for each in rows.values())
+    return "The others' row is their mean." if mixed else ""
 
 
 _GROUPED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -77,17 +92,17 @@ _GROUPED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def short_table(accounts: Sequence[RankAccount]) -> Table:
+def short_table(rows: Mapping[str, RankAccount]) -> Table:
     """The same in columns that fit on a screen."""
-    full = account_table(accounts)
-    shown = accounts[: len(full.columns["rank"])]
+    full, shown = account_table(rows), list(rows.values())
     columns = {"rank": full.columns["rank"], "all": full.columns["all"]}
     longest = max((each.wall_s for each in shown), default=0.0)
     for name, parts in _GROUPED.items():
         values = [sum(each.part(part) for part in parts) for each in shown]
         if max(values, default=0.0) >= LEAST * longest > 0:
             columns[name] = [number(value) for value in values]
-    return Table(full.title, columns, 1, note=full.note)
+    more = f"{full.note} --all shows every rank." if full.note else ""
+    return Table(full.title, columns, 1, note=more)
 
 
 def phases_line(report: RunReport) -> str:
@@ -104,4 +119,4 @@ def phases_line(report: RunReport) -> str:
     return "Phases: " + "; ".join(texts)
 
 
-__all__ = ["NAMES", "account_table", "phases_line", "short_table", "shown_parts"]
+__all__ = ["NAMES", "account_rows", "account_table", "phases_line", "short_table", "shown_parts"]

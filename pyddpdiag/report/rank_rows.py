@@ -16,10 +16,15 @@ from pyddpdiag.report.screen import Screen
 from pyddpdiag.report.table import Cell, Table
 
 
-def screen_ranks(screen: Screen, report: RunReport, every_rank: bool) -> None:
-    """Print the table. `every_rank`: a row for each, however many."""
-    remarks = {rank.rank: str(_remarks(rank)) for rank in report.ranks}
-    ranks = list(report.ranks) if every_rank else outstanding(report, remarks)
+def shown_ranks(report: RunReport, *, every_rank: bool = False) -> list[RankStats]:
+    """The ranks that have a row of their own. `every_rank`: all of them, however many."""
+    if every_rank:
+        return list(report.ranks)
+    return outstanding(report, {rank.rank: str(_remarks(rank)) for rank in report.ranks})
+
+
+def screen_ranks(screen: Screen, report: RunReport, ranks: Sequence[RankStats]) -> None:
+    """Print the table: a row for each of these ranks, and one for the others."""
     columns: dict[str, Sequence[Cell]] = {
         "rank": [str(rank.rank) for rank in ranks],
         "host": [screen.cut(rank.host or "?", 16) for rank in ranks],

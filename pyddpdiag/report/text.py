@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TextIO
 
 from rich.text import Text
@@ -17,9 +17,9 @@ from pyddpdiag.model import (
 )
 from pyddpdiag.model.words import count, number, percent, sentence, size
 from pyddpdiag.output import clean
-from pyddpdiag.report.life import phases_line, short_table
+from pyddpdiag.report.life import account_rows, phases_line, short_table
 from pyddpdiag.report.paths import paths_in_words
-from pyddpdiag.report.rank_rows import screen_ranks
+from pyddpdiag.report.rank_rows import screen_ranks, shown_ranks
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.table import Cell, Table
 
@@ -50,12 +50,13 @@ def print_text(report: RunReport, file: TextIO, *, top: int = 10, every_rank: bo
     screen = screen_for(file)
     _head(screen, report)
     _verdict(screen, report)
-    screen_ranks(screen, report, every_rank)
+    ranks = shown_ranks(report, every_rank=every_rank)
+    screen_ranks(screen, report, ranks)
     _steps(screen, report)
     _buckets(screen, report, top)
     _links(screen, report)
     _collectives(screen, report)
-    _life(screen, report)
+    _life(screen, report, {rank.rank for rank in ranks})
     _operations(screen, report)
     _warnings(screen, report)
 
@@ -129,10 +130,10 @@ def _steps(screen: Screen, report: RunReport) -> None:
     screen.print(Text(line), 2)
 
 
-def _life(screen: Screen, report: RunReport) -> None:
-    """The whole life of each rank, and the named parts of the program."""
+def _life(screen: Screen, report: RunReport, ranks: Collection[int]) -> None:
+    """The whole life of these ranks and of the others, and the named parts of the program."""
     if report.account and report.step is None:
-        screen.table(short_table(report.account))
+        screen.table(short_table(account_rows(report.account, ranks)))
     if report.phases:
         screen.console.print()
         screen.print(Text(phases_line(report)), 2)

@@ -9,6 +9,7 @@ import numpy as np
 from pyddpdiag.analyse.alone import Alone
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.episodes import episodes
+from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.meetings import TAIL
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
@@ -25,17 +26,19 @@ def _look(view: RunView) -> Iterator[Finding]:
             return  # nothing shows that this is no part of a step
     inside = found.lead_ms[np.isin(found.at, view.judged.step)]
     steps = [int(step) for step in found.at if step != TAIL]
+    where = _where(view, found)
     yield Finding(
         kind="rank_alone",
         severity="warning",
         message=f"the ranks stood still for {found.lost_s:.1f} of {found.run_s:.1f} s: rank {found.rank} works alone "
         f"{_when(found)}, {_times(len(found.at))}, and the others wait for it; {percent(found.share)} of the time goes "
-        "by that way.",
+        "by that way." + (f" {where.says('what it does there')}." if where else ""),
         confidence="high" if found.is_seen else "medium",
         rank=found.rank,
         since_step=steps[0] if steps else None,
         cost_ms=float(inside.sum()) / view.judged.steps if len(inside) else None,
         cost_s=found.lost_s,
+        where=str(where.line) if where else None,
         evidence={
             "lost_s": found.lost_s,
             "run_s": found.run_s,
@@ -44,10 +47,21 @@ def _look(view: RunView) -> Iterator[Finding]:
             "longest_s": float(found.lead_ms.max()) / 1e3,
             "others_in_collective": int(found.collective),
             "between_epochs": int(found.epochs),
+            **(where.facts if where else {}),
         },
         change_mind="The other ranks need what it makes there, and could not make it themselves.",
-        advice=_advice(view, found),
+        advice=_advice(view, found, where),
     )
+
+
+def _where(view: RunView, found: Alone) -> Where | None:
+    """The line at which it mostly is there, and not in the other steps. What lies before or after all steps is in none
+    of them."""
+    inside = np.isin(found.at, view.judged.step)
+    if not inside.any():
+        return None
+    usual = np.setdiff1d(view.judged.step, found.at)
+    return view.lines.of([found.rank]).more_in(found.at[inside], usual, float(found.lead_ms[inside].mean()))
 
 
 def _when(found: Alone) -> str:
@@ -64,7 +78,7 @@ def _times(times: int) -> str:
     return "once" if times == 1 else f"{times} times"
 
 
-def _advice(view: RunView, found: Alone) -> str:
+def _advice(view: RunView, found: Alone, where: Where | None) -> str:
     if len(found.at) == 1 and found.from_start:
         return (
             "Prepare data (download, unpack, index) before the ranks are started, or let each host's first rank do its "
@@ -74,6 +88,8 @@ def _advice(view: RunView, found: Alone) -> str:
         "Share the work: evaluate on every rank with DistributedSampler(dataset, shuffle=False) and all-reduce the "
         "result; write checkpoints in a thread, of a copy of the state; or do it less often."
     )
+    if where:
+        return f"Look at {where}. {cure}"
     return cure if found.phase else f"{cure} {view.advice.phases()} tells what it is."
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyddpdiag.model import Finding
-from pyddpdiag.model.words import milliseconds, ranks, seconds, sentence
+from pyddpdiag.model.words import milliseconds, ranks, sentence
 
 MOST: Final = 3
 """Findings in the sentence."""
@@ -23,10 +23,12 @@ LED_TO: Final = {
 """What a finding has led to, and says itself."""
 
 OF_RUN: Final = ("rank_alone",)
-"""Kinds of which the cost per step says little: it comes all at once."""
+"""Kinds of which the cost per step says little, for it comes all at once: the message begins with that of the run."""
 
 _END: Final = re.compile(r": |; |\. | \(|, (?:first|and|though|in) |\.?$")
 """Where the first statement of a message ends."""
+
+_END_OF_RUN: Final = re.compile(", ")
 
 
 def headline(findings: Sequence[Finding]) -> str:
@@ -55,9 +57,9 @@ def _is_worth_naming(finding: Finding, first: Finding) -> bool:
 def _brief(finding: Finding) -> str:
     # "among ranks 0, 1, in a typical step ..." begins with whom it is about.
     whom = len(f"among {ranks(finding.among)}, ") if finding.among else 0
-    end = _END.search(finding.message, whom)
+    end = (_END_OF_RUN if finding.kind in OF_RUN else _END).search(finding.message, whom)
     text = finding.message[: end.start()] if end else finding.message
     text = text[:1].lower() + text[1:] if text[1:2].islower() else text
-    if finding.kind in OF_RUN and finding.cost_s is not None:
-        return f"{text} ({seconds(finding.cost_s)} in all)"
-    return text if finding.cost_ms is None else f"{text} ({milliseconds(finding.cost_ms)} per step)"
+    if finding.cost_ms is None or finding.kind in OF_RUN:
+        return text
+    return f"{text} ({milliseconds(finding.cost_ms)} per step)"

@@ -12,6 +12,8 @@ from pyddpdiag.analyse.step_matrix import exposed_ms, median, other_ms
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.words import count, percent, seconds
+from pyddpdiag.output import clean
+from pyddpdiag.trace.rows import Int64
 
 LONG: Final = 3.0
 """A step that takes so many times the median one is looked at by itself."""
@@ -22,19 +24,27 @@ INCIDENT: Final = 1
 NOT_HEALTHY: Final = 0.25
 """A run that lost more than this, and not in a single incident, is not healthy."""
 
+WARM_UP: Final = 5
+"""So many long steps right at the begin, as torch.compile makes them, are a single incident."""
+
 
 @dataclass(frozen=True)
 class Lost:
-    """The share of the time that went by in steps much longer than the others, in how many, and a sentence about it."""
+    """The share of the time that went by in steps much longer than the others, and a sentence about it.
+
+    `incidents`: how many such steps there are; those right at the begin are one. `named`: the program says by a phase
+    what it did there.
+    """
 
     share: float
-    steps: int
+    incidents: int
+    named: bool
     said: str
 
     @property
     def is_much(self) -> bool:
         """Whether the run cannot be called healthy, whatever a typical step is like."""
-        return self.steps > INCIDENT and self.share >= NOT_HEALTHY
+        return not self.named and self.incidents > INCIDENT and self.share >= NOT_HEALTHY
 
 
 def what_was_lost(view: RunView) -> Lost | None:
@@ -48,21 +58,40 @@ def what_was_lost(view: RunView) -> Lost | None:
         return None
     at = steps.step[rows]
     first = "step" if len(at) == 1 else "the first is step"
+    # Of the rows from 0 on, as many as follow each other.
+    warm_up = min(WARM_UP, int(np.count_nonzero(rows == np.arange(len(rows)))))
+    phase = _phase(view, rows, lost)
     return Lost(
         lost / total,
-        len(at),
+        len(rows) - max(0, warm_up - 1),
+        bool(phase),
         f"{percent(lost / total)} of the time ({seconds(lost / 1e3)}) went by in {count(len(at), 'step')} that took "
-        f"more than {LONG:g} times as long as usual ({first} {at[0]}), {_where(view, rows.tolist(), lost)}.",
+        f"more than {LONG:g} times as long as usual ({first} {at[0]}), {phase or _where(view, rows, lost)}.",
     )
 
 
-def _where(view: RunView, rows: list[int], lost: float) -> str:
+def _phase(view: RunView, rows: Int64, lost: float) -> str:
+    """The phase in which most of it went by, one that other steps do not have; empty: there is none."""
+    rare: dict[str, float] = {}
+    for name, spent in view.phase_times.items():
+        # The others wait for the rank that is in it longest.
+        took = spent.max(axis=1)
+        if not median(took) > 0:
+            rare[name] = float(took[rows].sum())
+    name = max(rare, key=lambda each: rare[each], default="")
+    if sum(rare.values()) < HALF * lost:
+        return ""
+    return f"in phase '{clean(name)}'" + (" and others" if rare[name] < HALF * lost else "")
+
+
+def _where(view: RunView, rows: Int64, lost: float) -> str:
     """What the ranks did in those steps."""
     steps = view.judged
     own = np.nan_to_num(steps.own - _usual(steps.own))[rows]
     least, most = float(own.min(axis=1).sum()), float(own.max(axis=1).sum())
     if least >= HALF * lost:
-        return "in which all ranks were busy in their own code"
+        where = view.lines.more_in(steps.step[rows], np.delete(steps.step, rows))
+        return "in which all ranks were busy in their own code" + (f", mostly at {where}" if where else "")
     if most - least >= HALF * lost:
         rank = steps.ranks[int(own.sum(axis=0).argmax())]
         return f"in which the others waited for one, most often for rank {rank}"

@@ -135,7 +135,9 @@ def _unexplained(view: RunView) -> str:
     if len(known) < LEAST_STEPS:
         return ""
     elsewhere = view.exposure.least + np.maximum(view.held_up.ms, view.held_up.in_calls_ms)
-    rest = (step_walls(steps) - elsewhere)[known] - steps.own[known].max(axis=1)
+    # What the program names is known, too.
+    spent = sum(view.phase_times.values(), steps.own)
+    rest = (step_walls(steps) - elsewhere)[known] - spent[known].max(axis=1)
     typical = median(rest)
     if not typical > max(LEAST_MS, HEALTHY_SHARE * steps.wall_ms):
         return ""

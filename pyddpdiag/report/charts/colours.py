@@ -26,6 +26,11 @@ ROLES: Final = {
     "unsure": "#e69f00",
     "accent": "#0072b2",
     "ideal": "#8a8f98",
+    "imports": "#a3b8a0",
+    "set_up": "#c7b8d8",
+    "tail": "#5f8a8b",
+    "calls": "#8fd0ee",
+    "between": "#e39a6d",
 }
 
 SERIES: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#9b7fd1", "#8a8f98")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyddpdiag.analyse.anatomy import FEW
 from pyddpdiag.model import Finding, RunReport
-from pyddpdiag.model.account import START_UP, RankAccount
+from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.words import seconds
 from pyddpdiag.report.charts.chart import Axis, Callout, Chart, Panel, Spans
-from pyddpdiag.report.life import NAMES, account_table, shown_parts
+from pyddpdiag.report.life import NAMES, account_rows, account_table, shown_parts
 from pyddpdiag.report.page import Part
+from pyddpdiag.report.rank_rows import shown_ranks
 
 _ROW: Final = 34
-_COLOURS: Final = {
-    "imports_s": "rest",
+COLOURS: Final = {
+    "imports_s": "imports",
     "rendezvous_s": "queue",
     "construction_s": "optimizer",
-    "set_up_s": "same",
+    "set_up_s": "set_up",
     "first_steps_s": "forward",
     "compute_s": "compute",
     "blocked_s": "blocked",
@@ -27,18 +27,29 @@ _COLOURS: Final = {
     "rank_wait_s": "late",
     "collectives_s": "other",
     "phases_s": "phase",
-    "collectives_between_s": "unsure",
-    "between_steps_s": "bad",
+    "collectives_between_s": "calls",
+    "between_steps_s": "between",
     "between_epochs_s": "bad",
-    "tail_s": "ideal",
+    "tail_s": "tail",
     "unknown_s": "rest",
 }
-_ALONE: Final = ("between_epochs_s", "between_steps_s", "phases_s", "tail_s", "set_up_s")
+_ALONE: Final = (
+    "between_epochs_s",
+    "between_steps_s",
+    "phases_s",
+    "tail_s",
+    "set_up_s",
+    # Where no loader marks the steps, they have no gaps.
+    "compute_s",
+    "blocked_s",
+    "core_wait_s",
+)
 
 
 def account_chart(report: RunReport) -> Chart | None:
     """Where the whole run went; None where nothing is known of it."""
-    accounts = _shown(report)
+    rows = account_rows(report.account, {rank.rank for rank in shown_ranks(report)})
+    accounts = list(rows.values())
     names = [part for part in shown_parts(accounts) if any(each.part(part) > 0 for each in accounts)]
     if not names:
         return None
@@ -47,26 +58,24 @@ def account_chart(report: RunReport) -> Chart | None:
         (at for at, each in enumerate(accounts) if alone is not None and each.rank == alone.rank), None
     )
     lanes = [place + (row is not None and place > row) for place in range(len(accounts))]
-    labels = [f"rank {each.rank}" for each in accounts]
+    labels = [f"rank {name}" if each.rank >= 0 else f"{name} (mean)" for name, each in rows.items()]
     series, callouts = [], []
-    marked = _marked(accounts[row], names) if row is not None else ""
+    marked = _marked(accounts, row, names) if row is not None else ""
     for part in names:
         for frame in (False, True):
             chosen = [
-                place
+                (labels[place], each, lanes[place])
                 for place, each in enumerate(accounts)
                 if each.part(part) > 0 and frame == (part == marked and place == row)
             ]
             if chosen:
-                series.append(
-                    _series(part, names, [accounts[at] for at in chosen], [lanes[at] for at in chosen], frame)
-                )
+                series.append(_series(part, names, chosen, frame))
     if row is not None and alone is not None and marked:
         callouts = [_callout(accounts[row], names, marked, lanes[row] + 1, alone)]
     more = (
         ""
         if len(accounts) == len(report.account)
-        else f" The first {len(accounts)} ranks and those with findings."
+        else " Ranks that findings name or that differ have a bar of their own."
     )
     return Chart(
         "account",
@@ -81,7 +90,7 @@ def account_chart(report: RunReport) -> Chart | None:
             )
         ],
         Axis("s", from_zero=True),
-        account_table(accounts),
+        account_table(rows),
     )
 
 
@@ -97,33 +106,30 @@ def answers(report: RunReport) -> bool:
     return first is not None and (first.kind == "rank_alone" or "between_epochs" in first.evidence)
 
 
-def _shown(report: RunReport) -> list[RankAccount]:
-    blamed = {each.rank for each in report.verdict.findings}
-    first = {each.rank for each in report.account[:FEW]}
-    return [each for each in report.account if each.rank in blamed | first][: 2 * FEW]
+def _marked(accounts: list[RankAccount], row: int, names: list[str]) -> str:
+    """The part in which a rank that works alone does so: of which it has most more than the others."""
+    others = accounts[:row] + accounts[row + 1 :]
+
+    def more(part: str) -> float:
+        return accounts[row].part(part) - min((each.part(part) for each in others), default=0.0)
+
+    return max((part for part in _ALONE if part in names), key=more, default="")
 
 
-def _marked(account: RankAccount, names: list[str]) -> str:
-    """The part in which a rank that works alone does so."""
-    there = [part for part in _ALONE if part in names]
-    around = [part for part in there if part not in START_UP]
-    return max(around or there, key=account.part, default="")
-
-
-def _series(
-    part: str, names: list[str], accounts: list[RankAccount], lanes: list[int], marked: bool
-) -> Spans:
+def _series(part: str, names: list[str], bars: list[tuple[str, RankAccount, int]], marked: bool) -> Spans:
+    """This part of bars, each with its label and its lane."""
     before = names[: names.index(part)]
-    start = [sum(each.part(other) for other in before) for each in accounts]
+    start = [sum(each.part(other) for other in before) for _, each, _ in bars]
+    took = [each.part(part) for _, each, _ in bars]
     return Spans(
         NAMES[part],
         start,
-        [begin + each.part(part) for begin, each in zip(start, accounts, strict=True)],
-        lanes,
-        _COLOURS[part],
-        [f"rank {each.rank}; {NAMES[part]}: {seconds(each.part(part))}" for each in accounts],
-        list(range(len(accounts))),
-        [seconds(each.part(part)) for each in accounts],
+        [begin + spent for begin, spent in zip(start, took, strict=True)],
+        [lane for *_, lane in bars],
+        COLOURS[part],
+        [f"{label}; {NAMES[part]}: {seconds(spent)}" for (label, *_), spent in zip(bars, took, strict=True)],
+        list(range(len(bars))),
+        [seconds(spent) for spent in took],
         marked,
     )
 
@@ -134,4 +140,4 @@ def _callout(account: RankAccount, names: list[str], part: str, lane: int, alone
     return Callout(middle, lane, text, "start" if middle < account.wall_s / 2 else "end")
 
 
-__all__ = ["account_chart", "answers", "parts"]
+__all__ = ["COLOURS", "account_chart", "answers", "parts"]

@@ -12,6 +12,9 @@ from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.model.words import milliseconds, number, percent
 from pyddpdiag.report.page import Figure
 
+UNLIKE: Final = 1.5
+"""A mean step that takes so many times a median one."""
+
 _LATE: Final = ("rank_alone", "late_rank", "episodic_rank")
 _CURES: Final = {
     "buffer_broadcast": "without sending buffers",
@@ -52,7 +55,7 @@ def figures(report: RunReport) -> list[Figure]:
         Figure("Step", milliseconds(step), f"median; mean {number(mean)}, 95% below {milliseconds(late)}"),
         _exposed(report, step),
         _late(report),
-        _saved(report, step),
+        _saved(report, step, mean),
     ]
 
 
@@ -95,17 +98,17 @@ def _last(report: RunReport) -> str:
     return f": rank {rank} most often, for {percent(shares[rank])} of buckets"
 
 
-def _saved(report: RunReport, step: float) -> Figure:
+def _saved(report: RunReport, step: float, mean: float) -> Figure:
     """The finding whose cure saves most; nothing is added up, as cures overlap."""
     savings = [(saving, finding) for finding in report.verdict.findings if (saving := _saving(finding))]
     if not savings:
         return Figure("Could be saved", "-", "nothing found to cure")
     saving, finding = max(savings, key=lambda each: each[0])
-    share = f" ({percent(saving / step)})" if step else ""
+    # What comes now and then is more than a typical step takes: it is a part of the mean one.
+    whole, of = (mean, "of a mean step") if mean >= UNLIKE * step else (step, "of a step")
+    share = f" ({percent(min(1.0, saving / whole))})" if whole else ""
     unsure = "; confidence low" if finding.confidence == "low" else ""
-    return Figure(
-        "Could be saved", f"{number(saving)} ms", f"of a step{share}, {_cure(finding)}{unsure}", "good"
-    )
+    return Figure("Could be saved", f"{number(saving)} ms", f"{of}{share}, {_cure(finding)}{unsure}", "good")
 
 
 def _saving(finding: Finding) -> float | None:
@@ -120,4 +123,6 @@ def _saving(finding: Finding) -> float | None:
 
 
 def _cure(finding: Finding) -> str:
+    if finding.kind == "rank_alone":
+        return f"if rank {finding.rank} did not work alone"
     return f"if rank {finding.rank} kept pace" if finding.kind in _LATE else _CURES[finding.kind]

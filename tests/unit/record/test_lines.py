@@ -16,6 +16,7 @@ import pytest
 
 from pyddpdiag.model.lines import Stack, from_json, to_json
 from pyddpdiag.record.lines import INTERVAL_NS, Samples
+from pyddpdiag.record.side_thread import SideThread
 from pyddpdiag.record.stacks import Sample, called, named, sample
 
 MS = 1_000_000
@@ -102,6 +103,14 @@ def test_looks_that_cost_too_much_come_half_as_often() -> None:
     for _ in range(10_000):
         samples.spent(900 * MS)
     assert samples.interval_ns == 8 * INTERVAL_NS
+
+
+def test_a_training_without_a_thread_to_spare_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    SideThread("beside", threading.Event.wait).close()
 
 
 def test_stacks_are_bounded_and_make_room_for_later_ones() -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.model import RunReport
+from pyddpdiag.model import RunReport, Verdict
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.charts.chart import Spans
+from pyddpdiag.report.run.account import account_chart
+from pyddpdiag.report.run.figures import figures
 from pyddpdiag.report.run.page import charts
 
 NO_BATCH = 16
@@ -80,13 +82,17 @@ def test_without_a_collective_the_others_wait_in_the_next_step(tmp_path: Path) -
         for writer in writers:
             begin = now + (alone if writer.rank == 1 else 0)
             arrived, end = begin + 25 * MS, now + alone + 34 * MS
+            writer.look(now + 7 * MS, ("train.py", 30, "main"))
+            for at in range(now + 20 * MS, begin, 50 * MS):
+                writer.look(at, ("train.py", 9, "evaluate"), "time.sleep")
             writer.step(step, begin, begin, end)
             writer.add(3, times=(begin, begin, begin + 30 * MS, end, begin, begin + MS), step=step)
             writer.bucket(step, arrived, now + alone + 26 * MS, now + alone + 32 * MS, step=step)
         now += alone + 40 * MS
     for writer in writers:
         writer.write(tmp_path)
-    found = load_report(tmp_path).verdict.findings[0]
+    report = load_report(tmp_path)
+    found = report.verdict.findings[0]
     assert (found.kind, found.rank, found.evidence["times"], found.confidence) == (
         "rank_alone",
         1,
@@ -94,6 +100,42 @@ def test_without_a_collective_the_others_wait_in_the_next_step(tmp_path: Path) -
         "medium",
     )
     assert "works alone between steps, 2 times" in found.message
+    assert (
+        found.where == "train.py:9 in evaluate"
+        and "is at train.py:9 in evaluate (time.sleep)." in found.message
+    )
+    assert found.advice.startswith("Look at train.py:9 in evaluate") and "recorder" not in found.advice
+    saved = figures(report)[3]
+    assert "of a mean step (" in saved.about and saved.about.endswith("if rank 1 did not work alone")
+    share = float(saved.about.partition("(")[2].partition("%")[0])
+    assert 50 < share <= 100
+
+
+def test_the_bars_mark_where_a_rank_works_alone_though_no_loader_marks_the_steps(tmp_path: Path) -> None:
+    """The steps follow each other without a gap, and the last evaluation is the smallest part of what it does alone."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    now = 10**9
+    for step in range(STEPS):
+        alone = 800 * MS if step in (8, 16) else 0
+        for writer in writers:
+            mine = now + (0 if writer.rank else alone)
+            if alone:
+                writer.collective("gloo:barrier", mine, now + alone + MS, step=step)
+            begin, end = now + alone + 2 * MS, now + alone + 40 * MS
+            writer.step(step, now, now, end)
+            writer.add(3, times=(begin, begin, begin + 30 * MS, end, begin, begin + MS), step=step)
+            writer.bucket(step, begin + 25 * MS, begin + 26 * MS, end - 5 * MS, step=step)
+            writer.usage(step, end, (step + 1) * 20 * MS, 0)
+        now += alone + 40 * MS
+    for writer in writers:
+        writer.collective("gloo:barrier", now + (0 if writer.rank else 300 * MS), now + 301 * MS)
+        writer.write(tmp_path)
+    report = load_report(tmp_path)
+    assert [(each.kind, each.rank) for each in report.verdict.findings] == [("rank_alone", 0)]
+    chart = account_chart(report)
+    assert chart is not None
+    (marked,) = (each for each in chart.panels[0].series if isinstance(each, Spans) and each.marked)
+    assert (marked.name, marked.lane) == ("sleeps", [0])
 
 
 def test_work_before_the_first_step_by_one_rank(tmp_path: Path) -> None:
@@ -176,25 +218,47 @@ def test_no_step_is_healthy_of_which_nobody_knows_a_tenth(tmp_path: Path) -> Non
     assert verdict.status != "healthy"
 
 
-def test_a_run_without_a_cause_says_what_it_lost_and_where(tmp_path: Path) -> None:
-    """Two steps of 60 take 2 s more on all ranks, with nothing to tell why: too few for a pause."""
+def write_long_steps(
+    folder: Path, extra_ms: dict[int, float], *, usual_ms: float = 0.0, phase: str = "", look: bool = False
+) -> Verdict:
+    """60 steps of 40 ms and `usual_ms`; some take longer, on all ranks. A phase holds what they take beyond 40 ms."""
     writers = [RankWriter(rank, 2) for rank in range(2)]
     now = 10**9
     for step in range(60):
-        extra = 1000 * MS if step in (20, 33) else 0
+        begin = now + int(extra_ms.get(step, usual_ms) * MS)
         for writer in writers:
-            done = now + extra + 40 * MS
-            writer.step(step, now, now, done)
-            writer.backward(step, now, now + extra + 30 * MS, done - MS)
-            writer.bucket(
-                step, now + extra + 29 * MS, now + extra + 30 * MS, now + extra + 32 * MS, step=step
+            if look:
+                for at in range(now, begin, 50 * MS):
+                    writer.look(at, ("train.py", 9, "evaluate"))
+                writer.look(begin + 7 * MS, ("train.py", 31, "main"))
+            if phase and begin > now:
+                writer.phase(phase, now, begin)
+            writer.step(step, now, now, begin + 40 * MS)
+            writer.add(
+                3, times=(begin, begin, begin + 30 * MS, begin + 39 * MS, begin, begin + MS), step=step
             )
-        now += extra + 42 * MS
+            writer.bucket(step, begin + 29 * MS, begin + 30 * MS, begin + 32 * MS, step=step)
+        now = begin + 42 * MS
     for writer in writers:
-        writer.write(tmp_path)
-    verdict = load_report(tmp_path).verdict
+        writer.write(folder)
+    return load_report(folder).verdict
+
+
+@pytest.mark.parametrize("look", [False, True])
+def test_a_run_without_a_cause_says_what_it_lost_and_where(tmp_path: Path, look: bool) -> None:
+    """Two steps of 60 take 2 s more on all ranks, with nothing to tell why: too few for a pause."""
+    verdict = write_long_steps(tmp_path, {20: 1000.0, 33: 1000.0}, look=look)
     assert verdict.status == "cannot_tell"
-    assert (
-        "of the time (2.00 s) went by in 2 steps" in verdict.line
-        and "in which all ranks were busy" in verdict.line
-    )
+    assert "of the time (2.00 s) went by in 2 steps" in verdict.line
+    mostly = ", mostly at train.py:9 in evaluate" if look else ""
+    assert f"in which all ranks were busy in their own code{mostly}." in verdict.line
+
+
+@pytest.mark.parametrize("innocent", ["first steps", "evaluation", "small phase"])
+def test_what_is_known_to_take_long_leaves_a_run_healthy(tmp_path: Path, innocent: str) -> None:
+    verdict = {
+        "first steps": lambda: write_long_steps(tmp_path, {0: 5000.0, 1: 4000.0, 2: 3000.0}),
+        "evaluation": lambda: write_long_steps(tmp_path, {20: 2500.0, 40: 600.0}, phase="evaluation"),
+        "small phase": lambda: write_long_steps(tmp_path, {}, usual_ms=8.0, phase="log"),
+    }[innocent]()
+    assert (verdict.status, verdict.findings) == ("healthy", ())

@@ -116,6 +116,20 @@ def test_the_sentence_names_three_findings_at_most_with_their_costs() -> None:
     assert headline(found[:1]) == "Rank 2 is late from step 50 on: it needs 30.0 ms more than the others."
 
 
+def test_what_comes_all_at_once_is_in_the_sentence_with_its_rank_and_the_time_of_the_run() -> None:
+    alone = finding(
+        "rank_alone",
+        30.0,
+        message="the ranks stood still for 3.0 of 4.0 s: rank 0 works alone between epochs, 2 times, and the others "
+        "wait for it; 75% of the time goes by that way.",
+    )
+    late = finding("a", 20.0, message="rank 2 is late: by 20 ms.")
+    assert headline([alone, late]) == (
+        "The ranks stood still for 3.0 of 4.0 s: rank 0 works alone between epochs; "
+        "rank 2 is late (20.0 ms per step)."
+    )
+
+
 def test_what_weighs_less_is_not_in_the_sentence() -> None:
     late = finding("a", 30.0, message="rank 2 is late: by 30 ms.")
     assert headline([late, finding("b", 2.0)]) == headline([late, finding("b", 9.0, severity="note")])

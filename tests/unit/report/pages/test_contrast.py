@@ -7,7 +7,9 @@ from importlib.resources import files
 
 import pytest
 
+from pyddpdiag.model.account import PARTS
 from pyddpdiag.report.charts.colours import ROLES, brightness, colour, ink_on
+from pyddpdiag.report.run.account import COLOURS
 
 CSS = files("pyddpdiag.report").joinpath("page.css").read_text(encoding="utf-8")
 AA = 4.5
@@ -66,3 +68,8 @@ def test_the_contrast_is_that_of_the_standard() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21) and contrast(
         "#777777", "#ffffff"
     ) == pytest.approx(4.48, abs=0.01)
+
+
+def test_no_two_parts_of_a_life_have_one_colour() -> None:
+    taken = [colour(COLOURS[part]) for part in PARTS]
+    assert len(set(taken)) == len(taken)

@@ -152,6 +152,7 @@ def test_ranks_that_are_alike_are_one_bar(tmp_path: Path) -> None:
     assert [panel.title for panel in drawn["step"].panels] == names
     assert all(isinstance(series, Area) for panel in drawn["step"].panels for series in panel.series)
     assert list(drawn["waterfall"].panels[0].y.labels) == ["rank 0, like 38 more", "rank 7"]
+    assert list(drawn["account"].panels[0].y.labels) == ["rank 7", "39 others (mean)"]
 
 
 @pytest.mark.parametrize("buckets", [3, 24])
