@@ -21,8 +21,10 @@ from pyddpdiag import _native
 from pyddpdiag.model.training import MOST, MOST_NAMES, Marked, Stepped, Unreduced
 
 LOOK_INTERVAL: Final = 7
-"""All parameters are looked at in the first steps and in every n-th one after these. A prime: scripts that average weights
-themselves do so every 10, 16 or 100 steps, and some look must come right after."""
+"""All parameters are looked at in the first steps, and in every n-th one after these.
+
+A prime: scripts that average weights themselves do so every 10, 16 or 100 steps, and some look must come right after.
+"""
 
 TRAIL: Final = 256
 """So often, at first, a checksum of all unreduced parameters of a set is kept."""
