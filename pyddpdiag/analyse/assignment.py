@@ -66,16 +66,23 @@ class _Line:
     parameters: tuple[Parameter, ...]
     backwards: bool
 
-    def buckets(self, cap_bytes: float) -> list[int]:
-        """The bytes of each bucket, the one that is ready first at the front: it closes as it reaches the cap."""
-        found, filled = [], 0
+    def filled(self, cap_bytes: float) -> list[list[Parameter]]:
+        """What is in each bucket, the one that is ready first at the front: it closes as it reaches the cap."""
+        found: list[list[Parameter]] = []
+        bucket: list[Parameter] = []
+        size = 0
         for parameter in self.parameters:
-            filled += parameter.bytes
-            if filled >= cap_bytes:
-                found.append(filled)
-                filled = 0
-        found += [filled] if filled else []
+            bucket.append(parameter)
+            size += parameter.bytes
+            if size >= cap_bytes:
+                found.append(bucket)
+                bucket, size = [], 0
+        found += [bucket] if size else []
         return found[::-1] if self.backwards else found
+
+    def buckets(self, cap_bytes: float) -> list[int]:
+        """The bytes of each bucket, in the same order."""
+        return [sum(each.bytes for each in bucket) for bucket in self.filled(cap_bytes)]
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,10 @@ class Assignment:
     def buckets(self, cap_mb: float) -> int:
         """How many buckets a cap makes."""
         return sum(len(line.buckets(cap_mb * MIB)) for line in self.lines)
+
+    def layout(self, cap_mb: float) -> list[list[Parameter]] | None:
+        """What a cap puts into each bucket, in the order in which they leave; None for gradients of several types."""
+        return self.lines[0].filled(cap_mb * MIB) if len(self.lines) == 1 else None
 
     def last_bytes(self, cap_mb: float) -> int:
         """The bytes that a cap leaves in the buckets that are ready last."""

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.model import BucketStats
 
@@ -67,6 +68,11 @@ def fit_wire(buckets: Sequence[BucketStats], most_ms_per_byte: float | None = No
         slope = ASSUMED_MS_PER_BYTE if most_ms_per_byte is None else most_ms_per_byte
         latency = float(np.median(wire - slope * size))
         return WireFit(latency, slope, assumed=most_ms_per_byte is None) if latency > 0 else None
+    return fit_times(size, wire)
+
+
+def fit_times(size: Float64, wire: Float64) -> WireFit:
+    """The fit to sizes in bytes and what they took in ms, all above 0; neither part of it is below 0."""
     columns = np.stack([1.0 / wire, size / wire], axis=1)
     (latency, slope), *_ = np.linalg.lstsq(columns, np.ones(len(wire)), rcond=None)
     if slope < 0:

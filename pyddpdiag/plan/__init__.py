@@ -1,0 +1,1 @@
+"""What a recorded run's step would take with other ranks, links and bucket layouts."""

@@ -1,0 +1,245 @@
+"""A recorded run's step with other numbers of ranks, another link, other bucket layouts, and without the straggler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.plan.recorded import CannotTell, Recorded, recorded
+from pyddpdiag.plan.ring import Ring, fit_ring
+from pyddpdiag.plan.schedule import replay
+from pyddpdiag.plan.settings import Link, Plan, Row
+from pyddpdiag.trace.rows import Int64
+
+DRAWS: Final = 64
+"""So often the steps are drawn again, and the link fitted to them."""
+
+MOST_STEPS: Final = 1000
+"""More steps, evenly chosen, tell no more."""
+
+MISSED: Final = 0.1
+"""A replay that misses the run's own step by more knows too little of it."""
+
+_ONE_SIZE: Final = "the buckets are of about one size, which do not tell latency and bandwidth apart"
+
+
+@dataclass(frozen=True, eq=False)
+class _Draw:
+    """Some steps, drawn with replacement, and the ring fitted to them."""
+
+    steps: Int64
+    ring: Ring | None
+
+
+def plan(
+    view: RunView,
+    folder: str,
+    ranks: Sequence[int] = (),
+    caps_mb: Sequence[float] = (),
+    link: Link = Link(),  # noqa: B008
+) -> Plan:
+    """The answers for each number of ranks with each bucket layout.
+
+    Args:
+        view: of a run whose records are still there.
+        folder: its name.
+        ranks: none: as many as recorded.
+        caps_mb: in MiB; the recorded layout is planned beside them.
+        link: what replaces the recorded one.
+    """
+    try:
+        run = _thinned(recorded(view))
+        return _Planner(run, link).plan(folder, ranks, caps_mb)
+    except CannotTell as reason:
+        return Plan(folder, cannot_tell=str(reason))
+
+
+class _Planner:
+    def __init__(self, run: Recorded, link: Link) -> None:
+        self._run, self._link = run, link
+        self._random = np.random.default_rng(0)
+        every = np.arange(len(run.step))
+        self._all = self._draw(every)
+        self._draws = [self._draw(self._random.choice(every, len(every))) for _ in range(DRAWS)]
+        self._missed = 0.0
+
+    def _draw(self, steps: Int64) -> _Draw:
+        work = np.median(self._run.work[steps], axis=0)
+        return _Draw(steps, fit_ring(self._run.sizes, work, self._run.ranks))
+
+    def plan(self, folder: str, ranks: Sequence[int], caps_mb: Sequence[float]) -> Plan:
+        measured, own = self._measured(), self._replayed()
+        assert measured.step_ms is not None and own.step_ms is not None
+        self._missed = own.step_ms / measured.step_ms - 1
+        if abs(self._missed) > MISSED:
+            raise CannotTell(
+                f"a replay of the run's own schedule gives {own.step_ms:.4g} ms for its step of "
+                f"{measured.step_ms:.4g} ms: what its steps wait for is not in this model."
+            )
+        rows = [measured, own]
+        rows += [
+            self._row(count, cap)
+            for count in ranks or (self._run.ranks,)
+            for cap in (None, *caps_mb)
+            if (count, cap) != (self._run.ranks, None) or self._link.is_given
+        ]
+        rows.append(self._without_straggler())
+        ring = self._all.ring
+        return Plan(
+            folder,
+            tuple(rows),
+            steps=len(self._run.step),
+            missed_fraction=self._missed,
+            round_ms=None if ring is None else ring.round_ms,
+            bandwidth_gbit=8e-6 / ring.ms_per_byte if ring is not None and ring.ms_per_byte > 0 else None,
+        )
+
+    def _measured(self) -> Row:
+        run = self._run
+        medians = [float(np.median(run.step[draw.steps])) for draw in self._draws]
+        low, high = np.percentile(medians, [2.5, 97.5])
+        waits = run.step - run.handed[:, :, -1].max(axis=1)
+        return Row(
+            "recorded",
+            "as recorded",
+            run.ranks,
+            buckets=len(run.sizes),
+            step_ms=float(np.median(run.step)),
+            low_ms=float(low),
+            high_ms=float(high),
+            exposed_ms=float(np.median(waits)),
+        )
+
+    def _replayed(self) -> Row:
+        run = self._run
+        row = Row("replayed", "the same, replayed", run.ranks, buckets=len(run.sizes))
+        return self._told(row, run.handed.max(axis=1), run.sizes, None)
+
+    def _row(self, ranks: int, cap: float | None) -> Row:
+        layout = "recorded buckets" if cap is None else f"buckets of {cap:g} MiB"
+        row = Row("planned", f"{ranks} {'rank' if ranks == 1 else 'ranks'}, {layout}", ranks, cap)
+        try:
+            self._needs_link(ranks)
+            handed, sizes = self._layout(cap)
+            row = replace(row, buckets=len(sizes))
+            return self._told(row, self._handed_by(handed, ranks), sizes, self._link)
+        except CannotTell as reason:
+            return replace(row, cannot_tell=str(reason))
+
+    def _without_straggler(self) -> Row:
+        run = self._run
+        own = np.median(run.handed[:, :, -1], axis=0)
+        order = np.argsort(own, kind="stable")
+        slowest, middle = int(order[-1]), int(order[(run.ranks - 1) // 2])
+        row = Row(
+            "planned",
+            f"rank {run.numbers[slowest]} as fast as {run.numbers[middle]}",
+            run.ranks,
+            straggler=False,
+            buckets=len(run.sizes),
+        )
+        try:
+            if self._link.is_given:
+                self._needs_link(run.ranks)
+        except CannotTell as reason:
+            return replace(row, cannot_tell=str(reason))
+        # Its own scatter stays: what slows down all ranks of a step at once is not its fault.
+        handed = run.handed.copy()
+        handed[:, slowest] = np.maximum(handed[:, slowest] - (own[slowest] - own[middle]), 0.0)
+        return self._told(row, handed.max(axis=1), run.sizes, self._link if self._link.is_given else None)
+
+    def _needs_link(self, ranks: int) -> None:
+        run, link = self._run, self._link
+        whole = link.ms_per_byte is not None and link.latency_ms is not None
+        if run.on_one_machine and ranks != run.ranks and link.ms_per_byte is None:
+            raise CannotTell(
+                "the ranks shared one machine, and more of them would share its cores: give --bandwidth of a network "
+                "between machines of their own"
+            )
+        if not whole and any(draw.ring is None for draw in (self._all, *self._draws)):
+            raise CannotTell(_ONE_SIZE)
+
+    def _layout(self, cap: float | None) -> tuple[Float64, Float64]:
+        """When each rank hands over each bucket of a layout, and their bytes."""
+        run = self._run
+        if cap is None:
+            return run.handed, run.sizes
+        buckets = run.layout.layout(cap) if run.layout is not None else None
+        if buckets is None:
+            raise CannotTell(
+                "the sizes of the parameters are not known, differ in type, or were not sent as they are"
+            )
+        if any(each.name not in run.ready for bucket in buckets for each in bucket):
+            raise CannotTell("the run has no times of single parameters: record it with recorder.attach(ddp)")
+        before = np.array([max(run.ready[each.name] for each in bucket) for bucket in buckets])
+        # DDP hands them over in their order; the last one when the rank handed over its last.
+        before = np.maximum.accumulate(before)
+        before[-1] = 0.0
+        sizes = np.array([float(sum(each.bytes for each in bucket)) for bucket in buckets])
+        return np.maximum(run.handed[:, :, -1, None] + before, 0.0), sizes
+
+    def _handed_by(self, handed: Float64, ranks: int) -> Float64:
+        """When so many ranks have handed each bucket over: [steps, buckets].
+
+        Further ranks are like the recorded ones, in other steps of theirs: each draws its own good and bad steps.
+        """
+        steps, known, _ = handed.shape
+        if ranks < known:
+            some = np.argsort(self._random.random((steps, known)), axis=1)[:, :ranks]
+            return np.asarray(np.take_along_axis(handed, some[:, :, None], axis=1).max(axis=1))
+        latest = handed.max(axis=1)
+        for place in range(known, ranks):
+            np.maximum(latest, handed[self._random.permutation(steps), place % known], out=latest)
+        return np.asarray(latest)
+
+    def _told(self, row: Row, handed: Float64, sizes: Float64, link: Link | None) -> Row:
+        """The row with its numbers. `link`: None: buckets take what they took, where no ring can be fitted."""
+        steps, exposed = self._replay(self._all, handed, sizes, row.ranks, link)
+        middle = float(np.median(steps))
+        medians = [
+            float(np.median(self._replay(draw, handed, sizes, row.ranks, link)[0])) for draw in self._draws
+        ]
+        low, high = np.percentile([*medians], [2.5, 97.5])
+        # By what the replay misses of the run itself, it may miss of this.
+        off = abs(self._missed) * middle
+        return replace(
+            row,
+            step_ms=middle,
+            low_ms=max(0.0, min(float(low), middle) - off),
+            high_ms=max(float(high), middle) + off,
+            exposed_ms=float(np.median(exposed)),
+        )
+
+    def _replay(
+        self, draw: _Draw, handed: Float64, sizes: Float64, ranks: int, link: Link | None
+    ) -> tuple[Float64, Float64]:
+        ready = handed[draw.steps]
+        if draw.ring is None and (link is None or not link.is_given):
+            each = np.median(self._run.work[draw.steps], axis=0)
+        else:
+            each = self._over(draw.ring, link or Link()).work_ms(sizes, ranks)
+        steps = replay(ready, np.broadcast_to(each, ready.shape))
+        return steps, steps - ready[:, -1]
+
+    def _over(self, ring: Ring | None, link: Link) -> Ring:
+        """The recorded ring over another link."""
+        latency = (
+            link.latency_ms if link.latency_ms is not None else ring.round_ms if ring is not None else 0.0
+        )
+        per_byte = link.ms_per_byte
+        if ring is not None and (per_byte is None or self._run.on_one_machine):
+            # What one machine's own memory and cores take, a network between machines does not save.
+            per_byte = max(ring.ms_per_byte, per_byte or 0.0)
+        return Ring(latency, per_byte or 0.0)
+
+
+def _thinned(run: Recorded) -> Recorded:
+    some = np.unique(np.linspace(0, len(run.step) - 1, MOST_STEPS).astype(np.int64))
+    if len(run.step) <= MOST_STEPS:
+        return run
+    return replace(run, handed=run.handed[some], step=run.step[some], work=run.work[some])

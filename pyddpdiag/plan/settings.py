@@ -1,0 +1,67 @@
+"""What is asked of a plan, and what it answers: plain values, as the JSON has them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+SCHEMA_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link that replaces the recorded one; None: as it was fitted to the run."""
+
+    ms_per_byte: float | None = None
+    latency_ms: float | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether anything of it is."""
+        return self.ms_per_byte is not None or self.latency_ms is not None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting. `step_ms` with its interval, and `exposed_ms` of it; None with the reason in `cannot_tell`.
+
+    `ranks`, `bucket_cap_mb` (None: the recorded layout) and `straggler` (False: without) are the setting. `kind` is
+    `recorded` (measured), `replayed` (the run itself, by the model) or `planned`.
+    """
+
+    kind: str
+    setting: str
+    ranks: int
+    bucket_cap_mb: float | None = None
+    straggler: bool = True
+    buckets: int | None = None
+    step_ms: float | None = None
+    low_ms: float | None = None
+    high_ms: float | None = None
+    exposed_ms: float | None = None
+    cannot_tell: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All rows. `cannot_tell`: why there is none at all. `missed_fraction`: by how much the replay missed the run."""
+
+    folder: str
+    rows: tuple[Row, ...] = ()
+    cannot_tell: str = ""
+    steps: int = 0
+    missed_fraction: float | None = None
+    round_ms: float | None = None
+    bandwidth_gbit: float | None = None
+
+    @property
+    def tells(self) -> bool:
+        """Whether it answers anything that was asked."""
+        planned = [row for row in self.rows if row.kind == "planned"]
+        # The row without the straggler comes unasked.
+        asked = [row for row in planned if row.straggler] or planned
+        return any(row.step_ms is not None for row in asked)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract (docs/plan.md)."""
+        return {"schema_version": SCHEMA_VERSION, "kind": "plan", **asdict(self)}

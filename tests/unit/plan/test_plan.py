@@ -1,0 +1,229 @@
+"""Plans from written runs whose every time is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.trace_writer import GROUP, MS, PARAMETER, RankWriter
+
+from pyddpdiag.cli import main
+from pyddpdiag.plan.settings import Plan, Row
+from pyddpdiag.planning import plan_folder
+
+ROUND_MS, MS_PER_MIB = 0.5, 4.0
+PARAMETERS = 12
+"""Of 1 MiB each, in the first bucket 1, then 3, then 8."""
+LAYOUT = ((0,), (1, 2, 3), tuple(range(4, PARAMETERS)))
+BEGINS_MS, ENDS_MS = 20.0, 80.0
+
+
+def ready_ms(index: int) -> float:
+    """Evenly over backward."""
+    return BEGINS_MS + (ENDS_MS - BEGINS_MS) * (index + 1) / PARAMETERS
+
+
+def write(
+    folder: Path,
+    *,
+    steps: int = 20,
+    ranks: int = 2,
+    late_ms: float = 0.0,
+    host: str = "host{}",
+    parameter_times: bool = True,
+    layout: tuple[tuple[int, ...], ...] = LAYOUT,
+    unexplained_ms: float = 0.0,
+) -> None:
+    """A run over a ring whose buckets do not meet; the last rank is late.
+
+    `unexplained_ms`: what the last bucket takes longer in every other step.
+    """
+    writers = [RankWriter(rank, ranks, capacity=8192) for rank in range(ranks)]
+    rounds = 2 * (ranks - 1)
+    for rank, writer in enumerate(writers):
+        writer.sidecar["host"] = host.format(rank)
+        writer.sidecar["modules"] = [
+            {
+                "index": 0,
+                "name": "Net",
+                "group": f"{GROUP:016x}",
+                "bucket_cap_mb": 25.0,
+                "parameters": [
+                    {"name": f"p{index}", "shape": [512, 512], "dtype": "float32"}
+                    for index in range(PARAMETERS)
+                ],
+            }
+        ]
+        writer.sidecar["buckets"] = [
+            {
+                "id": f"{100 + place:016x}",
+                "module": 0,
+                "index": place,
+                "parameters": list(part),
+                "bytes": len(part) << 20,
+                "dtype": "float32",
+            }
+            for place, part in enumerate(layout)
+        ]
+    now = 10**9
+    for step in range(steps):
+        free, spans = 0.0, []
+        for part in layout:
+            begun = max(free, max(map(ready_ms, part)) + late_ms)
+            free = begun + rounds * ROUND_MS + rounds / ranks * len(part) * MS_PER_MIB
+            spans.append((begun, free))
+        end = now + int((free + unexplained_ms * (step % 2)) * MS)
+        for rank, writer in enumerate(writers):
+            late = late_ms if rank == ranks - 1 else 0.0
+            writer.step(step, now, now, end)
+            writer.backward(step, now, now + int((ENDS_MS + late) * MS), end)
+            for index in range(PARAMETERS if parameter_times and step % 4 == 0 else 0):
+                at = now + int((ready_ms(index) + late) * MS)
+                writer.add(PARAMETER, times=(at,), step=step, module=0, index=index, bytes=1 << 20)
+            for place, (begun, ended) in enumerate(spans):
+                last = place == len(layout) - 1
+                writer.bucket(
+                    step * len(layout) + place,
+                    now + int((max(map(ready_ms, layout[place])) + late) * MS),
+                    now + int(begun * MS),
+                    end if last else now + int(ended * MS),
+                    reference=100 + place,
+                    step=step,
+                    bytes=len(layout[place]) << 20,
+                )
+        now = end
+    for writer in writers:
+        writer.write(folder)
+
+
+def row(plan: Plan, **setting: Any) -> Row:
+    (found,) = [
+        each
+        for each in plan.rows
+        if all(getattr(each, name) == value for name, value in ({"kind": "planned"} | setting).items())
+    ]
+    return found
+
+
+def test_the_replay_gives_the_run_s_own_step(tmp_path: Path) -> None:
+    write(tmp_path)
+    plan = plan_folder(tmp_path)
+    recorded, replayed = row(plan, kind="recorded"), row(plan, kind="replayed")
+    assert recorded.step_ms == pytest.approx(ENDS_MS + 1.0 + 32.0)
+    assert replayed.step_ms == pytest.approx(recorded.step_ms, rel=1e-3)
+    assert replayed.exposed_ms == pytest.approx(33.0, rel=1e-3)
+    assert plan.round_ms == pytest.approx(ROUND_MS, rel=0.01)
+    assert plan.bandwidth_gbit == pytest.approx(8 * (1 << 20) / MS_PER_MIB * 1e-6, rel=0.01)
+
+
+def test_other_ranks_links_and_layouts(tmp_path: Path) -> None:
+    write(tmp_path)
+    plan = plan_folder(tmp_path, ranks="2,8", bucket_cap_mb="4,100")
+    # 8 ranks: 14 rounds, and 14/8 of the bytes; the second bucket delays none, so the last one tells.
+    eight = row(plan, ranks=8, bucket_cap_mb=None, straggler=True)
+    assert eight.step_ms == pytest.approx(ENDS_MS + 14 * ROUND_MS + 14 / 8 * 8 * MS_PER_MIB, rel=1e-3)
+    # Three buckets of 4 MiB, ready at 40, 60, 80 ms: 17 ms each, of which only the last is exposed.
+    four = row(plan, ranks=2, bucket_cap_mb=4.0)
+    assert (four.buckets, four.step_ms) == (3, pytest.approx(ENDS_MS + 17.0, rel=1e-3))
+    one = row(plan, ranks=2, bucket_cap_mb=100.0)
+    assert (one.buckets, one.step_ms) == (1, pytest.approx(ENDS_MS + 49.0, rel=1e-3))
+    for each in plan.rows:
+        assert each.low_ms is not None and each.step_ms is not None and each.high_ms is not None
+        assert each.low_ms <= each.step_ms <= each.high_ms
+    faster = plan_folder(tmp_path, bandwidth="10Gbit", latency="0.1ms")
+    assert row(faster, straggler=True).step_ms == pytest.approx(ENDS_MS + 0.2 + (8 << 20) * 8e-7, rel=1e-3)
+
+
+def test_without_the_straggler_the_others_lead(tmp_path: Path) -> None:
+    write(tmp_path, ranks=3, late_ms=30.0)
+    plan = plan_folder(tmp_path, ranks="2")
+    recorded, without = row(plan, kind="recorded"), row(plan, straggler=False)
+    assert recorded.step_ms is not None and without.step_ms is not None
+    assert recorded.step_ms - without.step_ms == pytest.approx(30.0, rel=0.01)
+    assert without.setting == "rank 2 as fast as 1"
+
+
+@pytest.mark.parametrize(
+    ("written", "asked", "said"),
+    [
+        ({"parameter_times": False}, {"bucket_cap_mb": "4"}, "no times of single parameters"),
+        ({"host": "one"}, {"ranks": "8"}, "shared one machine"),
+        ({"layout": (tuple(range(PARAMETERS)),)}, {"ranks": "8"}, "of about one size"),
+    ],
+    ids=["no-parameter-times", "one-machine", "one-size"],
+)
+def test_what_the_run_does_not_hold_is_said(
+    tmp_path: Path, written: dict[str, Any], asked: dict[str, str], said: str
+) -> None:
+    write(tmp_path, **written)
+    plan = plan_folder(tmp_path, **asked)
+    refused = [each for each in plan.rows if each.cannot_tell]
+    assert refused
+    assert all(said in each.cannot_tell and each.step_ms is None for each in refused)
+    assert not plan.tells
+
+
+def test_one_size_is_enough_where_the_whole_link_is_given(tmp_path: Path) -> None:
+    write(tmp_path, layout=(tuple(range(PARAMETERS)),))
+    plan = plan_folder(tmp_path, ranks="8", bandwidth="1Gbit", latency="1ms")
+    expected = ENDS_MS + 14 * 1.0 + 14 / 8 * (12 << 20) * 8e-6
+    assert row(plan, ranks=8).step_ms == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_run_that_the_model_does_not_fit_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Half of the steps take long for nothing that the replay knows.
+    write(tmp_path / "a", layout=((0,), tuple(range(1, 11)), (11,)), unexplained_ms=200.0)
+    plan = plan_folder(tmp_path / "a", ranks="8")
+    assert plan.cannot_tell.startswith("a replay of the run's own schedule gives")
+    assert main(["plan", str(tmp_path / "a"), "--ranks", "8"]) == 2
+    assert capsys.readouterr().out.startswith("Cannot tell: a replay")
+
+
+def test_ranks_without_a_trace_leave_no_plan(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "rank_1.ddptrace").unlink()
+    plan = plan_folder(tmp_path, ranks="8")
+    assert plan.cannot_tell == "traces of some ranks are missing or damaged."
+    assert not plan.rows and not plan.tells
+
+
+def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path)
+    command = ["plan", str(tmp_path), "--ranks", "2,8", "--bandwidth", "1Gbit"]
+    assert main(command) == 0
+    text = capsys.readouterr().out
+    assert "8 ranks, recorded buckets" in text and "docs/plan.md" in text
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["schema_version"]) == ("plan", 1)
+    assert [each["kind"] for each in found["rows"]] == [
+        "recorded",
+        "replayed",
+        "planned",
+        "planned",
+        "planned",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--ranks", "0"], "'0' is no number of ranks"),
+        (["--ranks", "2,x"], "'x' is no number of ranks"),
+        (["--bandwidth", "nonsense"], "--bandwidth nonsense: this is not a rate"),
+        (["--bandwidth", "0Gbit"], "--bandwidth 0Gbit: this is not a rate"),
+        (["--latency", "5"], "--latency 5: this is not a time"),
+        (["--bucket-cap-mb", "-1"], "'-1' is no size"),
+        ([], "no traces"),
+    ],
+)
+def test_wrong_inputs_are_one_clear_error(
+    tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(tmp_path), *options]) == 2
+    error = capsys.readouterr().err
+    assert said in error and "Traceback" not in error
