@@ -12,6 +12,7 @@ from support.nvml import Gpu, Nvml
 from train_support import records_published
 
 from pyddpdiag.model import GpuUse
+from pyddpdiag.record.gpu import Watch
 from pyddpdiag.trace.sidecar import read_sidecar
 from pyddpdiag.train import Averaging, HookKind, TrainResult, TrainSettings, gpu, launch
 from pyddpdiag.train.loop import train_rank
@@ -126,10 +127,10 @@ def _with_a_gpu_to_watch(session: Session) -> TrainResult:
     """Trains on the CPU as ever, beside a stand-in for NVML on rank 1 only."""
     gpus = [Gpu("GPU-other", 99), Gpu("GPU-b", 30, 2_000_000_000)]
 
-    def begin(device, tell):
-        return gpu.Watch(Nvml(*gpus), "b", tell, 0.01) if session.place.rank == 1 else None
+    def watch(device, tell):
+        return Watch(Nvml(*gpus), "b", tell, 0.01) if session.place.rank == 1 else None
 
-    gpu._begin = begin
+    gpu.watch = watch
     return train_rank(session)
 
 
