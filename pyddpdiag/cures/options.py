@@ -56,12 +56,7 @@ class Cures:
     @property
     def path(self) -> dict[str, Any]:
         """What `Recorder.attach` gets; empty: its defaults."""
-        wanted = {
-            "shared_memory": self.shared_memory,
-            "compress": self.compress,
-            "error_feedback": self.error_feedback,
-        }
-        return wanted if self.shared_memory != "off" or self.compress is not None else {}
+        return path_request(self.compress, self.error_feedback, self.shared_memory).arguments
 
     @property
     def ddp_arguments(self) -> dict[str, Any]:

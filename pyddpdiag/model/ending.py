@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyddpdiag.output import clean
+from pyddpdiag.model.untrusted import text, time_ns
 
 NAME_LIMIT: Final = 200
 MESSAGE_LIMIT: Final = 300
 
 INTERRUPT: Final = "KeyboardInterrupt"
 """The exception that Python makes of SIGINT."""
-
-_LATEST_NS: Final = 2**61
 
 
 def note_beside(trace: Path) -> Path:
@@ -62,7 +60,7 @@ class Stay:
 def end_to_json(end: End) -> dict[str, Any]:
     """The entry of a sidecar."""
     texts = {"error": end.error, "message": end.message, "where": end.where, "signal": end.signal}
-    return {**{name: text for name, text in texts.items() if text}, "at_ns": end.at_ns}
+    return {**{name: value for name, value in texts.items() if value}, "at_ns": end.at_ns}
 
 
 def end_from_json(raw: Any) -> End | None:
@@ -70,11 +68,11 @@ def end_from_json(raw: Any) -> End | None:
     if not isinstance(raw, Mapping):
         return None
     end = End(
-        _text(raw, "error"),
-        _text(raw, "message", MESSAGE_LIMIT),
-        _text(raw, "where"),
-        _text(raw, "signal"),
-        _time(raw.get("at_ns")),
+        text(raw, "error", NAME_LIMIT),
+        text(raw, "message", MESSAGE_LIMIT),
+        text(raw, "where", NAME_LIMIT),
+        text(raw, "signal", NAME_LIMIT),
+        time_ns(raw.get("at_ns")),
     )
     return end if end.error or end.signal else None
 
@@ -88,15 +86,5 @@ def stay_from_json(raw: Any) -> Stay | None:
     """What can be understood of it; None: nothing."""
     if not isinstance(raw, Mapping):
         return None
-    stay = Stay(_text(raw, "where"), _time(raw.get("since_ns")), _time(raw.get("until_ns")))
+    stay = Stay(text(raw, "where", NAME_LIMIT), time_ns(raw.get("since_ns")), time_ns(raw.get("until_ns")))
     return stay if stay.where and 0 < stay.since_ns <= stay.until_ns else None
-
-
-def _text(raw: Mapping[str, Any], key: str, limit: int = NAME_LIMIT) -> str:
-    value = raw.get(key, "")
-    return clean(value, limit) if isinstance(value, str) else ""
-
-
-def _time(value: Any) -> int:
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LATEST_NS
-    return value if known else 0

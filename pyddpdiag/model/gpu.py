@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from pyddpdiag.model.untrusted import number
+
 LOW_PERCENT: Final = 50.0
 """A GPU with a lower median use than this is worth a sentence."""
+
+_MOST: Final = 2.0**62
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,12 @@ def gpu_from_json(entry: Any, rank: int) -> GpuUse | None:
     """What a sidecar says, which nobody vouches for; None: nothing of use."""
     if not isinstance(entry, dict):
         return None
-    samples = _number(entry.get("samples"))
+    samples = number(entry.get("samples"), _MOST)
     if not samples:
         return None
     percent, used, total = (
-        _number(entry.get(key)) for key in ("utilisation_percent", "memory_used_bytes", "memory_total_bytes")
+        number(entry.get(key), _MOST)
+        for key in ("utilisation_percent", "memory_used_bytes", "memory_total_bytes")
     )
     return GpuUse(
         rank,
@@ -67,8 +72,3 @@ def gpu_from_json(entry: Any, rank: int) -> GpuUse | None:
         None if used is None else int(used),
         None if total is None else int(total),
     )
-
-
-def _number(value: Any) -> float | None:
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**62
-    return value if known else None

@@ -5,12 +5,12 @@ docs/trace-format.md shows an example, which a test holds against this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyddpdiag.output import clean
+from pyddpdiag.model.untrusted import LATEST_NS, needed_list, needed_text, needed_whole
 
 FORMAT: Final = "ddplines"
 SCHEMA_VERSION: Final = 1
@@ -23,8 +23,6 @@ DEPTH_LIMIT: Final = 8
 """Lines of one stack, the innermost ones."""
 
 NAME_LIMIT: Final = 120
-
-_LATEST_NS: Final = 2**61
 
 
 def lines_beside(trace: Path) -> Path:
@@ -152,47 +150,31 @@ def _lines(raw: Mapping[str, Any]) -> Lines:
     if raw["schema_version"] != SCHEMA_VERSION:
         raise ValueError("another version")
     frames = [
-        Line(_text(file), _whole(number, 2**31), _text(function))
-        for file, number, function in _few(raw["frames"], STACKS_LIMIT * DEPTH_LIMIT)
+        Line(needed_text(file, NAME_LIMIT), needed_whole(number, 2**31), needed_text(function, NAME_LIMIT))
+        for file, number, function in needed_list(raw["frames"], STACKS_LIMIT * DEPTH_LIMIT)
     ]
-    calls = [_text(call) for call in _few(raw["calls"], STACKS_LIMIT)]
+    calls = [needed_text(call, NAME_LIMIT) for call in needed_list(raw["calls"], STACKS_LIMIT)]
     stacks = tuple(
         Stack(
-            tuple(frames[_whole(each, len(frames))] for each in _few(stack, DEPTH_LIMIT + 1)[1:]),
-            calls[_whole(stack[0], len(calls))],
+            tuple(
+                frames[needed_whole(each, len(frames))] for each in needed_list(stack, DEPTH_LIMIT + 1)[1:]
+            ),
+            calls[needed_whole(stack[0], len(calls))],
         )
-        for stack in _few(raw["stacks"], STACKS_LIMIT)
+        for stack in needed_list(raw["stacks"], STACKS_LIMIT)
     )
     at_ns, at = [], 0
-    for step in _few(raw["at_us"], SAMPLES_LIMIT):
-        at += 1000 * _whole(step, _LATEST_NS // 1000)
-        at_ns.append(_whole(at, _LATEST_NS))
-    stack = tuple(_whole(each, len(stacks)) for each in _few(raw["stack"], SAMPLES_LIMIT))
+    for step in needed_list(raw["at_us"], SAMPLES_LIMIT):
+        at += 1000 * needed_whole(step, LATEST_NS // 1000)
+        at_ns.append(needed_whole(at, LATEST_NS))
+    stack = tuple(needed_whole(each, len(stacks)) for each in needed_list(raw["stack"], SAMPLES_LIMIT))
     if len(stack) != len(at_ns) or not isinstance(raw["run_id"], str):
         raise ValueError("no samples")
-    interval_ns = 1000 * _whole(raw["interval_us"], 10**12)
+    interval_ns = 1000 * needed_whole(raw["interval_us"], 10**12)
     if not interval_ns:
         raise ValueError("no interval")
-    missed_ns = 1000 * _whole(raw["missed_us"], _LATEST_NS // 1000)
+    missed_ns = 1000 * needed_whole(raw["missed_us"], LATEST_NS // 1000)
     return Lines(raw["run_id"], interval_ns, missed_ns, stacks, tuple(at_ns), stack)
-
-
-def _few(values: Any, limit: int) -> Sequence[Any]:
-    if not isinstance(values, list) or len(values) > limit:
-        raise TypeError("not a list, or a huge one")
-    return values
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("no text")
-    return clean(value, NAME_LIMIT)
-
-
-def _whole(value: Any, below: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < below:
-        raise ValueError("not a number that fits")
-    return value
 
 
 __all__ = [

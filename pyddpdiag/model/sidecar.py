@@ -16,6 +16,7 @@ from pyddpdiag.model.ending import End, Stay, end_from_json, end_to_json, stay_f
 from pyddpdiag.model.gpu import GpuUse, gpu_from_json, gpu_to_json
 from pyddpdiag.model.launch import Launch, launch_from_json, launch_to_json
 from pyddpdiag.model.training import Training, training_from_json, training_to_json
+from pyddpdiag.model.untrusted import needed_list, needed_whole, number, text, time_ns, whole
 from pyddpdiag.output import clean
 
 FORMAT: Final = "ddptrace"
@@ -256,25 +257,25 @@ def from_json(
         warnings.append(f"{skipped} entries could not be understood and were left out.")
     sidecar = Sidecar(
         run_id=_text(raw, "run_id"),
-        rank=_whole(raw.get("rank")),
-        world_size=_whole(raw.get("world_size")),
+        rank=whole(raw.get("rank")),
+        world_size=whole(raw.get("world_size")),
         host=_text(raw, "host"),
-        pid=_whole(raw.get("pid")),
+        pid=whole(raw.get("pid")),
         platform=_text(raw, "platform"),
         python=_text(raw, "python"),
         torch=_text(raw, "torch"),
         pyddpdiag=_text(raw, "pyddpdiag"),
         recorded_by=_text(raw, "recorded_by"),
         launch=launch_from_json(raw["launch"]) if "launch" in raw else None,
-        torch_threads=_whole(raw.get("torch_threads")),
+        torch_threads=whole(raw.get("torch_threads")),
         cores=_cores(raw.get("cores")),
-        machine_cores=_whole(raw.get("machine_cores")),
+        machine_cores=whole(raw.get("machine_cores")),
         quota=_numbers(raw.get("quota")),
         build_config=_table(raw.get("build_config")),
         environment={name: str(value) for name, value in _table(raw.get("environment")).items()},
         clock=_table(raw.get("clock")),
         interfaces=interfaces,
-        process_started_s=_number(raw.get("process_started_s")),
+        process_started_s=number(raw.get("process_started_s")),
         process_namespace=_text(raw, "process_namespace") if "process_namespace" in raw else None,
         groups=groups,
         modules=modules,
@@ -282,10 +283,10 @@ def from_json(
         closed=raw.get("closed") is True,
         end=end_from_json(raw.get("end")),
         seen=stay_from_json(raw.get("seen")),
-        gpu=gpu_from_json(raw.get("gpu"), _whole(raw.get("rank"))),
+        gpu=gpu_from_json(raw.get("gpu"), whole(raw.get("rank"))),
         training=training_from_json(raw.get("training")),
         start_up=_table(raw.get("start_up")),
-        ended_ns=_time(raw.get("ended_ns")),
+        ended_ns=time_ns(raw.get("ended_ns")),
     )
     return sidecar, tuple(warnings)
 
@@ -330,7 +331,7 @@ def _module(entry: dict[str, Any]) -> tuple[int, Module]:
     return _integer(entry["index"]), Module(
         _text(entry, "name"),
         _id(group) if group else 0,
-        _number(entry.get("bucket_cap_mb")),
+        number(entry.get("bucket_cap_mb")),
         tuple(_text(each, "name") for each in parameters),
         tuple(_shape(each.get("shape")) for each in parameters),
         tuple(_text(each, "dtype") for each in parameters),
@@ -346,8 +347,8 @@ def _layout(entry: dict[str, Any]) -> tuple[int, Layout]:
         _integer(entry.get("module", 0)),
         _integers(entry.get("parameters", [])),
         _text(entry, "dtype"),
-        _whole(entry.get("index")),
-        _whole(entry.get("bytes")),
+        whole(entry.get("index")),
+        whole(entry.get("bytes")),
     )
 
 
@@ -355,14 +356,13 @@ def _interface(entry: dict[str, Any]) -> tuple[str, Interface]:
     addresses = _few(entry.get("addresses", []))
     return _text(entry, "name"), Interface(
         tuple(clean(each, NAME_LIMIT) for each in addresses if isinstance(each, str)),
-        _whole(entry.get("speed_mbit")) or None,
+        whole(entry.get("speed_mbit")) or None,
         entry.get("up") is not False,
     )
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:
-    value = entry.get(key, "")
-    return clean(value, NAME_LIMIT) if isinstance(value, str) else ""
+    return text(entry, key, NAME_LIMIT)
 
 
 def _table(entries: Any) -> dict[str, str | int]:
@@ -383,23 +383,6 @@ def _numbers(entries: Any) -> dict[str, int]:
     return {name: value for name, value in _table(entries).items() if isinstance(value, int) and value >= 0}
 
 
-def _number(value: Any) -> float | None:
-    # A bool is an int to Python, and a NaN would not survive the way to JSON.
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
-    return float(value) if known else None
-
-
-def _time(value: Any) -> int:
-    """A time of the records' clock that can be right; else 0."""
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 2**61
-    return value if known else 0
-
-
-def _whole(value: Any) -> int:
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-    return value if known else 0
-
-
 def _id(value: Any) -> int:
     """A 64-bit number written as hex digits."""
     if not isinstance(value, str) or not 1 <= len(value) <= 16 or not set(value) <= set(string.hexdigits):
@@ -408,9 +391,7 @@ def _id(value: Any) -> int:
 
 
 def _integer(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32:
-        raise ValueError("not an index")
-    return value
+    return needed_whole(value, 2**32)
 
 
 def _integers(values: Any) -> tuple[int, ...]:
@@ -425,10 +406,8 @@ def _cores(values: Any) -> tuple[int, ...]:
 
 
 def _shape(values: Any) -> tuple[int, ...]:
-    return tuple(_whole(value) for value in values[:16]) if isinstance(values, list) else ()
+    return tuple(whole(value) for value in values[:16]) if isinstance(values, list) else ()
 
 
 def _few(values: Any) -> list[Any]:
-    if not isinstance(values, list) or len(values) > ENTRIES_LIMIT:
-        raise TypeError("not a list, or a huge one")
-    return values
+    return needed_list(values, ENTRIES_LIMIT)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
-from pyddpdiag.output import clean
+from pyddpdiag.model.untrusted import needed_text, needed_whole
 
 MOST: Final = 32
 """Optimizers, loaders, settings and sets of parameters that are kept."""
@@ -174,7 +174,8 @@ def training_from_json(raw: Any) -> Training:
         _by_number(raw.get("in_no_sync"), _pair),
         _by_number(raw.get("fresh"), _pair),
         _by_number(
-            raw.get("marked"), lambda one: Marked(_whole(one["parameter"]), _by_number(one["marks"], _mark))
+            raw.get("marked"),
+            lambda one: Marked(needed_whole(one["parameter"]), _by_number(one["marks"], _mark)),
         ),
     )
 
@@ -193,7 +194,7 @@ def _by_number(entries: Any, convert: Callable[[Any], T]) -> dict[int, T]:
     found: dict[int, T] = {}
     for key, value in list(entries.items())[: 2 * MOST] if isinstance(entries, Mapping) else []:
         try:
-            found[_whole(int(key[:12]))] = convert(value)
+            found[needed_whole(int(key[:12]))] = convert(value)
         except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
             continue
     return found
@@ -201,10 +202,10 @@ def _by_number(entries: Any, convert: Callable[[Any], T]) -> dict[int, T]:
 
 def _stepped(entry: Any) -> Stepped:
     return Stepped(
-        _whole(entry["module"]),
+        needed_whole(entry["module"]),
         _text(entry["optimizer"]),
-        _whole(entry["steps"]),
-        _by_number(entry["passes"], _whole),
+        needed_whole(entry["steps"]),
+        _by_number(entry["passes"], needed_whole),
         _by_number(entry["settings"], _text),
     )
 
@@ -214,13 +215,13 @@ def _unreduced(entry: Any) -> Unreduced:
     if not isinstance(names, list):
         raise TypeError("no list")
     return Unreduced(
-        None if entry["module"] is None else _whole(entry["module"]),
+        None if entry["module"] is None else needed_whole(entry["module"]),
         entry["all_of_it"] is True,
         tuple(_text(name) for name in names[:MOST_NAMES]),
-        _whole(entry["count"]),
-        _whole(entry["first_step"]),
-        _whole(entry["last_step"]),
-        _whole(entry["times"]),
+        needed_whole(entry["count"]),
+        needed_whole(entry["first_step"]),
+        needed_whole(entry["last_step"]),
+        needed_whole(entry["times"]),
         _by_number(entry["marks"], lambda marks: tuple(_mark(mark) for mark in marks[:MOST_NAMES])),
         _trail(entry.get("trail", "")),
     )
@@ -244,7 +245,7 @@ def _trail(text: Any) -> tuple[int, ...]:
 
 
 def _pair(pair: Any) -> tuple[int, int]:
-    return _whole(pair[0]), _whole(pair[1])
+    return needed_whole(pair[0]), needed_whole(pair[1])
 
 
 def _loaded(entry: Any) -> Loaded:
@@ -257,25 +258,17 @@ def _loaded(entry: Any) -> Loaded:
         _maybe(entry.get("seed")),
         _maybe(entry.get("length")),
         _maybe(entry.get("batch_size")),
-        _whole(entry["epochs"]),
-        _whole(entry["distinct"]),
+        needed_whole(entry["epochs"]),
+        needed_whole(entry["distinct"]),
     )
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("no text")
-    return clean(value, NAME_LIMIT)
+    return needed_text(value, NAME_LIMIT)
 
 
 def _maybe(value: Any) -> int | None:
-    return None if value is None else _whole(value)
-
-
-def _whole(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-        raise ValueError("no whole number")
-    return value
+    return None if value is None else needed_whole(value)
 
 
 __all__ = [

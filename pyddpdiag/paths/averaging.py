@@ -54,13 +54,7 @@ class Averaging:
     @property
     def path(self) -> dict[str, Any]:
         """What `Recorder.attach` and `Recorder.hook` get; empty: their defaults."""
-        if self.compress is None and self.shared_memory == "off":
-            return {}
-        return {
-            "compress": self.compress,
-            "error_feedback": self.error_feedback,
-            "shared_memory": self.shared_memory,
-        }
+        return path_request(self.compress, self.error_feedback, self.shared_memory).arguments
 
     @property
     def exact(self) -> bool:

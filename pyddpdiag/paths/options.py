@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
 
 from pyddpdiag.errors import UsageError
 
@@ -25,6 +25,11 @@ class PathRequest:
     def needs_setup(self) -> bool:
         """Whether the ranks must meet before the first bucket."""
         return self.compress is not None or self.shared_memory != "off"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What `Recorder.attach` and `Recorder.hook` get; empty: their defaults."""
+        return asdict(self) if self.needs_setup else {}
 
 
 def path_request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -42,15 +43,11 @@ def outstanding(report: RunReport, remarks: Mapping[int, str]) -> list[RankStats
         return list(report.ranks)
     findings = report.verdict.findings
     named = [rank for finding in findings for rank in (finding.rank, finding.peer) if rank is not None]
-    common = {text for text in set(remarks.values()) if 2 * _count(remarks, text) > len(report.ranks)}
+    common = {text for text, times in Counter(remarks.values()).items() if 2 * times > len(report.ranks)}
     remarked = [rank for rank, text in sorted(remarks.items()) if text not in common]
     chosen = list(dict.fromkeys([*named, *remarked, *_different(report.ranks)]))[:SHOWN]
     wanted = set(chosen)
     return [rank for rank in report.ranks if rank.rank in wanted]
-
-
-def _count(remarks: Mapping[int, str], text: str) -> int:
-    return sum(one == text for one in remarks.values())
 
 
 def _different(ranks: Sequence[RankStats]) -> list[int]:
