@@ -12,6 +12,7 @@ from pyddpdiag.analyse.calls.collectives import MEETING
 from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.phases import RankPhases
+from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.analyse.steps import RankSteps
 from pyddpdiag.analyse.usage import RankUsage
 from pyddpdiag.trace.layout import BackwardTime, CollectiveTime, Flag, Kind, Records, StepTime
@@ -256,7 +257,7 @@ def _within(
         "exposed": take(steps.exposed_ms[at] / 1e3),
         "collectives": take(steps.other_ms[at] / 1e3),
     }
-    cpu, delay = (_of_steps(usage, name, number) for name in ("cpu_ms", "run_delay_ms"))
+    cpu, delay = side_by_side([(usage.step, usage.cpu_ms), (usage.step, usage.run_delay_ms)], number).T
     if (trace.of_kind(Kind.BUCKET)["flags"] & Flag.DEVICE).any():
         # A thread that sleeps until its device is done is not idle.
         cpu = np.full(len(number), np.nan)
@@ -264,14 +265,6 @@ def _within(
     columns["core_wait"] = take(delay / 1e3)
     columns["blocked"] = left
     return columns, first
-
-
-def _of_steps(usage: RankUsage, name: str, number: Int64) -> Float64:
-    values = np.full(len(number), np.nan)
-    if len(usage.step):
-        at = np.minimum(np.searchsorted(usage.step, number), len(usage.step) - 1)
-        values = np.where(usage.step[at] == number, getattr(usage, name)[at], np.nan)
-    return np.asarray(values)
 
 
 def _between(

@@ -11,6 +11,7 @@ import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.life import Between
+from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.analyse.usage import RankUsage
 from pyddpdiag.trace.rows import Bool, Int64
 
@@ -79,7 +80,11 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
 
     epoch = np.asarray(column("epoch").astype(np.bool_).all(axis=1)) if len(common) else np.empty(0, np.bool_)
     busy = column("busy")
-    core = np.nan_to_num(np.stack([_core(each, common) for each in usage], axis=1)) if parts else busy
+    core = (
+        np.nan_to_num(side_by_side([(each.step, each.run_delay_ms) for each in usage], common))
+        if parts
+        else busy
+    )
     if with_tail:
         core = np.vstack([core, np.zeros(len(parts))])
     return Meetings(
@@ -95,14 +100,6 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
         start,
         max(((part.left_ns - part.begun_ns) / 1e9 for part in parts), default=0.0),
     )
-
-
-def _core(usage: RankUsage, steps: Int64) -> Float64:
-    values = np.full(len(steps), np.nan)
-    if len(usage.step):
-        at = np.minimum(np.searchsorted(usage.step, steps), len(usage.step) - 1)
-        values = np.where(usage.step[at] == steps, usage.run_delay_ms[at], np.nan)
-    return np.asarray(values)
 
 
 __all__ = ["TAIL", "Meetings", "meetings"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -137,8 +138,12 @@ def _copy(path: Path, target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         beside = target.with_name(target.name + ".part")
-        shutil.copy2(path, beside)
-        beside.replace(target)
+        try:
+            shutil.copy2(path, beside)
+            beside.replace(target)
+        finally:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
     except OSError as error:
         raise ResultWriteError(
             f"cannot copy '{path}' to '{target}': {error.strerror or error}.",

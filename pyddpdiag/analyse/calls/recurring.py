@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.calls.collectives import RankCollectives
+from pyddpdiag.analyse.calls.collectives import RankCollectives, whole_rows
 from pyddpdiag.analyse.calls.parties import Party
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import StepMatrix, median
@@ -129,10 +129,8 @@ def recurring(
 
 
 def _rows(part: RankCollectives, name: bytes, steps: Int64, chosen: Bool) -> Int64:
-    if name not in part.names:
-        return np.empty(0, np.int64)
-    mine = chosen & (part.name == part.names.index(name)) & (part.begun > 0) & (part.ended > 0)
-    return np.flatnonzero(mine & np.isin(part.step, steps))
+    mine = whole_rows(part, name)
+    return mine[chosen[mine] & np.isin(part.step[mine], steps)]
 
 
 def _costs(party: Party, name: bytes, rows: Sequence[Int64], clocks: Sequence[ClockOffset]) -> Float64:
