@@ -60,9 +60,8 @@ def _described(loader: object) -> tuple[Loaded, int | None] | None:
     if index_sampler is None:
         return None
     batches = index_sampler
-    for _ in range(
-        MOST
-    ):  # wrapped, as Accelerate does; an object may have all attributes that it is asked for
+    # Wrapped, as Accelerate does. An object may have all attributes that it is asked for.
+    for _ in range(MOST):
         if getattr(batches, "batch_sampler", None) is None:
             break
         batches = batches.batch_sampler
