@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyddpdiag.analyse.core_waits import CoreWaits, core_waits
-from pyddpdiag.analyse.settings import host_cores
+from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, median
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.model.sidecar import Sidecar
@@ -59,11 +59,8 @@ class Crowding:
 
 def crowding(sidecars: Mapping[int, Sidecar], steps: StepMatrix, usage: UsageMatrix) -> tuple[Crowding, ...]:
     """The hosts with more threads than cores, whose ranks wait for cores that they themselves keep busy."""
-    hosts: dict[str, list[int]] = {}
-    for rank in steps.ranks:
-        if rank in sidecars and sidecars[rank].host:
-            hosts.setdefault(sidecars[rank].host, []).append(rank)
-    crowded = (_of_host(host, ranks, sidecars, steps, usage) for host, ranks in hosts.items())
+    hosts = by_host(sidecars, steps.ranks)
+    crowded = (_of_host(host, ranks, sidecars, steps, usage) for host, ranks in hosts.items() if host)
     return tuple(one for one in crowded if one is not None)
 
 
@@ -77,9 +74,9 @@ def _of_host(
     if not waits or not all(threads.values()) or not cores:
         return None
     total = sum(threads.values())
-    burnt = {rank: _beside(usage, steps.ranks.index(rank)) for rank in ranks}
+    burnt = {rank: _beside(usage, steps.place_of[rank]) for rank in ranks}
     burner = _burner(burnt, waits, steps.wall_ms)
-    process = (median(usage.process_cpu[:, steps.ranks.index(rank)]) for rank in ranks)
+    process = (median(usage.process_cpu[:, steps.place_of[rank]]) for rank in ranks)
     busy = sum(process) / steps.wall_ms
     # With one thread each there are too many ranks: that is `core_contention`.
     many = max(threads.values()) > 1 and total > cores and busy >= BUSY_SHARE * cores

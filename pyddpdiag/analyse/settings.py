@@ -57,6 +57,15 @@ def _of_training(sidecars: Mapping[int, Sidecar]) -> list[tuple[str, dict[int, s
     ]
 
 
+def by_host(sidecars: Mapping[int, Sidecar], ranks: Iterable[int]) -> dict[str, list[int]]:
+    """The ranks of each host, among these; of those without a sidecar nothing is known."""
+    hosts: dict[str, list[int]] = {}
+    for rank in ranks:
+        if rank in sidecars:
+            hosts.setdefault(sidecars[rank].host, []).append(rank)
+    return hosts
+
+
 def host_cores(sidecars: Mapping[int, Sidecar], ranks: Iterable[int]) -> int:
     """How many cores these ranks of one host may use together."""
     return len({core for rank in ranks if rank in sidecars for core in sidecars[rank].cores})

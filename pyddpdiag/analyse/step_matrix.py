@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,11 @@ class StepMatrix:
     exposed: Float64
     own: Float64
     other: Float64 = field(default_factory=lambda: np.empty((0, 0)))
+
+    @cached_property
+    def place_of(self) -> dict[int, int]:
+        """The column of each rank."""
+        return {rank: place for place, rank in enumerate(self.ranks)}
 
     @property
     def steps(self) -> int:

@@ -38,9 +38,9 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.0f}%"
 
 
-def count(amount: int, noun: str) -> str:
-    """An amount with its noun: 1 step, 3 steps."""
-    return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
+def count(amount: int, noun: str, plural: str = "") -> str:
+    """An amount with its noun: 1 step, 3 steps. `plural`: of the noun, where an s is not enough."""
+    return f"{amount} {noun}" if amount == 1 else f"{amount} {plural or noun + 's'}"
 
 
 def listed(items: Iterable[object], limit: int = 8) -> str:

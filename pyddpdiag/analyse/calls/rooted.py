@@ -81,8 +81,8 @@ def rooted_ms(
         if len(party.members) < 2 or not known:
             continue
         ranks = [run.ranks[who].rank for who in party.members]
-        mine = [place for place, rank in enumerate(ranks) if rank in steps.ranks]
-        outside = steps.other[:, [steps.ranks.index(ranks[place]) for place in mine]]
+        mine = [place for place, rank in enumerate(ranks) if rank in steps.place_of]
+        outside = steps.other[:, [steps.place_of[ranks[place]] for place in mine]]
         for name in FROM_ROOT:
             calls = _calls(party, name, clocks)
             if calls is None:

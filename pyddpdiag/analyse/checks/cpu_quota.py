@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.core_waits import core_waits
-from pyddpdiag.analyse.settings import HELD_BACK, host_cores, throttled_share
+from pyddpdiag.analyse.core_waits import NOBODY, core_waits
+from pyddpdiag.analyse.settings import HELD_BACK, by_host, host_cores, throttled_share
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.thresholds import confidence
 from pyddpdiag.analyse.view import RunView
@@ -19,37 +19,31 @@ def _look(view: RunView) -> Iterator[Finding]:
     steps = view.judged
     if not steps.can_judge:
         return
-    hosts: dict[str, list[int]] = {}
-    for rank in steps.ranks:
-        hosts.setdefault(view.sidecars[rank].host, []).append(rank)
-    for host, members in hosts.items():
-        waits = core_waits(steps, view.usage, members)
-        if not waits:
-            continue
-        limited = [
-            rank
-            for rank in members
-            if throttled_share(view.sidecars[rank]) >= HELD_BACK and rank in waits.by_rank
-        ]
+    for host, members in by_host(view.sidecars, steps.ranks).items():
+        limited = [rank for rank in members if throttled_share(view.sidecars[rank]) >= HELD_BACK]
+        masked = not limited and bool(host) and _is_masked(view, members)
+        # On most hosts there is nothing to look at, and looking takes time.
+        waits = core_waits(steps, view.usage, members) if limited or masked else NOBODY
+        limited = [rank for rank in limited if rank in waits.by_rank]
         if limited:
             yield _throttled(view, limited, members, waits.cost_ms)
-        elif any(view.sidecars[rank].quota for rank in members):
-            continue
-        elif host and 0 < host_cores(view.sidecars, members) < len(members) and _is_masked(view, members):
+        elif masked and waits:
             yield _masked(view, host, members, waits.cost_ms)
 
 
 def _is_masked(view: RunView, members: list[int]) -> bool:
-    """Whether the machine has more cores than these ranks may use."""
+    """Whether these ranks, without a limit, may use fewer cores than they are, though the machine has more."""
     cores = host_cores(view.sidecars, members)
-    return all(view.sidecars[rank].machine_cores > cores for rank in members)
+    return 0 < cores < len(members) and all(
+        not view.sidecars[rank].quota and view.sidecars[rank].machine_cores > cores for rank in members
+    )
 
 
 def _throttled(view: RunView, limited: list[int], members: list[int], cost: float) -> Finding:
     steps, quotas = view.judged, [view.sidecars[rank].quota for rank in limited]
     cores = min(quota.get("milli_cores", 0) for quota in quotas) / 1000
     share = max(throttled_share(view.sidecars[rank]) for rank in limited)
-    delay = max(median(view.usage.run_delay[:, steps.ranks.index(rank)]) for rank in limited)
+    delay = max(median(view.usage.run_delay[:, steps.place_of[rank]]) for rank in limited)
     return Finding(
         kind="cpu_quota",
         severity="warning",
@@ -75,7 +69,7 @@ def _throttled(view: RunView, limited: list[int], members: list[int], cost: floa
 
 def _masked(view: RunView, host: str, members: list[int], cost: float) -> Finding:
     steps, cores = view.judged, host_cores(view.sidecars, members)
-    worst = max(median(view.usage.run_delay[:, steps.ranks.index(rank)]) for rank in members)
+    worst = max(median(view.usage.run_delay[:, steps.place_of[rank]]) for rank in members)
     return Finding(
         kind="cpu_quota",
         severity="warning",

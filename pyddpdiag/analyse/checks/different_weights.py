@@ -125,14 +125,14 @@ def _times_restored(view: RunView, compared: Compared) -> int:
     """
     often = 0
     for module in set(compared.module[compared.differs].tolist()):
-        marked = {rank: one.training.marked[module] for rank, one in view.sidecars.items()
-                  if module in one.training.marked}  # fmt: skip
+        of_ranks = {rank: one.training.marked for rank, one in view.sidecars.items()}
+        marked = {rank: marks[module] for rank, marks in of_ranks.items() if module in marks}
         if len(marked) < 2 or len({one.parameter for one in marked.values()}) > 1:
             continue
         rows = (compared.module == module) & (compared.parameter == next(iter(marked.values())).parameter)
         # The pass with number n is the one after n others.
-        seen = [(number + 1, False, bool(differs)) for number, differs in
-                zip(compared.number[rows].tolist(), compared.differs[rows].tolist(), strict=True)]  # fmt: skip
+        numbers, differ = (compared.number[rows] + 1).tolist(), compared.differs[rows].tolist()
+        seen = [(number, False, bool(differs)) for number, differs in zip(numbers, differ, strict=True)]
         for passes in set.intersection(*(set(one.marks) for one in marked.values())):
             marks = [mark for one in marked.values() if (mark := one.marks[passes]) is not None]
             if len(marks) == len(marked):

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.training import training_loader
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
@@ -44,7 +45,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="same_data",
         severity="error",
         message=f"{who} train on the same data: their gradients were {how} before they were averaged, in all "
-        f"{count(passes, 'pass').replace('passs', 'passes')} that were looked at. {len(found.ranks)} ranks do the work "
+        f"{count(passes, 'pass', 'passes')} that were looked at. {len(found.ranks)} ranks do the work "
         f"of one{why}.",
         confidence="certain" if exact and passes > LEAST_PASSES else "high",
         since_step=found.steps[0],
@@ -92,14 +93,27 @@ def _equal(view: RunView, by_rank: Mapping[int, Mapping[int, int]]) -> Iterator[
         rank: np.stack([watched.sum_squares[rows], watched.absolute_maximum[rows]])
         for rank, rows in places.items()
     }
-    left = sorted(values)
-    while left:
-        one, *others = left
-        same = [one, *(rank for rank in others if np.allclose(values[one], values[rank], rtol=CLOSE, atol=0))]
+    for same in _alike(values):
+        exact = all(np.array_equal(values[same[0]], values[rank]) for rank in same)
+        yield _Same(tuple(same), len(common), steps, exact)
+
+
+def _alike(values: Mapping[int, Float64]) -> Iterator[list[int]]:
+    """Sets of ranks with the same values. Only those whose first one is about as large are compared with each other."""
+    who = np.array(sorted(values))
+    first = np.array([values[rank][0, 0] for rank in who.tolist()])
+    order = np.argsort(first, kind="stable")
+    ordered = first[order]
+    taken: set[int] = set()
+    for place, one in enumerate(who.tolist()):
+        if one in taken:
+            continue
+        begin, end = np.searchsorted(ordered, first[place] * np.array([1 - 2 * CLOSE, 1 + 2 * CLOSE]))
+        near = [rank for rank in np.sort(who[order[begin:end]]).tolist() if rank > one and rank not in taken]
+        same = [one, *(rank for rank in near if np.allclose(values[one], values[rank], rtol=CLOSE, atol=0))]
+        taken.update(same)
         if len(same) > 1:
-            exact = all(np.array_equal(values[one], values[rank]) for rank in same)
-            yield _Same(tuple(same), len(common), steps, exact)
-        left = [rank for rank in left if rank not in same]
+            yield same
 
 
 def _changes(view: RunView, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
