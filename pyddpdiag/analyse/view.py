@@ -42,7 +42,7 @@ from pyddpdiag.analyse.progress import Awaited, Progress, awaited_buckets, progr
 from pyddpdiag.analyse.ranks import rank_stats
 from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
 from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
-from pyddpdiag.analyse.step_matrix import StepMatrix, matrix, side_by_side
+from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
@@ -218,7 +218,7 @@ class RunView:
     @cached_property
     def held_up(self) -> HeldUp:
         """What collectives other than buckets cost each judged step."""
-        judged = (trace.rank in self.judged.ranks for trace in self.run.ranks)
+        judged = (trace.rank in self.judged.place_of for trace in self.run.ranks)
         rooted = rooted_ms(self._parties, self.progress, self.clocks, self.run, self.judged)
         return held_up(self.judged, [*compress(self._collectives, judged)], rooted)
 
@@ -243,20 +243,13 @@ class RunView:
         mine = [
             (trace.rank, each)
             for trace, each in zip(self.run.ranks, self._digests, strict=True)
-            if trace.rank in self.judged.ranks
+            if trace.rank in self.judged.place_of
         ]
         return meetings(
             [rank for rank, _ in mine],
             [each.life.between for _, each in mine],
             [each.usage for _, each in mine],
         )
-
-    @cached_property
-    def calls_ms(self) -> Float64:
-        """The time in other collectives before each judged step's last bucket: [steps, ranks]."""
-        steps = self.meetings.step[self.meetings.step >= 0]
-        columns = [(steps, self.meetings.calls[: len(steps), who]) for who in range(len(self.meetings.ranks))]
-        return side_by_side(columns, self.judged.step) if columns else np.full(self.judged.own.shape, np.nan)
 
     @cached_property
     def alone(self) -> Alone | None:
