@@ -29,7 +29,6 @@ HOOKS: Final = (
 )
 """What a whole sweep compares: labels of `Averaging`, and `NOT_OURS`."""
 
-BUCKET_CAPS_MB: Final = (25.0, 1.0, 0.25, 5.0, 100.0)
 SIZES: Final = tuple(2**power for power in range(10, 25, 2))
 DTYPE: Final = "float32"
 
