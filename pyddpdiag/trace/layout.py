@@ -32,6 +32,7 @@ class Kind(IntEnum):
     CONNECTION = 9
     PHASE = 10
     WEIGHTS = 11
+    HISTORY = 12
 
 
 class Flag(IntFlag):
@@ -148,6 +149,19 @@ class PhaseTime(IntEnum):
 
     BEGIN = 0
     END = 1
+
+
+class HistoryValue(IntEnum):
+    """Columns of `times` in a history record: when its steps began and ended, then sums over them in nanoseconds."""
+
+    BEGIN = 0
+    END = 1
+    OWN = 2
+    EXPOSED = 3
+    DATA_WAIT = 4
+    COLLECTIVES = 5
+    THREAD_CPU = 6
+    RUN_DELAY = 7
 
 
 TIMES_USED: Final = {

@@ -8,7 +8,7 @@ namespace ddpdiag {
 
 inline constexpr char trace_magic[8] = {'D', 'D', 'P', 'T', 'R', 'A', 'C', 'E'};
 inline constexpr std::uint16_t trace_major = 1;
-inline constexpr std::uint16_t trace_minor = 4;
+inline constexpr std::uint16_t trace_minor = 5;
 inline constexpr std::uint32_t byte_order_mark = 0x01020304;
 inline constexpr std::size_t header_size = 4096;
 

@@ -19,6 +19,7 @@ enum class Kind : std::uint16_t {
     connection = 9,  // one reading of a TCP connection of this process, or a part of its name
     phase = 10,      // a named part of the program between steps: a checkpoint, an evaluation
     weights = 11,    // fingerprints of up to 8 parameters of a module, at the end of a backward pass
+    history = 12,    // sums over an interval of steps, kept when their own records are overwritten
 };
 
 // Bits of Record::flags.
@@ -103,6 +104,10 @@ enum : std::size_t {
 namespace phase_time {
 enum : std::size_t { begin, end };
 }
+// History records hold when their steps began and ended, and sums over them; nanoseconds.
+namespace history_value {
+enum : std::size_t { begin, end, own, exposed, data_wait, collectives, thread_cpu, run_delay };
+}
 
 inline constexpr std::size_t time_count = 8;
 inline constexpr std::size_t name_offset = 96;  // collective and phase records: text over times[4..7]
@@ -124,7 +129,7 @@ struct Record {
     std::uint32_t module;     // index of the DDP module in this recorder
     std::uint32_t index;      // bucket: DDP's index; parameter: index in its module; error: part number
     std::uint32_t thread;     // operating system's id of the thread that opened the record
-    std::int64_t times[time_count];  // gradient: gradient_value; usage: usage_value; weights: above
+    std::int64_t times[time_count];  // gradient: gradient_value; usage: usage_value; history: history_value
 };
 
 static_assert(sizeof(Record) == 128);

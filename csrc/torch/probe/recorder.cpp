@@ -34,7 +34,7 @@ std::shared_ptr<Recorder> Recorder::open(const std::filesystem::path& path, cons
 }
 
 Recorder::Recorder(const std::filesystem::path& path, const RecorderOptions& options)
-    : options_(options), trace_(path, options.trace), connections_(trace_) {
+    : options_(options), trace_(path, options.trace), connections_(trace_), history_(trace_) {
     using namespace std::chrono_literals;
     pulse_ = std::make_unique<Pulse>([this] { beat(); }, 500ms);
 }
@@ -52,6 +52,9 @@ void Recorder::beat() {
     trace_.beat(now);
     if (options_.sample_connections && now >= next_sample_ns_ && !paused() && !trace_.lost()) {
         sample_connections(now);
+    }
+    if (!trace_.lost()) {
+        history_.look();
     }
 }
 
@@ -355,6 +358,7 @@ void Recorder::close() {
     }
     refresh_worker_watch();
     pulse_->stop();
+    history_.close();
     trace_.mark_closed();
     // The callbacks hold Python objects that keep us alive.
     layout_callback_.take_away();

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/trace/connection_log.hpp"
+#include "core/trace/history.hpp"
 #include "core/trace/pulse.hpp"
 #include "core/trace/trace_file.hpp"
 #include "torch/group.hpp"
@@ -167,6 +168,7 @@ private:
 
     // Of the pulse's thread alone.
     ConnectionLog connections_;
+    History history_;
     std::int64_t next_sample_ns_ = 0;
     // The last member: its thread uses the others.
     std::unique_ptr<Pulse> pulse_;
