@@ -11,6 +11,7 @@ import numpy as np
 from pyddpdiag.analyse.calls.collectives import MEETING
 from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.history import RankHistory, in_parts, rank_history
 from pyddpdiag.analyse.phases import RankPhases
 from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.analyse.steps import RankSteps
@@ -33,6 +34,8 @@ class RankLife:
             `data_wait`, `exposed`, `collectives`.
         wall_s: all of it.
         between: what the rank did from one meeting with the others to the next.
+        history: the steps whose records were overwritten, summed up; they are also in `step` and `columns`, an
+            interval at a time.
     """
 
     parts: Mapping[str, float]
@@ -41,6 +44,7 @@ class RankLife:
     columns: Mapping[str, Float64]
     wall_s: float
     between: Between
+    history: RankHistory
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +117,18 @@ def rank_life(
         add(parts, "phases_s", in_all - in_calls)
         add(parts, name, length - in_all)
 
+    lost = bool(trace.header.overwritten or trace.older)
+    history = rank_history(trace, int(begin[0]) if lost and len(begin) else 0)
     if len(begin):
-        # A ring that was overwritten has lost what came before.
-        lost = bool(trace.header.overwritten or trace.older)
-        split(np.array([max(edges[1], parts.pop("_known"))]), begin[:1], "unknown_s" if lost else "set_up_s")
+        known = np.array([max(edges[1], parts.pop("_known"))])
+        if len(history):
+            first, last = history.begin[:1], history.end[-1:]
+            split(known, first, "unknown_s" if history.first[0] else "set_up_s")
+            split(history.end[:-1], history.begin[1:], "between_steps_s")
+            split(last, begin[:1], "unknown_s")
+        else:
+            # A ring that was overwritten has lost what came before.
+            split(known, begin[:1], "unknown_s" if lost else "set_up_s")
         low, high = end[:-1], begin[1:]
         over = np.searchsorted(epochs, low, "left") < np.searchsorted(epochs, high, "right")
         split(low[over], high[over], "between_epochs_s")
@@ -124,7 +136,13 @@ def rank_life(
         split(end[-1:], np.array([max(edges[2], int(end[-1]))]), "tail_s")
     else:
         split(np.array([parts.pop("_known")]), np.array([edges[2]]), "unknown_s")
-    columns, first = _within(trace, steps, spans, calls, busy, usage, parts)
+    columns, first_steps = _within(trace, steps, spans, calls, busy, usage, parts)
+    number = number[first_steps:]
+    if len(history):
+        before = in_parts(history)
+        parts["between_steps_s"] = parts.get("between_steps_s", 0.0) + float(before.pop("between").sum())
+        columns = {name: np.concatenate([before[name], column]) for name, column in columns.items()}
+        number = np.concatenate([history.first, number])
     last = max(edges[2], int(end[-1])) if len(end) else edges[2]
     of_phases = {
         name: float(spent[0]) / 1e3
@@ -133,10 +151,11 @@ def rank_life(
     return RankLife(
         parts,
         of_phases,
-        number[first:],
+        number,
         columns,
         (last - edges[0]) / S,
         _between(trace, steps, calls, busy, epochs, forward, int(meets), edges[1]),
+        history,
     )
 
 

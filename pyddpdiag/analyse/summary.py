@@ -92,6 +92,12 @@ def _warnings(view: RunView, step: int | None) -> list[str]:
         warnings.append(
             f"{count(view.repeated, 'bucket record')} repeated an all-reduce that the rank had recorded before."
         )
+    if len(view.past):
+        before = view.past
+        warnings.append(
+            f"of steps {before.steps.step[0]} to {before.until_step} there are only sums, over intervals of "
+            f"{before.length} steps: newer records took the place of theirs."
+        )
     gaps = [gap for gap in view.gaps if gap.rank not in view.run.damaged]
     warnings += [_say_gap(gap) for gap in gaps[:16]] + _clock_warnings(view.ranks)
     steps = view.steps

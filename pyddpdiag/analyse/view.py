@@ -24,6 +24,7 @@ from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.endings import Ending, endings
 from pyddpdiag.analyse.exposure import Exposure, exposure
 from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.history import Past, past
 from pyddpdiag.analyse.intake import Intake, RankDigest
 from pyddpdiag.analyse.interruption import Interruption, interruption
 from pyddpdiag.analyse.late_ranks import LateRank, late_ranks
@@ -185,6 +186,19 @@ class RunView:
     def late_ranks(self) -> tuple[LateRank, ...]:
         """The ranks that are late, in a typical step or in a part of the run; the costliest first."""
         return late_ranks(self.judged, self.lateness, self.usage, self.sidecars)
+
+    @cached_property
+    def past(self) -> Past:
+        """The steps whose records were overwritten, summed up."""
+        ranks = self.judged.ranks
+        digests = {trace.rank: each for trace, each in zip(self.run.ranks, self._digests, strict=True)}
+        return past(ranks, [digests[rank].life.history for rank in ranks])
+
+    @cached_property
+    def late_in_past(self) -> tuple[LateRank, ...]:
+        """The ranks that were late in those steps."""
+        before = self.past
+        return late_ranks(before.steps, lateness(before.steps), before.usage, self.sidecars)
 
     @cached_property
     def crowding(self) -> tuple[Crowding, ...]:

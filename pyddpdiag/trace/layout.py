@@ -172,6 +172,7 @@ TIMES_USED: Final = {
     Kind.PARAMETER: 1,
     Kind.USAGE: 1,
     Kind.PHASE: 2,
+    Kind.HISTORY: 2,
 }
 """How many columns of `times` are times of events, by kind; the rest is text, readings or unused."""
 

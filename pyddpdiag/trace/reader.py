@@ -48,7 +48,7 @@ ORDERED: Final = {
 class RankTrace:
     """One rank's records by kind, each sorted by ticket, in this machine's byte order.
 
-    `count` is how many there are without readings of connections, and `newest_ns` the latest time in them, on the
+    `count` is how many there are without readings of connections and sums over steps, and `newest_ns` the latest time in them, on the
     rank's own clock; 0 = there is none.
     `torn` counts records that were being written, `malformed` those whose content cannot be right, `absent` those
     that the header counts and the file lacks, and `unknown` those of a kind that this version doesn't know; none of
@@ -88,7 +88,7 @@ class RankTrace:
         return self.by_kind[kind]
 
     def __len__(self) -> int:
-        """Number of records, without readings of connections."""
+        """Number of records, without readings of connections and sums over steps."""
         return self.count
 
     def without_records(self) -> RankTrace:
@@ -178,8 +178,10 @@ def assemble(
             warnings.append((path.name, f"{amount} {text}"))
     by_kind = {kind: _by_ticket(table.records()) for kind, table in tables.by_kind.items()}
     newest = max(int(by_kind[kind]["times"][:, :used].max(initial=0)) for kind, used in TIMES_USED.items())
-    # Readings go on while nothing happens: they are no events.
-    count = sum(len(records) for kind, records in by_kind.items() if kind != Kind.CONNECTION)
+    # Readings go on while nothing happens, and sums are of other records: they are no events.
+    count = sum(
+        len(records) for kind, records in by_kind.items() if kind not in (Kind.CONNECTION, Kind.HISTORY)
+    )
     return RankTrace(
         path,
         header,

@@ -88,6 +88,7 @@ CASE("an interval holds the sums of its steps") {
     CHECK_EQ(second.module, History::steps_at_first);
     CHECK_EQ(second.sequence, 16U);
     CHECK_EQ(second.bytes, 16U * 4096U);
+    CHECK_EQ(second.group, 15U * 100'000U);
     CHECK_EQ(second.times[value::begin], step_ns * 17);
     CHECK_EQ(second.times[value::end], step_ns * 32 + 900'000);
     // From 800 us to the next 650, without the collective of 50.

@@ -65,7 +65,7 @@ CASE("the header is where the format says") {
     CHECK_EQ(disk.size(), 4096U + 512U * 128U);
     CHECK_EQ(disk.text(0, 8), std::string("DDPTRACE"));
     CHECK_EQ(disk.at<std::uint16_t>(8), 1);
-    CHECK_EQ(disk.at<std::uint16_t>(10), 4);
+    CHECK_EQ(disk.at<std::uint16_t>(10), 5);
     CHECK_EQ(disk.at<std::uint32_t>(12), 0x01020304U);
     CHECK_EQ(disk.at<std::uint32_t>(16), 4096U);
     CHECK_EQ(disk.at<std::uint32_t>(20), 128U);

@@ -89,6 +89,7 @@ void History::join(Interval& one, const Interval& next) {
         one = next;
         return;
     }
+    one.between += next.between + std::max<std::int64_t>(0, next.sums.begin - one.sums.end);
     one.steps += next.steps;
     one.own_steps += next.own_steps;
     if (next.longest > one.longest) {
@@ -149,6 +150,7 @@ Record History::record_of(const Interval& interval) const {
     record.index = interval.steps;
     record.module = length_;
     record.thread = interval.longest_step;
+    record.group = static_cast<std::uint64_t>(interval.between);
     record.sequence = interval.own_steps;
     record.reference = static_cast<std::uint64_t>(interval.longest);
     record.bytes = sums.bytes;

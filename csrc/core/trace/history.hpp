@@ -33,6 +33,7 @@ private:
         std::uint64_t own_steps = 0;  // those whose own time is known
         std::uint32_t longest_step = 0;
         std::int64_t longest = 0;
+        std::int64_t between = 0;  // from the end of a step to the begin of the next one
         StepSums sums;
     };
     struct Published {

@@ -63,11 +63,56 @@ def _look(view: RunView) -> Iterator[Finding]:
         if not (late.cause == "core" and late.rank in crowded)
         and not (late.waits_for_cores and late.rank in victims)
     ]
+    continued = {before.rank: before for before in view.late_in_past if before.until_step is None}
     for late in late_ranks[:NAMED]:
-        yield _tell(view, late)
+        yield _tell(view, late, None if late.span else continued.get(late.rank))
+    told = {late.rank for late in late_ranks if not late.span} & set(continued)
+    for late in [late for late in view.late_in_past if late.rank not in told][:NAMED]:
+        yield _tell_past(view, late)
 
 
-def _tell(view: RunView, late: LateRank) -> Finding:
+def _past_cost_s(view: RunView, late: LateRank) -> float:
+    """What it cost in the steps of which only sums are left."""
+    return late.cost_ms * float(view.past.counted.sum()) / 1e3
+
+
+def _tell_past(view: RunView, late: LateRank) -> Finding:
+    """Of a rank that was late in steps whose records were overwritten."""
+    past = view.past
+    until = past.until_step if late.until_step is None else late.until_step + past.length - 1
+    return Finding(
+        kind="late_rank",
+        severity="warning",
+        message=f"rank {late.rank} was late in steps {late.since_step} to {until}: on average it needed "
+        f"{milliseconds(late.extra_ms)} more than the others for its own part of a step{_why(late)}, in "
+        f"{percent(late.often)} of {count(late.steps, 'interval')} of {past.length} steps, of which only sums are left.",
+        confidence=late.confidence,
+        rank=late.rank,
+        cause=late.cause,
+        since_step=late.since_step,
+        until_step=until,
+        cost_ms=late.cost_ms,
+        cost_s=_past_cost_s(view, late),
+        evidence={
+            "extra_ms": late.extra_ms,
+            "extra_at_least_ms": late.sure_ms,
+            "share_of_intervals": late.often,
+            "intervals": late.steps,
+            "steps_per_interval": past.length,
+            "step_ms": late.step_ms,
+            "data_wait_extra_ms": late.data_ms,
+            "cpu_share": late.cpu_share,
+            "core_wait_share": late.core_share,
+            **late.beside,
+        },
+        change_mind="A recording of those steps with a larger ring, Recorder(capacity_mb=...), shows other causes: sums "
+        "tell no typical step from a few long ones.",
+        advice=_advice(late, None, None),
+    )
+
+
+def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Finding:
+    """`before`: the same rank, where it was late up to the first of these steps, too."""
     threads = late.threads if late.cause == "compute" and not late.other_threads else None
     where = _where(view, late)
     return Finding(
@@ -77,11 +122,11 @@ def _tell(view: RunView, late: LateRank) -> Finding:
         confidence=late.confidence,
         rank=late.rank,
         cause=late.cause,
-        since_step=late.since_step,
+        since_step=before.since_step if before else late.since_step,
         until_step=late.until_step,
         cost_ms=late.cost_ms,
         where=str(where.line) if where else None,
-        cost_s=late.cost_ms * len(view.lateness) / 1e3,
+        cost_s=late.cost_ms * len(view.lateness) / 1e3 + (_past_cost_s(view, before) if before else 0.0),
         evidence={
             "extra_ms": late.extra_ms,
             "extra_at_least_ms": late.sure_ms,
@@ -99,6 +144,7 @@ def _tell(view: RunView, late: LateRank) -> Finding:
             **(where.facts if where else {}),
             "other_threads_ms": late.other_threads[0] if late.other_threads else None,
             "other_threads_of_others_ms": late.other_threads[1] if late.other_threads else None,
+            "extra_before_records_ms": before.extra_ms if before else None,
             **late.beside,
             **times_of(view, late.rank, late.since_step, late.until_step),
         },
