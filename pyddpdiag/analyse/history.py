@@ -82,7 +82,9 @@ def rank_history(trace: RankTrace, until_ns: int) -> RankHistory:
     )
     records, times = records[kept], times[kept]
     limit = np.iinfo(np.int64).max
-    wide = {name: np.minimum(records[name], limit).astype(np.int64) for name in ("group", "sequence", "reference")}
+    wide = {
+        name: np.minimum(records[name], limit).astype(np.int64) for name in ("group", "sequence", "reference")
+    }
     return RankHistory(
         first=records["step"].astype(np.int64),
         steps=records["index"].astype(np.int64),
@@ -135,7 +137,7 @@ def _latest(records: Records) -> Records:
     covered = np.unique(records["step"][records["module"] == longest])
     other = records["module"] != longest
     belongs = records["step"] // max(1, int(longest)) * max(1, int(longest))
-    return records[~(other & np.isin(belongs, covered))]
+    return np.asarray(records[~(other & np.isin(belongs, covered))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +175,9 @@ def past(ranks: Sequence[int], histories: Sequence[RankHistory]) -> Past:
         first = np.intersect1d(first, each.first)
 
     def table(values: Sequence[Float64]) -> Float64:
-        return side_by_side([(each.first, column) for each, column in zip(joined, values, strict=True)], first)
+        return side_by_side(
+            [(each.first, column) for each, column in zip(joined, values, strict=True)], first
+        )
 
     def mean(name: str) -> Float64:
         return table([each.sums[name] / each.steps / 1e6 for each in joined])

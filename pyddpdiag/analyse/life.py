@@ -122,10 +122,9 @@ def rank_life(
     if len(begin):
         known = np.array([max(edges[1], parts.pop("_known"))])
         if len(history):
-            first, last = history.begin[:1], history.end[-1:]
-            split(known, first, "unknown_s" if history.first[0] else "set_up_s")
+            split(known, history.begin[:1], "unknown_s" if history.first[0] else "set_up_s")
             split(history.end[:-1], history.begin[1:], "between_steps_s")
-            split(last, begin[:1], "unknown_s")
+            split(history.end[-1:], begin[:1], "unknown_s")
         else:
             # A ring that was overwritten has lost what came before.
             split(known, begin[:1], "unknown_s" if lost else "set_up_s")

@@ -48,8 +48,8 @@ ORDERED: Final = {
 class RankTrace:
     """One rank's records by kind, each sorted by ticket, in this machine's byte order.
 
-    `count` is how many there are without readings of connections and sums over steps, and `newest_ns` the latest time in them, on the
-    rank's own clock; 0 = there is none.
+    `count` is how many there are, without readings of connections and sums over steps. `newest_ns` is the latest time
+    in them, on the rank's own clock; 0 = there is none.
     `torn` counts records that were being written, `malformed` those whose content cannot be right, `absent` those
     that the header counts and the file lacks, and `unknown` those of a kind that this version doesn't know; none of
     them is in `by_kind`. `damage` says what is wrong with a file that lacks more than its writer may have left out, or

@@ -66,8 +66,8 @@ def _look(view: RunView) -> Iterator[Finding]:
     continued = {before.rank: before for before in view.late_in_past if before.until_step is None}
     for late in late_ranks[:NAMED]:
         yield _tell(view, late, None if late.span else continued.get(late.rank))
-    told = {late.rank for late in late_ranks if not late.span} & set(continued)
-    for late in [late for late in view.late_in_past if late.rank not in told][:NAMED]:
+    continued_here = {late.rank for late in late_ranks if not late.span} & set(continued)
+    for late in [late for late in view.late_in_past if late.rank not in continued_here][:NAMED]:
         yield _tell_past(view, late)
 
 
@@ -85,13 +85,14 @@ def _tell_past(view: RunView, late: LateRank) -> Finding:
         severity="warning",
         message=f"rank {late.rank} was late in steps {late.since_step} to {until}: on average it needed "
         f"{milliseconds(late.extra_ms)} more than the others for its own part of a step{_why(late)}, in "
-        f"{percent(late.often)} of {count(late.steps, 'interval')} of {past.length} steps, of which only sums are left.",
+        f"{percent(late.often)} of {count(late.steps, 'interval')} of {past.length} steps, of which only sums are "
+        "left.",
         confidence=late.confidence,
         rank=late.rank,
         cause=late.cause,
         since_step=late.since_step,
         until_step=until,
-        cost_ms=late.cost_ms,
+        # No cost per step: that is of the steps that have records, and what all findings cost there is bounded.
         cost_s=_past_cost_s(view, late),
         evidence={
             "extra_ms": late.extra_ms,
@@ -105,8 +106,8 @@ def _tell_past(view: RunView, late: LateRank) -> Finding:
             "core_wait_share": late.core_share,
             **late.beside,
         },
-        change_mind="A recording of those steps with a larger ring, Recorder(capacity_mb=...), shows other causes: sums "
-        "tell no typical step from a few long ones.",
+        change_mind="A recording of those steps with a larger ring, Recorder(capacity_mb=...), shows other causes: "
+        "sums tell no typical step from a few long ones.",
         advice=_advice(late, None, None),
     )
 

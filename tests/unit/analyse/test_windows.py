@@ -204,6 +204,7 @@ def looked_at(steps: StepMatrix) -> Iterable[Finding]:
             exposure=exposure(steps),
             lateness=late,
             late_ranks=late_ranks(steps, late, unknown, {}),
+            late_in_past=(),
             crowding=(),
             sidecars={},
             buckets=(),

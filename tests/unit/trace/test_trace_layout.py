@@ -96,6 +96,7 @@ def test_types_are_those_of_the_native_module_and_the_document() -> None:
         (layout.GradientValue, "gradient_value"),
         (layout.UsageValue, "usage_value"),
         (layout.PhaseTime, "phase_time"),
+        (layout.HistoryValue, "history_value"),
     ],
 )
 def test_columns_are_those_of_the_native_module(columns: type[IntEnum], namespace: str) -> None:
@@ -116,5 +117,6 @@ def test_every_kind_of_column_is_compared() -> None:
         "gradient_value",
         "usage_value",
         "phase_time",
+        "history_value",
     }
     assert len(native("namespace connection_value {\nenum")) == len(layout.ConnectionValue)
