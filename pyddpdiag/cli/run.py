@@ -126,6 +126,13 @@ def run(
             rich_help_panel=_CURES,
         ),
     ] = False,
+    num_workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Workers of every DataLoader over a map-style data set. Random numbers that they draw may change.",
+            rich_help_panel=_CURES,
+        ),
+    ] = None,
 ) -> None:
     """Run a training command and record every DistributedDataParallel module in it; the script is not changed.
 
@@ -158,6 +165,7 @@ def run(
         interfaces=names,
         threads=threads,
         pin_ranks=pin_ranks,
+        num_workers=num_workers,
     )
     trouble = warning(command)
     if trouble:
