@@ -140,19 +140,11 @@ def run(
     """
     from pyddpdiag.cures.options import Cures, sizes_of
     from pyddpdiag.doctor.checks.torchrun import warning
-    from pyddpdiag.errors import UsageError
     from pyddpdiag.integrations import recorded_command
-    from pyddpdiag.integrations.started_ranks import Start
+    from pyddpdiag.integrations.started_ranks import start_of
     from pyddpdiag.ranks import interfaces
 
-    start = None if nproc is None else Start(nproc, nnodes, node_rank, rendezvous)
-    if start is not None:
-        start.check()
-    elif nnodes > 1 or node_rank or rendezvous:
-        raise UsageError(
-            "--nnodes, --node-rank and --rendezvous need --nproc.",
-            hint="give --nproc, or start the ranks by torchrun.",
-        )
+    start = start_of(nproc, nnodes, node_rank, rendezvous)
     names = interfaces.parse(interface) if interface is not None else ()
     interfaces.check(names, "from --interface")
     cures = Cures(

@@ -131,8 +131,8 @@ def steps_of(folder: Path) -> int:
     with suppress(PyddpdiagError, OSError, ValueError):
         run = RunFollower(folder, _KEEP).look()
         if not run.missing_count:
-            newest = [rank.of_kind(Kind.STEP)["step"] for rank in run.ranks]
-            return min(int(steps.max(initial=-1)) + 1 for steps in newest)
+            newest = [rank.of_kind(Kind.STEP)["step"].tolist() for rank in run.ranks]
+            return min(max(steps, default=-1) + 1 for steps in newest)
     return 0
 
 

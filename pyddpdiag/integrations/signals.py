@@ -78,7 +78,12 @@ def to_its_end(
         ) as process,
         blocked(_waited()),
     ):
-        return _Command(process, mark, request, enough).watch()
+        running = _Command(process, mark, request, enough)
+        try:
+            return running.watch()
+        except BaseException:
+            running.end()
+            raise
 
 
 def _waited() -> set[int]:
@@ -119,7 +124,11 @@ class _Command:
                 self._started.update(self._tree())
                 self._process.kill()
                 self._process.wait()
-            elif self._first and not self._ended_by_us and not said and time.monotonic() - self._since > _NOTE_S:
+            elif (
+                self._first
+                and not (said or self._ended_by_us)
+                and time.monotonic() - self._since > _NOTE_S
+            ):
                 said = True
                 with suppress(OSError):  # a terminal that hung up
                     say("pyddpdiag run: waits for the command to end; a second signal ends it.", sys.stderr)
@@ -131,6 +140,15 @@ class _Command:
         if self._ended_by_us:
             return Ended(shown, self._theirs, self._first_s if self._theirs else 0.0, died_of, enough=True)
         return Ended(shown, self._first, self._first_s, died_of)
+
+    def end(self) -> None:
+        """Ends the command and all that it started, at once."""
+        self._started.update(self._tree())
+        self._first = self._first or signal.SIGTERM
+        self._again = True
+        self._process.kill()
+        self._process.wait()
+        self._end_what_is_left()
 
     def _take(self, seconds: float) -> None:
         """Waits for a signal, or the end of the command, and passes the first signal on."""

@@ -1,0 +1,117 @@
+"""`pyddpdiag try -- COMMAND`: measure, in the user's own run, what each cure is worth."""
+
+from __future__ import annotations
+
+import math
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyddpdiag.output import say
+
+
+class Keep(str, Enum):
+    """What the training goes on with."""
+
+    BEST = "best"
+    NONE = "none"
+
+
+def try_(
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND...", help="How you start the training, such as torchrun train.py."
+        ),
+    ],
+    cures: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME[=VALUE],...",
+            help="What to try (docs/cures.md); by default what keeps the training's bits.",
+        ),
+    ] = "",
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="For the trial, at most; by default 1.5 in one run, 10 with --restart."),
+    ] = None,
+    keep: Annotated[
+        Keep | None,
+        typer.Option(
+            help="What the training goes on with: best (the default), or none, as it was. With --restart: start the "
+            "training once more in the end."
+        ),
+    ] = None,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="End the training once the trial is over; not with --keep.")
+    ] = False,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart",
+            help="Start the command again for each cure, a short time each: for interface, threads, pin-ranks, workers.",
+        ),
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of the traces; a new ddptrace-<time> by default."),
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the result as JSON (docs/metrics.md).")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the page of the run, with the trial.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    nproc: Annotated[
+        int | None,
+        typer.Option(min=1, help="Start so many ranks of a script on this machine: --nproc 2 -- train.py"),
+    ] = None,
+    nnodes: Annotated[int, typer.Option(min=1, help="With --nproc: the number of machines.")] = 1,
+    node_rank: Annotated[int, typer.Option(min=0, help="With --nproc: which machine this is, from 0.")] = 0,
+    rendezvous: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="With --nproc: where the ranks of all machines meet.")
+    ] = "",
+) -> None:
+    """Try cures in a run of your own training, and say what each is worth; the script is not changed.
+
+    They take turns, pass by pass, beside the run as it is. The result comes on standard error. Exit code: 0 it judged,
+    with something to gain or not; 2 it could not; that of the command, if it fails.
+    """
+    from pyddpdiag.cures.options import Cures
+    from pyddpdiag.doctor.checks.torchrun import warning
+    from pyddpdiag.errors import UsageError
+    from pyddpdiag.integrations import recorded_command, tried_command
+    from pyddpdiag.integrations.restart_choices import wanted_of
+    from pyddpdiag.integrations.started_ranks import start_of
+
+    if minutes is not None and not (math.isfinite(minutes) and 0 < minutes <= 24 * 60):
+        raise UsageError(f"--minutes {minutes:g} cannot be right.", hint="give minutes, such as 0.5, 2 or 10.")
+    if stop and keep is not None:
+        raise UsageError(
+            "--stop and --keep exclude each other.", hint="--stop ends the training, --keep says how it goes on."
+        )
+    start = start_of(nproc, nnodes, node_rank, rendezvous)
+    files = tried_command.Files(json, html, force)
+    folder = trace if trace is not None else recorded_command.new_folder()
+    trouble = warning(command)
+    if restart:
+        wanted = wanted_of(cures)
+        if trouble:
+            say(trouble, sys.stderr)
+        raise typer.Exit(
+            tried_command.by_starts(
+                command,
+                folder,
+                Cures(),
+                wanted,
+                minutes=10.0 if minutes is None else minutes,
+                keep=keep.value if keep is not None else None,
+                start=start,
+                files=files,
+            )
+        )
+    raise UsageError("only --restart is there so far.")
