@@ -62,7 +62,9 @@ def load_report(
         run = open_run(folder, visit=intake.take)
         report = analyse(run, intake, step=step, bucket=bucket, gpus=gpus)
         if start is not None:
-            others = f"{path}: holds a trial by starts; this is the last one without a cure. {others}".rstrip()
+            others = (
+                f"{path}: holds a trial by starts; this is the last one without a cure. {others}".rstrip()
+            )
         warnings = (others, *report.warnings) if others else report.warnings
         return replace(report, warnings=warnings, tried=tried or report.tried)
     if step is not None or bucket is not None or gpus or attempt is not None:

@@ -91,9 +91,12 @@ class Advice:
             return ""
         gone = {option, *_REPLACES.get(option, ())}
         cures = {name: given for name, given in self.launch.cures.items() if name not in gone}
-        return "\n" + Advice(
-            self.recorded_by, replace(self.launch, cures={**cures, option: value}), self.shell
-        ).command()
+        return (
+            "\n"
+            + Advice(
+                self.recorded_by, replace(self.launch, cures={**cures, option: value}), self.shell
+            ).command()
+        )
 
     def command(self) -> str:
         """The command that starts this run again as it was; empty if it is not known."""

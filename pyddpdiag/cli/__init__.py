@@ -28,7 +28,9 @@ ERROR_EXIT = 2
 
 def commands() -> list[str]:
     """The names of all commands, sorted."""
-    return sorted(found.name.rstrip("_") for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_"))
+    return sorted(
+        found.name.rstrip("_") for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_")
+    )
 
 
 class Commands(typer.core.TyperGroup):

@@ -52,7 +52,7 @@ def try_(
         bool,
         typer.Option(
             "--restart",
-            help="Start the command again for each cure, a short time each: for interface, threads, pin-ranks, workers.",
+            help="Start the command again for each cure, a short time each: interface, threads, pin-ranks, workers.",
         ),
     ] = False,
     trace: Annotated[
@@ -89,10 +89,13 @@ def try_(
     from pyddpdiag.integrations.started_ranks import start_of
 
     if minutes is not None and not (math.isfinite(minutes) and 0 < minutes <= 24 * 60):
-        raise UsageError(f"--minutes {minutes:g} cannot be right.", hint="give minutes, such as 0.5, 2 or 10.")
+        raise UsageError(
+            f"--minutes {minutes:g} cannot be right.", hint="give minutes, such as 0.5, 2 or 10."
+        )
     if stop and keep is not None:
         raise UsageError(
-            "--stop and --keep exclude each other.", hint="--stop ends the training, --keep says how it goes on."
+            "--stop and --keep exclude each other.",
+            hint="--stop ends the training, --keep says how it goes on.",
         )
     start = start_of(nproc, nnodes, node_rank, rendezvous)
     files = tried_command.Files(json, html, force)

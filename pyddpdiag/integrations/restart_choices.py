@@ -62,7 +62,9 @@ def seen(sidecars: Sequence[Sidecar]) -> Seen:
         hosts.setdefault(one.host, []).append(one)
     fullest = max(hosts.values(), key=len)
     cores = {core for one in fullest for core in one.cores}
-    usable = [{name for name, face in one.interfaces.items() if face.up and face.addresses} for one in sidecars]
+    usable = [
+        {name for name, face in one.interfaces.items() if face.up and face.addresses} for one in sidecars
+    ]
     common = sorted(set.intersection(*usable)) if usable else []
     several = len(hosts) > 1
     names = [name for name in common if not (several and _is_loopback(sidecars[0], name))]
@@ -93,7 +95,8 @@ def wanted_of(text: str) -> tuple[Wanted, ...]:
         name, _, value = (word.strip() for word in part.partition("="))
         if name not in _KINDS:
             raise UsageError(
-                f"--cures: there is no cure '{name}'.", hint=f"with --restart, choose among: {', '.join(_KINDS)}."
+                f"--cures: there is no cure '{name}'.",
+                hint=f"with --restart, choose among: {', '.join(_KINDS)}.",
             )
         one = Wanted(name, value)
         if value:
@@ -117,7 +120,9 @@ def settings(wanted: Sequence[Wanted], today: Cures, run: Seen) -> tuple[list[Se
     notes = []
     for one in wanted:
         values = [one.value] if one.value else _KINDS[one.name](run)
-        made = [Setting(_named(one.name, value), _with_value(Wanted(one.name, value), today)) for value in values]
+        made = [
+            Setting(_named(one.name, value), _with_value(Wanted(one.name, value), today)) for value in values
+        ]
         new = [setting for setting in made if setting.cures != today]
         if not new:
             notes.append(f"{one.name} is not tried: {_WHY_NOT.get(one.name, 'today has it already')}.")

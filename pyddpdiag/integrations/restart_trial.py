@@ -28,7 +28,7 @@ from pyddpdiag.messages.shells import this_shell
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.paired import MARGIN, Interval, best_is_known, ratio_of_pairs
 from pyddpdiag.model.report import RunReport
-from pyddpdiag.model.tried import NAME, Tried, TriedCure, TrialState, tried_to_json
+from pyddpdiag.model.tried import NAME, TrialState, Tried, TriedCure, tried_to_json
 from pyddpdiag.model.words import count, listed, milliseconds, seconds
 from pyddpdiag.output import say
 from pyddpdiag.report.trial import TODAY
@@ -122,7 +122,7 @@ class RestartTrial:
         self._say("a first start shows what can be tried.")
         first = self._started(self._today, "look")
         if first.why or first.report is None:
-            self._end("failed", f"with today's setting, {first.why}")
+            self._end("failed", first.why)
             return False
         self._first = first.report
         try:
@@ -137,7 +137,7 @@ class RestartTrial:
             self._say(note)
         self._rows = [_Row(setting) for setting in chosen]
         if not chosen:
-            self._end("decided", "there is nothing to try: " + " ".join(notes).rstrip("."))
+            self._end("decided", " ".join(notes).rstrip("."))
             return False
         self._plan(time.monotonic() - began_s)
         return True
@@ -199,7 +199,7 @@ class RestartTrial:
             )
             return True
         if row is self._today:
-            self._end("failed", f"with today's setting, {shown.why}")
+            self._end("failed", f"with the setting as it is, {shown.why}")
             return False
         row.left = shown.why
         self._say(f"{row.setting.name} is left: {shown.why}.")
@@ -255,7 +255,9 @@ class RestartTrial:
         middle = statistics.median(today.values()) * 1e3 if today else None
         cures = row.setting.cures
         predicted = predicted_savings(self._first.verdict.findings) if self._first is not None else {}
-        new = {name: value for name, value in cures.options().items() if name not in self._asked.today.options()}
+        new = {
+            name: value for name, value in cures.options().items() if name not in self._asked.today.options()
+        }
         return TriedCure(
             name=row.setting.name,
             options=cures.options(),
@@ -300,7 +302,10 @@ def _same_bits(today: Cures, cures: Cures, ranks: int, *, several_hosts: bool) -
     """Whether a setting trains to the same bits as today's."""
     new = [why for why in cures.changed_bits(ranks) if why not in today.changed_bits(ranks)]
     shares = cures.shared_memory != today.shared_memory and ranks > 2 and several_hosts
-    layout = (cures.bucket_cap_mb, cures.bucket_cap_mb_list) != (today.bucket_cap_mb, today.bucket_cap_mb_list)
+    layout = (cures.bucket_cap_mb, cures.bucket_cap_mb_list) != (
+        today.bucket_cap_mb,
+        today.bucket_cap_mb_list,
+    )
     return not (new or shares or (layout and ranks > 2) or cures.compress != today.compress)
 
 

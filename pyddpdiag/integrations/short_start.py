@@ -35,6 +35,7 @@ FEWEST: Final = 8
 _LOOK_S: Final = 0.5
 _KEEP: Final = 256
 _TAIL: Final = 2000
+_OURS: Final = "pyddpdiag"
 
 
 @dataclass(frozen=True)
@@ -179,16 +180,20 @@ def medians(report: RunReport) -> tuple[float | None, float | None, int]:
 
 
 def _no_trace(folder: Path, ended: Ended, early: early_end.Early) -> str:
-    return early_end.why_nothing(early, ended.code).rstrip(".") + (_said(folder) if ended.code else "")
+    why = early_end.why_nothing(early, ended.code).rstrip(".")
+    if not ended.code:
+        return why
+    return why + (f" (its output: {folder / OUTPUT})" if early.error else _said(folder))
 
 
 def _said(folder: Path) -> str:
-    """The last line that the command wrote."""
+    """The last line that the command wrote, and where the others are."""
     with suppress(OSError):
-        lines = (folder / OUTPUT).read_bytes()[-_TAIL:].decode("utf-8", "replace").strip().splitlines()
+        text = (folder / OUTPUT).read_bytes()[-_TAIL:].decode("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_OURS)]
         if lines:
-            return f" ({clean(lines[-1].strip(), 160)}; all of its output: {folder / OUTPUT})"
-    return ""
+            return f" (its last line: {clean(lines[-1], 160)}; all of its output: {folder / OUTPUT})"
+    return f" (its output: {folder / OUTPUT})"
 
 
 __all__ = ["FEWEST", "OUTPUT", "STEPS", "Limits", "Measured", "medians", "run_shortly", "steps_of"]

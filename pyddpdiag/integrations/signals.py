@@ -124,11 +124,7 @@ class _Command:
                 self._started.update(self._tree())
                 self._process.kill()
                 self._process.wait()
-            elif (
-                self._first
-                and not (said or self._ended_by_us)
-                and time.monotonic() - self._since > _NOTE_S
-            ):
+            elif self._first and not (said or self._ended_by_us) and time.monotonic() - self._since > _NOTE_S:
                 said = True
                 with suppress(OSError):  # a terminal that hung up
                     say("pyddpdiag run: waits for the command to end; a second signal ends it.", sys.stderr)

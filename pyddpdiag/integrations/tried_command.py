@@ -100,8 +100,8 @@ def by_starts(
     if start is not None and start.nnodes > 1:
         raise UsageError(
             "--restart starts the ranks of one machine.",
-            hint="give a command that starts the ranks of all machines, such as mpirun, with a --trace folder that they "
-            "share.",
+            hint="give a command that starts the ranks of all machines, such as mpirun, and a --trace folder that "
+            "they share.",
         )
     recorded_command.program_of(command, start, "try")
     files.refuse()
@@ -116,7 +116,9 @@ def by_starts(
     if keep is not None:
         best = tried.best_cure if keep == "best" else None
         cures = from_options(best.options) if best is not None else today
-        say(f"\npyddpdiag try: starts the training {f'with {best.name}' if best else 'as it is'}.", sys.stderr)
+        say(
+            f"\npyddpdiag try: starts the training {f'with {best.name}' if best else 'as it is'}.", sys.stderr
+        )
         return recorded_command.run(command, folder, cures, start=start)
     return 0 if tried.judged or (tried.state == "decided" and not tried.cures) else COULD_NOT_JUDGE
 

@@ -12,7 +12,22 @@ MARGIN: Final = 0.02
 """Of a step: so well the best is to be known."""
 
 # Student's t for a two-sided 95% interval, by degrees of freedom from 1 on.
-_T: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)
+_T: Final = (
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.160,
+    2.145,
+)
 _T_MANY: Final = 2.14
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from pyddpdiag.model.launch import ARGUMENTS_LIMIT, LENGTH_LIMIT
 from pyddpdiag.model.untrusted import needed_list, number, text, whole
@@ -109,8 +109,8 @@ def tried_from_json(raw: Any) -> Tried | None:
         return None
     try:
         return Tried(
-            way=way,
-            state=state,
+            way=cast(TrialWay, way),
+            state=cast(TrialState, state),
             today=_cure(raw.get("today")),
             cures=tuple(_cure(each) for each in needed_list(raw.get("cures"), MOST_CURES)),
             **{name: text(raw, name, _TEXT) for name in ("why", "best", "kept", "now")},

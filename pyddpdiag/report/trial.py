@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from pyddpdiag.model.paired import MARGIN
 from pyddpdiag.model.tried import Tried, TriedCure
-from pyddpdiag.model.words import closed, count, listed, milliseconds, number, percent
+from pyddpdiag.model.words import closed, count, listed, milliseconds, number, percent, sentence
 from pyddpdiag.report.screen import Screen
 from pyddpdiag.report.table import Table
 
@@ -20,7 +21,8 @@ def print_trial(screen: Screen, tried: Tried) -> None:
     style = "faster" if tried.best else "same" if tried.judged else "unknown"
     screen.console.print()
     screen.print(Text(answer(tried), _STYLE[style]), 2)
-    screen.table(table(tried))
+    if tried.cures and tried.today.rounds:
+        screen.table(table(tried))
     for cure in _lines(tried):
         screen.console.print()
         screen.print(Text(f"To start this run with {cure.name}:", "dim"), 2)
@@ -29,22 +31,34 @@ def print_trial(screen: Screen, tried: Tried) -> None:
 
 def answer(tried: Tried) -> str:
     """What follows from it, in a sentence or two."""
-    return " ".join(filter(None, (_found(tried), _state(tried), closed(tried.why) if tried.why else "")))
+    if not tried.cures:
+        return f"Nothing was tried: {closed(tried.why)}" if tried.why else "Nothing was tried."
+    why = closed(sentence(tried.why)) if tried.why else ""
+    return " ".join(filter(None, (_found(tried), _state(tried), why)))
 
 
 def _found(tried: Tried) -> str:
     best = tried.best_cure
     if best is not None and best.ratio is not None:
         saved = "" if best.saved_ms is None else f", {milliseconds(best.saved_ms)} less"
-        kept = " The training goes on with it." if tried.kept == best.name and tried.state == "decided" else ""
+        kept = (
+            " The training goes on with it." if tried.kept == best.name and tried.state == "decided" else ""
+        )
         return f"{best.name} takes the step to {interval(best)} of what it is{saved}.{kept}"
-    if not tried.cures:
-        return "Nothing was tried."
     if not tried.judged:
         return "Nothing can be said yet." if tried.state == "running" else "The trial could not judge."
-    if tried.state == "running":
-        return "So far, nothing is faster than the run as it is."
-    return f"Nothing to gain: none of {listed([cure.name for cure in tried.cures], 12)} is faster for sure."
+    if tried.state in ("running", "interrupted"):
+        return "So far, nothing is faster for sure than the run as it is."
+    names = listed([cure.name for cure in tried.cures], 12)
+    most = min(tried.cures, key=lambda cure: 1.0 if cure.ratio_low is None or cure.left else cure.ratio_low)
+    could = 1.0 if most.ratio_low is None or most.left else most.ratio_low
+    if could >= 1 - MARGIN:
+        which = names if len(tried.cures) == 1 else f"none of {names}"
+        return f"Nothing to gain: {which} is {'not ' if len(tried.cures) == 1 else ''}faster than the run as it is."
+    return (
+        f"Nothing to gain for sure: no interval lies below 1. {most.name} might still save up to "
+        f"{percent(1 - could)}, or nothing: more rounds would tell."
+    )
 
 
 def _state(tried: Tried) -> str:
@@ -86,9 +100,7 @@ def table(tried: Tried, *, with_lines: bool = False) -> Table:
         "step": [ms(cure.step_ms) for cure in rows],
         "of today's (95%)": ["1", *(interval(cure) for cure in tried.cures)],
         "saves": ["", *(ms(cure.saved_ms) for cure in tried.cures)],
-        **(
-            {"predicted": ["", *(ms(cure.predicted_saved_ms) for cure in tried.cures)]} if predicted else {}
-        ),
+        **({"predicted": ["", *(ms(cure.predicted_saved_ms) for cure in tried.cures)]} if predicted else {}),
         "exposed": [ms(cure.exposed_ms) for cure in rows],
         "bits": ["same", *(bits(cure) for cure in tried.cures)],
         " remark": ["", *(_remark(tried, cure) for cure in tried.cures)],
