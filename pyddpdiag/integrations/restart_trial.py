@@ -28,10 +28,9 @@ from pyddpdiag.messages.shells import this_shell
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.paired import MARGIN, Interval, best_is_known, ratio_of_pairs
 from pyddpdiag.model.report import RunReport
-from pyddpdiag.model.tried import NAME, TrialState, Tried, TriedCure, tried_to_json
+from pyddpdiag.model.tried import AS_IT_IS, NAME, TrialState, Tried, TriedCure, tried_to_json
 from pyddpdiag.model.words import count, listed, milliseconds, seconds
 from pyddpdiag.output import say
-from pyddpdiag.report.trial import TODAY
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.run import open_run
 
@@ -88,7 +87,7 @@ class RestartTrial:
     def __init__(self, asked: Asked, say_line: Callable[[str], None] | None = None) -> None:
         self._asked = asked
         self._say = say_line or (lambda text: say(f"pyddpdiag try: {text}", sys.stderr))
-        self._today = _Row(Setting(TODAY, asked.today))
+        self._today = _Row(Setting(AS_IT_IS, asked.today))
         self._rows: list[_Row] = []
         self._state: TrialState = "running"
         self._why = ""
@@ -121,6 +120,9 @@ class RestartTrial:
         began_s = time.monotonic()
         self._say("a first start shows what can be tried.")
         first = self._started(self._today, "look")
+        if self.signal_number:
+            self._end("interrupted")
+            return False
         if first.why or first.report is None:
             self._end("failed", first.why)
             return False
@@ -153,7 +155,7 @@ class RestartTrial:
         self._train_s = min(max(each_s - before_s, _TRAIN_S[0]), _TRAIN_S[1])
         needed_s = LEAST_ROUNDS * settings_ * (before_s + _TRAIN_S[0])
         self._say(
-            f"{listed([TODAY, *(row.setting.name for row in self._rows)], 16)}: {LEAST_ROUNDS} rounds or more, "
+            f"{listed([AS_IT_IS, *(row.setting.name for row in self._rows)], 16)}: {LEAST_ROUNDS} rounds or more, "
             f"each start takes about {seconds(before_s + min(self._train_s, 6.0))}."
         )
         if needed_s > self._until_s - time.monotonic():

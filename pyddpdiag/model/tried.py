@@ -16,6 +16,9 @@ TrialWay = Literal["in_run", "restart"]
 NAME: Final = "trial.json"
 """The file in the folder of a trial by starts that holds it."""
 
+AS_IT_IS: Final = "as it is"
+"""What today's setting is called."""
+
 SCHEMA_VERSION: Final = 1
 MOST_CURES: Final = 64
 _TEXT: Final = 512
@@ -97,7 +100,8 @@ class Tried:
 
 def tried_to_json(tried: Tried) -> dict[str, Any]:
     """The content of the file."""
-    return {"schema_version": SCHEMA_VERSION, **asdict(tried)}
+    found = asdict(tried)
+    return {"schema_version": SCHEMA_VERSION, **found, "cures": list(found["cures"])}
 
 
 def tried_from_json(raw: Any) -> Tried | None:
@@ -152,6 +156,7 @@ def _signed(value: Any) -> float | None:
 
 
 __all__ = [
+    "AS_IT_IS",
     "NAME",
     "TrialState",
     "TrialWay",

@@ -5,13 +5,10 @@ from __future__ import annotations
 from rich.text import Text
 
 from pyddpdiag.model.paired import MARGIN
-from pyddpdiag.model.tried import Tried, TriedCure
+from pyddpdiag.model.tried import AS_IT_IS, Tried, TriedCure
 from pyddpdiag.model.words import closed, count, listed, milliseconds, number, percent, sentence
 from pyddpdiag.report.screen import Screen
 from pyddpdiag.report.table import Table
-
-TODAY = "as it is"
-"""What today's setting is called."""
 
 _STYLE = {"faster": "bold green", "same": "bold", "unknown": "bold magenta"}
 
@@ -32,7 +29,10 @@ def print_trial(screen: Screen, tried: Tried) -> None:
 def answer(tried: Tried) -> str:
     """What follows from it, in a sentence or two."""
     if not tried.cures:
-        return f"Nothing was tried: {closed(tried.why)}" if tried.why else "Nothing was tried."
+        if tried.state == "running":
+            return "The trial looks for what can be tried."
+        why = "the trial was interrupted" if tried.state == "interrupted" else tried.why
+        return f"Nothing was tried: {closed(why)}" if why else "Nothing was tried."
     why = closed(sentence(tried.why)) if tried.why else ""
     return " ".join(filter(None, (_found(tried), _state(tried), why)))
 
@@ -61,9 +61,14 @@ def _found(tried: Tried) -> str:
     )
 
 
+def status(tried: Tried) -> str:
+    """Where it stands, in a few words; empty: it is over."""
+    return f"trial of cures, {tried.now or AS_IT_IS} is on" if tried.state == "running" else ""
+
+
 def _state(tried: Tried) -> str:
     if tried.state == "running":
-        return f"The trial goes on; on now: {tried.now or TODAY}."
+        return f"The trial goes on; on now: {tried.now or AS_IT_IS}."
     return {
         "decided": "",
         "time_over": "Its time was over before the best was known to within 2%.",
@@ -95,7 +100,7 @@ def table(tried: Tried, *, with_lines: bool = False) -> Table:
         return "-" if value is None else number(value)
 
     columns = {
-        "setting": [TODAY, *(cure.name for cure in tried.cures)],
+        "setting": [AS_IT_IS, *(cure.name for cure in tried.cures)],
         "rounds": [str(cure.rounds) for cure in rows],
         "step": [ms(cure.step_ms) for cure in rows],
         "of today's (95%)": ["1", *(interval(cure) for cure in tried.cures)],
@@ -153,4 +158,4 @@ def compared(cure: TriedCure) -> str:
     )
 
 
-__all__ = ["TODAY", "answer", "bits", "compared", "interval", "print_trial", "table"]
+__all__ = ["answer", "bits", "compared", "interval", "print_trial", "status", "table"]
