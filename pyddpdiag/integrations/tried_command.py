@@ -22,6 +22,7 @@ from pyddpdiag.output import say
 from pyddpdiag.pages import write_pages
 from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.trial import print_trial
+from pyddpdiag.trace.trial import start_to_show
 
 Keep = Literal["best", "none"]
 
@@ -51,13 +52,14 @@ class Files:
         Raises:
             ResultWriteError: the system refuses.
             UsageError: a package for pages is missing.
-            TraceError: there are no traces for a page.
         """
         if self.json is not None:
             text = json.dumps(tried_to_json(tried), indent=2, allow_nan=False) + "\n"
             write_whole(self.json, text, force=self.force, option="--json")
             say(f"Written: {self.json}", sys.stderr)
-        if self.html is not None:
+        if self.html is not None and start_to_show(folder) is None:
+            say(f"no page is written to {self.html}: nothing was recorded.", sys.stderr)
+        elif self.html is not None:
             write_pages(folder, self.html, None, force=self.force)
             say(f"Written: {self.html}", sys.stderr)
 

@@ -20,7 +20,7 @@ def print_trial(screen: Screen, tried: Tried) -> None:
     screen.print(Text(answer(tried), _STYLE[style]), 2)
     if tried.cures and tried.today.rounds:
         screen.table(table(tried))
-    for cure in _lines(tried):
+    for cure in worth_a_paste(tried):
         screen.console.print()
         screen.print(Text(f"To start this run with {cure.name}:", "dim"), 2)
         screen.print_whole(f"    {cure.line}")
@@ -34,7 +34,7 @@ def answer(tried: Tried) -> str:
         why = "the trial was interrupted" if tried.state == "interrupted" else tried.why
         return f"Nothing was tried: {closed(why)}" if why else "Nothing was tried."
     why = closed(sentence(tried.why)) if tried.why else ""
-    return " ".join(filter(None, (_found(tried), _state(tried), why)))
+    return sentence(" ".join(filter(None, (_found(tried), _state(tried), why))))
 
 
 def _found(tried: Tried) -> str:
@@ -46,7 +46,9 @@ def _found(tried: Tried) -> str:
         )
         return f"{best.name} takes the step to {interval(best)} of what it is{saved}.{kept}"
     if not tried.judged:
-        return "Nothing can be said yet." if tried.state == "running" else "The trial could not judge."
+        return {"running": "Nothing can be said yet.", "interrupted": "Nothing can be said."}.get(
+            tried.state, "The trial could not judge."
+        )
     if tried.state in ("running", "interrupted"):
         return "So far, nothing is faster for sure than the run as it is."
     names = listed([cure.name for cure in tried.cures], 12)
@@ -137,7 +139,7 @@ def _remark(tried: Tried, cure: TriedCure) -> str:
     return "" if cure.ratio is None else "no sure difference"
 
 
-def _lines(tried: Tried) -> list[TriedCure]:
+def worth_a_paste(tried: Tried) -> list[TriedCure]:
     """Those whose line is worth a paste: the best first."""
     faster = [cure for cure in tried.cures if cure.is_faster and cure.line]
     return sorted(faster, key=lambda cure: (cure.name != tried.best, cure.ratio or 1.0))[:3]
@@ -158,4 +160,4 @@ def compared(cure: TriedCure) -> str:
     )
 
 
-__all__ = ["answer", "bits", "compared", "interval", "print_trial", "status", "table"]
+__all__ = ["answer", "bits", "compared", "interval", "print_trial", "status", "table", "worth_a_paste"]

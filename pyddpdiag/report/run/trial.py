@@ -8,8 +8,8 @@ from pyddpdiag.model import RunReport
 from pyddpdiag.model.tried import Tried, TriedCure
 from pyddpdiag.model.words import number
 from pyddpdiag.report.charts.chart import Axis, Chart, Mark, Panel, Whiskers, ratio_ticks
-from pyddpdiag.report.page import Headline, Paragraph, Part
-from pyddpdiag.report.trial import answer, bits, compared, interval, table
+from pyddpdiag.report.page import Notice, Paragraph, Part
+from pyddpdiag.report.trial import answer, bits, compared, interval, table, worth_a_paste
 
 _ROW: Final = 30
 """Pixels of a setting."""
@@ -26,7 +26,8 @@ def parts(report: RunReport) -> list[Part]:
     tried = report.tried
     if tried is None:
         return []
-    found: list[Part] = [Headline(answer(tried), "healthy" if tried.best or tried.judged else "cannot_tell")]
+    lines = [f"To start this run with {cure.name}: {cure.line}" for cure in worth_a_paste(tried)]
+    found: list[Part] = [Notice("note", answer(tried), lines)]
     known = [cure for cure in tried.cures if cure.ratio is not None]
     if known:
         found.append(_ratios(tried, known))

@@ -88,7 +88,7 @@ def tried(*cures: TriedCure, **more: object) -> Tried:
 def test_what_the_ranks_noted_becomes_a_table_and_a_line_of_this_run(tmp_path: Path) -> None:
     run_with(tmp_path, DECIDED)
     text = text_of(tmp_path)
-    assert "shared memory takes the step to 0.60 (0.60 to 0.60) of what it is, 7.97 ms less." in text
+    assert "Shared memory takes the step to 0.60 (0.60 to 0.60) of what it is, 7.97 ms less." in text
     assert "The training goes on with it." in text
     assert "left: rank 1: out of memory" in text
     line = "    pyddpdiag run --interface eth0 --shared-memory auto -- torchrun --nproc-per-node 2 train.py\n"
