@@ -1,4 +1,4 @@
-"""`pyddpdiag try -- COMMAND`: measure, in the user's own run, what each cure is worth."""
+"""`pyddpdiag try --restart -- COMMAND`: measure, with the user's own training, what each cure is worth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyddpdiag.output import say
 
 
 class Keep(str, Enum):
-    """What the training goes on with."""
+    """With what the training starts in the end."""
 
     BEST = "best"
     NONE = "none"
@@ -31,28 +31,23 @@ def try_(
         str,
         typer.Option(
             metavar="NAME[=VALUE],...",
-            help="What to try (docs/cures.md); by default what keeps the training's bits.",
+            help="What to try, such as shared-memory,buckets=4 (docs/cures.md); by default interface, threads and "
+            "pin-ranks.",
         ),
     ] = "",
-    minutes: Annotated[
-        float | None,
-        typer.Option(help="For the trial, at most; by default 1.5 in one run, 10 with --restart."),
-    ] = None,
+    minutes: Annotated[float, typer.Option(help="For the trial, at most.")] = 10.0,
     keep: Annotated[
         Keep | None,
         typer.Option(
-            help="What the training goes on with: best (the default), or none, as it was. With --restart: start the "
-            "training once more in the end."
+            help="Start the whole training in the end: with the best, or with none, as it is. By default, it is not."
         ),
     ] = None,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="End the training once the trial is over; not with --keep.")
-    ] = False,
     restart: Annotated[
         bool,
         typer.Option(
             "--restart",
-            help="Start the command again for each cure, a short time each: interface, threads, pin-ranks, workers.",
+            help="Start the command again and again, a short time for each cure. What the script writes, it writes "
+            "each time.",
         ),
     ] = False,
     trace: Annotated[
@@ -76,10 +71,10 @@ def try_(
         str, typer.Option(metavar="HOST:PORT", help="With --nproc: where the ranks of all machines meet.")
     ] = "",
 ) -> None:
-    """Try cures in a run of your own training, and say what each is worth; the script is not changed.
+    """Try cures on your own training command, and say what each is worth; the script is not changed.
 
-    They take turns, pass by pass, beside the run as it is. The result comes on standard error. Exit code: 0 it judged,
-    with something to gain or not; 2 it could not; that of the command, if it fails.
+    Each setting gets short starts, in turns with those of the command as it is. The result comes on standard error.
+    Exit code: 0 it judged, with something to gain or not; 2 it could not; with --keep, that of the training.
     """
     from pyddpdiag.cures.options import Cures
     from pyddpdiag.doctor.checks.torchrun import warning
@@ -88,33 +83,30 @@ def try_(
     from pyddpdiag.integrations.restart_choices import wanted_of
     from pyddpdiag.integrations.started_ranks import start_of
 
-    if minutes is not None and not (math.isfinite(minutes) and 0 < minutes <= 24 * 60):
+    if not (math.isfinite(minutes) and 0 < minutes <= 24 * 60):
         raise UsageError(
             f"--minutes {minutes:g} cannot be right.", hint="give minutes, such as 0.5, 2 or 10."
-        )
-    if stop and keep is not None:
-        raise UsageError(
-            "--stop and --keep exclude each other.",
-            hint="--stop ends the training, --keep says how it goes on.",
         )
     start = start_of(nproc, nnodes, node_rank, rendezvous)
     files = tried_command.Files(json, html, force)
     folder = trace if trace is not None else recorded_command.new_folder()
     trouble = warning(command)
-    if restart:
-        wanted = wanted_of(cures)
-        if trouble:
-            say(trouble, sys.stderr)
-        raise typer.Exit(
-            tried_command.by_starts(
-                command,
-                folder,
-                Cures(),
-                wanted,
-                minutes=10.0 if minutes is None else minutes,
-                keep=keep.value if keep is not None else None,
-                start=start,
-                files=files,
-            )
+    if not restart:
+        raise UsageError(
+            "cures cannot take turns in one run yet.", hint="give --restart: each gets starts of its own."
         )
-    raise UsageError("only --restart is there so far.")
+    wanted = wanted_of(cures)
+    if trouble:
+        say(trouble, sys.stderr)
+    raise typer.Exit(
+        tried_command.by_starts(
+            command,
+            folder,
+            Cures(),
+            wanted,
+            minutes=minutes,
+            keep=keep.value if keep is not None else None,
+            start=start,
+            files=files,
+        )
+    )
