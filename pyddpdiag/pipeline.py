@@ -25,6 +25,7 @@ from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.folder import folder_of
 from pyddpdiag.trace.run import open_run
 from pyddpdiag.trace.training import read_loss
+from pyddpdiag.trace.trial import read_trial, start_to_show
 
 
 def load_report(
@@ -54,10 +55,18 @@ def load_report(
     path = folder_of(Path(source))
     if not path.is_file():
         intake = Intake()
-        folder, others = choose_attempt(path, attempt)
+        # The result of a trial by starts lies above their traces.
+        tried = read_trial(path)
+        start = start_to_show(path) if tried is not None else None
+        folder, others = choose_attempt(start or path, attempt)
         run = open_run(folder, visit=intake.take)
         report = analyse(run, intake, step=step, bucket=bucket, gpus=gpus)
-        return replace(report, warnings=(others, *report.warnings)) if others else report
+        if start is not None:
+            others = (
+                f"{path}: holds a trial by starts; this is the last one without a cure. {others}".rstrip()
+            )
+        warnings = (others, *report.warnings) if others else report.warnings
+        return replace(report, warnings=warnings, tried=tried or report.tried)
     if step is not None or bucket is not None or gpus or attempt is not None:
         raise UsageError(
             "a saved report cannot be narrowed or judged again.",
@@ -85,7 +94,8 @@ def load_details(
     path = folder_of(Path(source))
     if path.is_file():
         return report, None
-    folder, _ = choose_attempt(path, attempt)
+    start = start_to_show(path) if report.tried is not None else None
+    folder, _ = choose_attempt(start or path, attempt)
     details = run_details(report, folder, step=step)
     return report, replace(details, loss=read_loss(folder))
 

@@ -7,7 +7,7 @@ themselves, so that the script has no recorder to change.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyddpdiag.messages.shells import Command, Shell, shell_on, write
@@ -91,10 +91,19 @@ class Advice:
             return ""
         gone = {option, *_REPLACES.get(option, ())}
         cures = {name: given for name, given in self.launch.cures.items() if name not in gone}
-        words = [
-            word for pair in {**self.launch.start, **cures, option: value}.items() for word in pair if word
-        ]
-        return "\n" + write(Command(("pyddpdiag", "run", *words, "--", *self.launch.command)), self.shell)
+        return (
+            "\n"
+            + Advice(
+                self.recorded_by, replace(self.launch, cures={**cures, option: value}), self.shell
+            ).command()
+        )
+
+    def command(self) -> str:
+        """The command that starts this run again as it was; empty if it is not known."""
+        if not self.launch.command:
+            return ""
+        words = [word for pair in {**self.launch.start, **self.launch.cures}.items() for word in pair if word]
+        return write(Command(("pyddpdiag", "run", *words, "--", *self.launch.command)), self.shell)
 
     def own_buffers(self) -> str:
         """To leave each rank its own buffers."""

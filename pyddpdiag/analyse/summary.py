@@ -10,6 +10,7 @@ from pyddpdiag.analyse.catalog import find
 from pyddpdiag.analyse.group_paths import group_stats
 from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.intake import Intake
+from pyddpdiag.analyse.tried import tried_in
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weigh.verdict import weigh
 from pyddpdiag.errors import UsageError
@@ -82,6 +83,7 @@ def summary(view: RunView, *, step: int | None = None, bucket: str | None = None
         flames=view.lines.flames(),
         groups=group_stats(view.groups, view.names, view.buckets),
         account=view.account,
+        tried=tried_in(view),
     )
 
 

@@ -1,13 +1,15 @@
 """The `pyddpdiag` command.
 
 Every file here is a command: `cli/<name>.py` holds a function `<name>` with typer's annotations, and is found
-by its name; a folder is a command with sub-commands, whose `<name>` is a typer application. Only the command that
-was asked for is imported, so each one starts as fast as its own imports.
+by its name; a folder is a command with sub-commands, whose `<name>` is a typer application. Where Python reserves the
+name, an underscore ends it: `try_`. Only the command that was asked for is imported, so each one starts as fast as its
+own imports.
 """
 
 from __future__ import annotations
 
 import importlib
+import keyword
 import pkgutil
 import sys
 import traceback
@@ -26,7 +28,9 @@ ERROR_EXIT = 2
 
 def commands() -> list[str]:
     """The names of all commands, sorted."""
-    return sorted(found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_"))
+    return sorted(
+        found.name.rstrip("_") for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_")
+    )
 
 
 class Commands(typer.core.TyperGroup):
@@ -68,7 +72,8 @@ def build_app(names: Sequence[str]) -> typer.Typer:
     # A callback keeps the commands named even when only one of them was imported.
     app.callback(invoke_without_command=True)(_options)
     for name in names:
-        found = getattr(importlib.import_module(f"{__name__}.{name}"), name)
+        python = f"{name}_" if keyword.iskeyword(name) else name
+        found = getattr(importlib.import_module(f"{__name__}.{python}"), python)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:

@@ -126,6 +126,13 @@ def run(
             rich_help_panel=_CURES,
         ),
     ] = False,
+    num_workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Workers of every DataLoader over a map-style data set. Random numbers that they draw may change.",
+            rich_help_panel=_CURES,
+        ),
+    ] = None,
 ) -> None:
     """Run a training command and record every DistributedDataParallel module in it; the script is not changed.
 
@@ -133,19 +140,11 @@ def run(
     """
     from pyddpdiag.cures.options import Cures, sizes_of
     from pyddpdiag.doctor.checks.torchrun import warning
-    from pyddpdiag.errors import UsageError
     from pyddpdiag.integrations import recorded_command
-    from pyddpdiag.integrations.started_ranks import Start
+    from pyddpdiag.integrations.started_ranks import start_of
     from pyddpdiag.ranks import interfaces
 
-    start = None if nproc is None else Start(nproc, nnodes, node_rank, rendezvous)
-    if start is not None:
-        start.check()
-    elif nnodes > 1 or node_rank or rendezvous:
-        raise UsageError(
-            "--nnodes, --node-rank and --rendezvous need --nproc.",
-            hint="give --nproc, or start the ranks by torchrun.",
-        )
+    start = start_of(nproc, nnodes, node_rank, rendezvous)
     names = interfaces.parse(interface) if interface is not None else ()
     interfaces.check(names, "from --interface")
     cures = Cures(
@@ -158,6 +157,7 @@ def run(
         interfaces=names,
         threads=threads,
         pin_ranks=pin_ranks,
+        num_workers=num_workers,
     )
     trouble = warning(command)
     if trouble:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import torch.distributed as dist
+from torch.utils.data import IterableDataset
 
 from pyddpdiag.cures import ddp_arguments, path, processes
 from pyddpdiag.cures.options import Cures
@@ -44,6 +45,22 @@ class Applied:
         """What DistributedDataParallel is made with, in place of what the script gives."""
         given, named, notes = ddp_arguments.overridden(make, arguments, options, self.cures.ddp_arguments)
         self._begin()
+        for each in notes:
+            self._note(each)
+        return given, named
+
+    def loader_arguments(
+        self, make: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """What a DataLoader is made with, in place of what the script gives."""
+        workers = self.cures.num_workers
+        data = options.get("dataset", arguments[1] if len(arguments) > 1 else None)
+        if workers is None or isinstance(data, IterableDataset):
+            # Each worker of a stream reads all of it, unless the script shares it out.
+            if workers is not None:
+                self._note("--num-workers is not applied to a loader of an IterableDataset.")
+            return arguments, options
+        given, named, notes = ddp_arguments.overridden(make, arguments, options, {"num_workers": workers})
         for each in notes:
             self._note(each)
         return given, named

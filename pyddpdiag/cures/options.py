@@ -22,6 +22,7 @@ class Cures:
         interfaces: for Gloo (GLOO_SOCKET_IFNAME); empty: as the environment has it.
         threads: of torch in each rank; None: as the script has it.
         pin_ranks: whether each rank keeps to its own share of its host's cores.
+        num_workers: of every DataLoader over a map-style data set; None: as the script has it.
 
     Raises:
         UsageError: a value is out of its range, or options exclude each other.
@@ -36,6 +37,7 @@ class Cures:
     interfaces: tuple[str, ...] = ()
     threads: int | None = None
     pin_ranks: bool = False
+    num_workers: int | None = None
 
     def __post_init__(self) -> None:
         path_request(self.compress, self.error_feedback, self.shared_memory)
@@ -52,6 +54,12 @@ class Cures:
                 )
         if self.threads is not None and not 1 <= self.threads <= 2**16:
             raise UsageError(f"--threads is {self.threads}, but at least 1 is needed.")
+        # Without workers, torch refuses other arguments that the script may give.
+        if self.num_workers is not None and not 1 <= self.num_workers <= 2**10:
+            raise UsageError(
+                f"--num-workers is {self.num_workers}, but at least 1 is needed.",
+                hint="leave the option out to keep the script's own number.",
+            )
 
     @property
     def path(self) -> dict[str, Any]:
@@ -84,6 +92,7 @@ class Cures:
             "--bucket-cap-mb-list": ",".join(f"{each:g}" for each in self.bucket_cap_mb_list),
             "--interface": ",".join(self.interfaces),
             "--threads": "" if self.threads is None else str(self.threads),
+            "--num-workers": "" if self.num_workers is None else str(self.num_workers),
         }
         flags = {
             "--error-feedback": self.error_feedback,
@@ -104,6 +113,8 @@ class Cures:
             why.append("another bucket layout sums in another order at 3 or more ranks")
         if self.threads is not None:
             why.append("another number of threads may add in another order")
+        if self.num_workers is not None:
+            why.append("other worker processes may draw other random numbers")
         return why
 
 
@@ -114,6 +125,7 @@ def from_options(options: Mapping[str, str]) -> Cures:
         UsageError, ValueError: it was not made by that.
     """
     cap, threads = options.get("--bucket-cap-mb"), options.get("--threads")
+    workers = options.get("--num-workers")
     return Cures(
         shared_memory=cast(SharedMemory, options.get("--shared-memory", "off")),
         compress=cast("Compress | None", options.get("--compress")),
@@ -124,6 +136,7 @@ def from_options(options: Mapping[str, str]) -> Cures:
         interfaces=tuple(filter(None, options.get("--interface", "").split(","))),
         threads=None if threads is None else int(threads),
         pin_ranks="--pin-ranks" in options,
+        num_workers=None if workers is None else int(workers),
     )
 
 

@@ -74,27 +74,13 @@ def run(
         raise TraceExistsError(
             f"there are traces already in '{folder}'.", hint="give each run a folder of its own: --trace DIR."
         )
-    given, command = tuple(command), list(command) if start is None else start.command(command)
-    program = shutil.which(command[0])
-    if program is None:
-        hint = "give the whole command, as you type it without pyddpdiag."
-        if command[0].endswith(".py"):
-            hint = f"pyddpdiag run -- python {command[0]}"
-        raise UsageError(f"there is no program '{command[0]}'.", hint=hint)
+    whole = program_of(command, start)
     # Not in the ranks, which import this file under `python -m pyddpdiag.attach`.
     from pyddpdiag.integrations.signals import to_its_end
 
     with tempfile.TemporaryDirectory(prefix="pyddpdiag-", ignore_cleanup_errors=True) as notes:
-        applied = cures if cures is not None else Cures()
-        launch = Launch(given, applied.options(), start.options() if start is not None else {})
-        environ = {
-            **os.environ,
-            **environment(folder, lines=lines),
-            **applied.environment(),
-            LAUNCH: json.dumps(launch_to_json(launch)),
-            early_end.NOTES: notes,
-        }
-        ended = to_its_end([program, *command[1:]], environ)
+        environ = environment_below(folder, command, cures or Cures(), start, Path(notes), lines=lines)
+        ended = to_its_end(whole, environ)
         early = early_end.read(Path(notes))
     number = ended.signal_number or ended.died_of
     if task is None or task.number == 0 or ended.code:
@@ -110,6 +96,45 @@ def run(
             interrupted_by=ended.signal_number,
         )
     return ended.code
+
+
+def program_of(command: Sequence[str], start: Start | None, verb: str = "run") -> list[str]:
+    """What to start: the program's path and its arguments. `verb`: the command of pyddpdiag that was given this one.
+
+    Raises:
+        UsageError: there is no such program.
+    """
+    whole = list(command) if start is None else start.command(command)
+    program = shutil.which(whole[0])
+    if program is None:
+        hint = "give the whole command, as you type it without pyddpdiag."
+        if whole[0].endswith(".py"):
+            hint = f"pyddpdiag {verb} -- python {whole[0]}"
+        raise UsageError(f"there is no program '{whole[0]}'.", hint=hint)
+    return [program, *whole[1:]]
+
+
+def environment_below(
+    folder: Path, given: Sequence[str], cures: Cures, start: Start | None, notes: Path, *, lines: bool
+) -> dict[str, str]:
+    """The environment of a command whose ranks are recorded into `folder`, with cures.
+
+    Args:
+        folder: of the run.
+        given: the command as the user gave it.
+        cures: what to apply to the ranks.
+        start: which ranks of it to start; None: it starts them.
+        notes: the folder of the processes' notes.
+        lines: whether the ranks look at their Python stacks.
+    """
+    launch = Launch(tuple(given), cures.options(), start.options() if start is not None else {})
+    return {
+        **os.environ,
+        **environment(folder, lines=lines),
+        **cures.environment(),
+        LAUNCH: json.dumps(launch_to_json(launch)),
+        early_end.NOTES: str(notes),
+    }
 
 
 def _note(folder: Path, end: CommandEnd) -> None:
@@ -145,4 +170,4 @@ def show(folder: Path, *, why_nothing: str = "", interrupted_by: int = 0) -> Non
         say(f"no verdict: {error}", sys.stderr)
 
 
-__all__ = ["environment", "new_folder", "run", "show"]
+__all__ = ["environment", "environment_below", "new_folder", "program_of", "run", "show"]

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import IO, Final
 
 import psutil
 
@@ -39,29 +39,51 @@ class Ended:
         signal_number: of the first signal to us meanwhile; 0: there was none.
         signal_s: when that came, in seconds since 1970; 0: there was none.
         died_of: the signal to stop that ended the command, whoever sent it; 0: none did.
+        enough: whether we ended it, since `enough` said so.
     """
 
     code: int
     signal_number: int
     signal_s: float = 0.0
     died_of: int = 0
+    enough: bool = False
 
 
-def to_its_end(command: Sequence[str], environ: Mapping[str, str]) -> Ended:
+def to_its_end(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    enough: Callable[[], bool] | None = None,
+    output: IO[bytes] | None = None,
+) -> Ended:
     """Runs a command. The first signal to stop is passed on, the second ends the command and all that it started.
 
     Args:
         command: a program and its arguments.
         environ: of the command.
+        enough: asked again and again; once it says so, the command is ended as by SIGTERM. None: only the command
+            itself knows when it is done.
+        output: where the command writes, errors too; it reads nothing then. None: where we do.
     """
     mark = secrets.token_hex(8)
     # The command first, or it would inherit the mask.
     with (
         noted() as request,
-        subprocess.Popen(command, env={**environ, MARK: mark}) as process,
+        subprocess.Popen(
+            command,
+            env={**environ, MARK: mark},
+            stdin=None if output is None else subprocess.DEVNULL,
+            stdout=output,
+            stderr=None if output is None else subprocess.STDOUT,
+        ) as process,
         blocked(_waited()),
     ):
-        return _Command(process, mark, request).watch()
+        running = _Command(process, mark, request, enough)
+        try:
+            return running.watch()
+        except BaseException:
+            running.end()
+            raise
 
 
 def _waited() -> set[int]:
@@ -71,14 +93,23 @@ def _waited() -> set[int]:
 class _Command:
     """A command that runs, and the signals to us."""
 
-    def __init__(self, process: subprocess.Popen[bytes], mark: str, request: StopRequest) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        mark: str,
+        request: StopRequest,
+        enough: Callable[[], bool] | None,
+    ) -> None:
         self._process = process
         self._mark = mark
         self._request = request
+        self._enough = enough
+        self._ended_by_us = False  # nobody else had sent a signal yet
         self._first = 0  # the first signal
         self._since = 0.0
         self._first_s = 0.0
         self._again = False  # a second one came
+        self._theirs = 0  # a signal that came after we had ended the command ourselves
         self._started: set[psutil.Process] = set()  # by the command, as seen when signals came
 
     def watch(self) -> Ended:
@@ -86,11 +117,14 @@ class _Command:
         said = False
         while self._process.poll() is None:
             self._take(_POLL_S)
+            if not self._first and self._enough is not None and self._enough():
+                self._ended_by_us = True
+                self._stop(signal.SIGTERM, command_has_it=False)
             if self._again:
                 self._started.update(self._tree())
                 self._process.kill()
                 self._process.wait()
-            elif self._first and not said and time.monotonic() - self._since > _NOTE_S:
+            elif self._first and not (said or self._ended_by_us) and time.monotonic() - self._since > _NOTE_S:
                 said = True
                 with suppress(OSError):  # a terminal that hung up
                     say("pyddpdiag run: waits for the command to end; a second signal ends it.", sys.stderr)
@@ -98,7 +132,19 @@ class _Command:
             self._end_what_is_left()
         code = self._process.returncode
         died_of = -code if -code in stop_signals() else 0
-        return Ended(code if code >= 0 else 128 - code, self._first, self._first_s, died_of)
+        shown = code if code >= 0 else 128 - code
+        if self._ended_by_us:
+            return Ended(shown, self._theirs, self._first_s if self._theirs else 0.0, died_of, enough=True)
+        return Ended(shown, self._first, self._first_s, died_of)
+
+    def end(self) -> None:
+        """Ends the command and all that it started, at once."""
+        self._started.update(self._tree())
+        self._first = self._first or signal.SIGTERM
+        self._again = True
+        self._process.kill()
+        self._process.wait()
+        self._end_what_is_left()
 
     def _take(self, seconds: float) -> None:
         """Waits for a signal, or the end of the command, and passes the first signal on."""
@@ -108,7 +154,11 @@ class _Command:
         number, command_has_it = came
         if self._first:
             self._again = self._again or time.monotonic() - self._since > _ECHO_S
+            self._theirs = self._theirs or number
             return
+        self._stop(number, command_has_it=command_has_it)
+
+    def _stop(self, number: int, *, command_has_it: bool) -> None:
         self._first, self._since, self._first_s = number, time.monotonic(), time.time()
         self._started.update(self._tree())
         if not command_has_it:

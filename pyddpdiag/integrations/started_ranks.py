@@ -87,6 +87,24 @@ class Start:
         return [sys.executable, "-m", __name__, *numbers, *script]
 
 
+def start_of(nproc: int | None, nnodes: int, node_rank: int, rendezvous: str) -> Start | None:
+    """What these options ask for; None: the command starts the ranks itself.
+
+    Raises:
+        UsageError: they do not fit together.
+    """
+    if nproc is not None:
+        start = Start(nproc, nnodes, node_rank, rendezvous)
+        start.check()
+        return start
+    if nnodes > 1 or node_rank or rendezvous:
+        raise UsageError(
+            "--nnodes, --node-rank and --rendezvous need --nproc.",
+            hint="give --nproc, or start the ranks by torchrun.",
+        )
+    return None
+
+
 def environment(local: int, start: Start, host: str, port: int) -> dict[str, str]:
     """The variables of one rank, by their names in torchrun; `local` is its number on this machine."""
     variables = {

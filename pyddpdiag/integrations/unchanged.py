@@ -251,6 +251,16 @@ def _patch_compiled(module: Any) -> None:
 def _patch_loader(module: Any) -> None:
     iterator = module._BaseDataLoaderIter
     following, make = iterator.__next__, module.DataLoader._get_iterator
+    construct = module.DataLoader.__init__
+
+    @functools.wraps(construct)
+    def init(self: Any, *arguments: Any, **options: Any) -> None:
+        given: Sequence[Any] = arguments
+        named: Mapping[str, Any] = options
+        cures = _cures() if LAUNCH in os.environ else None
+        if cures is not None:
+            (_, *given), named = cures.loader_arguments(construct, (self, *arguments), options)
+        construct(self, *given, **named)
 
     @functools.wraps(following)
     def next_batch(self: Any) -> Any:
@@ -270,6 +280,7 @@ def _patch_loader(module: Any) -> None:
         return made
 
     iterator.__next__ = next_batch
+    module.DataLoader.__init__ = init
     module.DataLoader._get_iterator = get_iterator
 
 

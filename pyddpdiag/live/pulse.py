@@ -14,8 +14,10 @@ from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, extra_ms, matr
 from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.errors import TraceError
 from pyddpdiag.model import OpenOperation, RankStats, RunReport, Verdict
+from pyddpdiag.report.trial import answer, status
 from pyddpdiag.trace.follow import RunFollower
 from pyddpdiag.trace.run import Run
+from pyddpdiag.trace.trial import read_trial
 
 KEEP: Final = 2**10
 """Records of each rank that the figures rest on: some 20 to 100 steps."""
@@ -60,7 +62,8 @@ class Pulse:
     `at_s` is the time of the look (seconds since 1970). `step` is the newest step on any rank, `steps_per_s` its rate
     since the look before. `steps` are in view: the newest that every rank has. `exposed_ms` is communication that no
     late rank explains. `busbw_gbps` is the load on a link while buckets are on the wire, `reduced_gbps` gradients per
-    time of step. `runs` counts the runs that were seen in this folder.
+    time of step. `runs` counts the runs that were seen in this folder. `trial` says what a trial of
+    cures has on; empty: there is none, or it is over.
     """
 
     at_s: float
@@ -80,6 +83,7 @@ class Pulse:
     reduced_gbps: float | None = None
     verdict: Verdict | None = None
     ranks: tuple[RankPulse, ...] = ()
+    trial: str = ""
 
 
 class Watcher:
@@ -102,7 +106,15 @@ class Watcher:
         try:
             run = self._follower.look(intake.take)
         except TraceError as error:
-            return Pulse(time.time(), str(self._folder), "waiting", error.message, runs=len(self._runs))
+            tried = read_trial(self._folder)
+            return Pulse(
+                time.time(),
+                str(self._folder),
+                "waiting",
+                answer(tried) if tried is not None else error.message,
+                runs=len(self._runs),
+                trial=status(tried) if tried is not None else "",
+            )
         if run.run_id not in self._runs:
             self._runs.append(run.run_id)
         return self._pulse(run, analyse(run, intake))
@@ -132,6 +144,7 @@ class Watcher:
             reduced_gbps=amount / wall / 1e6 if amount and wall else None,
             verdict=report.verdict,
             ranks=_ranks(run, report, steps),
+            trial=status(report.tried) if report.tried is not None and not over else "",
         )
 
     def _rate(self, run_id: str, step: int | None) -> float | None:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from pyddpdiag.live.pulse import Pulse, RankPulse, Watcher
 from pyddpdiag.model.findings import EXIT_CODES
-from pyddpdiag.model.words import count, milliseconds, number, percent
+from pyddpdiag.model.words import count, milliseconds, number, percent, sentence
 from pyddpdiag.output import clean, say
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.table import Cell, Table
@@ -93,6 +93,8 @@ def pulse_line(pulse: Pulse) -> str:
     late = max(pulse.ranks, key=lambda rank: rank.late_ms or 0.0, default=None)
     if late is not None and (late.late_ms or 0.0) >= LEAST_LATE_MS:
         parts.append(f"rank {late.rank} late by {milliseconds(late.late_ms or 0)}")
+    if pulse.trial:
+        parts.append(pulse.trial)
     return clean(f"{at} " + ", ".join(parts) + f". {pulse.line}")
 
 
@@ -173,6 +175,7 @@ def picture(pulse: Pulse, screen: Screen) -> RenderableType:
         Text(screen.text(dot.join(head)), "dim"),
         Text(screen.text(dot.join(_figures(pulse)) or "No step is complete yet.")),
         Text(screen.text(clean(pulse.line)), style),
+        *([Text(screen.text(sentence(clean(pulse.trial)) + "."), "cyan")] if pulse.trial else []),
         *_grids(pulse, screen),
     ]
     if len(pulse.ranks) > MOST_RANKS:

@@ -20,6 +20,7 @@ from pyddpdiag.model.rows import (
     RankStats,
 )
 from pyddpdiag.model.steps import StepTable
+from pyddpdiag.model.tried import Tried
 
 SCHEMA_VERSION = 1
 
@@ -29,7 +30,7 @@ class RunReport:
     """One run, analysed. `step` and `bucket` say what the tables were narrowed to; the verdict never is.
 
     `in_flight_total` and `errors_total` count all of them; only the first thousand are listed. `flames` are in no saved
-    report.
+    report. `tried`: the trial of cures that took place in it, or of which it is a start; None: none did.
     """
 
     folder: str
@@ -55,3 +56,4 @@ class RunReport:
     lines: tuple[LineStats, ...] = ()
     flames: tuple[Flame, ...] = ()
     account: tuple[RankAccount, ...] = ()
+    tried: Tried | None = None

@@ -22,6 +22,7 @@ from pyddpdiag.report.paths import paths_in_words
 from pyddpdiag.report.rank_rows import screen_ranks, shown_ranks
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.trial import print_trial
 
 STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell": "bold magenta"}
 SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "note": "cyan"}
@@ -50,6 +51,8 @@ def print_text(report: RunReport, file: TextIO, *, top: int = 10, every_rank: bo
     screen = screen_for(file)
     _head(screen, report)
     _verdict(screen, report)
+    if report.tried is not None:
+        print_trial(screen, report.tried)
     ranks = shown_ranks(report, every_rank=every_rank)
     screen_ranks(screen, report, ranks)
     _steps(screen, report)

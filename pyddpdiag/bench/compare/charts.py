@@ -10,7 +10,7 @@ from pyddpdiag.bench.compare.comparison import Change, Comparison, Pair, PartCha
 from pyddpdiag.bench.compare.names import short_names
 from pyddpdiag.bench.compare.tables import changes_table, curves_table, pairs_table, scaling_table
 from pyddpdiag.bench.intervals import TOO_FEW, Word
-from pyddpdiag.report.charts.chart import Axis, Chart, Line, Mark, Panel, Whiskers, plain
+from pyddpdiag.report.charts.chart import Axis, Chart, Line, Mark, Panel, Whiskers, plain, ratio_ticks
 
 MOST_PAIRS: Final = 40
 _ROW: Final = 26
@@ -28,8 +28,6 @@ _CHANGED: Final[dict[Change, tuple[str, Mark]]] = {
     "no difference": ("same", "diamond"),
     "cannot tell": ("unsure", "cross"),
 }
-_TICKS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-_FINE: Final = (0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0)
 
 
 @dataclass(frozen=True)
@@ -140,14 +138,6 @@ def _changes(changes: Sequence[PartChange]) -> Chart:
         Axis("ms per step", line_at=0.0),
         changes_table(changes),
     )
-
-
-def ratio_ticks(low: float, high: float) -> list[float]:
-    """Round ratios that an axis from `low` to `high` shows; 1 is always among them."""
-    low, high = min(low, 1.0) / 1.05, max(high, 1.0) * 1.05
-    if high / low < 1.35:
-        return [tick / 100 for tick in range(50, 200, 5) if low <= tick / 100 <= high]
-    return [tick for tick in (_FINE if high / low < 5 else _TICKS) if low <= tick <= high]
 
 
 def _speedups(comparison: Comparison) -> Chart:

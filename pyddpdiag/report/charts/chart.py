@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pyddpdiag.report.table import Table
 
 Number = float | int | None
 Mark = Literal["circle", "cross", "diamond"]
 Stroke = Literal["solid", "dash", "dot"]
+
+_TICKS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_FINE: Final = (0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0)
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,14 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [
         n * 10.0**power for power in powers for n in steps if low / 2.01 <= n * 10.0**power <= high * 2.01
     ]
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """Round ratios that an axis from `low` to `high` shows; 1 is always among them."""
+    low, high = min(low, 1.0) / 1.05, max(high, 1.0) * 1.05
+    if high / low < 1.35:
+        return [tick / 100 for tick in range(50, 200, 5) if low <= tick / 100 <= high]
+    return [tick for tick in (_FINE if high / low < 5 else _TICKS) if low <= tick <= high]
 
 
 def _drawable(series: Series) -> bool:

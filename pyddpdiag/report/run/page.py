@@ -9,7 +9,7 @@ from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.words import count
 from pyddpdiag.report.charts.chart import Chart, Choice
 from pyddpdiag.report.page import Paragraph, Section, page
-from pyddpdiag.report.run import account, buckets, gradients, lines, links, steps, verdict, waterfall
+from pyddpdiag.report.run import account, buckets, gradients, lines, links, steps, trial, verdict, waterfall
 
 _NO_DETAILS = "A saved report holds no single steps: make the page from the folder of the traces to see them."
 
@@ -27,6 +27,7 @@ def sections(report: RunReport, details: RunDetails | None) -> list[Section]:
     """The views of the page that have something to show."""
     found = [
         Section("Verdict", verdict.parts(report, details)),
+        Section("Trial of cures", trial.parts(report)),
         Section("Steps", steps.parts(report, details)),
         Section(
             "One step", waterfall.parts(report, details) if details else [Paragraph(_NO_DETAILS, dim=True)]

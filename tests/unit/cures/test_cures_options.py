@@ -15,6 +15,7 @@ from pyddpdiag.errors import UsageError
         Cures(shared_memory="require", compress="bf16", error_feedback=True, bucket_cap_mb=0.25),
         Cures(bucket_cap_mb_list=(1, 4.5), interfaces=("eth0", "eth1"), threads=3),
         Cures(gradient_as_bucket_view=True, pin_ranks=True),
+        Cures(num_workers=4),
     ],
 )
 def test_they_reach_the_ranks_as_they_were_given(cures: Cures) -> None:
@@ -36,6 +37,7 @@ def test_the_environment_has_what_is_read_before_python_runs() -> None:
         ({"bucket_cap_mb": 0}, "--bucket-cap-mb 0 cannot be right"),
         ({"bucket_cap_mb_list": (1, float("nan"))}, "--bucket-cap-mb-list nan"),
         ({"threads": 0}, "--threads is 0"),
+        ({"num_workers": 0}, "--num-workers is 0"),
         ({"error_feedback": True}, "needs compress"),
     ],
 )

@@ -32,6 +32,7 @@ TOP = {
     "groups",
     "phases",
     "account",
+    "tried",
     "in_flight_total",
     "in_flight_operations",
     "errors_total",

@@ -1,0 +1,112 @@
+"""`pyddpdiag try --restart -- COMMAND`: measure, with the user's own training, what each cure is worth."""
+
+from __future__ import annotations
+
+import math
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyddpdiag.output import say
+
+
+class Keep(str, Enum):
+    """With what the training starts in the end."""
+
+    BEST = "best"
+    NONE = "none"
+
+
+def try_(
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND...", help="How you start the training, such as torchrun train.py."
+        ),
+    ],
+    cures: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME[=VALUE],...",
+            help="What to try, such as shared-memory,buckets=4 (docs/cures.md); by default interface, threads and "
+            "pin-ranks.",
+        ),
+    ] = "",
+    minutes: Annotated[float, typer.Option(help="For the trial, at most.")] = 10.0,
+    keep: Annotated[
+        Keep | None,
+        typer.Option(
+            help="Start the whole training in the end: with the best, or with none, as it is. By default, it is not."
+        ),
+    ] = None,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart",
+            help="Start the command again and again, a short time for each cure. What the script writes, it writes "
+            "each time.",
+        ),
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of the traces; a new ddptrace-<time> by default."),
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the result as JSON (docs/metrics.md).")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the page of the run, with the trial.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    nproc: Annotated[
+        int | None,
+        typer.Option(min=1, help="Start so many ranks of a script on this machine: --nproc 2 -- train.py"),
+    ] = None,
+    nnodes: Annotated[int, typer.Option(min=1, help="With --nproc: the number of machines.")] = 1,
+    node_rank: Annotated[int, typer.Option(min=0, help="With --nproc: which machine this is, from 0.")] = 0,
+    rendezvous: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="With --nproc: where the ranks of all machines meet.")
+    ] = "",
+) -> None:
+    """Try cures on your own training command, and say what each is worth; the script is not changed.
+
+    Each setting gets short starts, in turns with those of the command as it is. The result comes on standard error.
+    Exit code: 0 it judged, with something to gain or not; 2 it could not; with --keep, that of the training.
+    """
+    from pyddpdiag.cures.options import Cures
+    from pyddpdiag.doctor.checks.torchrun import warning
+    from pyddpdiag.errors import UsageError
+    from pyddpdiag.integrations import recorded_command, tried_command
+    from pyddpdiag.integrations.restart_choices import wanted_of
+    from pyddpdiag.integrations.started_ranks import start_of
+
+    if not (math.isfinite(minutes) and 0 < minutes <= 24 * 60):
+        raise UsageError(
+            f"--minutes {minutes:g} cannot be right.", hint="give minutes, such as 0.5, 2 or 10."
+        )
+    start = start_of(nproc, nnodes, node_rank, rendezvous)
+    files = tried_command.Files(json, html, force)
+    folder = trace if trace is not None else recorded_command.new_folder()
+    trouble = warning(command)
+    if not restart:
+        raise UsageError(
+            "cures cannot take turns in one run yet.", hint="give --restart: each gets starts of its own."
+        )
+    wanted = wanted_of(cures)
+    if trouble:
+        say(trouble, sys.stderr)
+    raise typer.Exit(
+        tried_command.by_starts(
+            command,
+            folder,
+            Cures(),
+            wanted,
+            minutes=minutes,
+            keep=keep.value if keep is not None else None,
+            start=start,
+            files=files,
+        )
+    )

@@ -1,0 +1,173 @@
+"""What blocks of a trial say: a cure's step beside today's, with an interval, and whether the best is known.
+
+Pure Python, for the ranks that decide and for what shows the result. `bench/intervals.py` resamples rounds; with the
+6 to 12 pairs of a trial a bootstrap is too sure, so here the interval is exact: Hodges and Lehmann's estimate with the
+interval of Wilcoxon's signed ranks (Hollander, Wolfe, Chicken: Nonparametric Statistical Methods, 3.2 and 3.3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from statistics import median
+from typing import Final
+
+from pyddpdiag.model.trial import TODAY, Block, CureResult, TriedCure
+
+FEWEST_PAIRS: Final = 6
+"""With fewer there is no 95% interval: all of 5 pairs agree by chance in 1 of 16 cases."""
+
+LEVEL: Final = 0.95
+CLOSE_ENOUGH: Final = 0.02
+"""The best is known when another choice could save no more than this part of today's step."""
+
+TOO_SLOW: Final = 1.10
+"""A block that takes so much longer than those beside it is the cure's last."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which setting to keep.
+
+    `name`: the best one, by what is known. `could_lose`: the part of today's step that another choice might save, at
+    most. `sure`: whether that is little enough to stop.
+    """
+
+    name: str
+    could_lose: float
+    sure: bool
+
+
+def beside(blocks: Sequence[Block], today: Sequence[Block]) -> list[tuple[Block, float]]:
+    """Each measured block with the step of today's setting beside it: the mean of the nearest ones before and after.
+
+    A drift cancels out in that mean. A block that has no measured neighbour is left out.
+    """
+    measured = {each.order: each.step_s for each in today if each.step_s}
+    found = []
+    for block in blocks:
+        before = [order for order in measured if order < block.order]
+        after = [order for order in measured if order > block.order]
+        near = [
+            measured[order] for order in ([max(before)] if before else []) + ([min(after)] if after else [])
+        ]
+        steps = [step for step in near if step]
+        if block.step_s and steps:
+            found.append((block, sum(steps) / len(steps)))
+    return found
+
+
+def compare(blocks: Sequence[Block], today: Sequence[Block]) -> CureResult | None:
+    """A cure's result from its blocks and today's; None: no block has a measured neighbour."""
+    pairs = beside(blocks, today)
+    if not pairs:
+        return None
+    steps = [block.step_s or 0.0 for block, _ in pairs]
+    beside_them = [step for _, step in pairs]
+    logs = [math.log(ours / theirs) for ours, theirs in zip(steps, beside_them, strict=True)]
+    middle, low, high = pseudo_median(logs)
+    today_s = median(beside_them)
+    exposed = [block.exposed_s for block, _ in pairs if block.exposed_s is not None]
+    ratio = math.exp(middle)
+    return CureResult(
+        pairs=len(pairs),
+        step_s=median(steps),
+        today_s=today_s,
+        ratio=ratio,
+        low=None if low is None else math.exp(low),
+        high=None if high is None else math.exp(high),
+        saved_s=(1 - ratio) * today_s,
+        exposed_s=median(exposed) if exposed else None,
+    )
+
+
+def with_result(cure: TriedCure, today: TriedCure) -> TriedCure:
+    """The cure with the result of all its blocks."""
+    return replace(cure, result=compare(cure.blocks, today.blocks))
+
+
+def pseudo_median(values: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """Hodges and Lehmann's estimate of the middle, and its interval of `LEVEL`.
+
+    Returns:
+        The median of the means of all pairs of values, and the interval; None, None: with fewer than
+            `FEWEST_PAIRS` values there is none.
+    """
+    means = sorted((a + b) / 2 for at, a in enumerate(values) for b in values[at:])
+    if len(values) < FEWEST_PAIRS:
+        return median(means), None, None
+    outside = _outside(len(values))
+    return median(means), means[outside], means[len(means) - 1 - outside]
+
+
+def is_too_slow(block: Block, today: Sequence[Block]) -> bool:
+    """Whether a block shows that its cure costs too much to go on with it."""
+    return any((one.step_s or 0.0) > TOO_SLOW * step for one, step in beside([block], today))
+
+
+def choose(results: Mapping[str, CureResult | None]) -> Choice:
+    """The setting to keep, by what is known of the cures that were not left.
+
+    A cure is chosen only if its whole interval is below 1: where nothing shows a gain, today's setting stays.
+
+    Args:
+        results: of each cure by its name.
+    """
+    lows = {name: one.low if one is not None else None for name, one in results.items()}
+    # At most what each setting may cost; today's costs 1 by definition.
+    most = {TODAY: 1.0} | {
+        name: one.high
+        for name, one in results.items()
+        if one is not None and one.high is not None and one.high < 1
+    }
+
+    def could_lose(name: str) -> float:
+        others = [low if low is not None else 0.0 for other, low in lows.items() if other != name]
+        if name != TODAY:
+            others.append(1.0)
+        return max(0.0, most[name] - min(others, default=1.0))
+
+    best = min(most, key=lambda name: (could_lose(name), most[name]))
+    return Choice(best, could_lose(best), could_lose(best) <= CLOSE_ENOUGH)
+
+
+def cannot_win(result: CureResult, results: Mapping[str, CureResult | None]) -> bool:
+    """Whether a cure is known to be slower than another, or than today's setting: more turns would be wasted."""
+    if result.low is None:
+        return False
+    highs = [one.high for one in results.values() if one is not None and one is not result and one.high]
+    return result.low > min([1.0, *highs])
+
+
+@cache
+def _outside(count: int) -> int:
+    """How many of the sorted means of pairs lie below the interval, and how many above."""
+    # ways[t]: subsets of the ranks 1 to count with the sum t, by which the signed-rank statistic is distributed.
+    ways = [1] + [0] * (count * (count + 1) // 2)
+    for rank in range(1, count + 1):
+        for total in range(len(ways) - 1, rank - 1, -1):
+            ways[total] += ways[total - rank]
+    allowed, below, outside = (1 - LEVEL) / 2 * 2**count, 0, 0
+    for total, number in enumerate(ways):
+        below += number
+        if below > allowed:
+            break
+        outside = total
+    return outside
+
+
+__all__ = [
+    "CLOSE_ENOUGH",
+    "FEWEST_PAIRS",
+    "TOO_SLOW",
+    "Choice",
+    "beside",
+    "cannot_win",
+    "choose",
+    "compare",
+    "is_too_slow",
+    "pseudo_median",
+    "with_result",
+]

@@ -1,0 +1,168 @@
+"""A trial of cures in the report: as text, JSON and page, from what the ranks or the starts have noted."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.pages import skip_without
+from support.trace_writer import write_training
+
+from pyddpdiag.live.pulse import Watcher
+from pyddpdiag.live.watch import pulse_line
+from pyddpdiag.model.launch import Launch, launch_to_json
+from pyddpdiag.model.trial import TODAY, Block, Trial, trial_to_json
+from pyddpdiag.model.trial import TriedCure as Noted
+from pyddpdiag.model.trial_statistics import with_result
+from pyddpdiag.model.tried import NAME, Tried, TriedCure, tried_from_json, tried_to_json
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.report.json import report_to_json
+from pyddpdiag.report.run.page import sections
+from pyddpdiag.report.saved import read_report
+from pyddpdiag.report.text import print_text
+from pyddpdiag.report.trial import answer, compared, table
+
+LAUNCH = Launch(("torchrun", "--nproc-per-node", "2", "train.py"), {"--interface": "eth0"})
+
+
+def blocks(first: int, step_s: float, count: int = 8, noise: int = 3) -> tuple[Block, ...]:
+    """Every second block, with a little noise, which has a period of its own."""
+    return tuple(
+        Block(
+            first + 2 * n,
+            0,
+            9,
+            10 * n,
+            10 * n + 9,
+            8,
+            step_s * (1 + 0.004 * ((3 * n) % noise - noise // 2)),
+            step_s / 4,
+        )
+        for n in range(count)
+    )
+
+
+TODAY_S = Noted(TODAY, blocks=blocks(0, 0.020))
+FASTER = with_result(Noted("shared memory", {"--shared-memory": "auto"}, True, blocks(1, 0.012)), TODAY_S)
+SAME = with_result(
+    Noted("views", {"--gradient-as-bucket-view": ""}, True, blocks(1, 0.020, noise=7)), TODAY_S
+)
+FAILED = Noted("bf16", {"--compress": "bf16"}, False, left="rank 1: out of memory")
+DECIDED = Trial(
+    "decided",
+    0,
+    TODAY_S,
+    (FASTER, SAME, FAILED),
+    on="shared memory",
+    best="shared memory",
+    kept="shared memory",
+)
+
+
+def run_with(folder: Path, trial: Trial) -> Path:
+    for writer in write_training(folder, steps=40):
+        writer.sidecar |= {
+            "trial": trial_to_json(trial),
+            "recorded_by": "run",
+            "launch": launch_to_json(LAUNCH),
+            "platform": "Linux",
+        }
+        writer.write(folder)
+    return folder
+
+
+def text_of(folder: Path) -> str:
+    out = io.StringIO()
+    print_text(load_report(folder), out)
+    return out.getvalue()
+
+
+def tried(*cures: TriedCure, **more: object) -> Tried:
+    today = TriedCure("as it is", rounds=3, step_ms=20.0)
+    return Tried("restart", "decided", today, cures, **more)  # type: ignore[arg-type]
+
+
+def test_what_the_ranks_noted_becomes_a_table_and_a_line_of_this_run(tmp_path: Path) -> None:
+    run_with(tmp_path, DECIDED)
+    text = text_of(tmp_path)
+    assert "Shared memory takes the step to 0.60 (0.60 to 0.60) of what it is, 7.97 ms less." in text
+    assert "The training goes on with it." in " ".join(text.split())
+    assert "left: rank 1: out of memory" in text
+    line = "    pyddpdiag run --interface eth0 --shared-memory auto -- torchrun --nproc-per-node 2 train.py\n"
+    assert line in text
+    found = load_report(tmp_path).tried
+    assert found is not None and found.today.rounds == 8 and found.cures[0].rounds == 8
+    assert found.cures[0].saved_ms == pytest.approx(8.05, abs=0.1) and found.cures[2].same_bits is False
+
+
+def test_the_saved_report_has_it_too(tmp_path: Path) -> None:
+    report = load_report(run_with(tmp_path, DECIDED))
+    (tmp_path / "saved.json").write_text(report_to_json(report))
+    assert read_report(tmp_path / "saved.json").tried == report.tried
+
+
+def test_the_page_has_a_section_with_a_chart_of_intervals(tmp_path: Path) -> None:
+    report = load_report(run_with(tmp_path, DECIDED))
+    (section,) = [one for one in sections(report, None) if one.title == "Trial of cures"]
+    (chart,) = [part for part in section.parts if getattr(part, "name", "") == "trial"]
+    names = [name for one in chart.panels[0].series for name in [one.name] * len(one.row)]  # type: ignore[union-attr]
+    assert names == ["faster", "no sure difference"]
+    assert chart.panels[0].y.labels == ["shared memory", "views"]  # type: ignore[union-attr]
+
+
+def test_it_is_drawn(tmp_path: Path) -> None:
+    skip_without("plotly")
+    from pyddpdiag.pages import write_pages
+
+    write_pages(run_with(tmp_path, DECIDED), tmp_path / "run.html", None)
+    assert "What each cure does to the step" in (tmp_path / "run.html").read_text(encoding="utf-8")
+
+
+def test_nothing_to_gain_is_said_plainly() -> None:
+    same = TriedCure("views", rounds=9, step_ms=20.1, ratio=1.0, ratio_low=0.99, ratio_high=1.01)
+    assert answer(tried(same)) == "Nothing to gain: views is not faster than the run as it is."
+    wide = replace(same, name="pin-ranks", ratio_low=0.7, ratio_high=1.3)
+    assert answer(tried(same, wide)).startswith(
+        "Nothing to gain for sure: no interval lies below 1. pin-ranks might"
+    )
+    assert answer(tried()) == "Nothing was tried."
+    assert answer(tried(TriedCure("views"))) == "The trial could not judge."
+
+
+def test_what_was_expected_stands_beside_what_was_measured() -> None:
+    cure = TriedCure("shared memory", rounds=6, ratio=0.6, saved_ms=8.0, predicted_saved_ms=10.0)
+    assert compared(cure) == "shared memory: 10.0 ms were expected, and it saves 8.00 ms (80% of that)."
+    assert table(tried(cure)).columns["predicted"] == ["", "10.0"]
+    assert "predicted" not in table(tried(replace(cure, predicted_saved_ms=None))).columns
+
+
+def test_watch_says_which_cure_is_on(tmp_path: Path) -> None:
+    run_with(tmp_path, replace(DECIDED, state="running", kept="", on="views"))
+    for path in tmp_path.glob("*.json"):
+        path.write_text(path.read_text().replace('"closed": true', '"closed": false'))
+    pulse = Watcher(tmp_path).look()
+    assert pulse.status == "over" or "trial of cures, views is on" in pulse_line(pulse)
+
+
+def test_watch_follows_a_trial_by_starts(tmp_path: Path) -> None:
+    going = replace(tried(TriedCure("pin-ranks")), state="running", now="pin-ranks")
+    (tmp_path / NAME).write_text(json.dumps(tried_to_json(going)))
+    pulse = Watcher(tmp_path).look()
+    assert pulse.trial == "trial of cures, pin-ranks is on" and "on now: pin-ranks" in pulse.line
+
+
+def test_a_file_that_anybody_wrote_does_no_harm() -> None:
+    whole = tried_to_json(
+        tried(TriedCure("views", {"--x": "1"}, 3, 1.0, 0.9, 0.8, 1.0, -2.5, 0.5, True, "", 1.0, "l"))
+    )
+    assert tried_from_json(whole) == tried_from_json(json.loads(json.dumps(whole)))
+    assert tried_from_json(whole) is not None
+    for bad in (None, [], {**whole, "state": "odd"}, {**whole, "cures": 3}, {**whole, "cures": [{}] * 65}):
+        assert tried_from_json(bad) is None
+    odd = {**whole["cures"][0], "name": "\x1b[2J", "ratio": "x", "step_ms": float("inf"), "rounds": -1}
+    found = tried_from_json({**whole, "cures": [odd]})
+    assert found is not None
+    assert "\x1b" not in found.cures[0].name and found.cures[0].ratio is found.cures[0].step_ms is None
