@@ -47,7 +47,13 @@ def run(
         ),
     ] = None,
     nnodes: Annotated[int, typer.Option(min=1, help="With --nproc: the number of machines.")] = 1,
-    node_rank: Annotated[int, typer.Option(min=0, help="With --nproc: which machine this is, from 0.")] = 0,
+    node_rank: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="With --nproc: which machine this is, from 0; where a scheduler starts one task on each, its number.",
+        ),
+    ] = None,
     rendezvous: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="With --nproc: where the ranks of all machines meet.")
     ] = "",
@@ -138,10 +144,13 @@ def run(
     from pyddpdiag.integrations.started_ranks import Start
     from pyddpdiag.ranks import interfaces
 
-    start = None if nproc is None else Start(nproc, nnodes, node_rank, rendezvous)
+    start = None
+    if nproc is not None:
+        node = node_rank if node_rank is not None else recorded_command.number_among(nnodes)
+        start = Start(nproc, nnodes, node, rendezvous)
     if start is not None:
         start.check()
-    elif nnodes > 1 or node_rank or rendezvous:
+    elif nnodes > 1 or node_rank is not None or rendezvous:
         raise UsageError(
             "--nnodes, --node-rank and --rendezvous need --nproc.",
             hint="give --nproc, or start the ranks by torchrun.",

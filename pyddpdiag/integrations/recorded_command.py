@@ -19,6 +19,7 @@ from pyddpdiag._loader import require_torch
 from pyddpdiag.cures.options import Cures
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.integrations import early_end, tasks
+from pyddpdiag.integrations.node_beat import NodeBeat
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES
 from pyddpdiag.model.command import NAME, CommandEnd
@@ -34,6 +35,28 @@ def new_folder() -> Path:
     if task is not None:
         return task.folder
     return Path(time.strftime("ddptrace-%Y%m%d-%H%M%S-") + secrets.token_hex(2))
+
+
+def number_among(machines: int) -> int:
+    """Which machine this is, where a scheduler started a task on each of so many; 0 if there is only one.
+
+    Raises:
+        UsageError: nothing says which, or there are more or fewer tasks.
+    """
+    task = tasks.here()
+    if machines == 1:
+        return 0
+    if task is None:
+        raise UsageError(
+            f"there are {machines} machines, and nothing says which of them this is.",
+            hint="give --node-rank: 0 on the first machine, 1 on the next.",
+        )
+    if task.count != machines:
+        raise UsageError(
+            f"--nnodes is {machines}, but the scheduler started {task.count} tasks.",
+            hint="start one task on each machine (srun --ntasks-per-node=1), or give --node-rank.",
+        )
+    return task.number
 
 
 def environment(folder: Path | None, *, lines: bool = True) -> dict[str, str]:
@@ -86,7 +109,8 @@ def run(
 
     with tempfile.TemporaryDirectory(prefix="pyddpdiag-", ignore_cleanup_errors=True) as notes:
         applied = cures if cures is not None else Cures()
-        launch = Launch(given, applied.options(), start.options() if start is not None else {})
+        beat = NodeBeat(folder)
+        launch = Launch(given, applied.options(), start.options() if start is not None else {}, beat.node)
         environ = {
             **os.environ,
             **environment(folder, lines=lines),
@@ -94,15 +118,17 @@ def run(
             LAUNCH: json.dumps(launch_to_json(launch)),
             early_end.NOTES: notes,
         }
+        beat.start()
         ended = to_its_end([program, *command[1:]], environ)
         early = early_end.read(Path(notes))
     number = ended.signal_number or ended.died_of
+    beat.end(ended.code, signal.Signals(number).name if number else "")
     if task is None or task.number == 0 or ended.code:
         _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
     if task is not None and task.number != 0:
         return ended.code
     if task is not None and any(folder.glob("rank_*.ddptrace")):
-        tasks.wait_for_others(folder)
+        tasks.wait_for_others(folder, tasks=task.count)
     with suppress(OSError):  # a terminal that hung up
         show(
             folder,
@@ -145,4 +171,4 @@ def show(folder: Path, *, why_nothing: str = "", interrupted_by: int = 0) -> Non
         say(f"no verdict: {error}", sys.stderr)
 
 
-__all__ = ["environment", "new_folder", "run", "show"]
+__all__ = ["environment", "new_folder", "number_among", "run", "show"]
