@@ -61,6 +61,6 @@ def other_wall_clocks(view: RunView) -> Iterator[str]:
         ahead_s = min((each for each, _ in found), key=abs)
         yield (
             f"the wall clock of {host or 'the machine'} ({ranks([rank for _, rank in found])}) is "
-            f"{seconds(abs(ahead_s))} or more {'ahead of' if ahead_s > 0 else 'behind'} that of rank {first.rank}: times "
-            "of day there are wrong, times within the run are not."
+            f"{seconds(abs(ahead_s))} or more {'ahead of' if ahead_s > 0 else 'behind'} that of rank {first.rank}: "
+            "times of day there are wrong, times within the run are not."
         )

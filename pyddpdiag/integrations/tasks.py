@@ -72,7 +72,8 @@ def here(
 def wait_for_others(folder: Path, limit_s: float = WAIT_S, tasks: int = 0) -> None:
     """Waits until the traces of all ranks are there and closed, or the time is over.
 
-    Where all of so many `tasks` have noted here that they ended, nobody closes anything any more. Machines without a common folder never bring theirs: once all that are here are closed, it waits `MISSING_S` more.
+    Where all of so many `tasks` have noted here that they ended, nobody closes anything any more. Machines without a
+    common folder never bring theirs: once all that are here are closed, it waits `MISSING_S` more.
     """
     begin = time.monotonic()
     all_here_closed_since = begin

@@ -114,7 +114,8 @@ def _files(folder: Path) -> list[Path]:
     return sorted(
         path
         for path in folder.iterdir()
-        if path.is_file() and (_RANK.fullmatch(path.name) or path.name == NAME or node_of(path.name) is not None)
+        if path.is_file()
+        and (_RANK.fullmatch(path.name) or path.name == NAME or node_of(path.name) is not None)
     )
 
 

@@ -60,4 +60,6 @@ def test_a_step_that_fails_says_so_and_does_not_wait_for_ranks_that_never_close(
     script.write_text(lines.replace("train.py'", "train.py --killed 2'"), encoding="utf-8")
     state, said = slurm.submitted(script, environment(**pasted.bed(tmp_path), **variables), TIMEOUT_S)
     assert state == "FAILED", said
-    assert said.count("pyddpdiag: ddptrace-") == 1 and "ank 2" in said.partition("pyddpdiag: ddptrace-")[2], said
+    assert said.count("pyddpdiag: ddptrace-") == 1 and "ank 2" in said.partition("pyddpdiag: ddptrace-")[2], (
+        said
+    )

@@ -87,7 +87,18 @@ def why_not() -> str:
     if why:
         return why
     tried = subprocess.run(
-        ["unshare", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--time", "--monotonic", "1", "true"],
+        [
+            "unshare",
+            "--mount",
+            "--uts",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "--time",
+            "--monotonic",
+            "1",
+            "true",
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -125,7 +125,13 @@ def submitted(script: Path, variables: Mapping[str, str], timeout_s: float) -> t
 
     def asked(*command: str) -> str:
         done = subprocess.run(
-            command, cwd=script.parent, env=env, capture_output=True, text=True, check=False, timeout=timeout_s
+            command,
+            cwd=script.parent,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -150,7 +156,11 @@ def _daemon(folder: Path, name: str, arguments: Sequence[str], **variables: str)
     assert program is not None, name
     with (folder / f"{name}.out").open("ab") as out:
         process = subprocess.Popen(
-            [*_WITH_HOSTS, str(folder / "hosts"), program, *arguments], env={**os.environ, **variables}, stdout=out, stderr=out, cwd=folder
+            [*_WITH_HOSTS, str(folder / "hosts"), program, *arguments],
+            env={**os.environ, **variables},
+            stdout=out,
+            stderr=out,
+            cwd=folder,
         )
     try:
         yield
