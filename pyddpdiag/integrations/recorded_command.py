@@ -25,6 +25,7 @@ from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES
 from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.model.launch import Launch, launch_to_json
 from pyddpdiag.output import say
+from pyddpdiag.trace.nodes import is_over
 
 _STARTUP = Path(__file__).resolve().parent / "startup"
 
@@ -92,8 +93,12 @@ def run(
         UsageError: there is no such program.
     """
     task = tasks.here()
-    # Another task may have begun already. A rank whose own trace is there says so and records nothing.
-    if task is None and any(folder.glob("rank_*.ddptrace")):
+    if task is None and start is not None and start.nnodes > 1:
+        task = tasks.Task(
+            start.node_rank, start.nnodes, ""
+        )  # one on each machine, perhaps into a common folder
+    # Another task may have begun already, if this one joins late.
+    if any(folder.glob("rank_*.ddptrace")) and (task is None or is_over(folder)):
         raise TraceExistsError(
             f"there are traces already in '{folder}'.", hint="give each run a folder of its own: --trace DIR."
         )
@@ -126,6 +131,11 @@ def run(
     if task is None or task.number == 0 or ended.code:
         _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
     if task is not None and task.number != 0:
+        if start is not None and any(folder.glob("rank_*.ddptrace")):
+            with suppress(OSError):
+                say(
+                    f"pyddpdiag run: recorded into {folder}; the first machine shows the verdict.", sys.stderr
+                )
         return ended.code
     if task is not None and any(folder.glob("rank_*.ddptrace")):
         tasks.wait_for_others(folder, tasks=task.count)

@@ -38,6 +38,11 @@ def read_nodes(folder: Path) -> NodeNotes:
     return NodeNotes(tuple(note for note in found if note is not None), time.time())
 
 
+def is_over(folder: Path) -> bool:
+    """Whether a run that began in a folder has noted its end there, on any machine; False: nothing says so."""
+    return any(note.exit_code is not None for note in read_nodes(folder).notes)
+
+
 def read_note(path: Path) -> NodeNote | None:
     """One note; None: it cannot be read, or is none."""
     node = node_of(path.name)
@@ -68,4 +73,4 @@ def _parse(node: str, raw: Any) -> NodeNote | None:
     )
 
 
-__all__ = ["NodeNotes", "read_nodes", "read_note"]
+__all__ = ["NodeNotes", "is_over", "read_nodes", "read_note"]

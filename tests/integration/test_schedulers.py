@@ -101,6 +101,18 @@ def test_the_pods_of_a_job_record_into_a_volume(tmp_path: Path, place: int) -> N
     checked(tmp_path / "digits-7d4", ends, 2)
 
 
+def test_a_second_run_into_a_folder_is_refused_before_it_trains(tmp_path: Path) -> None:
+    """For a task of many as well: its verdict would be that of the run before."""
+    bed = pasted.bed(tmp_path)
+    line = "pyddpdiag run --trace run --nproc 1 -- train.py"
+    with started(shell(line), tmp_path, **bed) as process:
+        assert finish(process)[0] == 0
+    tasks = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+    with started(shell(line), tmp_path, **bed, **tasks) as process:
+        code, out, err = finish(process)
+    assert code == 2 and "there are traces already in 'run'" in err and "trained" not in out, err
+
+
 def test_a_machine_that_never_comes_is_said_and_ctrl_c_ends_the_wait(tmp_path: Path) -> None:
     pasted.bed(tmp_path)
     options = f"--nproc 1 --nnodes 2 --node-rank 1 --rendezvous 127.0.0.1:{free_port(29500)}"
