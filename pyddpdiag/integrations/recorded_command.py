@@ -94,9 +94,8 @@ def run(
     """
     task = tasks.here()
     if task is None and start is not None and start.nnodes > 1:
-        task = tasks.Task(
-            start.node_rank, start.nnodes, ""
-        )  # one on each machine, perhaps into a common folder
+        # One on each machine, perhaps into a common folder.
+        task = tasks.Task(start.node_rank, start.nnodes, "")
     # Another task may have begun already, if this one joins late.
     if any(folder.glob("rank_*.ddptrace")) and (task is None or is_over(folder)):
         raise TraceExistsError(
@@ -130,14 +129,16 @@ def run(
     beat.end(ended.code, signal.Signals(number).name if number else "")
     if task is None or task.number == 0 or ended.code:
         _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
-    if task is not None and task.number != 0:
-        if start is not None and any(folder.glob("rank_*.ddptrace")):
+    recorded = any(folder.glob("rank_*.ddptrace"))
+    # A machine that was started by hand says at least why it has nothing.
+    if task is not None and task.number != 0 and (recorded or start is None):
+        if start is not None:
             with suppress(OSError):
                 say(
                     f"pyddpdiag run: recorded into {folder}; the first machine shows the verdict.", sys.stderr
                 )
         return ended.code
-    if task is not None and any(folder.glob("rank_*.ddptrace")):
+    if task is not None and recorded:
         tasks.wait_for_others(folder, tasks=task.count)
     with suppress(OSError):  # a terminal that hung up
         show(
