@@ -2,8 +2,9 @@
 
 Environment variables: PYDDPDIAG_TORCH, the exact torch version to build and test with (default below).
 PYDDPDIAG_PROMISED, what must not be left out here: wine, libcxx, windows-torch (session `windows`, all supported
-versions), tcp-info and namespaces (tests), and for session `test` the examples that need Lightning, Accelerate and
-transformers (frameworks), the tools that open pages and exports (tools), a browser (chromium) and Perfetto (perfetto).
+versions), tcp-info and namespaces (tests), slurm and schedulers (session `slurm`), and for session `test` the examples
+that need Lightning, Accelerate and transformers (frameworks), the tools that open pages and exports (tools), a browser
+(chromium) and Perfetto (perfetto).
 PYDDPDIAG_UNITY=OFF compiles the native module file by file. That is for work on its C++: several times slower the
 first time, then only the changed files are compiled. The build folder remembers it until PYDDPDIAG_UNITY=ON.
 
@@ -227,6 +228,18 @@ def torch_ddp(session: nox.Session) -> None:
     venv = package_venv(session, "test")
     venv.install("torch-ddp", [f"torch=={TORCH}", "expecttest>=0.2"])
     venv.run(venv.python, ROOT / "tools" / "torch_ddp_tests.py", *session.posargs)
+
+
+@nox.session
+def slurm(session: nox.Session) -> None:
+    """Run the schedulers' lines of docs/schedulers.md: a SLURM of this machine alone, Open MPI, torchrun, accelerate.
+
+    Takes root, and of Debian: apt-get install slurm-wlm munge openmpi-bin.
+    """
+    venv = package_venv(session, "test")
+    venv.install("frameworks", [f"torch=={TORCH}", *group("frameworks")])
+    tests = [f"tests/integration/{name}.py" for name in ("test_schedulers", "test_schedulers_slurm")]
+    venv.run("pytest", *tests, *session.posargs)
 
 
 @nox.session

@@ -30,6 +30,7 @@ from pyddpdiag.analyse.checks import (
     mismatched_all_reduce,
     missing_no_sync,
     needless_unused_search,
+    node_lost,
     operation_failed,
     operations_in_flight,
     other_collectives,
@@ -56,6 +57,7 @@ from pyddpdiag.model import Finding, words
 CHECKS: Final[tuple[Check, ...]] = (
     interrupted.CHECK,
     # The rank that others wait for comes before what the others report.
+    node_lost.CHECK,
     rank_lost.CHECK,
     rank_stopped.CHECK,
     stuck.CHECK,

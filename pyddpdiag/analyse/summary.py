@@ -12,6 +12,7 @@ from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.tried import tried_in
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.wall_clock import other_wall_clocks
 from pyddpdiag.analyse.weigh.verdict import weigh
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model import BucketStats, Gap, GpuUse, RankStats, RunReport
@@ -102,6 +103,7 @@ def _warnings(view: RunView, step: int | None) -> list[str]:
         )
     gaps = [gap for gap in view.gaps if gap.rank not in view.run.damaged]
     warnings += [_say_gap(gap) for gap in gaps[:16]] + _clock_warnings(view.ranks)
+    warnings += other_wall_clocks(view)
     steps = view.steps
     if steps.left_out and step is None:
         warnings.append(_say_left_out(steps.left_out))

@@ -35,6 +35,7 @@ from pyddpdiag.analyse.links.link_faults import LinkFaults
 from pyddpdiag.analyse.links.pairs import links
 from pyddpdiag.analyse.meetings import Meetings, meetings
 from pyddpdiag.analyse.names import Names
+from pyddpdiag.analyse.nodes import Node, nodes
 from pyddpdiag.analyse.occurrences import Occurrences, measure
 from pyddpdiag.analyse.operations import Listed, RankOperations, open_operations, operation_errors
 from pyddpdiag.analyse.pairing import gaps, mismatches
@@ -133,6 +134,11 @@ class RunView:
     def clocks(self) -> tuple[ClockOffset, ...]:
         """The offset of each rank's clock to the lowest rank's."""
         return align(self.run, self._merged)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The machines whose `pyddpdiag run` left a note."""
+        return nodes(self.run, self.sidecars, self.clocks)
 
     @cached_property
     def occurrences(self) -> Occurrences:

@@ -1,12 +1,18 @@
-"""When steps were, by the clock on the wall."""
+"""When steps were, by the clock on the wall; machines whose wall clocks show another time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timezone
+from typing import Final
 
 import numpy as np
 
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model.words import ranks, seconds
+
+OFF_S: Final = 10.0
+"""Clocks that a network keeps in step never differ so much."""
 
 
 def times_of(view: RunView, rank: int, since: int | None, until: int | None) -> dict[str, str | None]:
@@ -35,3 +41,26 @@ def _wall_clock(view: RunView, rank: int, step: int) -> str | None:
         return datetime.fromtimestamp(at_ns / 1e9, timezone.utc).isoformat(timespec="seconds")
     except (OverflowError, OSError, ValueError):
         return None
+
+
+def other_wall_clocks(view: RunView) -> Iterator[str]:
+    """A sentence for each machine whose wall clock surely differs from that of the lowest rank's machine.
+
+    Times of steps rest on the monotonic clocks, which the all-reduces tie together, and are right all the same.
+    """
+    first = view.headers[0]
+    off: dict[str, list[tuple[float, int]]] = {}
+    for header, clock in zip(view.headers, view.clocks, strict=True):
+        if clock.uncertainty_ns is None:
+            continue
+        own_ns = header.wall_ns - header.monotonic_ns - clock.offset_ns
+        ahead_s = (own_ns - (first.wall_ns - first.monotonic_ns)) / 1e9
+        if abs(ahead_s) > OFF_S:
+            off.setdefault(view.sidecars[header.rank].host, []).append((ahead_s, header.rank))
+    for host, found in off.items():
+        ahead_s = min((each for each, _ in found), key=abs)
+        yield (
+            f"the wall clock of {host or 'the machine'} ({ranks([rank for _, rank in found])}) is "
+            f"{seconds(abs(ahead_s))} or more {'ahead of' if ahead_s > 0 else 'behind'} that of rank {first.rank}: "
+            "times of day there are wrong, times within the run are not."
+        )

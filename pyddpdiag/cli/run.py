@@ -47,7 +47,13 @@ def run(
         ),
     ] = None,
     nnodes: Annotated[int, typer.Option(min=1, help="With --nproc: the number of machines.")] = 1,
-    node_rank: Annotated[int, typer.Option(min=0, help="With --nproc: which machine this is, from 0.")] = 0,
+    node_rank: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="With --nproc: which machine this is, from 0; where a scheduler starts one task on each, its number.",
+        ),
+    ] = None,
     rendezvous: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="With --nproc: where the ranks of all machines meet.")
     ] = "",

@@ -66,7 +66,9 @@ def try_(
         typer.Option(min=1, help="Start so many ranks of a script on this machine: --nproc 2 -- train.py"),
     ] = None,
     nnodes: Annotated[int, typer.Option(min=1, help="With --nproc: the number of machines.")] = 1,
-    node_rank: Annotated[int, typer.Option(min=0, help="With --nproc: which machine this is, from 0.")] = 0,
+    node_rank: Annotated[
+        int | None, typer.Option(min=0, help="With --nproc: which machine this is, from 0.")
+    ] = None,
     rendezvous: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="With --nproc: where the ranks of all machines meet.")
     ] = "",

@@ -19,11 +19,13 @@ from pyddpdiag._loader import require_torch
 from pyddpdiag.cures.options import Cures
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.integrations import early_end, tasks
+from pyddpdiag.integrations.node_beat import NodeBeat
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES
 from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.model.launch import Launch, launch_to_json
 from pyddpdiag.output import say
+from pyddpdiag.trace.nodes import is_over
 
 _STARTUP = Path(__file__).resolve().parent / "startup"
 
@@ -69,8 +71,11 @@ def run(
         UsageError: there is no such program.
     """
     task = tasks.here()
-    # Another task may have begun already. A rank whose own trace is there says so and records nothing.
-    if task is None and any(folder.glob("rank_*.ddptrace")):
+    if task is None and start is not None and start.nnodes > 1:
+        # One on each machine, perhaps into a common folder.
+        task = tasks.Task(start.node_rank, start.nnodes, "")
+    # Another task may have begun already, if this one joins late.
+    if any(folder.glob("rank_*.ddptrace")) and (task is None or is_over(folder)):
         raise TraceExistsError(
             f"there are traces already in '{folder}'.", hint="give each run a folder of its own: --trace DIR."
         )
@@ -79,16 +84,28 @@ def run(
     from pyddpdiag.integrations.signals import to_its_end
 
     with tempfile.TemporaryDirectory(prefix="pyddpdiag-", ignore_cleanup_errors=True) as notes:
-        environ = environment_below(folder, command, cures or Cures(), start, Path(notes), lines=lines)
+        beat = NodeBeat(folder)
+        environ = environment_below(
+            folder, command, cures or Cures(), start, Path(notes), lines=lines, node=beat.node
+        )
+        beat.start()
         ended = to_its_end(whole, environ)
         early = early_end.read(Path(notes))
     number = ended.signal_number or ended.died_of
+    beat.end(ended.code, signal.Signals(number).name if number else "")
     if task is None or task.number == 0 or ended.code:
         _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
-    if task is not None and task.number != 0:
+    recorded = any(folder.glob("rank_*.ddptrace"))
+    # A machine that was started by hand says at least why it has nothing.
+    if task is not None and task.number != 0 and (recorded or start is None):
+        if start is not None:
+            with suppress(OSError):
+                say(
+                    f"pyddpdiag run: recorded into {folder}; the first machine shows the verdict.", sys.stderr
+                )
         return ended.code
-    if task is not None and any(folder.glob("rank_*.ddptrace")):
-        tasks.wait_for_others(folder)
+    if task is not None and recorded:
+        tasks.wait_for_others(folder, tasks=task.count)
     with suppress(OSError):  # a terminal that hung up
         show(
             folder,
@@ -115,7 +132,14 @@ def program_of(command: Sequence[str], start: Start | None, verb: str = "run") -
 
 
 def environment_below(
-    folder: Path, given: Sequence[str], cures: Cures, start: Start | None, notes: Path, *, lines: bool
+    folder: Path,
+    given: Sequence[str],
+    cures: Cures,
+    start: Start | None,
+    notes: Path,
+    *,
+    lines: bool,
+    node: str = "",
 ) -> dict[str, str]:
     """The environment of a command whose ranks are recorded into `folder`, with cures.
 
@@ -127,7 +151,7 @@ def environment_below(
         notes: the folder of the processes' notes.
         lines: whether the ranks look at their Python stacks.
     """
-    launch = Launch(tuple(given), cures.options(), start.options() if start is not None else {})
+    launch = Launch(tuple(given), cures.options(), start.options() if start is not None else {}, node)
     return {
         **os.environ,
         **environment(folder, lines=lines),

@@ -18,6 +18,7 @@ from typing import Final
 
 from pyddpdiag import system
 from pyddpdiag.errors import UsageError
+from pyddpdiag.integrations import tasks
 from pyddpdiag.output import say
 
 _POLL_S: Final = 0.1
@@ -87,17 +88,18 @@ class Start:
         return [sys.executable, "-m", __name__, *numbers, *script]
 
 
-def start_of(nproc: int | None, nnodes: int, node_rank: int, rendezvous: str) -> Start | None:
+def start_of(nproc: int | None, nnodes: int, node_rank: int | None, rendezvous: str) -> Start | None:
     """What these options ask for; None: the command starts the ranks itself.
 
     Raises:
         UsageError: they do not fit together.
     """
     if nproc is not None:
-        start = Start(nproc, nnodes, node_rank, rendezvous)
+        node = node_rank if node_rank is not None else tasks.number_among(nnodes)
+        start = Start(nproc, nnodes, node, rendezvous)
         start.check()
         return start
-    if nnodes > 1 or node_rank or rendezvous:
+    if nnodes > 1 or node_rank is not None or rendezvous:
         raise UsageError(
             "--nnodes, --node-rank and --rendezvous need --nproc.",
             hint="give --nproc, or start the ranks by torchrun.",

@@ -11,13 +11,14 @@ from typing import Final
 
 import psutil
 
-from pyddpdiag.errors import TraceError
+from pyddpdiag.errors import TraceError, UsageError
 from pyddpdiag.trace.folder import find_traces
+from pyddpdiag.trace.nodes import read_nodes
 from pyddpdiag.trace.reader import read_header
 
 # Number and count of tasks, and what names their common start; as their documents give them.
 _VARIABLES: Final = (
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("PMIX_NAMESPACE",)),
     ("PMI_RANK", "PMI_SIZE", ("PMI_ID", "PMI_JOBID")),
     ("RANK", "WORLD_SIZE", ()),
@@ -68,14 +69,40 @@ def here(
     return None
 
 
-def wait_for_others(folder: Path, limit_s: float = WAIT_S) -> None:
+def number_among(machines: int) -> int:
+    """Which machine this is, where a scheduler started a task on each of so many; 0 if there is only one.
+
+    Raises:
+        UsageError: nothing says which, or there are more or fewer tasks.
+    """
+    task = here()
+    if machines == 1:
+        return 0
+    if task is None:
+        raise UsageError(
+            f"there are {machines} machines, and nothing says which of them this is.",
+            hint="give --node-rank: 0 on the first machine, 1 on the next.",
+        )
+    if task.count != machines:
+        raise UsageError(
+            f"--nnodes is {machines}, but the scheduler started {task.count} tasks.",
+            hint="start one task on each machine (srun --ntasks-per-node=1), or give --node-rank.",
+        )
+    return task.number
+
+
+def wait_for_others(folder: Path, limit_s: float = WAIT_S, tasks: int = 0) -> None:
     """Waits until the traces of all ranks are there and closed, or the time is over.
 
-    Machines without a common folder never bring theirs: once all that are here are closed, it waits `MISSING_S` more.
+    Where all of so many `tasks` have noted here that they ended, nobody closes anything any more. Machines without a
+    common folder never bring theirs: once all that are here are closed, it waits `MISSING_S` more.
     """
     begin = time.monotonic()
     all_here_closed_since = begin
     while (now := time.monotonic()) < begin + limit_s:
+        notes = read_nodes(folder).notes
+        if tasks and len(notes) >= tasks and all(note.exit_code is not None for note in notes):
+            return
         missing, is_open = _others(folder)
         if not missing and not is_open:
             return
@@ -106,4 +133,4 @@ def _whole(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
-__all__ = ["MISSING_S", "WAIT_S", "Task", "here", "wait_for_others"]
+__all__ = ["MISSING_S", "WAIT_S", "Task", "here", "number_among", "wait_for_others"]

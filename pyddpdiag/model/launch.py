@@ -11,6 +11,7 @@ from pyddpdiag.output import clean
 ARGUMENTS_LIMIT: Final = 256
 LENGTH_LIMIT: Final = 4096
 _CURES_LIMIT: Final = 32
+_NODE_LIMIT: Final = 16
 
 
 @dataclass(frozen=True)
@@ -19,19 +20,21 @@ class Launch:
 
     `command`: the program and its arguments as they were given; empty: not known. `cures`: the options of `pyddpdiag
     run` that change the training, with their values; "" for a flag. `start`: those that make it start the ranks of
-    `command`, which is a script then.
+    `command`, which is a script then. `node`: the random name of that `pyddpdiag run` (`NodeNote`); empty: not known.
     """
 
     command: tuple[str, ...] = ()
     cures: Mapping[str, str] = field(default_factory=dict)
     start: Mapping[str, str] = field(default_factory=dict)
+    node: str = ""
 
 
 def launch_to_json(launch: Launch) -> dict[str, Any]:
     """As it stands in the sidecar and in the ranks' environment. A command of more than its limits is left out."""
     whole = len(launch.command) <= ARGUMENTS_LIMIT and sum(map(len, launch.command)) <= LENGTH_LIMIT
     start = {"start": dict(launch.start)} if launch.start else {}
-    return {"command": list(launch.command) if whole else [], "cures": dict(launch.cures), **start}
+    node = {"node": launch.node} if launch.node else {}
+    return {"command": list(launch.command) if whole else [], "cures": dict(launch.cures), **start, **node}
 
 
 def launch_from_json(raw: Any) -> Launch:
@@ -45,7 +48,13 @@ def launch_from_json(raw: Any) -> Launch:
     )
     if not whole or sum(map(len, texts)) > LENGTH_LIMIT:
         texts = []
-    return Launch(tuple(texts), _options(raw.get("cures")), _options(raw.get("start")))
+    node = raw.get("node")
+    return Launch(
+        tuple(texts),
+        _options(raw.get("cures")),
+        _options(raw.get("start")),
+        clean(node, _NODE_LIMIT) if isinstance(node, str) else "",
+    )
 
 
 def _options(raw: Any) -> dict[str, str]:

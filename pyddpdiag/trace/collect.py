@@ -13,8 +13,10 @@ from typing import Final
 from pyddpdiag.errors import ResultWriteError, TraceError, TraceExistsError
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.command import NAME
+from pyddpdiag.model.node import node_of
 from pyddpdiag.model.words import listed
 from pyddpdiag.trace.folder import number_of
+from pyddpdiag.trace.nodes import read_note
 from pyddpdiag.trace.reader import read_header
 
 _RANK: Final = re.compile(r"rank_(0|[1-9][0-9]{0,6})\..+")
@@ -82,6 +84,10 @@ def _by_target(found: Sequence[tuple[Path, Path]]) -> dict[Path, Path]:
         # How the command ended: each machine has its own; that of the first one counts.
         if path.name == NAME and target in files:
             continue
+        # A machine's sign of life: the newest copy of it counts.
+        if node_of(path.name) is not None and target in files:
+            files[target] = max(files[target], path, key=_noted_at)
+            continue
         if target in files and not path.samefile(files[target]):
             raise TraceError(
                 f"two files of the same rank: {files[target]} and {path}.",
@@ -89,6 +95,11 @@ def _by_target(found: Sequence[tuple[Path, Path]]) -> dict[Path, Path]:
             )
         files[target] = path
     return files
+
+
+def _noted_at(path: Path) -> int:
+    note = read_note(path)
+    return 0 if note is None else note.at_ns
 
 
 def _parts(folder: Path) -> Iterator[Path]:
@@ -103,7 +114,8 @@ def _files(folder: Path) -> list[Path]:
     return sorted(
         path
         for path in folder.iterdir()
-        if path.is_file() and (_RANK.fullmatch(path.name) or path.name == NAME)
+        if path.is_file()
+        and (_RANK.fullmatch(path.name) or path.name == NAME or node_of(path.name) is not None)
     )
 
 

@@ -15,6 +15,7 @@ from pyddpdiag.regular_file import FileIdentity
 from pyddpdiag.trace.command import read_command
 from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, named, number_of
 from pyddpdiag.trace.header import Header
+from pyddpdiag.trace.nodes import NodeNotes, read_nodes
 from pyddpdiag.trace.reader import RankTrace, read_header, read_trace
 from pyddpdiag.trace.sidecar import SidecarReader
 from pyddpdiag.trace.table import Tables
@@ -29,7 +30,7 @@ class Run:
     `missing` are the ranks below `world_size` that have no trace here; at most the first 1024 are listed,
     `missing_count` is how many there are. `damaged` says what is wrong with traces that lack records or cannot be
     read, by rank. `command`: how the command of `pyddpdiag run` ended;
-    None: not known.
+    None: not known. `nodes`: what each machine's `pyddpdiag run` noted.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class Run:
     warnings: tuple[str, ...]
     damaged: Mapping[int, str] = field(default_factory=dict)
     command: CommandEnd | None = None
+    nodes: NodeNotes = field(default_factory=NodeNotes)
 
     @property
     def is_whole(self) -> bool:
@@ -153,6 +155,7 @@ def open_run(
         tuple(warnings),
         dict(sorted(damaged.items())),
         read_command(folder),
+        read_nodes(folder),
     )
 
 

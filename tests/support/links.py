@@ -133,6 +133,11 @@ def limit(host: str, name: str, mbit: int) -> None:
     _do("tc", "-n", host, "qdisc", "replace", "dev", name, "root", "tbf", *_shape(mbit))
 
 
+def cut(host: str) -> None:
+    """Pulls a host's first cable: nobody hears that its connections end."""
+    _do("ip", "-n", host, "link", "set", NAMES[0], "down")
+
+
 def why_no_loss() -> str:
     """Why a host cannot be made to lose what it receives, "" if it can."""
     if shutil.which("iptables") is None:

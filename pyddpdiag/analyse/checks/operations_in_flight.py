@@ -36,7 +36,7 @@ def _look(view: RunView) -> Iterator[Finding]:
 CHECK = Check(
     {"operations_in_flight": ("warning", "note")},
     _look,
-    unless=("rank_lost", "rank_stopped", "rank_stuck", "rank_behind", "transport_stalled"),
+    unless=("node_lost", "rank_lost", "rank_stopped", "rank_stuck", "rank_behind", "transport_stalled"),
     rests_on="waits",
     family="failures",
 )

@@ -183,7 +183,7 @@ def _bucket(awaited: Awaited) -> str | None:
 CHECK = Check(
     {"rank_stuck": ("error",), "rank_behind": ("error",), "transport_stalled": ("error",)},
     _look,
-    unless=("rank_lost", "rank_stopped"),
+    unless=("node_lost", "rank_lost", "rank_stopped"),
     rests_on="own times",
     family="failures",
     role="stuck",

@@ -16,6 +16,7 @@ LEAST_PART: Final = 0.1
 """A further finding is in it if it costs this part of the first one."""
 
 LED_TO: Final = {
+    "node_lost": ("rank_lost", "operation_failed"),
     "rank_lost": ("operation_failed",),
     "interrupted": ("operation_failed",),
     "mismatched_all_reduce": ("rank_lost", "operation_failed"),

@@ -1,0 +1,82 @@
+"""The sign of life of one `pyddpdiag run`: a small file beside the traces, renewed while its command runs.
+
+It tells a machine that is gone from ranks that were killed on it: the command outlives its ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from pyddpdiag.model.node import BEAT_S, NodeNote, note_name
+from pyddpdiag.own_clock import clock_identity, monotonic_ns
+from pyddpdiag.ranks.interrupts import blocked, stop_signals
+
+_LEAVE_S = 5.0
+
+
+class NodeBeat:
+    """Renews the note from a thread of its own: a file system that hangs must not keep signals from the command.
+
+    Nothing is written before the ranks have made the folder: without traces there is nothing to add it to.
+
+    Args:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.node = secrets.token_hex(8)
+        self._folder = folder
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="pyddpdiag-node", daemon=True)
+
+    def start(self) -> None:
+        """Signals stay with the main thread, which passes them on."""
+        with blocked(stop_signals()), suppress(RuntimeError):
+            self._thread.start()
+
+    def end(self, exit_code: int, signal: str = "") -> None:
+        """The command has ended; the last note says how. Waits for a moment only where the file system hangs."""
+        self._over.set()
+        last = threading.Thread(target=self._last, args=(exit_code, signal), daemon=True)
+        with suppress(RuntimeError):
+            last.start()
+            last.join(_LEAVE_S)
+
+    def _beat(self) -> None:
+        while not self._over.is_set():
+            self._write(None, "")
+            self._over.wait(BEAT_S)
+
+    def _last(self, exit_code: int, signal: str) -> None:
+        if self._thread.ident is not None:
+            self._thread.join()  # or it would overwrite the last note
+        self._write(exit_code, signal)
+
+    def _write(self, exit_code: int | None, signal: str) -> None:
+        """Under another name first: whoever reads it sees all of it, or the one before."""
+        note = NodeNote(
+            self.node,
+            socket.gethostname(),
+            clock_identity(),
+            os.getpid(),
+            monotonic_ns(),
+            time.time(),
+            exit_code,
+            signal,
+        )
+        with suppress(OSError):
+            if self._folder.is_dir():
+                beside = self._folder / f".{note_name(self.node)}.part"
+                beside.write_text(json.dumps(asdict(note)), encoding="utf-8")
+                beside.replace(self._folder / note_name(self.node))
+
+
+__all__ = ["NodeBeat"]

@@ -1,0 +1,51 @@
+"""What `pyddpdiag run` notes on each machine while its command runs, and when that has ended."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+BEAT_S: Final = 2.0
+"""So often the note is renewed."""
+
+_NAME: Final = re.compile(r"node_([0-9a-f]{16})\.json")
+
+
+@dataclass(frozen=True)
+class NodeNote:
+    """A sign of life of one `pyddpdiag run`, which outlives the ranks below it.
+
+    Attributes:
+        node: its random name, which its ranks note as well (`Launch.node`).
+        host: name of its machine.
+        clock: identity of that machine's monotonic clock, as in the traces.
+        pid: of the command.
+        at_ns: when the note was written, on that clock.
+        at_s: the same by the machine's wall clock, in seconds since 1970.
+        exit_code: of its command; None: that still runs, as far as the note knows.
+        signal: the signal that ended the command, or that asked `pyddpdiag run` to; empty: none did.
+    """
+
+    node: str
+    host: str
+    clock: str
+    pid: int
+    at_ns: int
+    at_s: float
+    exit_code: int | None = None
+    signal: str = ""
+
+
+def note_name(node: str) -> str:
+    """The note's file in the run's folder."""
+    return f"node_{node}.json"
+
+
+def node_of(name: str) -> str | None:
+    """The node that a file of this name belongs to; None: it is no such note."""
+    found = _NAME.fullmatch(name)
+    return found[1] if found else None
+
+
+__all__ = ["BEAT_S", "NodeNote", "node_of", "note_name"]

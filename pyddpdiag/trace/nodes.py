@@ -1,0 +1,76 @@
+"""Reads the notes that `pyddpdiag run` leaves on each machine. Optional and never trusted."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyddpdiag.model.attempts import attempt_number
+from pyddpdiag.model.node import NodeNote, node_of
+from pyddpdiag.output import clean
+from pyddpdiag.regular_file import RegularFile
+
+_LIMIT: Final = 4096
+_MOST: Final = 16384
+_LATEST_NS: Final = 2**61
+_LATEST_S: Final = 3e10
+
+
+@dataclass(frozen=True)
+class NodeNotes:
+    """The notes in a run's folder, sorted by node, and when they were read, in seconds since 1970."""
+
+    notes: tuple[NodeNote, ...] = ()
+    read_s: float = 0.0
+
+
+def read_nodes(folder: Path) -> NodeNotes:
+    """The notes of all machines that recorded into `folder`, or into it after a restart."""
+    place = folder.parent if attempt_number(folder.name) is not None else folder
+    try:
+        names = sorted(path.name for path in place.iterdir() if node_of(path.name) is not None)[:_MOST]
+    except OSError:
+        return NodeNotes()
+    found = (read_note(place / name) for name in names)
+    return NodeNotes(tuple(note for note in found if note is not None), time.time())
+
+
+def is_over(folder: Path) -> bool:
+    """Whether a run that began in a folder has noted its end there, on any machine; False: nothing says so."""
+    return any(note.exit_code is not None for note in read_nodes(folder).notes)
+
+
+def read_note(path: Path) -> NodeNote | None:
+    """One note; None: it cannot be read, or is none."""
+    node = node_of(path.name)
+    if node is None:
+        return None
+    try:
+        with RegularFile(path) as file:
+            return _parse(node, json.loads(file.read(0, _LIMIT)))
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _parse(node: str, raw: Any) -> NodeNote | None:
+    """Raises what a wrong type or a missing field raises."""
+    code, at_ns, at_s, pid = raw.get("exit_code"), raw["at_ns"], raw["at_s"], raw["pid"]
+    host, clock, signal = raw["host"], raw["clock"], raw.get("signal", "")
+    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (at_ns, pid, code or 0))
+    if (
+        not whole
+        or not isinstance(at_s, (int, float))
+        or not all(isinstance(value, str) for value in (host, clock, signal))
+        or not 0 < at_ns < _LATEST_NS
+        or not 0 < at_s < _LATEST_S
+    ):
+        return None
+    return NodeNote(
+        node, clean(host, 255), clean(clock, 64), pid, at_ns, float(at_s), code, clean(signal, 16)
+    )
+
+
+__all__ = ["NodeNotes", "is_over", "read_nodes", "read_note"]
