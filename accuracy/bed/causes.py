@@ -95,6 +95,13 @@ def _change(rng: random.Random, job: Job) -> Drawn:
     return Drawn(job, fault, Truth((Answer("late_rank", "blocked"),), rank))
 
 
+def _change_of_all(rng: random.Random, job: Job) -> Drawn:
+    drawn = _change(rng, job)
+    name = rng.choice(("change", "change busy"))
+    answer = Answer("slower_steps", "blocked" if name == "change" else "compute")
+    return Drawn(job, {**drawn.fault, "name": name, "rank": None}, Truth((answer,)))
+
+
 def _drift(rng: random.Random, job: Job) -> Drawn:
     rank = _rank(rng, job)
     fault = {"name": "drift", "rank": rank, "share": rng.choice((1.0, 1.5))}
@@ -220,6 +227,7 @@ CAUSES: dict[str, Cause] = {
         Cause("straggler by rhythm", _by_rhythm),
         Cause("straggler in a part of the run", _change),
         Cause("straggler that drifts", _drift),
+        Cause("all ranks slower in a part of the run", _change_of_all),
         Cause("slow batches, one rank", _tail_of_one),
         Cause("slow batches, all ranks", _tail),
         Cause("slow loader, one rank", _late("loader", "data", ("data_wait",))),

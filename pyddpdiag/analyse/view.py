@@ -32,6 +32,7 @@ from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.links.connections import Connection
 from pyddpdiag.analyse.links.link_faults import LinkFaults
 from pyddpdiag.analyse.links.pairs import links
+from pyddpdiag.analyse.links.stalls import Stalls, stalls
 from pyddpdiag.analyse.meetings import Meetings, meetings
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import Occurrences, measure
@@ -41,6 +42,7 @@ from pyddpdiag.analyse.phases import phase_matrices, phase_stats
 from pyddpdiag.analyse.progress import Awaited, Progress, awaited_buckets, progress
 from pyddpdiag.analyse.ranks import rank_stats
 from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
+from pyddpdiag.analyse.slower import Slower, slower
 from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
@@ -185,6 +187,11 @@ class RunView:
     def late_ranks(self) -> tuple[LateRank, ...]:
         """The ranks that are late, in a typical step or in a part of the run; the costliest first."""
         return late_ranks(self.judged, self.lateness, self.usage, self.sidecars)
+
+    @cached_property
+    def slower(self) -> Slower | None:
+        """The parts of the run in which all ranks are slower than in the rest of it."""
+        return slower(self.judged, self.usage, self.sidecars)
 
     @cached_property
     def crowding(self) -> tuple[Crowding, ...]:
@@ -390,6 +397,11 @@ class RunView:
     def link_faults(self) -> LinkFaults:
         """Which links lose, delay or hold up what they carry."""
         return LinkFaults(self.links, self.buckets, self.sidecars)
+
+    @cached_property
+    def stalls(self) -> Stalls | None:
+        """The links that carry nothing for moments."""
+        return stalls(self.link_faults.carrying, self.connections)
 
     def buckets_of(self, step: int) -> tuple[BucketStats, ...]:
         """`buckets` of one step."""

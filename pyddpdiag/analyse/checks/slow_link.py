@@ -113,7 +113,7 @@ def _in_a_part(view: RunView) -> Iterator[Finding]:
 CHECK = Check(
     {"slow_link": ("warning",)},
     _look,
-    unless=("interface_order",),
+    unless=("interface_order", "flapping_link"),
     per_group=True,
     rests_on="waits",
     family="network",
