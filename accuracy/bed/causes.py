@@ -124,8 +124,7 @@ def _flap(rng: random.Random, job: Job) -> Drawn:
     job = replace(job, ranks=rng.choice((3, 3, 4)), batch=48)
     rank = _rank(rng, job)
     fault = {"name": "flap", "rank": rank, "down_s": 0.3, "each_s": rng.choice((2.0, 5.0))}
-    answers = (Answer("slow_link"), Answer("packet_loss"), Answer("exposed_communication"))
-    return Drawn(job, fault, Truth(answers, rank))
+    return Drawn(job, fault, Truth((Answer("flapping_link"),), rank))
 
 
 def _loader_of_all(rng: random.Random, job: Job) -> Drawn:

@@ -31,6 +31,7 @@ from pyddpdiag.analyse.lateness import Lateness, lateness
 from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.links.connections import Connection
 from pyddpdiag.analyse.links.link_faults import LinkFaults
+from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic
 from pyddpdiag.analyse.links.pairs import links
 from pyddpdiag.analyse.links.stalls import Stalls, stalls
 from pyddpdiag.analyse.meetings import Meetings, meetings
@@ -397,6 +398,11 @@ class RunView:
     def link_faults(self) -> LinkFaults:
         """Which links lose, delay or hold up what they carry."""
         return LinkFaults(self.links, self.buckets, self.sidecars)
+
+    @cached_property
+    def other_traffic(self) -> tuple[OtherTraffic, ...]:
+        """What other programs send and receive over the interfaces that the ranks use, most of it first."""
+        return other_traffic(self.links, self.sidecars)
 
     @cached_property
     def stalls(self) -> Stalls | None:

@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -132,26 +131,6 @@ def _wait_until_up(hosts: Sequence[str], names: Sequence[str]) -> None:
 def limit(host: str, name: str, mbit: int) -> None:
     """Gives what a host sends over one of its interfaces another rate."""
     _do("tc", "-n", host, "qdisc", "replace", "dev", name, "root", "tbf", *_shape(mbit))
-
-
-@contextmanager
-def flapping(host: str, name: str, *, down_s: float, each_s: float) -> Iterator[None]:
-    """One of a host's interfaces goes down again and again within the block; up after it."""
-    over = threading.Event()
-
-    def run() -> None:
-        while not over.wait(each_s - down_s):
-            _do("ip", "-n", host, "link", "set", name, "down")
-            over.wait(down_s)
-            _do("ip", "-n", host, "link", "set", name, "up")
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def why_no_loss() -> str:
