@@ -95,6 +95,13 @@ def _change(rng: random.Random, job: Job) -> Drawn:
     return Drawn(job, fault, Truth((Answer("late_rank", "blocked"),), rank))
 
 
+def _change_of_all(rng: random.Random, job: Job) -> Drawn:
+    drawn = _change(rng, job)
+    name = rng.choice(("change", "change busy"))
+    answer = Answer("slower_steps", "blocked" if name == "change" else "compute")
+    return Drawn(job, {**drawn.fault, "name": name, "rank": None}, Truth((answer,)))
+
+
 def _drift(rng: random.Random, job: Job) -> Drawn:
     rank = _rank(rng, job)
     fault = {"name": "drift", "rank": rank, "share": rng.choice((1.0, 1.5))}
@@ -117,8 +124,7 @@ def _flap(rng: random.Random, job: Job) -> Drawn:
     job = replace(job, ranks=rng.choice((3, 3, 4)), batch=48)
     rank = _rank(rng, job)
     fault = {"name": "flap", "rank": rank, "down_s": 0.3, "each_s": rng.choice((2.0, 5.0))}
-    answers = (Answer("slow_link"), Answer("packet_loss"), Answer("exposed_communication"))
-    return Drawn(job, fault, Truth(answers, rank))
+    return Drawn(job, fault, Truth((Answer("flapping_link"),), rank))
 
 
 def _loader_of_all(rng: random.Random, job: Job) -> Drawn:
@@ -220,6 +226,7 @@ CAUSES: dict[str, Cause] = {
         Cause("straggler by rhythm", _by_rhythm),
         Cause("straggler in a part of the run", _change),
         Cause("straggler that drifts", _drift),
+        Cause("all ranks slower in a part of the run", _change_of_all),
         Cause("slow batches, one rank", _tail_of_one),
         Cause("slow batches, all ranks", _tail),
         Cause("slow loader, one rank", _late("loader", "data", ("data_wait",))),

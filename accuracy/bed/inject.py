@@ -63,9 +63,9 @@ class Injection:
 
     def begin(self, step: int) -> bool:
         """At the start of a step's computation; True: skip the step."""
-        if self._acts("busy"):
+        if self._acts("busy") or (self._acts("change busy") and self._is_changed(step)):
             burn(self._cost_s)
-        elif self._acts("sleep") or self._is_changed(step):
+        elif self._acts("sleep") or (self._acts("change") and self._is_changed(step)):
             time.sleep(self._cost_s)
         elif self._acts("drift"):
             burn(self._cost_s * step / self.count)
@@ -100,7 +100,7 @@ class Injection:
         return self.on and self.mine and self.name == name
 
     def _is_changed(self, step: int) -> bool:
-        return self._acts("change") and self.fault["since"] <= step / self.count < self.fault["until"]
+        return bool(self.fault["since"] <= step / self.count < self.fault["until"])
 
     def _strike(self) -> bool:
         if self.name in ("kill", "stop"):

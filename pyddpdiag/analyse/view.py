@@ -32,7 +32,9 @@ from pyddpdiag.analyse.lateness import Lateness, lateness
 from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.links.connections import Connection
 from pyddpdiag.analyse.links.link_faults import LinkFaults
+from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic
 from pyddpdiag.analyse.links.pairs import links
+from pyddpdiag.analyse.links.stalls import Stalls, stalls
 from pyddpdiag.analyse.meetings import Meetings, meetings
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.nodes import Node, nodes
@@ -43,6 +45,7 @@ from pyddpdiag.analyse.phases import phase_matrices, phase_stats
 from pyddpdiag.analyse.progress import Awaited, Progress, awaited_buckets, progress
 from pyddpdiag.analyse.ranks import rank_stats
 from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
+from pyddpdiag.analyse.slower import Slower, slower
 from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
@@ -205,6 +208,11 @@ class RunView:
         """The ranks that were late in those steps."""
         before = self.past
         return late_ranks(before.steps, lateness(before.steps), before.usage, self.sidecars)
+
+    @cached_property
+    def slower(self) -> Slower | None:
+        """The parts of the run in which all ranks are slower than in the rest of it."""
+        return slower(self.judged, self.usage, self.sidecars)
 
     @cached_property
     def crowding(self) -> tuple[Crowding, ...]:
@@ -410,6 +418,16 @@ class RunView:
     def link_faults(self) -> LinkFaults:
         """Which links lose, delay or hold up what they carry."""
         return LinkFaults(self.links, self.buckets, self.sidecars)
+
+    @cached_property
+    def other_traffic(self) -> tuple[OtherTraffic, ...]:
+        """What other programs send and receive over the interfaces that the ranks use, most of it first."""
+        return other_traffic(self.links, self.sidecars)
+
+    @cached_property
+    def stalls(self) -> Stalls | None:
+        """The links that carry nothing for moments."""
+        return stalls(self.link_faults.carrying, self.connections)
 
     def buckets_of(self, step: int) -> tuple[BucketStats, ...]:
         """`buckets` of one step."""

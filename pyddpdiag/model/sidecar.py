@@ -111,6 +111,8 @@ class Sidecar:
         machine_cores: how many its machine has; 0: not known.
         quota: a container's limit of processor time: `milli_cores`, and since the recorder was opened `periods`,
             `throttled_periods` in which it was held back, and `throttled_us`; empty: there is none.
+        traffic: what each interface has carried since the recorder was opened, of all programs: `sent` and `received`
+            bytes by name; empty: the system does not tell.
         build_config: what the native module was built with.
         environment: variables that change how DDP or Gloo behave, as far as they were set.
         clock: name and identity of the records' clock.
@@ -145,6 +147,7 @@ class Sidecar:
     cores: tuple[int, ...] = ()
     machine_cores: int = 0
     quota: Mapping[str, int] = field(default_factory=dict)
+    traffic: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     build_config: Mapping[str, str | int] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     clock: Mapping[str, str | int] = field(default_factory=dict)
@@ -177,6 +180,11 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         **({"launch": launch_to_json(sidecar.launch)} if sidecar.launch is not None else {}),
         "cores": list(sidecar.cores),
         **({"quota": dict(sidecar.quota)} if sidecar.quota else {}),
+        **(
+            {"traffic": {name: dict(bytes_) for name, bytes_ in sidecar.traffic.items()}}
+            if sidecar.traffic
+            else {}
+        ),
         "build_config": dict(sidecar.build_config),
         "environment": dict(sidecar.environment),
         "clock": dict(sidecar.clock),
@@ -275,6 +283,7 @@ def from_json(
         cores=_cores(raw.get("cores")),
         machine_cores=whole(raw.get("machine_cores")),
         quota=_numbers(raw.get("quota")),
+        traffic=_traffic(raw.get("traffic")),
         build_config=_table(raw.get("build_config")),
         environment={name: str(value) for name, value in _table(raw.get("environment")).items()},
         clock=_table(raw.get("clock")),
@@ -386,6 +395,13 @@ def _table(entries: Any) -> dict[str, str | int]:
 def _numbers(entries: Any) -> dict[str, int]:
     """Whole numbers by name, none of them negative; others are left out."""
     return {name: value for name, value in _table(entries).items() if isinstance(value, int) and value >= 0}
+
+
+def _traffic(entries: Any) -> dict[str, dict[str, int]]:
+    """Bytes by interface; of an interface that is not understood nothing is known."""
+    if not isinstance(entries, dict):
+        return {}
+    return {str(name): counts for name, each in list(entries.items())[:256] if (counts := _numbers(each))}
 
 
 def _id(value: Any) -> int:

@@ -25,6 +25,7 @@ from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.paths import shared_setup
 from pyddpdiag.record import interface_facts
 from pyddpdiag.record.cpu_quota import CpuQuota
+from pyddpdiag.record.interface_traffic import InterfaceTraffic
 from pyddpdiag.record.owners_file import replace_file
 from pyddpdiag.record.training import TrainingWatch
 
@@ -88,6 +89,7 @@ class Sidecar:
         self._writing: int | None = None  # the thread that is about to replace the file
         self._known_groups: dict[int, schema.Group] = {}
         self._quota = CpuQuota()
+        self._traffic = InterfaceTraffic()
         self._fixed = schema.Sidecar(
             run_id=run_id.hex(),
             rank=rank,
@@ -168,6 +170,7 @@ class Sidecar:
         return replace(
             self._fixed,
             quota=self._quota.now(),
+            traffic=self._traffic.now(),
             groups=self._groups(),
             modules=dict(self._modules),
             layouts={

@@ -16,7 +16,15 @@ from pyddpdiag.pipeline import load_report
 FIRST, SECOND = NAMES
 MBIT = 150
 TIMEOUT_S = 150
-CAUSES = {"packet_loss", "high_latency", "slow_link", "wrong_interface", "interface_order", "loopback"}
+CAUSES = {
+    "flapping_link",
+    "packet_loss",
+    "high_latency",
+    "slow_link",
+    "wrong_interface",
+    "interface_order",
+    "loopback",
+}
 
 pytestmark = pytest.mark.usefixtures("links")
 

@@ -26,6 +26,10 @@ DATA_SHARE: Final = 0.20
 SLOW_SHARE: Final = 0.5
 """A batch is late if it costs this share of a step."""
 
+TIMES: Final = 1.5
+"""In a part of the run the wait for data must be this many times what it is in the rest: a share also falls where all
+else takes longer."""
+
 ONE_RANK: Final = 0.9
 """Of the time lost: where one rank makes so much of it, it is that rank's loader."""
 
@@ -82,7 +86,13 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 
 def _part_of_the_run(waited: Float64, wall: Float64) -> Stretches | None:
-    return stretches(waited - np.maximum(LEAST_MS, DATA_SHARE * wall))
+    span = stretches(waited - np.maximum(LEAST_MS, DATA_SHARE * wall))
+    if span is None:
+        return None
+    rest = np.delete(waited, span.rows)
+    if len(rest) >= LEAST_STEPS and median(waited[span.rows]) < TIMES * median(rest):
+        return None
+    return span
 
 
 def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.episodes import Episodes, episodes
+from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
@@ -26,7 +27,8 @@ def _look(view: RunView) -> Iterator[Finding]:
     # A rank that is surely late in most steps is later in some of them.
     if found is None or any(late.rank == found.rank and late.confidence != "low" for late in view.late_ranks):
         return
-    typical = median(found.lead_ms)
+    typical, rhythm = median(found.lead_ms), period(found.at)
+    every = f", every {rhythm:.0f} steps," if rhythm else ""
     collector = found.collector_share is not None and found.collector_share >= COLLECTOR_SHARE
     why = (
         f" ({percent(found.collector_share or 0.0)} of it in Python's garbage collector)" if collector else ""
@@ -47,17 +49,19 @@ def _look(view: RunView) -> Iterator[Finding]:
     yield Finding(
         kind="episodic_rank",
         severity="warning",
-        message=f"rank {found.rank} is late now and then: in {len(found.at)} of {found.steps} steps it needed "
+        message=f"rank {found.rank} is late now and then: in {len(found.at)} of {found.steps} steps{every} it needed "
         f"{milliseconds(typical)} more than usual{why}, and the others waited; {percent(found.share)} of the time was "
         "lost to it." + (f" {where.says('what it needs more then')}." if where else ""),
         confidence=_confidence(found, view),
         rank=found.rank,
         since_step=int(found.at[0]),
         cost_ms=float(found.lead_ms.sum()) / found.steps,
+        cost_s=float(found.lead_ms.sum()) / 1e3,
         where=str(where.line) if where else None,
         evidence={
             "extra_ms": typical,
             "times": len(found.at),
+            "every_steps": rhythm,
             "steps": found.steps,
             "share": found.share,
             "step_ms": view.judged.wall_ms,

@@ -130,6 +130,7 @@ CHECK = Check(
     # These say why.
     unless=(
         "missing_no_sync",
+        "flapping_link",
         "packet_loss",
         "high_latency",
         "slow_link",

@@ -57,6 +57,8 @@ def _look(view: RunView) -> Iterator[Finding]:
 CHECK = Check(
     {"packet_loss": ("warning", "note")},
     _look,
+    # A link that is down loses what is under way.
+    unless=("flapping_link",),
     per_group=True,
     rests_on="waits",
     family="network",

@@ -11,6 +11,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.episodes import episodes
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.meetings import TAIL
+from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import percent
@@ -26,13 +27,14 @@ def _look(view: RunView) -> Iterator[Finding]:
             return  # nothing shows that this is no part of a step
     inside = found.lead_ms[np.isin(found.at, view.judged.step)]
     steps = [int(step) for step in found.at if step != TAIL]
-    where = _where(view, found)
+    where, rhythm = _where(view, found), period(found.at[found.at != TAIL])
+    every = f" (every {rhythm:.0f} steps)" if rhythm else ""
     yield Finding(
         kind="rank_alone",
         severity="warning",
         message=f"the ranks stood still for {found.lost_s:.1f} of {found.run_s:.1f} s: rank {found.rank} works alone "
-        f"{_when(found)}, {_times(len(found.at))}, and the others wait for it; {percent(found.share)} of the time goes "
-        "by that way." + (f" {where.says('what it does there')}." if where else ""),
+        f"{_when(found)}, {_times(len(found.at))}{every}, and the others wait for it; {percent(found.share)} of the "
+        "time goes by that way." + (f" {where.says('what it does there')}." if where else ""),
         confidence="high" if found.is_seen else "medium",
         rank=found.rank,
         since_step=steps[0] if steps else None,
@@ -44,6 +46,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "run_s": found.run_s,
             "share": found.share,
             "times": len(found.at),
+            "every_steps": rhythm,
             "longest_s": float(found.lead_ms.max()) / 1e3,
             "others_in_collective": int(found.collective),
             "between_epochs": int(found.epochs),

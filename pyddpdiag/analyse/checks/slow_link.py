@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,13 +11,14 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import EXPOSED_SHARE
 from pyddpdiag.analyse.links.changed import changed_links
 from pyddpdiag.analyse.links.link_faults import named
+from pyddpdiag.analyse.links.other_traffic import OtherTraffic
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.thresholds import LEAST_MS, confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import WINDOW, stretches
-from pyddpdiag.model import Finding
-from pyddpdiag.model.words import milliseconds, number
+from pyddpdiag.model import Finding, LinkStats
+from pyddpdiag.model.words import milliseconds, number, size
 
 TIMES: Final = 1.5
 """Where a link becomes slow, so many times as much communication is exposed as otherwise, at least."""
@@ -31,13 +32,14 @@ def _look(view: RunView) -> Iterator[Finding]:
         return
     worst = faults.slow[0]
     culprit = faults.culprit(faults.slow, receiver=False)
+    other = _other_traffic(view, faults.slow)
     slowness, busy = faults.slowness(faults.slow), worst.busy_ms_per_mb or 0.0
     yield Finding(
         kind="slow_link",
         severity="warning",
         message=f"{named(culprit, faults.slow)} {culprit.verb('is', 'are')} slow: {milliseconds(busy)} for each MB, "
         f"{number(slowness)} times as long as the other links; waiting for communication holds up "
-        f"{exposed.of_each_step}.",
+        f"{exposed.of_each_step}." + _says(other),
         confidence=confidence(exposed.typical.steps),
         rank=culprit.rank,
         peer=culprit.peer,
@@ -49,14 +51,44 @@ def _look(view: RunView) -> Iterator[Finding]:
             "mbit_per_s": 8e3 / busy if busy else None,
             "slow_links": len(faults.slow),
             "links": len(faults.carrying),
+            "other_traffic_bytes": other.other if other else None,
             "exposed_ms": exposed.cost_ms,
             "step_ms": exposed.step_ms,
         },
         change_mind="The receiving process is slow to read what has arrived: look at its processor."
         if culprit.is_host or culprit.rank is None
         else "One link does not show which side is slow: rank is the sender, peer the receiver.",
-        advice="Look at the speed of its interfaces (Linux: ethtool), at other traffic on them, and at limits on "
+        advice=f"Find the program that uses {other.interface} on the host of rank {other.rank} (Linux: ss -tip, "
+        "nethogs), and give it another interface, another time or a limit."
+        if other
+        else "Look at the speed of its interfaces (Linux: ethtool), at other traffic on them, and at limits on "
         "traffic; pyddpdiag bench interfaces compares interfaces.",
+    )
+
+
+def _other_traffic(view: RunView, slow: Sequence[LinkStats]) -> OtherTraffic | None:
+    """What other programs send or receive most over an interface of these links, if it is much."""
+    ends = {(link.rank, link.interface, True) for link in slow} | {
+        (link.peer, link.peer_interface, False) for link in slow
+    }
+    of_host = view.link_faults.hosts
+    near = {(of_host.get(rank, rank), name, sends) for rank, name, sends in ends}
+    return next(
+        (
+            each
+            for each in view.other_traffic
+            if (of_host.get(each.rank, each.rank), each.interface, each.sends) in near
+        ),
+        None,
+    )
+
+
+def _says(other: OtherTraffic | None) -> str:
+    if other is None:
+        return ""
+    return (
+        f" Other programs {'send' if other.sends else 'receive'} {size(other.other)} over {other.interface} of rank "
+        f"{other.rank}'s host meanwhile, the ranks {size(other.own)}."
     )
 
 
@@ -113,7 +145,7 @@ def _in_a_part(view: RunView) -> Iterator[Finding]:
 CHECK = Check(
     {"slow_link": ("warning",)},
     _look,
-    unless=("interface_order",),
+    unless=("interface_order", "flapping_link"),
     per_group=True,
     rests_on="waits",
     family="network",

@@ -32,11 +32,13 @@ MOST_MOMENTS: Final = 4096
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """How a connection's counters grew: `at_ns` on its rank's clock, `busy_us` and `bytes` since its begin."""
+    """How a connection's counters grew: `at_ns` on its rank's clock; since its begin `busy_us`, `bytes` and segments
+    sent `again`, of 32 bits, -1: not known."""
 
     at_ns: Int64
     busy_us: Int64
     bytes: Int64
+    again: Int64
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,9 @@ def _course(words: Int64) -> Course | None:
     if len(known) < LEAST_READINGS:
         return None
     some = np.unique(np.linspace(0, len(known) - 1, MOST_MOMENTS).astype(np.int64))
-    return Course(*(known[some, column].copy() for column in (_V.AT, _V.BUSY_US, _V.BYTES_ACKED)))
+    again = known[some, _V.SEGMENTS_AND_RETRANSMITTED] >> 32 & _HALF
+    at, busy, size = (known[some, column].copy() for column in (_V.AT, _V.BUSY_US, _V.BYTES_ACKED))
+    return Course(at, busy, size, np.where(again == _HALF, -1, again))
 
 
 _V = ConnectionValue

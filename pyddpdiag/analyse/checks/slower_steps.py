@@ -1,0 +1,94 @@
+"""All ranks become slower while the run goes on, or are slower for a while: nobody waits for a single one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.wall_clock import times_of
+from pyddpdiag.analyse.windows import Stretches
+from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Cause
+from pyddpdiag.model.words import milliseconds, number, percent
+
+WHAT: Final[dict[Cause | None, str]] = {
+    "compute": "; they compute all that time",
+    "core": "; they wait for a processor core",
+    "blocked": "; they neither compute nor wait for a core",
+    None: "",
+}
+
+CHANGE_MIND: Final[dict[Cause | None, str]] = {
+    "core": "The ranks stay as slow after the other load is gone.",
+    "blocked": "The script sleeps or waits there on purpose.",
+}
+OTHERWISE: Final = (
+    "The script does more in these steps on purpose: longer inputs, a larger batch, more layers."
+)
+
+ADVICE: Final[dict[Cause | None, str]] = {
+    "compute": "Look for what grows or begins then: longer inputs, a list that every step goes through, another "
+    "program in the same caches, processors that become hot and slow (Linux: turbostat, sensors).",
+    "core": "Look for other programs on the machine that ran then (top, atop), and for more busy threads than cores.",
+    "blocked": "Look for what all ranks wait for then: a disk, a file server, a lock, a log, a service on the network.",
+    None: "Look for what begins then: longer inputs, other programs on the machine, a slow disk.",
+}
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    found = view.slower
+    if found is None:
+        return
+    steps = view.judged
+    at = steps.step[found.rows]
+    change = found.change
+    since, until = change.span.between(at)
+    where = None
+    if found.cause != "core":
+        where = view.lines.more_in(at[change.inside], at[~change.inside], change.there_ms - change.usual_ms)
+    yield Finding(
+        kind="slower_steps",
+        severity="warning",
+        message=f"all ranks are slower {change.span.words(at)}: each needs {milliseconds(change.there_ms)} for its own "
+        f"part of a step, {milliseconds(change.usual_ms)} {_rest(change.span)} ({number(change.times)} times as long"
+        f"{', and more and more' if change.grows else ''}){WHAT[found.cause]}; {percent(change.share)} of the time is "
+        "lost to it." + (f" {where.says('what they need more')}." if where else ""),
+        confidence=found.confidence,
+        cause=found.cause,
+        since_step=since,
+        until_step=until,
+        cost_ms=change.lost_ms / len(found.rows),
+        cost_s=change.lost_ms / 1e3,
+        where=str(where.line) if where else None,
+        evidence={
+            "own_ms": change.there_ms,
+            "usual_own_ms": change.usual_ms,
+            "times_as_long": change.times,
+            "share": change.share,
+            "cpu_share": found.cpu_share,
+            "core_wait_share": found.core_share,
+            "cpu_times": found.cpu_times,
+            "load_per_core": found.load,
+            "grows": int(change.grows),
+            "until_step": until,
+            **change.span.evidence(change.own_ms, "own"),
+            **(where.facts if where else {}),
+            **times_of(view, steps.ranks[0], since, until),
+        },
+        change_mind=CHANGE_MIND.get(found.cause, OTHERWISE),
+        advice=f"Look at {where}: what makes it take longer then?" if where else ADVICE[found.cause],
+    )
+
+
+def _rest(span: Stretches) -> str:
+    first, last = span.spans[0], span.spans[-1]
+    if len(span.spans) > 1:
+        return "otherwise"
+    if last.lasting:
+        return "before"
+    return "after" if first.begin == 0 else "otherwise"
+
+
+CHECK = Check({"slower_steps": ("warning",)}, _look, per_group=True, rests_on="own times", family="ranks")

@@ -1,0 +1,257 @@
+"""Parts of the run in which all ranks need longer for their own part of a step than in the rest of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.grouped import Float64, median_at_most, sure_median
+from pyddpdiag.analyse.late_ranks import BUSY_LOAD, CORE_SHARE, CPU_SHARE, MORE_TIMES
+from pyddpdiag.analyse.settings import by_host, host_cores
+from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median, step_walls
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
+from pyddpdiag.analyse.usage import UsageMatrix
+from pyddpdiag.analyse.windows import WINDOW, Stretches, stretches
+from pyddpdiag.model.findings import Cause, Confidence
+from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.trace.rows import Bool, Int64
+
+NEAR: Final = 5
+"""Each step is looked at as the median of so many: what takes one or two is no change of all."""
+
+TIMES: Final = 1.3
+"""All ranks need at least this many times as long in the part as in the rest."""
+
+SURE_TIMES: Final = 1.15
+"""The same of the bounds of the two medians, each of 99% confidence."""
+
+ELSEWHERE: Final = 0.25
+"""At most this share of the other steps is slow, too: otherwise steps vary, and nothing has changed."""
+
+CPU_TIMES: Final = 1.5
+"""Shared caches and cores make the same work take up to this many times the processor time."""
+
+GROWS: Final = 0.3
+"""Where the change is a slow one, this part of it lies between the thirds of each side: 0.67 of a straight line's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """Parts of a run with another level than the rest.
+
+    Attributes:
+        span: the parts.
+        own_ms: what the fastest rank needs in each step for its own part, without its wait for data.
+        inside: whether a step belongs to the parts.
+        time_ms: what all the steps took.
+    """
+
+    span: Stretches
+    own_ms: Float64
+    inside: Bool
+    time_ms: float
+
+    @cached_property
+    def there_ms(self) -> float:
+        """What is typical in the parts."""
+        return median(self.own_ms[self.inside])
+
+    @cached_property
+    def usual_ms(self) -> float:
+        """What is typical in the rest."""
+        return median(self.own_ms[~self.inside])
+
+    @property
+    def times(self) -> float:
+        """How many times as long a step's own part takes there."""
+        return self.there_ms / self.usual_ms
+
+    @property
+    def lost_ms(self) -> float:
+        """What the parts cost in all."""
+        return float((self.own_ms[self.inside] - self.usual_ms).sum())
+
+    @property
+    def share(self) -> float:
+        """The same of the time of all the steps."""
+        return self.lost_ms / self.time_ms if self.time_ms > 0 else 0.0
+
+    @property
+    def grows(self) -> bool:
+        """Whether the ranks become slower bit by bit, and not at once: on either side of the change, too."""
+        if len(self.span.spans) > 1:
+            return False
+        for part in (self.own_ms[self.inside], self.own_ms[~self.inside]):
+            third = len(part) // 3
+            if median(part[-third:]) - median(part[:third]) < GROWS * (self.there_ms - self.usual_ms):
+                return False
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Slower:
+    """All ranks are slower in some parts of the run.
+
+    Attributes:
+        change: by how much, and where.
+        rows: of the step matrix, those that it was looked for in: every rank's own time is known there.
+        cpu_share: the part of the difference that the ranks' processor time is; None: not known.
+        core_share: the part that they wait for a core; None: not known.
+        cpu_times: processor time in the parts over that in the rest; None: not known.
+        load: the load average of the busiest host for each core that its ranks may use, in the parts; None: not known.
+    """
+
+    change: Change
+    rows: Int64
+    cpu_share: float | None
+    core_share: float | None
+    cpu_times: float | None
+    load: float | None
+
+    @property
+    def cause(self) -> Cause | None:
+        """What the ranks do in the time that they need more; None: the trace does not tell."""
+        if self.cpu_share is None:
+            return None
+        if self.core_share is not None and self.core_share >= CORE_SHARE:
+            return "core"
+        if self.cpu_share >= CPU_SHARE:
+            return "compute"
+        if self.core_share is not None and self.cpu_share + self.core_share < CPU_SHARE:
+            return "blocked"
+        return None
+
+    @property
+    def confidence(self) -> Confidence:
+        """`low` where other programs on the machine may have made it."""
+        if self.cause == "blocked":
+            return "medium"
+        if self.cause == "core":
+            return "low"
+        # Processor time grows with other load, too, as caches and cores are shared.
+        if (self.cpu_times or self.change.times) >= MORE_TIMES:
+            return "medium"
+        is_quiet = self.load is not None and self.load <= BUSY_LOAD
+        return "medium" if is_quiet and (self.cpu_times or 0.0) >= CPU_TIMES else "low"
+
+
+def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]) -> Slower | None:
+    """The parts of the run in which all ranks are slower; None: there is none.
+
+    Otsu's threshold (1979) finds two levels in the logarithm of running medians; the parts are the
+    stretches over it. There must be a window of steps on either side.
+
+    Args:
+        steps: the judged steps.
+        usage: the ranks' use of the processor in them.
+        sidecars: the ranks' settings.
+    """
+    rows = np.flatnonzero(~np.isnan(steps.own).any(axis=1))
+    if not steps.can_judge or len(rows) < 2 * WINDOW:
+        return None
+    own = steps.own[rows] - np.nan_to_num(steps.data_wait[rows])
+    wall = step_walls(steps)[rows]
+    # What the ranks wait for a core is other programs' as a rule, and hides what changes in the training.
+    of_itself = _change(np.maximum(own - np.nan_to_num(usage.run_delay[rows]), 0.0).min(axis=1), wall)
+    found = of_itself or _change(np.maximum(own, 0.0).min(axis=1), wall)
+    if found is None:
+        return None
+    inside = found.inside
+    cpu = _levels(usage.cpu[rows], inside)
+    # Without what they wait for a core, nothing of the difference is that.
+    delay = _levels(usage.run_delay[rows] * (0.0 if of_itself else 1.0), inside)
+    others = _levels((usage.process_cpu - usage.cpu)[rows], inside)
+    more = found.there_ms - found.usual_ms
+    cpu_share = None if cpu is None else (cpu[0] - cpu[1]) / more
+    if cpu_share is not None and cpu_share < CPU_SHARE and others is not None:
+        # Helper threads may do the work while the one that runs backward waits for them.
+        cpu_share = max(cpu_share, (others[0] - others[1]) / more)
+    return Slower(
+        found,
+        rows=rows,
+        cpu_share=cpu_share,
+        core_share=None if delay is None else (delay[0] - delay[1]) / more,
+        cpu_times=None if cpu is None or not cpu[1] > 0 else cpu[0] / cpu[1],
+        load=_load(steps, usage, sidecars, rows[inside]),
+    )
+
+
+def _change(own: Float64, wall: Float64) -> Change | None:
+    """The parts in which the fastest rank is slower; a rank that is slow alone is late.
+
+    Args:
+        own: what it needs in each step; ms.
+        wall: what each step took; ms.
+    """
+    near = _running_median(own)
+    threshold = _two_levels(near)
+    if threshold is None:
+        return None
+    span = stretches(near - threshold)
+    if span is None:
+        return None
+    inside = np.zeros(len(own), np.bool_)
+    inside[span.rows] = True
+    there, rest = own[inside], own[~inside]
+    if len(there) < WINDOW or len(rest) < WINDOW or np.mean(rest > threshold) > ELSEWHERE:
+        return None
+    found = Change(span, own, inside, float(np.fmax(wall, own).sum()))
+    if (
+        not found.usual_ms > 0
+        or found.there_ms - found.usual_ms < LEAST_MS
+        or found.there_ms < TIMES * found.usual_ms
+        or sure_median(there) < SURE_TIMES * median_at_most(rest)
+        or found.share < HEALTHY_SHARE
+    ):
+        return None
+    return found
+
+
+def _running_median(values: Float64) -> Float64:
+    around = np.pad(values, NEAR // 2, mode="edge")
+    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(around, NEAR), axis=1))
+
+
+def _two_levels(values: Float64) -> float | None:
+    """The threshold that splits the values best into two levels of at least a window each; None: they are all alike."""
+    ordered = np.log(np.maximum(np.sort(values), 1e-3))
+    count = len(ordered)
+    low = np.arange(WINDOW, count - WINDOW + 1)
+    total = np.cumsum(ordered)
+    apart = total[low - 1] / low - (total[-1] - total[low - 1]) / (count - low)
+    between = low * (count - low) * apart**2
+    best = int(low[int(between.argmax())])
+    first, second = float(np.median(ordered[:best])), float(np.median(ordered[best:]))
+    return float(np.exp((first + second) / 2)) if second - first >= np.log(TIMES) else None
+
+
+def _levels(values: Float64, inside: Bool) -> tuple[float, float] | None:
+    """What is typical of the ranks in these parts and in the rest; None: too little is known."""
+    typical = lower_median(values)
+    known = ~np.isnan(typical)
+    if min(np.count_nonzero(known & inside), np.count_nonzero(known & ~inside)) < WINDOW // 2:
+        return None
+    return median(typical[inside]), median(typical[~inside])
+
+
+def _load(
+    steps: StepMatrix,
+    usage: UsageMatrix,
+    sidecars: Mapping[int, Sidecar],
+    rows: Int64,
+) -> float | None:
+    """The load average for each core of the host where it is highest."""
+    loads = []
+    for ranks in by_host(sidecars, steps.ranks).values():
+        cores = host_cores(sidecars, ranks)
+        load = median(usage.load[rows][:, [steps.place_of[rank] for rank in ranks]].ravel())
+        if cores and not np.isnan(load):
+            loads.append(load / cores)
+    return max(loads, default=None)
+
+
+__all__ = ["Change", "Slower", "slower"]

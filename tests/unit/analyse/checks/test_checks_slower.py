@@ -1,0 +1,108 @@
+"""All ranks become slower in a part of the run: found with its steps and cause; a run that varies is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.processor_use import NOTHING, Extra, findings, write
+from support.trace_writer import MS, RankWriter
+
+from pyddpdiag.model import Finding
+from pyddpdiag.pipeline import load_report
+
+LATER = range(40, 80)
+
+
+def slower(found: list[Finding]) -> Finding:
+    (one,) = (each for each in found if each.kind == "slower_steps")
+    return one
+
+
+@pytest.mark.parametrize(
+    ("extra", "cause", "confidence"),
+    [
+        (Extra(cpu=40), "compute", "medium"),
+        # Shared caches make work take up to half as long again, where the machine is busy.
+        (Extra(cpu=18), "compute", "low"),
+        (Extra(sleep=40), "blocked", "medium"),
+        (Extra(delay=40), "core", "low"),
+        (Extra(cpu=30, delay=100), "compute", "medium"),
+    ],
+)
+def test_all_ranks_that_become_slower_have_the_step_and_the_cause(
+    tmp_path: Path, extra: Extra, cause: str, confidence: str
+) -> None:
+    write(tmp_path, [replace(extra, steps=LATER)] * 2, steps=80, load=4.0, cores=2)
+    found = slower(findings(tmp_path))
+    assert (found.rank, found.cause, found.confidence) == (None, cause, confidence)
+    assert (found.since_step, found.until_step) == (40, None)
+    # The trace knows when that was; each step loses what it takes more, without what other programs take.
+    of_itself = extra.at(0) - (extra.delay if cause != "core" else 0.0)
+    assert found.cost_s == pytest.approx(40 * of_itself / 1e3, rel=0.1)
+    assert found.evidence["own_before_ms"] == pytest.approx(30, rel=0.1)
+    assert found.evidence["own_ms"] == pytest.approx(30 + of_itself, rel=0.1)
+    assert isinstance(found.evidence["since_time"], str)
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (range(30, 60), "in steps 30 to 59"),
+        (range(1, 40), "in steps 1 to 39"),
+        (range(50, 80), "from step 50 on"),
+    ],
+)
+def test_a_stretch_has_its_end(tmp_path: Path, steps: range, said: str) -> None:
+    write(tmp_path, [Extra(sleep=25, steps=steps)] * 3, steps=80)
+    found = slower(findings(tmp_path))
+    assert f"all ranks are slower {said}: " in found.message
+    assert (found.since_step, found.until_step) == (steps[0], None if steps[-1] == 79 else steps[-1])
+
+
+def test_one_rank_that_becomes_slower_is_late_and_the_others_are_not_slower(tmp_path: Path) -> None:
+    write(tmp_path, [NOTHING, Extra(sleep=40, steps=LATER), NOTHING], steps=80)
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.rank, found.since_step) == ("late_rank", 1, 40)
+
+
+def own_times(folder: Path, own: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> list[Finding]:
+    """Ranks with these own times in ms: [steps, ranks]."""
+    writers = [RankWriter(rank, own.shape[1]) for rank in range(own.shape[1])]
+    now = 10**9
+    for step, times in enumerate(own):
+        arrived = now + int(times.max() * MS)
+        for writer, mine in zip(writers, times.tolist(), strict=True):
+            writer.step(step, now, now, arrived + MS)
+            writer.backward(step, now, now + int(mine * MS), arrived + MS)
+            writer.bucket(step, now + int(mine * MS), arrived, arrived + MS)
+        now = arrived + MS
+    for writer in writers:
+        writer.write(folder)
+    return [one for one in load_report(folder).verdict.findings if one.kind == "slower_steps"]
+
+
+def test_a_run_that_becomes_slower_bit_by_bit_is_said_to(tmp_path: Path) -> None:
+    own = 20 + np.arange(100.0)[:, None] * 0.4 + np.random.default_rng(0).normal(0, 0.5, (100, 2))
+    (found,) = own_times(tmp_path, own)
+    assert "and more and more" in found.message and found.evidence["grows"] == 1
+
+
+def test_steps_that_vary_are_no_change(tmp_path: Path) -> None:
+    """Heavy tails, inputs of two lengths in turn, and slow stretches of a few steps."""
+    random = np.random.default_rng(1)
+    found = 0
+    for run in range(40):
+        own = 20 * random.lognormal(0, 0.3, (100, 2))
+        if run % 4 == 1:
+            own = own * random.choice([1.0, 2.5], (100, 1))
+        elif run % 4 == 2:
+            own[40:50] *= 3.0
+        elif run % 4 == 3:
+            # Noise that lasts: each step resembles the one before.
+            walk = np.convolve(random.normal(0, 0.1, 104), np.ones(5), "valid")
+            own = own * np.exp(walk)[:, None]
+        found += len(own_times(tmp_path / str(run), own))
+    assert found == 0

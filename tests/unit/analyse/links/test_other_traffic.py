@@ -1,0 +1,63 @@
+"""What other programs send over the ranks' interfaces, from the interfaces' counters and the links' bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyddpdiag.analyse.links.connections import Connection
+from pyddpdiag.analyse.links.other_traffic import other_traffic
+from pyddpdiag.analyse.links.pairs import links
+from pyddpdiag.model import LinkStats
+from pyddpdiag.model.sidecar import Interface, Sidecar, from_json, to_json
+
+MB = 1_000_000
+
+
+def ring_of_two() -> tuple[LinkStats, ...]:
+    """100 MB each way between two hosts."""
+    ends = "10.0.0.1:7000", "10.0.0.2:7001"
+    return links(
+        [
+            Connection(0, ends[0], ends[1], 9, 10.0, bytes_acked=100 * MB),
+            Connection(1, ends[1], ends[0], 9, 10.0, bytes_acked=100 * MB),
+        ],
+        sidecars({}, {}),
+    )
+
+
+def sidecars(first: dict[str, int], second: dict[str, int]) -> dict[int, Sidecar]:
+    return {
+        rank: Sidecar(
+            rank=rank,
+            host=f"host{rank}",
+            interfaces={"eth0": Interface((f"10.0.0.{rank + 1}/24",))},
+            traffic={"eth0": traffic} if traffic else {},
+        )
+        for rank, traffic in enumerate((first, second))
+    }
+
+
+def test_what_others_send_is_what_the_ranks_did_not() -> None:
+    of_all = sidecars({"sent": 400 * MB, "received": 106 * MB}, {"sent": 106 * MB, "received": 106 * MB})
+    (found,) = other_traffic(ring_of_two(), of_all)
+    assert (found.rank, found.interface, found.sends) == (0, "eth0", True)
+    assert (found.other, found.own) == (290 * MB, 100 * MB)
+
+
+def test_headers_and_confirmations_are_no_other_traffic() -> None:
+    alike = {"sent": 109 * MB, "received": 110 * MB}
+    assert other_traffic(ring_of_two(), sidecars(alike, alike)) == ()
+    # A quarter of what the ranks send is the least that counts, and what the system does not tell does not.
+    assert other_traffic(ring_of_two(), sidecars({"sent": 130 * MB, "received": 0}, {})) == ()
+
+
+def test_ranks_of_one_host_share_its_counters() -> None:
+    both = tuple(replace(link, rank=2 if link.rank == 0 else link.rank) for link in ring_of_two())
+    of_all = sidecars({"sent": 215 * MB, "received": 100 * MB}, {})
+    assert other_traffic(ring_of_two() + both, {**of_all, 2: of_all[0]}) == ()
+    assert len(other_traffic(ring_of_two(), of_all)) == 1
+
+
+def test_counters_survive_the_file() -> None:
+    written = sidecars({"sent": 1, "received": 2}, {})[0]
+    assert from_json(to_json(written))[0].traffic == {"eth0": {"sent": 1, "received": 2}}

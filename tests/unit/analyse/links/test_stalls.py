@@ -1,0 +1,75 @@
+"""Links that carry nothing for moments: known by what is busy, confirmed and sent again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyddpdiag.analyse.links.connections import Connection, Course
+from pyddpdiag.analyse.links.pairs import links
+from pyddpdiag.analyse.links.stalls import Stalls, stalls
+from pyddpdiag.model.sidecar import Sidecar
+
+READINGS = 60
+MOST_KB = 8_000
+
+
+def course(down: list[int], *, again: int = 100, everywhere: int = 0, kb: int = 0) -> Course:
+    """Readings twice a second; up to those in `down` only `kb` are confirmed, and `again` segments sent again."""
+    size = np.full(READINGS, MOST_KB * 1000)
+    lost = np.full(READINGS, everywhere)
+    busy = np.full(READINGS, 450_000)
+    size[down], lost[down], busy[down] = kb * 1000, again, 500_000
+    at = 10**9 + np.arange(READINGS) * 500_000_000
+    return Course(at, busy.cumsum(), size.cumsum(), lost.cumsum())
+
+
+def look(courses: dict[tuple[int, int], Course]) -> Stalls | None:
+    """Of ranks on hosts 10.0.0.<rank + 1>, each with a connection to others."""
+    connections = []
+    for (rank, peer), each in courses.items():
+        ports = f"{1000 + rank * 10 + peer}", f"{1000 + peer * 10 + rank}"
+        ends = f"10.0.0.{rank + 1}:{ports[0]}", f"10.0.0.{peer + 1}:{ports[1]}"
+        connections.append(Connection(rank, *ends, READINGS, 30.0, bytes_acked=10**9, course=each))
+        connections.append(Connection(peer, *reversed(ends), READINGS, 30.0, bytes_acked=0))
+    sidecars = {rank: Sidecar(rank=rank, host=f"host{rank}") for rank in range(4)}
+    found = links(connections, sidecars)
+    return stalls([link for link in found if link.bytes], connections)
+
+
+def test_a_link_that_is_down_now_and_then_has_its_times() -> None:
+    found = look({(0, 1): course([8, 18, 28, 38, 48]), (1, 2): course([]), (2, 0): course([])})
+    assert found is not None
+    assert [(link.rank, link.peer) for link in found.links] == [(0, 1)]
+    assert (len(found.spans), found.every_s, found.longest_s) == (5, 5.0, 0.5)
+    assert found.stalled_s == pytest.approx(2.5) and found.sent_again == 500
+
+
+def test_links_that_stall_together_are_named_together() -> None:
+    """The second one had nothing to send most of the times."""
+    found = look({(0, 1): course([8, 18, 28, 38, 48]), (1, 2): course([18, 38]), (2, 0): course([22, 33])})
+    assert found is not None
+    assert [(link.rank, link.peer) for link in found.links] == [(0, 1), (1, 2)]
+    assert len(found.spans) == 5
+
+
+def test_stalls_without_a_rhythm_have_no_period() -> None:
+    found = look({(0, 1): course([4, 10, 31, 34, 55])})
+    assert found is not None and found.every_s is None
+
+
+@pytest.mark.parametrize(
+    "innocent",
+    [
+        # Twice is an incident.
+        course([8, 28]),
+        # The peer does not read: its system confirms what has come, and nothing is sent again.
+        course([8, 18, 28, 38, 48], again=0),
+        # A line that loses does so all the time.
+        course([8, 18, 28, 38, 48], again=20, everywhere=20),
+        # A slower moment is none in which nothing arrives.
+        course([8, 18, 28, 38, 48], kb=MOST_KB // 4),
+    ],
+)
+def test_what_only_looks_like_it_is_not_found(innocent: Course) -> None:
+    assert look({(0, 1): innocent, (1, 0): course([])}) is None
