@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from pyddpdiag._loader import require_torch
 from pyddpdiag.cures.options import Cures
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.integrations import early_end, tasks
+from pyddpdiag.integrations.bringing import Bringing, Gather, run_gather
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES
 from pyddpdiag.model.command import NAME, CommandEnd
@@ -54,6 +55,8 @@ def run(
     *,
     lines: bool = True,
     start: Start | None = None,
+    bringing: Bringing | None = None,
+    gather: Gather | None = None,
 ) -> int:
     """Runs a command to its end and shows the verdict on standard error; the command's exit code.
 
@@ -63,6 +66,8 @@ def run(
         cures: what to apply to the ranks; None: nothing.
         lines: whether the ranks look at their Python stacks.
         start: which ranks to start of `command`, which is a script then; None: it is a command that starts them.
+        bringing: brings the traces to a URL; None: they stay in `folder`.
+        gather: sends the traces to the first machine in the end; None: they stay.
 
     Raises:
         TraceExistsError: the folder holds traces of an earlier run.
@@ -81,6 +86,8 @@ def run(
         if command[0].endswith(".py"):
             hint = f"pyddpdiag run -- python {command[0]}"
         raise UsageError(f"there is no program '{command[0]}'.", hint=hint)
+    if bringing is not None:
+        bringing.require_free(given, task is None and (start is None or start.nnodes == 1))
     # Not in the ranks, which import this file under `python -m pyddpdiag.attach`.
     from pyddpdiag.integrations.signals import to_its_end
 
@@ -94,21 +101,28 @@ def run(
             LAUNCH: json.dumps(launch_to_json(launch)),
             early_end.NOTES: notes,
         }
-        ended = to_its_end([program, *command[1:]], environ)
+        with bringing.meanwhile() if bringing is not None else nullcontext():
+            ended = to_its_end([program, *command[1:]], environ)
         early = early_end.read(Path(notes))
     number = ended.signal_number or ended.died_of
     if task is None or task.number == 0 or ended.code:
         _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
-    if task is not None and task.number != 0:
-        return ended.code
-    if task is not None and any(folder.glob("rank_*.ddptrace")):
-        tasks.wait_for_others(folder)
-    with suppress(OSError):  # a terminal that hung up
-        show(
-            folder,
-            why_nothing=early_end.why_nothing(early, ended.code),
-            interrupted_by=ended.signal_number,
-        )
+    if gather is not None and gather.node:
+        run_gather(folder, gather)
+    elif task is None or task.number == 0:
+        if task is not None and bringing is None and gather is None and any(folder.glob("rank_*.ddptrace")):
+            tasks.wait_for_others(folder)
+        if gather is not None:
+            run_gather(folder, gather)
+        with suppress(OSError):  # a terminal that hung up
+            show(
+                folder,
+                named=str(folder) if bringing is None else bringing.shown,
+                why_nothing=early_end.why_nothing(early, ended.code),
+                interrupted_by=ended.signal_number,
+            )
+    if bringing is not None:
+        bringing.finish()
     return ended.code
 
 
@@ -119,18 +133,19 @@ def _note(folder: Path, end: CommandEnd) -> None:
             (folder / NAME).write_text(json.dumps(asdict(end)), encoding="utf-8")
 
 
-def show(folder: Path, *, why_nothing: str = "", interrupted_by: int = 0) -> None:
+def show(folder: Path, *, named: str = "", why_nothing: str = "", interrupted_by: int = 0) -> None:
     """The verdict over what was recorded, on standard error: standard output is the script's.
 
     Args:
         folder: of the run.
+        named: where the traces will be; empty: in this folder.
         why_nothing: what to say if nothing was recorded; empty: nothing is known of that.
         interrupted_by: the signal that asked `pyddpdiag run` to stop; 0: none did.
     """
     from pyddpdiag.pipeline import print_report
 
     how = f" (interrupted by {signal.Signals(interrupted_by).name})" if interrupted_by else ""
-    say(f"\npyddpdiag: {folder}{how}", sys.stderr)
+    say(f"\npyddpdiag: {named or folder}{how}", sys.stderr)
     if not any(folder.glob("**/rank_*.ddptrace")):
         try:
             require_torch()
