@@ -32,6 +32,8 @@ if "own" in sys.argv:
     import pyddpdiag
     recorder = pyddpdiag.Recorder(sys.argv[-1])
     recorder.attach(ddp)
+if "breaks" in sys.argv:
+    open(sys.argv[-1], "w").close()
 for _ in range(4):
     ddp(torch.ones(2, 8)).sum().backward()
 if "long" in sys.argv:
@@ -116,16 +118,17 @@ def test_ranks_that_are_killed_lose_nothing(tmp_path: Path, script: str, url: st
 def test_what_cannot_be_brought_stays_and_is_said(tmp_path: Path, script: str, url: str) -> None:
     place, far = tmp_path / "here", tmp_path / "far"
     place.mkdir()
-    far.write_text("a file where the folder would be")
-    with started([*RUN, "--trace", url, "--nproc", "2", "--", script], place, **USUAL) as start:
+    # A file where the folder would be comes while it runs.
+    command = [*RUN, "--trace", url, "--nproc", "2", "--", script, "breaks", str(far)]
+    with started(command, place, **USUAL) as start:
         code, _, err = finish(start)
-    if code == 2:
-        # Said before the training began.
-        assert "cannot" in err
-        return
     assert code == 0, err
     assert "kept in" in err and f"--into {url}" in err, err
     assert len(list(place.glob("*/*/*.ddptrace"))) == 2
+    # Before it begins, such a place is refused.
+    with started(command, place, **USUAL) as start:
+        code, _, err = finish(start)
+    assert code == 2 and "cannot list" in err, err
 
 
 def test_machines_without_a_common_folder_gather(tmp_path: Path, script: str) -> None:
