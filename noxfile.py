@@ -223,6 +223,14 @@ def test(session: nox.Session) -> None:
 
 
 @nox.session
+def collecting(session: nox.Session) -> None:
+    """Bring traces to real servers and back: one that speaks S3, and sshd for sftp (Debian: openssh-server)."""
+    venv = package_venv(session, "test")
+    venv.install("collecting", [f"torch=={TORCH}", *group("collecting")])
+    venv.run("pytest", *(session.posargs or ["tests/collecting"]))
+
+
+@nox.session
 def torch_ddp(session: nox.Session) -> None:
     """Run torch's own DDP tests over Gloo, without and with our hooks: --world-size N, --only WORDS (of pytest -k)."""
     venv = package_venv(session, "test")

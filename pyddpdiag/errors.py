@@ -138,5 +138,9 @@ class ResultWriteError(PyddpdiagError, OSError):
     """A result file cannot be written."""
 
 
+class RemoteError(PyddpdiagError, OSError):
+    """Files cannot be brought to another place, or from there: which, and what the place answered."""
+
+
 class NotComparableError(PyddpdiagError, ValueError):
     """Results of different models, batches or data types: what differs."""

@@ -129,6 +129,7 @@ def print_report(
     every_rank: bool = False,
     attempt: int | None = None,
     file: TextIO | None = None,
+    named: str = "",
 ) -> int:
     """Print the report of a folder and return its exit code.
 
@@ -141,12 +142,16 @@ def print_report(
         every_rank: the text shows all ranks, however many.
         attempt: as in `load_report`.
         file: where to print; standard output by default.
+        named: how the report calls the folder, which may be the copy of another one; empty: as it is called.
 
     Raises:
         TraceError: there are no traces, or none can be read.
         UsageError: there is no such step, bucket or attempt.
     """
     report = load_report(folder, step=step, bucket=bucket, attempt=attempt)
+    if named:
+        warnings = tuple(line.replace(str(folder), named) for line in report.warnings)
+        report = replace(report, folder=report.folder.replace(str(folder), named), warnings=warnings)
     target = file if file is not None else sys.stdout
     if json:
         target.write(report_to_json(report) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,19 +11,46 @@ from pyddpdiag.output import say
 
 def collect(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Each machine's folder with traces of the run.")
+        list[str],
+        typer.Argument(
+            metavar="DIR_OR_URL...", help="Each machine's folder with traces of the run, or its URL."
+        ),
     ],
-    into: Annotated[Path, typer.Option(help="Where to bring them together.")],
+    into: Annotated[
+        str, typer.Option(metavar="DIR_OR_URL", help="Where to bring them together: a folder, or a URL.")
+    ],
     force: Annotated[bool, typer.Option("--force", help="Replace files of an earlier collection.")] = False,
 ) -> None:
     """Bring the traces of one run together that each machine has in a folder of its own (docs/several-machines.md)."""
+    import tempfile
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from pyddpdiag.errors import RemoteError
     from pyddpdiag.model.words import count, listed
+    from pyddpdiag.remote.carrier import Carrier
+    from pyddpdiag.remote.copy import at_hand
+    from pyddpdiag.remote.place import Place, is_url, shown
     from pyddpdiag.trace import collect as collecting
 
-    found = collecting.collect(folders, into, force=force)
-    say(f"{count(len(found.ranks), 'trace')} of {found.world_size} ranks in {into}.")
-    for folder in found.empty:
-        say(f"No trace in {folder}.")
+    with ExitStack() as stack:
+        names = {stack.enter_context(at_hand(folder)): shown(folder) for folder in folders}
+        if is_url(into):
+            place = Place(into)
+            # Brought together here first: nothing is written there before all of it was looked at.
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyddpdiag-")), "run")
+            found = collecting.collect(list(names), folder)
+            brought = Carrier(folder, place).finish()
+            if brought.trouble:
+                raise RemoteError(
+                    f"not all was brought to {place.shown}: {brought.trouble}",
+                    hint="nothing that was given is lost; the same command brings the rest.",
+                )
+        else:
+            found = collecting.collect(list(names), Path(into), force=force)
+    say(f"{count(len(found.ranks), 'trace')} of {found.world_size} ranks in {shown(into)}.")
+    for empty in found.empty:
+        say(f"No trace in {names[empty]}.")
     if found.missing:
         say(f"Missing: ranks {listed(found.missing)}. The report says what that leaves open.")
-    say(f"Next: pyddpdiag report {into}")
+    say(f"Next: pyddpdiag report {shown(into)}")

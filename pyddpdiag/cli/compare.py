@@ -19,9 +19,9 @@ _OPTION = "--output-dir"
 
 def compare(
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
-            metavar="A B...", help="Result files, or two or more folders with the traces of a run."
+            metavar="A B...", help="Result files, or two or more folders or URLs with the traces of a run."
         ),
     ],
     output_dir: Annotated[
@@ -36,10 +36,13 @@ def compare(
     """Put results of several machines or systems, or several runs, side by side; all are compared with the first."""
     import json
     import sys
+    from contextlib import ExitStack
 
     from pyddpdiag.bench.compare.text import print_comparison
+    from pyddpdiag.remote.copy import at_hand
 
-    comparison = _compare(files, article)
+    with ExitStack() as stack:
+        comparison = _compare([stack.enter_context(at_hand(file)) for file in files], article)
     text = json.dumps(comparison.as_dict(), indent=1, allow_nan=False)
     written = [] if output_dir is None else _write(comparison, text, output_dir, force)
     if as_json:

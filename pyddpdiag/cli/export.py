@@ -16,7 +16,9 @@ from pyddpdiag.output import say
 
 @flags(FORMATS)
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the traces of all ranks.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR_OR_URL", help="Folder with the traces of all ranks, or its URL.")
+    ],
     merge: Annotated[
         list[Path] | None,
         typer.Option(
@@ -37,13 +39,18 @@ def export(
 ) -> None:
     """Write a run in the formats of other tools (docs/exports.md)."""
     from pyddpdiag.exporting import Wanted, write_exports
+    from pyddpdiag.remote.copy import at_hand
+    from pyddpdiag.remote.place import is_url
     from pyddpdiag.trace.folder import folder_of
 
     chosen = parse_steps(steps) if steps is not None else None
     wanted = Wanted([known for known in FORMATS if formats[known.name]], tuple(merge or ()), chosen)
-    target = output_dir if output_dir is not None else folder_of(folder) / "export"
-    for path in write_exports(folder, target, wanted, attempt=attempt, force=force):
-        say(f"Written: {path}")
+    with at_hand(folder) as traces:
+        # Beside the traces; those at a URL are copied for a moment only.
+        beside = Path(traces.name) if is_url(folder) else folder_of(traces)
+        target = output_dir if output_dir is not None else beside / "export"
+        for path in write_exports(traces, target, wanted, attempt=attempt, force=force):
+            say(f"Written: {path}")
 
 
 def parse_steps(text: str) -> range:

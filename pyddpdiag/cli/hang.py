@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
 def hang(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the traces of all ranks.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR_OR_URL", help="Folder with the traces of all ranks, or its URL.")
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/hang.md) instead of text.")] = False,
     stacks: Annotated[
         bool, typer.Option(help="Show the stacks of the ranks in question, by py-spy where it is installed.")
@@ -28,8 +29,18 @@ def hang(
     from pyddpdiag.live.answer import hang_to_json, print_hang
     from pyddpdiag.live.hang import hang as look_for_hang
     from pyddpdiag.output import say
+    from pyddpdiag.remote.copy import copied_while
 
-    found = look_for_hang(folder, stacks=stacks, limit_s=timeout)
+    with copied_while(folder, 0.5) as traces:
+        between = traces.every_s
+        if between:
+            # The next pieces must have come, or a run that moves would seem to stand.
+            found = look_for_hang(
+                traces.folder, stacks=stacks, limit_s=timeout + 6 * between, looking_s=3 * between
+            )
+        else:
+            found = look_for_hang(traces.folder, stacks=stacks, limit_s=timeout)
+        traces.require_renewed()
     if json:
         say(hang_to_json(found))
     else:

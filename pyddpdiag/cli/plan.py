@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
 def plan(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the traces of all ranks.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR_OR_URL", help="Folder with the traces of all ranks, or its URL.")
+    ],
     ranks: Annotated[
         str, typer.Option(metavar="N,...", help="Numbers of ranks, as 2,8,64. Default: as recorded.")
     ] = "",
@@ -38,9 +39,11 @@ def plan(
     import sys
 
     from pyddpdiag.planning import plan_folder, print_plan
+    from pyddpdiag.remote.copy import at_hand
 
-    found = plan_folder(
-        folder, ranks=ranks, bandwidth=bandwidth, latency=latency, bucket_cap_mb=bucket_cap_mb
-    )
+    with at_hand(folder) as traces:
+        found = plan_folder(
+            traces, ranks=ranks, bandwidth=bandwidth, latency=latency, bucket_cap_mb=bucket_cap_mb
+        )
     print_plan(found, sys.stdout, as_json=json)
     raise typer.Exit(0 if found.tells else 2)

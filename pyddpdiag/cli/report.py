@@ -11,7 +11,9 @@ from pyddpdiag.output import say
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the traces of all ranks.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR_OR_URL", help="Folder with the traces of all ranks, or its URL.")
+    ],
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON (docs/metrics.md) instead of text.")
     ] = False,
@@ -49,15 +51,25 @@ def report(
     import sys
 
     from pyddpdiag.pipeline import print_report
+    from pyddpdiag.remote.copy import at_hand
+    from pyddpdiag.remote.place import is_url, shown
 
     written: list[Path] = []
-    if html is not None or png is not None:
-        from pyddpdiag.pages import write_pages
+    with at_hand(folder) as traces:
+        if html is not None or png is not None:
+            from pyddpdiag.pages import write_pages
 
-        written = write_pages(folder, html, png, step=step, attempt=attempt, force=force)
-    code = print_report(
-        folder, json=json, step=step, bucket=bucket, top=top, every_rank=every_rank, attempt=attempt
-    )
+            written = write_pages(traces, html, png, step=step, attempt=attempt, force=force)
+        code = print_report(
+            traces,
+            json=json,
+            step=step,
+            bucket=bucket,
+            top=top,
+            every_rank=every_rank,
+            attempt=attempt,
+            named=shown(folder) if is_url(folder) else "",
+        )
     for path in written:
         # Standard output may be JSON for another program.
         say(f"Written: {path}", sys.stderr)

@@ -37,8 +37,36 @@ def run(
         ),
     ],
     trace: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of the traces; a new ddptrace-<time> by default."),
+        str | None,
+        typer.Option(
+            metavar="DIR_OR_URL",
+            help="Folder of the traces, or a URL such as s3://bucket/run, where they are brought; a new "
+            "ddptrace-<time> by default.",
+        ),
+    ] = None,
+    sync_every: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=86400,
+            metavar="SECONDS",
+            help="With a URL: bring what is new every so often while the training runs; 0: only in the end.",
+        ),
+    ] = 0,
+    gather: Annotated[
+        bool,
+        typer.Option(
+            "--gather",
+            help="In the end, send each machine's traces to that of rank 0 (docs/several-machines.md).",
+        ),
+    ] = False,
+    gather_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            help="With --gather: where rank 0's machine listens; default: the ranks' port + 1.",
+        ),
     ] = None,
     nproc: Annotated[
         int | None,
@@ -146,9 +174,12 @@ def run(
     """
     from pyddpdiag.cures.options import Cures, sizes_of
     from pyddpdiag.doctor.checks.torchrun import warning
-    from pyddpdiag.integrations import recorded_command
+    from pyddpdiag.errors import UsageError
+    from pyddpdiag.integrations import recorded_command, tasks
+    from pyddpdiag.integrations.bringing import Bringing, gather_of, local_folder
     from pyddpdiag.integrations.started_ranks import start_of
     from pyddpdiag.ranks import interfaces
+    from pyddpdiag.remote.place import is_url
 
     start = start_of(nproc, nnodes, node_rank, rendezvous)
     names = interfaces.parse(interface) if interface is not None else ()
@@ -168,5 +199,19 @@ def run(
     trouble = warning(command)
     if trouble:
         say(trouble, sys.stderr)
-    folder = trace if trace is not None else recorded_command.new_folder()
-    raise typer.Exit(recorded_command.run(command, folder, cures, lines=lines, start=start))
+    bringing = None
+    if trace is not None and is_url(trace):
+        folder = local_folder(trace)
+        bringing = Bringing(trace, folder, sync_every)
+    else:
+        if sync_every:
+            raise UsageError("--sync-every needs a URL.", hint="as --trace s3://bucket/run")
+        folder = Path(trace) if trace is not None else recorded_command.new_folder()
+    if gather_port is not None and not gather:
+        raise UsageError("--gather-port needs --gather.")
+    if gather and bringing is not None:
+        raise UsageError("a URL and --gather do the same.", hint="give one of them.")
+    who = gather_of(start, tasks.here(), gather_port) if gather else None
+    raise typer.Exit(
+        recorded_command.run(command, folder, cures, lines=lines, start=start, bringing=bringing, gather=who)
+    )

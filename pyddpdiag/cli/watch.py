@@ -9,7 +9,10 @@ import typer
 
 
 def watch(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the traces; may not exist yet.")],
+    folder: Annotated[
+        str,
+        typer.Argument(metavar="DIR_OR_URL", help="Folder with the traces, or its URL; may not exist yet."),
+    ],
     interval: Annotated[
         float, typer.Option(min=0.1, max=3600, help="Seconds between two looks; more if a look takes long.")
     ] = 2.0,
@@ -35,8 +38,10 @@ def watch(
     from pyddpdiag.errors import UsageError
     from pyddpdiag.live.watch import display_for
     from pyddpdiag.live.watch import watch as look_on
+    from pyddpdiag.remote.copy import copied_while
+    from pyddpdiag.remote.place import is_url
 
-    if folder.is_file():
+    if not is_url(folder) and Path(folder).is_file():
         raise UsageError(f"'{folder}' is a file.", hint="give the folder of all ranks.")
     display = display_for(sys.stdout, as_json=json)
     if openmetrics is not None:
@@ -44,7 +49,8 @@ def watch(
 
         display = MetricsFile(display, openmetrics)
     try:
-        code = look_on(folder, display, interval_s=interval, once=once)
+        with copied_while(folder, interval, may_be_empty=True) as traces:
+            code = look_on(traces.folder, display, interval_s=interval, once=once)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except BrokenPipeError:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from pyddpdiag._loader import require_torch
 from pyddpdiag.cures.options import Cures
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.integrations import early_end, tasks
+from pyddpdiag.integrations.bringing import Bringing, Gather, run_gather
 from pyddpdiag.integrations.node_beat import NodeBeat
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES
@@ -56,6 +57,8 @@ def run(
     *,
     lines: bool = True,
     start: Start | None = None,
+    bringing: Bringing | None = None,
+    gather: Gather | None = None,
 ) -> int:
     """Runs a command to its end and shows the verdict on standard error; the command's exit code.
 
@@ -65,6 +68,8 @@ def run(
         cures: what to apply to the ranks; None: nothing.
         lines: whether the ranks look at their Python stacks.
         start: which ranks to start of `command`, which is a script then; None: it is a command that starts them.
+        bringing: brings the traces to a URL; None: they stay in `folder`.
+        gather: sends the traces to the first machine in the end; None: they stay.
 
     Raises:
         TraceExistsError: the folder holds traces of an earlier run.
@@ -80,6 +85,8 @@ def run(
             f"there are traces already in '{folder}'.", hint="give each run a folder of its own: --trace DIR."
         )
     whole = program_of(command, start)
+    if bringing is not None:
+        bringing.require_free(whole, task is None and (start is None or start.nnodes == 1))
     # Not in the ranks, which import this file under `python -m pyddpdiag.attach`.
     from pyddpdiag.integrations.signals import to_its_end
 
@@ -89,29 +96,36 @@ def run(
             folder, command, cures or Cures(), start, Path(notes), lines=lines, node=beat.node
         )
         beat.start()
-        ended = to_its_end(whole, environ)
+        with bringing.meanwhile() if bringing is not None else nullcontext():
+            ended = to_its_end(whole, environ)
         early = early_end.read(Path(notes))
     number = ended.signal_number or ended.died_of
     beat.end(ended.code, signal.Signals(number).name if number else "")
     if task is None or task.number == 0 or ended.code:
         _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
     recorded = any(folder.glob("rank_*.ddptrace"))
-    # A machine that was started by hand says at least why it has nothing.
-    if task is not None and task.number != 0 and (recorded or start is None):
+    if gather is not None and gather.node:
+        run_gather(folder, gather)
+    elif task is not None and task.number != 0 and (recorded or start is None):
+        # A machine that was started by hand says at least where its traces are.
         if start is not None:
+            place = folder if bringing is None else bringing.shown
             with suppress(OSError):
-                say(
-                    f"pyddpdiag run: recorded into {folder}; the first machine shows the verdict.", sys.stderr
-                )
-        return ended.code
-    if task is not None and recorded:
-        tasks.wait_for_others(folder, tasks=task.count)
-    with suppress(OSError):  # a terminal that hung up
-        show(
-            folder,
-            why_nothing=early_end.why_nothing(early, ended.code),
-            interrupted_by=ended.signal_number,
-        )
+                say(f"pyddpdiag run: recorded into {place}; the first machine shows the verdict.", sys.stderr)
+    else:
+        if task is not None and recorded and bringing is None and gather is None:
+            tasks.wait_for_others(folder, tasks=task.count)
+        if gather is not None:
+            run_gather(folder, gather)
+        with suppress(OSError):  # a terminal that hung up
+            show(
+                folder,
+                named=str(folder) if bringing is None else bringing.shown,
+                why_nothing=early_end.why_nothing(early, ended.code),
+                interrupted_by=ended.signal_number,
+            )
+    if bringing is not None:
+        bringing.finish()
     return ended.code
 
 
@@ -168,18 +182,19 @@ def _note(folder: Path, end: CommandEnd) -> None:
             (folder / NAME).write_text(json.dumps(asdict(end)), encoding="utf-8")
 
 
-def show(folder: Path, *, why_nothing: str = "", interrupted_by: int = 0) -> None:
+def show(folder: Path, *, named: str = "", why_nothing: str = "", interrupted_by: int = 0) -> None:
     """The verdict over what was recorded, on standard error: standard output is the script's.
 
     Args:
         folder: of the run.
+        named: where the traces will be; empty: in this folder.
         why_nothing: what to say if nothing was recorded; empty: nothing is known of that.
         interrupted_by: the signal that asked `pyddpdiag run` to stop; 0: none did.
     """
     from pyddpdiag.pipeline import print_report
 
     how = f" (interrupted by {signal.Signals(interrupted_by).name})" if interrupted_by else ""
-    say(f"\npyddpdiag: {folder}{how}", sys.stderr)
+    say(f"\npyddpdiag: {named or folder}{how}", sys.stderr)
     if not any(folder.glob("**/rank_*.ddptrace")):
         try:
             require_torch()

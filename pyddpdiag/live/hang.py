@@ -23,20 +23,24 @@ LEAST_BETWEEN_S: Final = 0.05
 LEAST_STACKS_S: Final = 0.5
 
 
-def hang(folder: Path, *, stacks: bool = True, limit_s: float = LIMIT_S) -> Hang:
+def hang(
+    folder: Path, *, stacks: bool = True, limit_s: float = LIMIT_S, looking_s: float = LOOKING_S
+) -> Hang:
     """Say whether a run moves, is over, is stuck or died, and who is to blame. Ends nothing and waits for nobody.
 
     Args:
         folder: where the recorders write.
         stacks: show the stacks of the ranks in question, where py-spy is there and allowed.
         limit_s: for the whole answer.
+        looking_s: the longest time between the first look and the last one; more where the folder is a copy that is
+            renewed from time to time.
 
     Raises:
         TraceError: there are no traces, or none can be read.
     """
     begin = time.monotonic()
     first = last = look(folder)
-    end = time.monotonic() + min(LOOKING_S, limit_s / 2)
+    end = time.monotonic() + min(looking_s, limit_s / 2)
     while not is_settled(last):
         left = end - time.monotonic()
         # There is a second look even where this process got no core for so long.

@@ -15,11 +15,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import start_up
-from pyddpdiag.errors import (
-    RecorderClosedError,
-    TraceFolderError,
-    UsageError,
-)
+from pyddpdiag.errors import RecorderClosedError, TraceFolderError, UsageError
 from pyddpdiag.paths.options import Compress, SharedMemory, path_request
 from pyddpdiag.record import (
     agreement,
@@ -33,6 +29,7 @@ from pyddpdiag.record import (
 from pyddpdiag.record.bucket_hook import RecorderHook
 from pyddpdiag.record.collector import CollectorWatch
 from pyddpdiag.record.copied import CopiedRecorder
+from pyddpdiag.record.destination import destination_of, local_name
 from pyddpdiag.record.lines import LineSampler
 from pyddpdiag.record.modules import Modules
 from pyddpdiag.record.phase import marked_phase
@@ -55,7 +52,8 @@ class Recorder:
 
     Args:
         folder: the run's folder, the same on all ranks; made if it does not exist. None: a new folder
-            `ddptrace-<time>` in the working directory, whose name the ranks agree on.
+            `ddptrace-<time>` in the working directory, whose name the ranks agree on. A URL, as s3://bucket/run: a
+            folder in the working directory, whose files `close` brings there (docs/several-machines.md).
         process_group: the group for DDP modules that cannot be identified from their buckets; default: the
             world.
         overwrite: replace this rank's trace of an earlier run instead of refusing.
@@ -122,8 +120,9 @@ class Recorder:
         self.rank = dist.get_rank()
         self.world_size = dist.get_world_size()
         opening.require_text(folder, self.rank)
-        run = agreement.agree(str(folder) if folder is not None else None)
+        run = agreement.agree(local_name(folder))
         self.folder = Path(run.folder)
+        self._destination = destination_of(folder, self.folder, self.rank)
         self.path = self.folder / f"rank_{self.rank}.ddptrace"
         group = process_group if process_group is not None else dist.group.WORLD
         assert group is not None
@@ -349,6 +348,8 @@ class Recorder:
         end_mark.closed(self.path)
         self.modules.close()
         latest.closed(self)
+        if self._destination is not None:
+            self._destination.bring()
 
     def __enter__(self) -> Recorder:
         """The recorder itself."""

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from pyddpdiag.errors import ResultWriteError, TraceError, TraceExistsError
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import node_of
+from pyddpdiag.model.run_files import belongs
 from pyddpdiag.model.words import listed
 from pyddpdiag.trace.folder import number_of
 from pyddpdiag.trace.nodes import read_note
 from pyddpdiag.trace.reader import read_header
-
-_RANK: Final = re.compile(r"rank_(0|[1-9][0-9]{0,6})\..+")
 
 
 @dataclass(frozen=True)
@@ -111,12 +108,7 @@ def _parts(folder: Path) -> Iterator[Path]:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.is_file()
-        and (_RANK.fullmatch(path.name) or path.name == NAME or node_of(path.name) is not None)
-    )
+    return sorted(path for path in folder.iterdir() if path.is_file() and belongs(path.name))
 
 
 def _one_run(traces: Sequence[Path], folders: Sequence[Path]) -> tuple[tuple[int, ...], int]:

@@ -1,0 +1,156 @@
+"""Where the traces of `pyddpdiag run` go besides the folder that the ranks write: to a URL, or to the first machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyddpdiag.errors import PyddpdiagError, UsageError
+from pyddpdiag.integrations.started_ranks import Start
+from pyddpdiag.integrations.tasks import Task
+from pyddpdiag.output import say
+from pyddpdiag.remote import gather
+from pyddpdiag.remote.carrier import Carrier, Syncing, remove_brought, require_free
+from pyddpdiag.remote.place import OPERATION_S, Place, name_of
+
+_SEVERAL: Final = ("--nnodes", "--num_machines", "--num-machines", "--hostfile")
+
+
+@dataclass(frozen=True)
+class Gather:
+    """The machines of a run, and where the first one listens."""
+
+    node: int
+    nodes: int
+    host: str
+    port: int
+
+
+def local_folder(url: str) -> Path:
+    """Where ranks record whose traces go to a URL: no other command of the same run writes there."""
+    name = name_of(url)
+    return Path(f"{name}-{secrets.token_hex(3)}") / name
+
+
+def gather_of(
+    start: Start | None, task: Task | None, port: int | None, environ: Mapping[str, str] = os.environ
+) -> Gather:
+    """Who gathers, by the options of the start or the launcher's variables.
+
+    Raises:
+        UsageError: the machines do not know one another.
+    """
+    if start is not None and start.nnodes > 1:
+        host, meeting = start.meeting()
+        found = Gather(start.node_rank, start.nnodes, host, port or meeting + 1)
+    elif task is not None and environ.get("MASTER_ADDR"):
+        given = environ.get("MASTER_PORT", "")
+        meeting = int(given) if given.isascii() and given.isdigit() else 29500
+        found = Gather(task.number, task.count, environ["MASTER_ADDR"], port or meeting + 1)
+    else:
+        raise UsageError(
+            "--gather needs to know the machines.",
+            hint="give --nproc, --nnodes, --node-rank and --rendezvous, or start it by a launcher that sets "
+            "MASTER_ADDR and each task's number; else: --trace URL, or pyddpdiag collect afterwards.",
+        )
+    if not 0 < found.port < 65536:
+        raise UsageError(f"--gather-port {found.port} is no port.")
+    return found
+
+
+def run_gather(folder: Path, who: Gather, limit_s: float = gather.LIMIT_S) -> None:
+    """Sends this machine's files to the first, or waits there for those of the others. Says what did not work."""
+    with suppress(OSError):
+        try:
+            if who.node:
+                sent = gather.send(folder, who.node, who.host, who.port, limit_s=limit_s)
+                say(f"pyddpdiag: {sent} files sent to node 0; they are here, too: {folder}", sys.stderr)
+                return
+            found = gather.Gatherer(folder, who.nodes, who.port).gather(limit_s)
+            for line in found.trouble:
+                say(f"pyddpdiag: {line}", sys.stderr)
+            if len(found.nodes) < who.nodes - 1:
+                say(
+                    "pyddpdiag: each node keeps its own; copy them here and bring them together: "
+                    "pyddpdiag collect DIR... --into DIR",
+                    sys.stderr,
+                )
+        except PyddpdiagError as error:
+            say(
+                f"pyddpdiag: not gathered: {error.message} The traces are kept in {folder.absolute()}",
+                sys.stderr,
+            )
+
+
+class Bringing:
+    """Brings a run's traces to a URL: in pieces while its command runs, and whole when it has ended.
+
+    Args:
+        url: where to.
+        folder: where the ranks record.
+        every_s: how often pieces are brought; 0: only in the end.
+
+    Raises:
+        PyddpdiagError: the URL cannot be used.
+    """
+
+    def __init__(self, url: str, folder: Path, every_s: float) -> None:
+        self._place = Place(url)
+        self._folder = folder
+        self._every_s = every_s
+        self._carrier = Carrier(folder, self._place, every_s=every_s)
+
+    @property
+    def shown(self) -> str:
+        """The URL for people."""
+        return self._place.shown
+
+    def require_free(self, command: Sequence[str], alone: bool) -> None:
+        """Refuses a place that holds traces, unless those of other machines of this run may be there.
+
+        Raises:
+            TraceExistsError: that is the case.
+        """
+        if alone and not any(word.startswith(_SEVERAL) for word in command):
+            require_free(self._place)
+
+    @contextmanager
+    def meanwhile(self) -> Iterator[None]:
+        """Brings pieces as long as the block runs."""
+        if not self._every_s:
+            yield
+            return
+        syncing = Syncing(self._carrier, self._every_s)
+        try:
+            yield
+        finally:
+            # What is on its way then ends by its own limits.
+            syncing.close(OPERATION_S)
+
+    def finish(self) -> None:
+        """Brings all of it, and removes here what has arrived. What has not stays, and is said."""
+        brought = self._carrier.finish()
+        with suppress(OSError):
+            if brought.trouble:
+                say(
+                    f"pyddpdiag: not all was brought to {self.shown}: {brought.trouble}\n"
+                    f"  kept in {self._folder.absolute()}\n"
+                    f"  to bring it: pyddpdiag collect {self._folder} --into {self.shown}",
+                    sys.stderr,
+                )
+                return
+            if brought.files:
+                say(f"pyddpdiag: {len(brought.files)} files brought to {self.shown}", sys.stderr)
+                say(f"  next: pyddpdiag report {self.shown}", sys.stderr)
+        remove_brought(self._folder, brought)
+        with suppress(OSError):
+            self._folder.parent.rmdir()
+
+
+__all__ = ["Bringing", "Gather", "gather_of", "local_folder", "run_gather"]

@@ -1,0 +1,191 @@
+"""Traces to and from real servers: one that speaks S3, and sshd for sftp. `python3 dev.py collecting` runs this."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.trace_writer import write_training
+
+from pyddpdiag.cli import main
+from pyddpdiag.errors import RemoteError
+from pyddpdiag.ranks.ports import free_port
+from pyddpdiag.remote import carrier as carrying
+from pyddpdiag.remote.carrier import Carrier
+from pyddpdiag.remote.copy import at_hand, copied
+from pyddpdiag.remote.place import Place
+
+WAIT_S = 100.0
+
+
+def answers(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Waits until a server listens."""
+    import socket
+
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        assert process.poll() is None, "the server ended"
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("the server does not listen")
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    pytest.importorskip("moto")
+    pytest.importorskip("s3fs")
+    port = free_port(25000)
+    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", f"-p{port}"]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    given = {
+        "FSSPEC_S3_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "FSSPEC_S3_KEY": "test",
+        "FSSPEC_S3_SECRET": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    before = dict(os.environ)
+    os.environ.update(given)
+    from fsspec.config import conf, set_conf_env
+
+    set_conf_env(conf)
+    try:
+        answers(port, server)
+        yield "s3://traces/runs", server
+    finally:
+        conf.pop("s3", None)
+        os.environ.clear()
+        os.environ.update(before)
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="module")
+def sftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    pytest.importorskip("paramiko")
+    program = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin")
+    if program is None:
+        pytest.skip("no sshd; on Debian: apt-get install openssh-server")
+    folder = tmp_path_factory.mktemp("sshd")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    (folder / "authorized").write_text((folder / "user.pub").read_text())
+    port = free_port(26000)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # for its separation of privileges
+    (folder / "config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder / 'host'}\nPidFile none\nUsePAM no\n"
+        f"AuthorizedKeysFile {folder / 'authorized'}\nStrictModes no\nPermitRootLogin yes\n"
+        "PasswordAuthentication no\nSubsystem sftp internal-sftp\n"
+    )
+    server = subprocess.Popen([program, "-D", "-e", "-f", folder / "config"], stderr=subprocess.DEVNULL)
+    from fsspec.config import conf
+
+    conf["sftp"] = {"key_filename": str(folder / "user"), "allow_agent": False, "look_for_keys": False}
+    try:
+        answers(port, server)
+        yield f"sftp://{getpass.getuser()}@127.0.0.1:{port}{folder / 'runs'}", server
+    finally:
+        conf.pop("sftp", None)
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(params=["s3", "sftp"])
+def server(request: pytest.FixtureRequest) -> tuple[str, subprocess.Popen[bytes]]:
+    found: tuple[str, subprocess.Popen[bytes]] = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    write_training(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_there_and_back(
+    run: Path, server: tuple[str, subprocess.Popen[bytes]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"{server[0]}/whole"
+    assert main(["collect", str(run), "--into", url]) == 0
+    with at_hand(url) as folder:
+        assert content(folder) == content(run)
+    capsys.readouterr()
+    assert main(["report", url, "--json"]) == 0
+    far = capsys.readouterr().out
+    assert main(["report", str(run), "--json"]) == 0
+    near = capsys.readouterr().out
+    assert [line for line in far.splitlines() if '"folder"' not in line] == [
+        line for line in near.splitlines() if '"folder"' not in line
+    ]
+
+
+def test_pieces_while_it_runs(run: Path, server: tuple[str, subprocess.Popen[bytes]]) -> None:
+    place = Place(f"{server[0]}/pieces")
+    with (run / "rank_0.ddptrace").open("r+b") as file:
+        file.truncate(2**21)
+    carrier = Carrier(run, place, every_s=1)
+    carrier.sync()
+    with copied(place.url) as copy:
+        assert content(copy.folder) == content(run)
+        with (run / "rank_0.ddptrace").open("r+b") as file:
+            file.seek(2**20 + 7)
+            file.write(b"x")
+        carrier.sync()
+        copy.refresh()
+        assert content(copy.folder) == content(run)
+    assert not carrier.finish().trouble
+    assert place.folders() == []
+    with at_hand(place.url) as folder:
+        assert content(folder) == content(run)
+
+
+def test_two_runs_at_one_place(run: Path, server: tuple[str, subprocess.Popen[bytes]]) -> None:
+    place = Place(f"{server[0]}/two")
+    assert not Carrier(run, place).finish().trouble
+    for trace in run.glob("*.ddptrace"):
+        with trace.open("r+b") as file:
+            file.seek(48)
+            file.write(b"another run's id")
+    assert "another run" in Carrier(run, place).finish().trouble
+
+
+def test_a_server_that_is_gone_loses_nothing(
+    run: Path, server: tuple[str, subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped, not ended: it takes connections and answers nothing."""
+    import signal
+
+    monkeypatch.setattr(carrying, "PAUSE_S", 0.0)
+    monkeypatch.setattr("pyddpdiag.remote.place.LEAST_RATE", 2**40)
+    url, process = server
+    place = Place(f"{url}/gone", limit_s=10)
+    before = content(run)
+    children = subprocess.run(
+        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
+    ).stdout.split()
+    stopped = [process.pid, *map(int, children)]
+    place._limit_s = 1.0
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        assert "no answer within 1 s" in Carrier(run, place).finish().trouble
+        with pytest.raises(RemoteError):
+            place.sizes()
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    assert content(run) == before

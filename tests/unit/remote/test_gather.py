@@ -1,0 +1,201 @@
+"""Files of one machine to another over a connection: real sockets on this machine."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.trace_writer import write_training
+
+from pyddpdiag.errors import RemoteError, UsageError
+from pyddpdiag.integrations.bringing import Gather, gather_of, run_gather
+from pyddpdiag.integrations.started_ranks import Start
+from pyddpdiag.integrations.tasks import Task
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.remote import gather
+from pyddpdiag.remote.gather import Gathered, Gatherer, send
+
+LONG_S = 120.0
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> tuple[Path, Path]:
+    whole, one, two = tmp_path / "whole", tmp_path / "one", tmp_path / "two"
+    write_training(whole)
+    for folder, rank in ((one, 0), (two, 1)):
+        folder.mkdir()
+        for path in whole.glob(f"rank_{rank}.*"):
+            shutil.copy(path, folder)
+    return one, two
+
+
+def gathered(gatherer: Gatherer, limit_s: float, act: Callable[[], None]) -> Gathered:
+    found: list[Gathered] = []
+    thread = threading.Thread(target=lambda: found.append(gatherer.gather(limit_s)))
+    thread.start()
+    act()
+    thread.join()
+    return found[0]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_report_is_that_of_a_common_folder(nodes: tuple[Path, Path]) -> None:
+    one, two = nodes
+    before = content(two)
+    first = Gatherer(one, 2, 0)
+    found = gathered(first, LONG_S, lambda: _sent(two, first.port))
+    assert sorted(found.nodes) == [1] and not found.trouble
+    assert content(one) == content(one.parent / "whole") and content(two) == before
+    assert load_report(one).verdict == load_report(one.parent / "whole").verdict
+
+
+def _sent(folder: Path, port: int, node: int = 1, secret: bytes | None = None) -> None:
+    send(folder, node, "127.0.0.1", port, limit_s=LONG_S, secret=secret)
+
+
+def _refused(words: str, act: Callable[[], None]) -> None:
+    with pytest.raises(RemoteError, match=words):
+        act()
+
+
+def test_a_wrong_secret_is_refused_on_both_sides(nodes: tuple[Path, Path]) -> None:
+    one, two = nodes
+    before = content(one)
+    first = Gatherer(one, 2, 0)
+    found = gathered(
+        first,
+        3,
+        lambda: _refused("does not know this run's secret", lambda: _sent(two, first.port, secret=b"x" * 16)),
+    )
+    assert any("refused: it does not know" in line for line in found.trouble)
+    assert content(one) == before
+
+
+def test_a_node_that_never_comes_is_named(nodes: tuple[Path, Path]) -> None:
+    found = Gatherer(nodes[0], 3, 0).gather(0.3)
+    assert [line.split(":")[0] for line in found.trouble] == ["node 1", "node 2"]
+
+
+def test_a_first_node_that_never_answers_is_said(nodes: tuple[Path, Path]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    _refused("did not answer", lambda: send(nodes[1], 1, "127.0.0.1", port, limit_s=0.3))
+
+
+def test_a_connection_that_breaks_leaves_nothing_behind(
+    nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = nodes
+    before = content(one), content(two)
+    first = Gatherer(one, 2, 0)
+    whole = gather._Channel.send_from
+
+    def half(self: gather._Channel, read: Callable[[int], bytes], size: int, name: str) -> None:
+        whole(self, read, size // 2, name)
+        self._connection.shutdown(socket.SHUT_RDWR)
+
+    def act() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(gather._Channel, "send_from", half)
+            with pytest.raises(RemoteError):
+                _sent(two, first.port)
+
+    found = gathered(first, 5, act)
+    assert any("bytes before its end" in line for line in found.trouble)
+    assert (content(one), content(two)) == before
+
+
+def test_a_changed_byte_on_the_way_is_noticed(
+    nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = nodes
+    before = content(one)
+    first = Gatherer(one, 2, 0)
+    plain = gather._Channel.send
+
+    def changed(self: gather._Channel, data: bytes) -> None:
+        plain(self, data[:-1] + bytes([data[-1] ^ 1]) if len(data) > 4096 else data)
+
+    def act() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(gather._Channel, "send", changed)
+            _refused("changed on the way", lambda: _sent(two, first.port))
+
+    gathered(first, 5, act)
+    assert content(one) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "/etc/passwd", "rank_1.json/../../x", "attempt-1/../rank_1.json", "x.sh"]
+)
+def test_names_that_lead_elsewhere_are_refused(
+    name: str, nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = nodes
+    before = content(one)
+    first = Gatherer(one, 2, 0)
+    plain = gather._Channel.send_list
+
+    def act() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                gather._Channel,
+                "send_list",
+                lambda self, sizes: plain(self, sizes if "error" in sizes else {name: 1}),
+            )
+            with pytest.raises(RemoteError):
+                _sent(two, first.port)
+
+    found = gathered(first, 3, act)
+    assert any("is no file of a run" in line for line in found.trouble)
+    assert content(one) == before
+
+
+def test_a_disk_without_room_is_said_before_anything_is_written(
+    nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = nodes
+    before = content(one)
+    first = Gatherer(one, 2, 0)
+    usage = shutil.disk_usage(one)
+    monkeypatch.setattr(gather.shutil, "disk_usage", lambda _: usage._replace(free=10))
+    found = gathered(first, 5, lambda: _refused("has 10 left", lambda: _sent(two, first.port)))
+    assert any("has 10 left" in line for line in found.trouble)
+    assert content(one) == before
+
+
+def test_two_machines_with_the_same_rank_keep_both(nodes: tuple[Path, Path]) -> None:
+    one, two = nodes
+    (two / "rank_0.json").write_text("another one")
+    before = content(one)
+    first = Gatherer(one, 2, 0)
+    gathered(first, 5, lambda: _refused("rank of this number", lambda: _sent(two, first.port)))
+    assert content(one) == before
+
+
+def test_trouble_is_said_and_never_raised(
+    nodes: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, _ = nodes
+    run_gather(one, Gather(0, 2, "127.0.0.1", 0), limit_s=0.2)
+    assert "node 1: nothing came" in capsys.readouterr().err
+    run_gather(one / "gone", Gather(1, 2, "127.0.0.1", 9), limit_s=0.2)
+    assert "not gathered: nothing was recorded" in capsys.readouterr().err
+
+
+def test_machines_are_known_by_options_or_variables() -> None:
+    start = Start(2, 3, 1, "10.0.0.1:29500")
+    assert gather_of(start, None, None) == Gather(1, 3, "10.0.0.1", 29501)
+    assert gather_of(start, None, 7) == Gather(1, 3, "10.0.0.1", 7)
+    task = Task(1, 2, "job")
+    assert gather_of(None, task, None, {"MASTER_ADDR": "h", "MASTER_PORT": "5"}) == Gather(1, 2, "h", 6)
+    for known in (None, Start(2)):
+        with pytest.raises(UsageError, match="needs to know the machines"):
+            gather_of(known, None, None, {})
