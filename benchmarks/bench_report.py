@@ -1,8 +1,9 @@
 """Time and memory of `pyddpdiag report` in a process of its own: 1 million records of 8 ranks, and more.
 
 Run: python3 dev.py bench benchmarks/bench_report.py
-A round is the time from the start of the process to its end. Goals: under 3 s, and under 1 GB at its peak; under 2 GB
-for 20 million records of 1,024 ranks, which is measured if PYDDPDIAG_LARGE=1 is set (2.6 GB of files).
+A round is the time from the start of the process to its end; its processor time stands beside it, which is the one to
+look at on a busy machine. Goals: under 3 s, and under 1 GB at its peak; under 2 GB for 20 million records, which are
+measured as 4, 64 and 1,024 ranks if PYDDPDIAG_LARGE=1 is set (2.6 GB of files), as is one rank of 8 million.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ OUTPUTS: dict[str, tuple[str, ...]] = {"text": (), "json": ("--json",)}
 
 # Runs the command and then tells, on the last line of standard error, how much memory it took at most.
 PROGRAM = """
-import json, sys
+import json, sys, time
 from pyddpdiag.cli import main
 code = main(sys.argv[1:])
 if sys.platform == "win32":
@@ -45,7 +46,7 @@ else:
     import resource
     # In bytes on macOS.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"code": code, "peak_bytes": peak}), file=sys.stderr)
+print(json.dumps({"code": code, "peak_bytes": peak, "cpu_s": time.process_time()}), file=sys.stderr)
 """
 
 
@@ -107,6 +108,7 @@ def test_report_of_a_million_records(row: Row, folder: Path, output: str) -> Non
         seconds,
         ratio_to=ratios(measured.seconds, output, ["text"] if both and output != "text" else []),
         peak_bytes=usage["peak_bytes"],
+        cpu_s=usage["cpu_s"],
         records=999_936,
     )
     assert usage["code"] == 1
@@ -118,8 +120,15 @@ def test_report_of_a_million_records(row: Row, folder: Path, output: str) -> Non
 
 @pytest.mark.parametrize(
     ("ranks", "records", "goal_bytes"),
-    [(8, 1_000_000, 200_000_000), (8, 4_000_000, 400_000_000), (1024, 20_000_000, 2_000_000_000)],
-    ids=["1M", "4M", "20M-of-1024"],
+    [
+        (8, 1_000_000, 200_000_000),
+        (8, 4_000_000, 400_000_000),
+        (1, 8_000_000, 2_000_000_000),
+        (4, 20_000_000, 2_000_000_000),
+        (64, 20_000_000, 2_000_000_000),
+        (1024, 20_000_000, 2_000_000_000),
+    ],
+    ids=["1M", "4M", "8M-of-1", "20M-of-4", "20M-of-64", "20M-of-1024"],
 )
 def test_report_of_more_records(row: Row, tmp_path: Path, ranks: int, records: int, goal_bytes: int) -> None:
     if records > 4_000_000 and os.environ.get("PYDDPDIAG_LARGE") != "1":
@@ -131,9 +140,11 @@ def test_report_of_more_records(row: Row, tmp_path: Path, ranks: int, records: i
         "report by number of records",
         seconds,
         peak_bytes=usage["peak_bytes"],
+        cpu_s=usage["cpu_s"],
         records=written,
         records_per_s=written / sorted(seconds)[len(seconds) // 2],
     )
-    assert usage["code"] == 1
-    assert f"ank {ranks - 1} is late" in measured.printed["text"]
+    # A rank that is alone has nobody to be late for.
+    assert usage["code"] == (1 if ranks > 1 else 0)
+    assert (f"ank {ranks - 1} is late" in measured.printed["text"]) == (ranks > 1)
     assert usage["peak_bytes"] < goal_bytes

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pyddpdiag.analyse.distinct import in_any
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.life import RankLife
 from pyddpdiag.analyse.step_matrix import side_by_side
@@ -22,7 +23,7 @@ def account(ranks: Sequence[int], lives: Sequence[RankLife]) -> tuple[RankAccoun
 
 def _rank_waits(lives: Sequence[RankLife]) -> list[Float64]:
     """What of each rank's exposed time, by step, is waiting for other ranks: what it has beyond the least of them."""
-    steps = np.unique(np.concatenate([life.step for life in lives])) if lives else np.empty(0, np.int64)
+    steps = in_any([life.step for life in lives]) if lives else np.empty(0, np.int64)
     table = side_by_side([(life.step, life.columns["exposed"]) for life in lives], steps)
     # Where a rank's step is not known, that rank may have waited less.
     least = table.min(axis=1) if table.size else np.empty(0)

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.distinct import numbered
 from pyddpdiag.analyse.grouped import stats_by
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import Occurrences
@@ -30,7 +31,7 @@ def bucket_stats(
         left_out: steps that medians leave out, unless the bucket was seen in no others.
         chosen: the occurrences to count; None = all.
     """
-    rows = np.flatnonzero(np.ones(len(occurrences), np.bool_) if chosen is None else chosen)
+    rows = slice(None) if chosen is None else np.flatnonzero(chosen)
     # Modules of the same shape in other groups have buckets of the same identity.
     codes = _pair_codes(occurrences.reference[rows], occurrences.group[rows])
     keys = np.zeros(int(codes.max()) + 1 if len(codes) else 0, np.uint64)
@@ -50,7 +51,9 @@ def bucket_stats(
     judged_count = np.bincount(codes[judged], minlength=len(keys))
     # Any occurrence gives the other values: they are the same in all.
     sample = np.empty(len(keys), np.int64)
-    sample[codes[::-1]] = rows[::-1]
+    sample[codes[::-1]] = np.arange(len(codes))[::-1]
+    if chosen is not None:
+        sample = np.flatnonzero(chosen)[sample]
     final_step = int(occurrences.step.max()) if len(occurrences) else 0
     arrivals = _last_arrivals(run, occurrences.last_arriver[rows][judged], codes[judged])
     order = np.lexsort((keys, -total))[:BUCKET_LIMIT]
@@ -81,10 +84,9 @@ def bucket_stats(
 
 def _pair_codes(first: UInt64, second: UInt64) -> Int64:
     """A number for each different pair, in the order of the pairs."""
-    _, high = np.unique(first, return_inverse=True)
-    names, low = np.unique(second, return_inverse=True)
-    _, codes = np.unique(high * len(names) + low, return_inverse=True)
-    return np.asarray(codes, np.int64)
+    _, high = numbered(first)
+    names, low = numbered(second)
+    return numbered(high * len(names) + low)[1] if len(names) > 1 else high
 
 
 def _dtype(number: int) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.distinct import in_all
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.life import Between
 from pyddpdiag.analyse.step_matrix import side_by_side
@@ -64,7 +64,7 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
     there = [place for place, part in enumerate(parts) if len(part.step)]
     parts, usage = [parts[place] for place in there], [usage[place] for place in there]
     of = tuple(ranks[place] for place in there)
-    common = reduce(np.intersect1d, [part.step for part in parts]) if parts else np.empty(0, np.int64)
+    common = in_all([part.step for part in parts]) if parts else np.empty(0, np.int64)
     at = [np.searchsorted(part.step, common) for part in parts]
     with_tail = bool(len(common)) and not any(np.isnan(part.tail_busy) for part in parts)
     # A recorder that was opened later than the others has not seen what its rank did before.

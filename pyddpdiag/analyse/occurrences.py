@@ -19,6 +19,11 @@ from pyddpdiag.trace.rows import Bool, Int64, UInt64
 SMALL: Final = 256
 """Groups with no more all-reduces than that are measured together."""
 
+PIECE: Final = 2**16
+"""All-reduces of a larger group to measure at a time: what is needed in between stays small."""
+
+_AS_IT_IS: Final = ("reference", "module", "bytes", "dtype", "shared")
+
 _PAST: Final = -(2**62)
 """Before any time, even one that was moved to another clock."""
 
@@ -45,14 +50,24 @@ class Occurrences:
     queue_ms: Float64
     wire_ms: Float64
     total_ms: Float64
-    algbw_gbps: Float64
-    busbw_gbps: Float64
     hidden_fraction: Float64
     last_arriver: Int64
 
     def __len__(self) -> int:
         """Number of occurrences."""
         return len(self.step)
+
+    # Computed when asked for: there are millions of occurrences, and each further column of them counts.
+    @property
+    def algbw_gbps(self) -> Float64:
+        """Bytes of the bucket by the time on the wire."""
+        wire, amount = self.wire_ms, self.bytes.astype(np.float64)
+        return np.divide(amount, wire * 1e6, out=np.full(len(wire), np.nan), where=wire > 0)
+
+    @property
+    def busbw_gbps(self) -> Float64:
+        """What a link carries, in an all-reduce that is a ring: 2 (n - 1) / n of the bytes."""
+        return np.asarray(self.algbw_gbps * 2 * (self.group_size - 1) / self.group_size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +104,11 @@ def measure(merged: Merged, groups: Mapping[int, Membership], clocks: Sequence[C
             if key in groups:
                 expected[place], size[place] = groups[key].expected, groups[key].size
         lengths = [len(ledger) for _, ledger in some]
-        whose = np.repeat(np.array([key for key, _ in some], np.uint64), lengths)
-        together = some[0][1] if len(some) == 1 else _Together([ledger for _, ledger in some])
+        keys = np.array([key for key, _ in some], np.uint64)
+        if len(some) == 1:
+            parts.append(_of_one(keys, some[0][1], expected, size, by_clock))
+            continue
+        whose, together = np.repeat(keys, lengths), _Together([ledger for _, ledger in some])
         parts.append(
             _of_groups(whose, together, np.repeat(expected, lengths), np.repeat(size, lengths), by_clock)
         )
@@ -100,6 +118,18 @@ def measure(merged: Merged, groups: Mapping[int, Membership], clocks: Sequence[C
             for name in Occurrences.__dataclass_fields__
         }
     )
+
+
+class _Stretch:
+    """Some neighbouring all-reduces of one group."""
+
+    def __init__(self, ledger: Ledger, rows: slice) -> None:
+        self.common = ledger.common.part(rows)
+        self.clocks = {clock: columns.part(rows) for clock, columns in ledger.clocks.items()}
+        self._length = len(ledger.sequence[rows])
+
+    def __len__(self) -> int:
+        return self._length
 
 
 class _Together:
@@ -125,9 +155,31 @@ def _batches(groups: Sequence[tuple[int, Ledger]]) -> Iterator[list[tuple[int, L
         yield [group for _, group in some]
 
 
+def _of_one(
+    key: UInt64, ledger: Ledger, expected: Int64, size: Int64, clocks: Mapping[int, ClockOffset]
+) -> dict[str, npt.NDArray[Any]]:
+    """The columns of one group's occurrences, worked out piece by piece; `key`, `expected` and `size` hold one value.
+
+    What the ledger holds as it is, and what is the same for all of them, is not copied.
+    """
+    pieces = [
+        _of_groups(key, _Stretch(ledger, slice(begin, begin + PIECE)), expected, size, clocks)
+        for begin in range(0, max(1, len(ledger)), PIECE)
+    ]
+    same = {"group": key, "group_size": size}
+    return {
+        name: np.broadcast_to(same[name], len(ledger))
+        if name in same
+        else ledger.common[name]
+        if name in _AS_IT_IS
+        else np.concatenate([piece.pop(name) for piece in pieces])
+        for name in Occurrences.__dataclass_fields__
+    }
+
+
 def _of_groups(
     key: UInt64,
-    ledger: Ledger | _Together,
+    ledger: _Stretch | _Together,
     expected: Int64,
     size: Int64,
     clocks: Mapping[int, ClockOffset],
@@ -141,8 +193,6 @@ def _of_groups(
     started = np.maximum(seen.latest_started, seen.latest_enqueued)
     arrival = np.where(complete, (seen.latest_enqueued - seen.earliest_enqueued) / 1e6, np.nan)
     wire = np.where(started_seen, (seen.latest_ended - started) / 1e6, np.nan)
-    amount = common["bytes"].astype(np.float64)
-    algbw = np.divide(amount, wire * 1e6, out=np.full(len(ledger), np.nan), where=wire > 0)
     hidden = np.divide(
         common["hidden"],
         common["hidden_count"],
@@ -165,14 +215,12 @@ def _of_groups(
         "queue_ms": np.where(started_seen, (started - seen.latest_enqueued) / 1e6, np.nan),
         "wire_ms": wire,
         "total_ms": np.where(complete, (seen.latest_ended - seen.earliest_enqueued) / 1e6, np.nan),
-        "algbw_gbps": algbw,
-        "busbw_gbps": algbw * 2 * (size - 1) / size,
         "hidden_fraction": hidden,
         "last_arriver": np.where(sure, seen.last_arriver, -1),
     }
 
 
-def _extremes(ledger: Ledger | _Together, clocks: Mapping[int, ClockOffset]) -> _Extremes:
+def _extremes(ledger: _Stretch | _Together, clocks: Mapping[int, ClockOffset]) -> _Extremes:
     """Bring the extremes that each clock saw onto one."""
     length = len(ledger)
     latest_enqueued = np.full(length, _PAST, np.int64)

@@ -16,6 +16,7 @@ from pyddpdiag.trace.layout import TIMES_USED, BucketTime, CollectiveTime, Flag,
 from pyddpdiag.trace.reader import RankTrace, tickets_of
 from pyddpdiag.trace.rows import Int64, is_in_flight
 from pyddpdiag.trace.run import Run
+from pyddpdiag.trace.table import joined, take
 
 LISTED: Final = 1000
 MAX_PARTS: Final = TEXT_LIMIT // 64
@@ -65,10 +66,10 @@ def _open_records(trace: RankTrace) -> Records:
     for kind, ended in ENDED.items():
         records = trace.of_kind(kind)
         # Few lack an end, so look for those first.
-        without_end = records[records["times"][:, ended] == 0]
+        without_end = take(records, np.flatnonzero(records["times"][:, ended] == 0))
         parts.append(without_end[is_in_flight(without_end) | ((without_end["flags"] & Flag.ABANDONED) > 0)])
-    records = np.concatenate(parts)
-    return np.asarray(records[np.argsort(tickets_of(records), kind="stable")])
+    records = joined(parts)
+    return take(records, np.argsort(tickets_of(records), kind="stable"))
 
 
 def _failed_records(trace: RankTrace) -> tuple[Records, Int64]:
@@ -78,9 +79,9 @@ def _failed_records(trace: RankTrace) -> tuple[Records, Int64]:
         if kind == Kind.ERROR:
             continue
         records = trace.of_kind(kind)
-        parts.append(records[(records["flags"] & Flag.ERROR) > 0])
+        parts.append(take(records, np.flatnonzero(records["flags"] & Flag.ERROR)))
         ends.append(parts[-1]["times"][:, : TIMES_USED.get(kind, 0)].max(axis=1, initial=0))
-    records, ended = np.concatenate(parts), np.concatenate(ends)
+    records, ended = joined(parts), np.concatenate(ends)
     order = np.argsort(tickets_of(records), kind="stable")
     return records[order], ended[order]
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pyddpdiag.analyse.calls.collectives import MEETING
 from pyddpdiag.analyse.coverage import Coverage
+from pyddpdiag.analyse.distinct import distinct, in_any
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.passes import Passes
 from pyddpdiag.analyse.phases import RankPhases
@@ -77,7 +78,7 @@ class StepCounter:
         steps, times = records["step"][real].astype(np.int64), records["times"][real]
         # Most neighbouring rows belong to one step.
         changes = seen[np.flatnonzero(np.diff(seen, prepend=-1))]
-        self._keys = keys = np.unique(np.concatenate([steps, changes, passes.step]))
+        self._keys = keys = distinct(np.concatenate([steps, changes, passes.step]))
         self._passes = passes
         self._marks = np.zeros((3, len(keys)), np.int64)
         # Of two records of the same step the first counts: assigned last.
@@ -243,12 +244,13 @@ def step_table(run: Run, parts: Sequence[RankSteps]) -> StepTable:
         bytes=np.minimum(column("bytes"), 2.0**62).astype(np.int64),
         source=source,
         left_out=_left_out(run, parts, step),
-    ).take(np.lexsort((who, step)))
+        # The ranks are in order already.
+    ).take(np.argsort(step, kind="stable"))
 
 
 def _left_out(run: Run, parts: Sequence[RankSteps], step: Int64) -> tuple[int, ...]:
     """Steps that all medians leave out: step 0 (warm-up), and a step that the ring has kept only in part."""
-    if len(np.unique(step)) < ENOUGH_STEPS:
+    if len(in_any([part.step for part in parts])) < ENOUGH_STEPS:
         return ()
     cut = [
         int(part.step[0])

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.analyse.distinct import without
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.trace.layout import Flag, GradientValue, Kind, Records
 from pyddpdiag.trace.reader import RankTrace
@@ -55,7 +56,7 @@ def rank_watched(trace: RankTrace) -> WatchedBuckets:
     records = records[(records["flags"] & Flag.PARAMETER) == 0]
     values = records["times"]
     steps = records["step"].astype(np.int64)
-    finite = np.setdiff1d(_finite_steps(trace.of_kind(Kind.BUCKET)), steps)
+    finite = without(_finite_steps(trace.of_kind(Kind.BUCKET)), steps)
 
     def column(of_records: npt.NDArray[Number], of_steps: int) -> npt.NDArray[Number]:
         return np.concatenate([of_records, np.full(len(finite), of_steps, of_records.dtype)])
@@ -83,7 +84,7 @@ def _floats(bits: Int64) -> Float64:
 def _finite_steps(buckets: Records) -> Int64:
     """The steps in which every bucket was seen to be finite."""
     seen = (buckets["flags"] & Flag.FINITE) > 0
-    return np.setdiff1d(buckets["step"][seen], buckets["step"][~seen]).astype(np.int64)
+    return without(buckets["step"][seen], buckets["step"][~seen]).astype(np.int64)
 
 
 def watched_buckets(parts: Sequence[WatchedBuckets]) -> WatchedBuckets:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -190,6 +191,7 @@ def _dtype(fields: dict[str, tuple[str, int]], order: str, size: int) -> np.dtyp
     )
 
 
+@cache
 def header_dtype(order: str = "=") -> np.dtype[Any]:
     """The header page, in byte order `<`, `>` or `=` (this machine's)."""
     return _dtype(
@@ -239,6 +241,7 @@ _NUMBERS: Final = {
 }
 
 
+@cache
 def record_dtype(order: str = "=") -> np.dtype[Any]:
     """A record. `name` (collective, phase) and `text` (error) lie over `times`, as in the file."""
     return _dtype(

@@ -75,6 +75,12 @@ class Columns:
         """One array."""
         return self._arrays[name]
 
+    def part(self, rows: slice) -> Columns:
+        """Some neighbouring entries, not copied."""
+        some = Columns({}, 0)
+        some._arrays = {name: array[rows] for name, array in self._arrays.items()}
+        return some
+
     def insert(self, before: Int64) -> None:
         """Put new entries in front of these (a length: at the end)."""
         for name, array in self._arrays.items():

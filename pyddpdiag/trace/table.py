@@ -43,7 +43,7 @@ class Table:
         """Append the chosen records of a piece, and return a view of them, valid until the next call."""
         end = self._count + len(chosen)
         if end > len(self._rows):
-            self._resize(max(end, len(self._rows) + len(self._rows) // 4))
+            self._resize(max(end, len(self._rows) + len(self._rows) // 8))
         rows = self._rows[self._count : end]
         np.take(piece.view(WHOLE), chosen, out=rows, mode="clip")
         self._count = end
