@@ -224,7 +224,7 @@ def _two(rng: random.Random, job: Job) -> Drawn:
 
 def _between_hosts(rng: random.Random, job: Job) -> Drawn:
     job = replace(job, ranks=4, batch=48)
-    fault = {"name": "rate", "rank": 1, "divide": rng.choice((3.0, 6.0)), "hosts": [0, 0, 1, 1]}
+    fault = {"name": "rate", "rank": None, "host": 1, "divide": rng.choice((3.0, 6.0)), "hosts": [0, 0, 1, 1]}
     return Drawn(job, fault, Truth((Answer("slow_link"), Answer("exposed_communication")), apart=(0, 1)))
 
 
