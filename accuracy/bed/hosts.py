@@ -131,7 +131,7 @@ class Hosts:
         fault = self._fault
         slow = MBIT / fault.get("divide", 1.0)
         if fault["name"] == "rate":
-            self._shape(fault.get("host", fault["rank"]), slow if on else MBIT)
+            self._shape(int(fault.get("host", fault["rank"])), slow if on else MBIT)
         elif fault["name"] == "rate out":
             self._shape(fault["rank"], slow if on else MBIT, MBIT)
         elif fault["name"] == "wrong":

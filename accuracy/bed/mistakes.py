@@ -86,11 +86,11 @@ MISTAKES: tuple[tuple[str, Draw, bool], ...] = (
     ("loss of each step", _loss, False),
     (
         "rank 0 alone between epochs",
-        _of_one("alone between epochs", "rank_alone", first=True, seconds=(0.7, 1.4)),
+        _of_one("alone between epochs", "rank_alone", first=True, share=(0.5, 1.0)),
         False,
     ),
     ("slow start of one rank", _of_one("slow start", "rank_alone", seconds=(3.0, 6.0)), False),
-    ("slow end", _of_one("slow end", "rank_alone", first=True, seconds=(3.0, 6.0)), False),
+    ("slow end", _of_one("slow end", "rank_alone", first=True, share=(0.5, 1.0)), False),
     ("workers of each epoch", _workers, False),
 )
 """Name, how it is drawn, and whether it counts whatever it costs, because it is wrong and not only slow."""

@@ -17,13 +17,13 @@ from typing import Any
 
 import psutil
 
-from bed.causes import CAUSES, Drawn
+from bed.causes import CAUSES
 from bed.jobs import HEALTHY, draw, draw_healthy, half_of
 from bed.judge import Judgement, communicates, judge
 from bed.ranks import Ranks
 from bed.server import Server
 from bed.surroundings import Surroundings, this_machine
-from bed.truth import Truth
+from bed.truth import Drawn, Truth
 
 RUN_S = 240.0
 GROUP_S = 120.0

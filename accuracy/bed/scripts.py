@@ -55,11 +55,17 @@ class Script:
     def _does(self, *names: str) -> bool:
         return self.name in names and self.mine
 
-    def _wait_alone(self, name: str) -> None:
-        """One rank does something that takes long, and the others wait for it in a barrier."""
+    def _wait_alone(self, name: str, trained_s: float = 0.0) -> None:
+        """One rank does something that takes long, and the others wait for it in a barrier.
+
+        After a training of some time it takes a share of that: on a busy machine, too, it is then worth a finding.
+        """
         if self.name == name:
             if self.mine:
-                until = time.monotonic() + float(self.fault["seconds"])
+                seconds = (
+                    float(self.fault.get("seconds", 0.0)) + float(self.fault.get("share", 0.0)) * trained_s
+                )
+                until = time.monotonic() + seconds
                 a = torch.randn(96, 96)
                 while time.monotonic() < until:
                     a = torch.tanh(a @ a)
@@ -100,7 +106,9 @@ class Script:
             drop_last=True,
             **workers,
         )
+        begin = time.monotonic()
         for epoch in range(job.epochs):
+            epoch_begin = time.monotonic()
             if sampler is not None and self.name != "no set_epoch":
                 sampler.set_epoch(epoch)
             for number, (x, y) in enumerate(loader):
@@ -116,8 +124,8 @@ class Script:
                     for _ in range(int(self.fault["calls"])):
                         dist.all_reduce(loss)
                     loss.item()
-            self._wait_alone("alone between epochs")
-        self._wait_alone("slow end")
+            self._wait_alone("alone between epochs", time.monotonic() - epoch_begin)
+        self._wait_alone("slow end", time.monotonic() - begin)
 
     def _read_index(self, _: int) -> None:
         time.sleep(float(self.fault["seconds"]))

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bed.causes import CAUSES, Drawn
+from bed.causes import CAUSES
 from bed.hosts import hosts, why_not
 from bed.jobs import Job
 from bed.ranks import environment
 from bed.runner import Outcome, Plan, run
 from bed.server import Server
-from bed.truth import FAMILIES, Answer, Truth
+from bed.truth import FAMILIES, Answer, Drawn, Truth
 from support.promised import need
 
 # The open half's seeds; small jobs, so that many fit into a short time.
