@@ -113,6 +113,8 @@ def main() -> None:
             for number, plan in enumerate(todo, 1):
                 if time.monotonic() > until:
                     break
+                if server is not None and not server.runs:
+                    server = Server(environment())
                 outcome = run(
                     plan, given.keep and given.keep / folder_of(plan.seed, plan.cause), server=server
                 )

@@ -40,12 +40,19 @@ class Server:
             pass_fds=[theirs.fileno()],
             env={**env, "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL,
+            # What ends the bed from outside must leave it time to take its ranks away.
+            start_new_session=True,
         )
         theirs.close()
         self._socket = ours
         self._lines = ours.makefile("r", encoding="utf-8")
         atexit.register(self.close)
         self._lines.readline()  # loaded
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended by itself, as for lack of memory."""
+        return self._process.poll() is None
 
     def close(self) -> None:
         """Ends it."""
