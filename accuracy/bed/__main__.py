@@ -10,17 +10,23 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from bed import hosts, page
+from bed import hosts, page, quotas
 from bed.causes import CAUSES
 from bed.judge import judge
-from bed.runner import ROOT, Outcome, Plan, plans, report_of, run
+from bed.ranks import environment
+from bed.runner import ROOT, Outcome, Plan, accounts, plans, report_of, run
+from bed.server import Server
 
 
 def available(names: list[str]) -> list[str]:
     """Those of the causes that a check looks for and that can be injected here; the others are named."""
-    refused = hosts.why_not() if any(CAUSES[name].needs for name in names) else ""
+    asked = {CAUSES[name].needs for name in names}
+    refused = {
+        "links": hosts.why_not() if "links" in asked else "",
+        "quota": quotas.why_not() if "quota" in asked else "",
+    }
     left_out = {name: f"no check for {CAUSES[name].kind}" for name in names if not CAUSES[name].checked}
-    left_out |= {name: refused for name in names if CAUSES[name].needs and refused}
+    left_out |= {name: why for name in names if (why := refused.get(CAUSES[name].needs, ""))}
     for name, why in left_out.items():
         print(f"left out: {name} ({why})")
     return [name for name in names if name not in left_out]
@@ -55,7 +61,8 @@ def judged_again(row: page.Row, keep: Path) -> page.Row:
     code, report = report_of(trace)
     new = judge(report, plan.drawn().truth, row["cost"])
     print(f"{folder_of(plan.seed, plan.cause)}: {row['judgement']['said']} -> {new.said}")
-    return {**row, "exit_code": code, "verdict": report["verdict"], "judgement": asdict(new)}
+    changed = {"exit_code": code, "verdict": report["verdict"], "account": accounts(report)}
+    return {**row, **changed, "judgement": asdict(new), "again": True}
 
 
 def main() -> None:
@@ -77,9 +84,10 @@ def main() -> None:
         "--keep", type=Path, help="folder for the traces of all runs, to look at or to judge again"
     )
     parser.add_argument(
-        "--judge-again",
-        action="store_true",
-        help="no runs: judge the traces under --keep by the present checks",
+        "--rejudge",
+        type=Path,
+        metavar="DIR",
+        help="no runs: judge the traces that --keep left there by the present checks; for development only",
     )
     parser.add_argument("--page", type=Path, help="page whose figures are replaced (docs/accuracy.md)")
     parser.add_argument("--page-only", action="store_true", help="no runs: write the page from --output")
@@ -88,8 +96,8 @@ def main() -> None:
     rows = []
     if output.exists():
         rows = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
-    if given.judge_again:
-        rows = [judged_again(row, given.keep) for row in rows]
+    if given.rejudge is not None:
+        rows = [judged_again(row, given.rejudge) for row in rows]
     elif not given.page_only:
         output.parent.mkdir(parents=True, exist_ok=True)
         chosen = [name for name in given.only.split(";") if name]
@@ -100,11 +108,16 @@ def main() -> None:
         if given.healthy_only:
             todo = [plan for plan in todo if plan.cause == "healthy"]
         until = time.monotonic() + given.minutes * 60 if given.minutes else float("inf")
+        server = Server(environment()) if sys.platform == "linux" else None
         with output.open("a", encoding="utf-8") as file:
             for number, plan in enumerate(todo, 1):
                 if time.monotonic() > until:
                     break
-                outcome = run(plan, given.keep and given.keep / folder_of(plan.seed, plan.cause))
+                if server is not None and not server.runs:
+                    server = Server(environment())
+                outcome = run(
+                    plan, given.keep and given.keep / folder_of(plan.seed, plan.cause), server=server
+                )
                 show(number, len(todo), outcome)
                 rows.append(json.loads(json.dumps(outcome.as_dict())))
                 print(json.dumps(rows[-1]), file=file, flush=True)

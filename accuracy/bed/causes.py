@@ -5,27 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
-from bed.jobs import MANY_LAYERS, Job
+from bed.jobs import MANY_LAYERS, Job, half_models
 from bed.jobs import draw as draw_job
-from bed.truth import Answer, Truth
+from bed.mistakes import MISTAKES
+from bed.truth import Answer, Drawn, Truth
 from pyddpdiag.analyse.catalog import CHECKS
 
 Look = Literal["end", "stuck"]
 """When the report is made: after an orderly end, or some seconds after the job is stuck or dead."""
-
-Fault = dict[str, Any]
-"""The orders for ranks and runner, as plain JSON: `name`, `rank`, and numbers by name."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A cause with its strength, culprit and job."""
-
-    job: Job
-    fault: Fault
-    truth: Truth
 
 
 @dataclass(frozen=True)
@@ -36,14 +25,14 @@ class Cause:
         name: in the confusion matrix.
         draw: takes the seed's generator and an ordinary job.
         look: when the report is made.
-        needs: `links` for hosts of its own with shaped links, "" for nothing.
+        needs: `links` for hosts of its own with shaped links, `quota` for limits of processor time, "" for nothing.
         always_counts: it is wrong and not slow, so its cost does not matter.
     """
 
     name: str
     draw: Callable[[random.Random, Job], Drawn]
     look: Look = "end"
-    needs: Literal["", "links"] = ""
+    needs: Literal["", "links", "quota"] = ""
     always_counts: bool = field(default=False)
 
     @property
@@ -217,6 +206,49 @@ def _link(name: str, kind: str, **choices: tuple[float, ...]) -> Callable[[rando
     return draw
 
 
+def _quota(rng: random.Random, job: Job) -> Drawn:
+    job = replace(job, ranks=2)
+    rank = rng.choice((None, 0, 1))
+    fault = {"name": "quota", "rank": rank, "cores": rng.choice((0.3, 0.5))}
+    return Drawn(job, fault, Truth((Answer("cpu_quota"),), rank))
+
+
+def _disk(rng: random.Random, job: Job) -> Drawn:
+    rank = _rank(rng, job)
+    fault = {"name": "disk", "rank": rank, "share": _share(rng)}
+    return Drawn(job, fault, Truth((Answer("late_rank"), Answer("episodic_rank")), rank))
+
+
+def _two(rng: random.Random, job: Job) -> Drawn:
+    """One rank computes more and another one sleeps."""
+    job = replace(job, ranks=rng.choice((3, 4)))
+    rank, also = rng.sample(range(job.ranks), 2)
+    fault = {"name": "two", "rank": rank, "also": also, "share": rng.choice((0.5, 1.0, 1.5))}
+    answers = Answer("late_rank", "compute"), Answer("late_rank", "blocked")
+    return Drawn(job, fault, Truth(answers, rank, also))
+
+
+def _between_hosts(rng: random.Random, job: Job) -> Drawn:
+    job = replace(job, ranks=4, batch=48)
+    fault = {"name": "rate", "rank": None, "host": 1, "divide": rng.choice((3.0, 6.0)), "hosts": [0, 0, 1, 1]}
+    return Drawn(job, fault, Truth((Answer("slow_link"), Answer("exposed_communication")), apart=(0, 1)))
+
+
+def _traffic(rng: random.Random, job: Job) -> Drawn:
+    job = replace(job, ranks=rng.choice((3, 4)), batch=48)
+    rank = _rank(rng, job)
+    fault = {"name": "traffic", "rank": rank}
+    # Whether it is the link itself or who else sends through it, the report has to name that link.
+    return Drawn(job, fault, Truth((Answer("slow_link"), Answer("exposed_communication")), rank))
+
+
+def _huge_bucket(rng: random.Random, job: Job) -> Drawn:
+    job = replace(job, model=half_models(job.model)["embedding"], batch=16, ranks=2)
+    fault = {"name": "huge bucket", "rank": None}
+    kinds = ("exposed_communication", "loopback", "single_bucket")
+    return Drawn(job, fault, Truth(tuple(Answer(kind) for kind in kinds)))
+
+
 CAUSES: dict[str, Cause] = {
     cause.name: cause
     for cause in (
@@ -227,6 +259,10 @@ CAUSES: dict[str, Cause] = {
         Cause("straggler in a part of the run", _change),
         Cause("straggler that drifts", _drift),
         Cause("all ranks slower in a part of the run", _change_of_all),
+        Cause("straggler on a slow disk", _disk),
+        Cause("two stragglers", _two),
+        Cause("quota", _quota, needs="quota"),
+        Cause("one huge bucket", _huge_bucket),
         Cause("slow batches, one rank", _tail_of_one),
         Cause("slow batches, all ranks", _tail),
         Cause("slow loader, one rank", _late("loader", "data", ("data_wait",))),
@@ -273,7 +309,10 @@ CAUSES: dict[str, Cause] = {
         Cause("slow link", _link("rate", "slow_link", divide=(3.0, 6.0)), needs="links"),
         Cause("link that flaps", _flap, needs="links"),
         Cause("delayed link", _link("delay", "high_latency", ms=(5.0, 15.0)), needs="links"),
+        Cause("slow path between two hosts", _between_hosts, needs="links"),
+        Cause("other traffic", _traffic, needs="links"),
         Cause("lossy link", _link("loss", "packet_loss", percent=(1.0, 3.0)), needs="links"),
+        *(Cause(name, draw, always_counts=wrong) for name, draw, wrong in MISTAKES),
     )
 }
 """All causes by name."""

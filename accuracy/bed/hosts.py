@@ -15,7 +15,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bed.causes import Fault
+from bed.truth import Fault
+
+_TAKE = """
+import socket, sys
+server = socket.create_server((sys.argv[1], 29519))
+client = server.accept()[0]
+while client.recv(65536):
+    pass
+"""
+_GIVE = """
+import socket, sys, time
+for _ in range(100):
+    try:
+        client = socket.create_connection((sys.argv[1], 29519), timeout=5)
+        break
+    except OSError:
+        time.sleep(0.05)
+while True:
+    client.sendall(bytes(65536))
+"""
 
 MBIT = 200.0
 _MTU = 8000
@@ -29,6 +48,10 @@ class Hosts:
 
     def __init__(self, count: int, fault: Fault) -> None:
         self._fault = fault
+        # Where several ranks share a host: the host of each.
+        self._place: list[int] = fault.get("hosts") or list(range(count))
+        count = max(self._place) + 1
+        self._traffic: list[subprocess.Popen[str]] = []
         self._tag = f"{os.getpid()}-{next(_runs)}"
         self._switch = f"bed-s-{self._tag}"
         self._hosts = [f"bed-{rank}-{self._tag}" for rank in range(count)]
@@ -94,7 +117,11 @@ class Hosts:
 
     def command(self, rank: int, command: Sequence[str]) -> list[str]:
         """In the rank's own host."""
-        return ["ip", "netns", "exec", self._hosts[rank], *command]
+        return ["ip", "netns", "exec", self.host(rank), *command]
+
+    def host(self, rank: int) -> str:
+        """The namespace of the rank's host."""
+        return self._hosts[self._place[rank]]
 
     def started(self, rank: int, pid: int) -> None:
         """Nothing to do."""
@@ -104,7 +131,7 @@ class Hosts:
         fault = self._fault
         slow = MBIT / fault.get("divide", 1.0)
         if fault["name"] == "rate":
-            self._shape(fault["rank"], slow if on else MBIT)
+            self._shape(int(fault.get("host", fault["rank"])), slow if on else MBIT)
         elif fault["name"] == "rate out":
             self._shape(fault["rank"], slow if on else MBIT, MBIT)
         elif fault["name"] == "wrong":
@@ -113,11 +140,27 @@ class Hosts:
                 self._shape(rank, slow, network=1)
         elif fault["name"] == "flap":
             self._flap(on)
+        elif fault["name"] == "traffic":
+            self._send(on)
         elif self._relay is not None:
             assert self._relay.stdin is not None
             ms, percent = (fault.get("ms", 0.0), fault.get("percent", 0.0)) if on else (0.0, 0.0)
             self._relay.stdin.write(f"{ms} {percent}\n")
             self._relay.stdin.flush()
+
+    def _send(self, on: bool) -> None:
+        """Lets somebody else send from the faulty host as fast as its link goes, to another one; or not."""
+        for process in self._traffic:
+            process.kill()
+            process.wait()
+        self._traffic = []
+        if on:
+            source = self._fault["rank"]
+            sink = (source + 1) % len(self._hosts)
+            address = f"10.78.0.{sink + 1}"
+            for host, code in ((sink, _TAKE), (source, _GIVE)):
+                command = ["ip", "netns", "exec", self._hosts[host], sys.executable, "-c", code, address]
+                self._traffic.append(subprocess.Popen(command, stderr=subprocess.DEVNULL, text=True))
 
     def _flap(self, on: bool) -> None:
         """Takes the faulty host's link down for a while again and again, or leaves it up."""
@@ -140,6 +183,7 @@ class Hosts:
     def close(self) -> None:
         """Takes all of it away."""
         self._flap(False)
+        self._send(False)
         if self._relay is not None:
             self._relay.kill()
             self._relay.wait()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +20,16 @@ def burn(seconds: float) -> None:
     a = torch.randn(96, 96)
     while time.thread_time() < until:
         a = torch.tanh(a @ a)
+
+
+def write_for(seconds: float) -> None:
+    """Writes to a file, and waits for the disk each time, until that much time has gone by."""
+    until = time.monotonic() + seconds
+    with tempfile.TemporaryFile(dir=Path.cwd()) as file:
+        while time.monotonic() < until:
+            file.write(b"x" * 65536)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 class Injection:
@@ -42,6 +54,7 @@ class Injection:
         self.fault = fault
         self.name = str(fault["name"])
         self.mine = fault.get("rank") in (None, rank)
+        self._also = fault.get("also") == rank
         self._step_s = step_s
         self._threads = threads
         self._tell = tell
@@ -63,9 +76,15 @@ class Injection:
 
     def begin(self, step: int) -> bool:
         """At the start of a step's computation; True: skip the step."""
-        if self._acts("busy") or (self._acts("change busy") and self._is_changed(step)):
+        if self._acts("busy") or self._acts("two") or (self._acts("change busy") and self._is_changed(step)):
             burn(self._cost_s)
-        elif self._acts("sleep") or (self._acts("change") and self._is_changed(step)):
+        elif self._acts("disk"):
+            write_for(self._cost_s)
+        elif (
+            self._acts("sleep")
+            or (self._acts("change") and self._is_changed(step))
+            or (self.on and self._also)
+        ):
             time.sleep(self._cost_s)
         elif self._acts("drift"):
             burn(self._cost_s * step / self.count)

@@ -36,6 +36,10 @@ class Job:
         loader_share: time that the loader takes, as a share of the step.
         unused: the model has layers that some steps do not use.
         pin: rank i runs on core i modulo the number of cores.
+        script: it is a training as people write it, of `bed.scripts`, and none of `bed.rank`; the rest is for it.
+        optimizer: `sgd` or `adamw`.
+        compiled: by torch.compile.
+        epochs, epoch_steps: how many, and steps in each.
     """
 
     model: str
@@ -50,6 +54,18 @@ class Job:
     loader_share: float = 0.0
     unused: bool = False
     pin: bool = False
+    script: bool = False
+    optimizer: str = ""
+    compiled: bool = False
+    epochs: int = 0
+    epoch_steps: int = 0
+
+
+def half_models(model: str) -> dict[str, str]:
+    """Further networks of the half that a network is of, by sort."""
+    wide = model in MODELS["held out"] or model.endswith(" wide")
+    sorts = {name: f"{name} wide" if wide else name for name in ("batchnorm", "lstm", "embedding")}
+    return {**sorts, "layers": MANY_LAYERS["deep" if wide else "thin"]}
 
 
 def draw(random_: random.Random, half: Half) -> Job:
@@ -73,8 +89,20 @@ HEALTHY = (
     "bf16",
     "unused parameters",
     "two threads",
+    "three ranks",
+    "script",
+    "script, no_sync",
+    "script, AdamW",
+    "script, compiled",
+    "script, 30 steps",
+    "batch norm",
+    "LSTM",
+    "embedding",
 )
 """Kinds of healthy training, in turn."""
+
+SCRIPTED = frozenset({"batch norm", "LSTM", "embedding", *(kind for kind in HEALTHY if kind[:6] == "script")})
+"""Those that are trainings as people write them, watched as `pyddpdiag run` does."""
 
 
 def draw_healthy(random_: random.Random, half: Half, kind: str) -> Job:
@@ -91,5 +119,17 @@ def draw_healthy(random_: random.Random, half: Half, kind: str) -> Job:
         "bf16": {"hook": "native+bf16"},
         "unused parameters": {"unused": True},
         "two threads": {"threads": 2, "ranks": 2},
+        "three ranks": {"ranks": 3},
+        "script": {},
+        "script, no_sync": {"accumulate": random_.choice((2, 4))},
+        "script, AdamW": {"optimizer": "adamw"},
+        "script, compiled": {"compiled": True, "ranks": 2},
+        "script, 30 steps": {"epochs": 3, "epoch_steps": 10},
+        "batch norm": {"model": half_models(job.model)["batchnorm"]},
+        "LSTM": {"model": half_models(job.model)["lstm"]},
+        "embedding": {"model": half_models(job.model)["embedding"]},
     }
+    if kind in SCRIPTED:
+        plain = {"hook": "native", "script": True, "optimizer": "sgd", "epochs": 3, "epoch_steps": 36}
+        return replace(job, **{**plain, **changes[kind]})  # type: ignore[arg-type]
     return replace(job, **changes[kind])  # type: ignore[arg-type]

@@ -46,6 +46,11 @@ def alarms(report: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def communicates(judgement: Judgement) -> bool:
+    """Whether an alarm says that communication holds up the ranks."""
+    return any(kind in COMMUNICATION for kind in judgement.alarms)
+
+
 def judge(report: dict[str, Any], truth: Truth, cost: float | None = None) -> Judgement:
     """The judgement of a report.
 
@@ -74,8 +79,16 @@ def judge(report: dict[str, Any], truth: Truth, cost: float | None = None) -> Ju
     if rank is None and peer is None:
         blame: Blame = "right" if truth.culprit is None else "nobody"
     else:
-        # A link has two ends; naming the link with the culprit at one of them is right.
-        blame = "right" if truth.culprit in (rank, peer) and truth.culprit is not None else "another"
+        # A link has two ends; naming the link with the culprit at one of them is right. Where a path between two
+        # hosts is slow, any link is right that a rank of each is at an end of.
+        at_fault = {truth.culprit, truth.also} - {None}
+        across = (
+            truth.apart
+            and rank is not None
+            and peer is not None
+            and (rank in truth.apart) != (peer in truth.apart)
+        )
+        blame = "right" if at_fault & {rank, peer} or across else "another"
     return Judgement(
         said=kind,
         kind=right,

@@ -53,7 +53,44 @@ def _thin() -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(128, CLASSES))
 
 
+class Recurrent(nn.Module):
+    """An LSTM over 12 steps."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.body = nn.LSTM(48, width, batch_first=True)
+        self.head = nn.Linear(width, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.head(self.body(x)[0][:, -1])
+        return y
+
+
+class Words(nn.Module):
+    """A table of words that is nearly all of the network: one gradient, one bucket."""
+
+    def __init__(self, words: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(words, 64)
+        self.body = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, CLASSES))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.body(self.table(x).mean(1))
+        return y
+
+
+def _batchnorm(width: int) -> nn.Module:
+    layers: list[nn.Module] = []
+    for _ in range(16):
+        layers += [nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(width, CLASSES))
+
+
 _BUILD = {"mlp": _mlp, "conv": _conv, "thin": _thin, "deep": _deep, "transformer": Transformer}
+_BUILD |= {"lstm": lambda: Recurrent(96), "lstm wide": lambda: Recurrent(160)}
+_BUILD |= {"batchnorm": lambda: _batchnorm(96), "batchnorm wide": lambda: _batchnorm(144)}
+_BUILD |= {"embedding": lambda: Words(20000), "embedding wide": lambda: Words(30000)}
+_WORDS = {"transformer": 64, "embedding": 20000, "embedding wide": 30000}
 # Factors that bring all networks to a similar time per step.
 _SHAPES: dict[str, tuple[float, tuple[int, ...]]] = {
     "mlp": (2.0, (512,)),
@@ -61,6 +98,12 @@ _SHAPES: dict[str, tuple[float, tuple[int, ...]]] = {
     "thin": (4.0, (128,)),
     "deep": (2.0, (224,)),
     "transformer": (0.25, (32,)),
+    "lstm": (0.5, (12, 48)),
+    "lstm wide": (0.25, (12, 48)),
+    "batchnorm": (2.0, (96,)),
+    "batchnorm wide": (1.0, (144,)),
+    "embedding": (1.0, (16,)),
+    "embedding wide": (1.0, (24,)),
 }
 
 
@@ -90,8 +133,8 @@ def sample(name: str, batch: int, generator: torch.Generator) -> tuple[torch.Ten
     """A batch of inputs and targets: `batch` times the network's own factor."""
     factor, shape = _SHAPES[name]
     size = (max(4, round(batch * factor)), *shape)
-    if name == "transformer":
-        x = torch.randint(0, 64, size, generator=generator)
+    if name in _WORDS:
+        x = torch.randint(0, _WORDS[name], size, generator=generator)
     else:
         x = torch.randn(size, generator=generator)
     return x, torch.randint(0, CLASSES, size[:1], generator=generator)

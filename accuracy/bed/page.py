@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import statistics
 from collections import Counter
@@ -11,8 +12,12 @@ from typing import Any
 
 from bed.causes import CAUSES
 from bed.jobs import half_of
+from bed.truth import family
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+QUIET = 1.0
+"""Load average for each core, before a run, below which the machine is quiet."""
 
 Row = dict[str, Any]
 """An outcome, as `Outcome.as_dict` writes it."""
@@ -31,9 +36,20 @@ def replace_part(page: str, part: str) -> str:
     return f"{head}{BEGIN}\n\n{part.strip()}\n\n{END}{tail}"
 
 
+def wilson(found: int, of: int) -> tuple[float, float]:
+    """The share's interval of 95% confidence, by Wilson's score (Wilson 1927, J. Am. Stat. Assoc. 22, 209)."""
+    z = 1.959964
+    share, square = found / of, z * z / of
+    middle, half = share + square / 2, z * math.sqrt((share * (1 - share) + square / 4) / of)
+    return max(0.0, (middle - half) / (1 + square)), min(1.0, (middle + half) / (1 + square))
+
+
 def _share(rows: Sequence[Row], test: Callable[[Row], bool]) -> str:
+    if not rows:
+        return "none run"
     found = sum(map(test, rows))
-    return f"{found} of {len(rows)} ({found / len(rows):.0%})" if rows else "none run"
+    low, high = wilson(found, len(rows))
+    return f"{found} of {len(rows)} ({found / len(rows):.1%}; {low:.1%} to {high:.1%})"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -56,7 +72,26 @@ def _conditions(rows: Sequence[Row], versions: str) -> str:
             f"- Share of the judged run that a rank's main thread waited for a core: median "
             f"{statistics.median(waits):.0%}, at most {max(waits):.0%}."
         )
+    text += _accounts(rows)
+    if any(row.get("again") for row in rows):
+        text.append(
+            "- **Some traces were judged again by changed checks (`--rejudge`): for development, no measurement.**"
+        )
     return "\n".join(text)
+
+
+def _accounts(rows: Sequence[Row]) -> list[str]:
+    """How well the accounts of all ranks add up."""
+    ranks = [one for row in rows for one in row.get("account", []) if one[0] > 0]
+    if not ranks:
+        return []
+    off = [abs(total - wall) / wall for wall, total, _ in ranks]
+    unknown = [lost / wall for wall, _, lost in ranks]
+    return [
+        f"- The account of a rank's life adds up to its wall time within 1% for {sum(x <= 0.01 for x in off)} of "
+        f"{len(off)} ranks (at most {max(off):.2%} apart); less than 5% of it is not accounted for in "
+        f"{sum(x < 0.05 for x in unknown)} of {len(unknown)} (at most {max(unknown):.1%})."
+    ]
 
 
 def _totals(faulty: Sequence[Row], healthy: Sequence[Row]) -> str:
@@ -67,13 +102,13 @@ def _totals(faulty: Sequence[Row], healthy: Sequence[Row]) -> str:
         return row["judgement"]["cause"] and row["judgement"]["blame"] == "right"
 
     return _table(
-        ("of the first line", "runs", "to reach"),
+        ("of the first line", "runs (share; 95% interval)", "to reach"),
         [
             ("names the cause", _share(faulty, judged("cause")), "97%"),
-            ("names the cause and the culprit", _share(faulty, both), "95%"),
+            ("names the cause and the culprit", _share(faulty, both), "97%"),
             ("is of a right kind, whatever cause it gives", _share(faulty, judged("kind")), ""),
             ("names the right class of trouble", _share(faulty, judged("family")), ""),
-            ("blames another rank", _share(faulty, lambda r: r["judgement"]["blame"] == "another"), "0%"),
+            ("blames another rank", _share(faulty, lambda r: r["judgement"]["blame"] == "another"), "0.5%"),
             ("says healthy", _share(faulty, lambda r: r["judgement"]["said"] == "healthy"), "0%"),
             (
                 "healthy runs without an alarm",
@@ -82,6 +117,25 @@ def _totals(faulty: Sequence[Row], healthy: Sequence[Row]) -> str:
             ),
         ],
     )
+
+
+def _by_family(faulty: Sequence[Row]) -> str:
+    lines = []
+    for name in sorted({_family(row) for row in faulty}):
+        mine = [row for row in faulty if _family(row) == name]
+        lines.append(
+            (
+                name,
+                _share(mine, lambda r: bool(r["judgement"]["cause"])),
+                _share(mine, lambda r: r["judgement"]["cause"] and r["judgement"]["blame"] == "right"),
+                sum(row["judgement"]["blame"] == "another" for row in mine),
+            )
+        )
+    return _table(("class of trouble", "cause right", "cause and culprit right", "another blamed"), lines)
+
+
+def _family(row: Row) -> str:
+    return family(row["drawn"]["truth"]["answers"][0]["kind"])
 
 
 def _by_cause(rows: Sequence[Row]) -> str:
@@ -151,7 +205,14 @@ def figures(rows: Sequence[Row], versions: str) -> str:
             f"- Not injected, because no check of this version looks for it: {', '.join(unchecked)}."
         )
     parts = ["\n".join(parts)]
-    parts += [_totals(faulty, healthy), _by_cause(counted)]
+    for name, which in (
+        (f"Quiet machine (load below {QUIET:g} for each core before the run)", lambda r: r["load"] < QUIET),
+        (f"Busy machine (load from {QUIET:g} on)", lambda r: r["load"] >= QUIET),
+    ):
+        some = list(filter(which, faulty)), list(filter(which, healthy))
+        if any(some):
+            parts += [f"### {name}", _totals(*some)]
+    parts += ["### All runs", _by_family(faulty), _by_cause(counted)]
     if healthy:
         parts.append(_alarms(healthy))
     return "\n\n".join(parts)

@@ -1,7 +1,7 @@
 """One rank of a run: `python -m bed.rank SPEC.json RANK`; the runner leads it by lines of JSON.
 
 A *tell* reports, an *ask* waits for a line in reply. First comes the run that is judged: an ordinary training from its
-first step on, recorded, the fault on. Then, with the recorder paused, short blocks with and without the fault take
+first step on, recorded, the fault on. Then, with the recorder closed, short blocks with and without the fault take
 turns: their times say what the fault truly costs.
 """
 
@@ -28,29 +28,19 @@ import pyddpdiag
 from bed import models
 from bed.inject import Injection
 from bed.jobs import Job
+from bed.protocol import ask, say
 from pyddpdiag.paths.averaging import HookKind, from_label
 
 CALIBRATION = 8
 # Pairs of blocks, and steps of a block: briefly for the tests, and fewer where each takes long.
 BLOCKS, BRIEF_BLOCKS = 3, 1
 BLOCK_STEPS, FEW_STEPS = 12, 6
-LONG_S = 0.15
-JUDGED_S = 6.0
+LONG_S = 0.08
+JUDGED_S = 4.0
 LEAST, MOST = 40, 120
 # Where a step takes longer than this, fewer must do.
 SLOW_S = 0.5
 FEW = 20
-
-
-def say(**message: Any) -> None:
-    print(json.dumps(message), flush=True)
-
-
-def ask(what: str, **more: Any) -> None:
-    """Reports, and waits until the runner lets all ranks go on."""
-    say(ask=what, **more)
-    if not sys.stdin.readline():
-        raise SystemExit("the runner is gone")
 
 
 class Training:
@@ -186,23 +176,26 @@ def main(spec: dict[str, Any], rank: int) -> None:
             recorder.close()
         say(tell="stalled")
         dist.barrier()
-    recorder.pause()
     ask("ends")
-    measure_cost(training, ddp, injection, step_s, spec)
     recorder.close()
-    ask("closed")
+    # The report is made meanwhile; it says whether the cost is needed.
+    if ask("closed") == "measure":
+        measure_cost(training, injection, step_s, spec)
     dist.destroy_process_group()
 
 
 def measure_cost(
     training: Training,
-    faulty: DistributedDataParallel,
     injection: Injection,
     step_s: float,
     spec: dict[str, Any],
 ) -> None:
     """Blocks with and without the fault; without one, blocks with and without all-reduces."""
-    sound, fault = faulty, spec["fault"]
+    fault = spec["fault"]
+    hook = default_hooks.bf16_compress_hook if "bf16" in training.job.hook else default_hooks.allreduce_hook
+    # A module of its own: that of the judged run belongs to a recorder, which is closed.
+    faulty = sound = training.wrap(fault.get("cap_mb", training.job.cap_mb))
+    faulty.register_comm_hook(None, hook)
     if "cap_mb" in fault or "interfaces" in fault:
         group = None
         if "interfaces" in fault:
@@ -210,7 +203,7 @@ def measure_cost(
             os.environ["GLOO_SOCKET_IFNAME"] = fault["right"]
             group = dist.new_group()
         sound = training.wrap(training.job.cap_mb, group)
-        sound.register_comm_hook(group, default_hooks.allreduce_hook)
+        sound.register_comm_hook(group, hook)
     every = int(fault.get("every", 1))
     usual = FEW_STEPS if spec["brief"] or step_s > LONG_S else BLOCK_STEPS
     if step_s * float(fault.get("divide", 1.0)) > SLOW_S:
@@ -221,10 +214,16 @@ def measure_cost(
         injection.switch(on)
         ask("on" if on else "off")
         dist.barrier()
-        if block < 2 and sound is not faulty:
+        if block < 2:
             training.run(faulty if on else sound, injection, step_s, 2)
         begin = time.monotonic()
-        training.run(faulty if on else sound, injection, step_s, steps, sync=on or injection.name != "")
+        training.run(
+            faulty if on else sound,
+            injection,
+            step_s,
+            steps,
+            sync=on or injection.name not in ("", "huge bucket"),
+        )
         dist.barrier()
         say(tell="block", on=on, seconds=(time.monotonic() - begin) / steps)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from bed.server import Forked, Server
 from bed.surroundings import Surroundings
 
 Message = tuple[int, dict[str, Any] | None]
@@ -22,30 +23,57 @@ Message = tuple[int, dict[str, Any] | None]
 
 
 class Ranks:
-    """Starts the ranks of a run and passes messages; a context manager that leaves no process behind."""
+    """Starts the ranks of a run and passes messages; a context manager that leaves no process behind.
 
-    def __init__(self, spec: Path, count: int, where: Surroundings, folder: Path) -> None:
-        env = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
-        env["GLOO_SOCKET_IFNAME"] = where.interface
-        # Only the tests' folder: a source tree without the native module would hide the installed package.
-        env["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
+    Args:
+        spec: the file of orders.
+        count: of ranks.
+        where: they live.
+        folder: for their errors.
+        part: what they run: `rank` or `script`.
+        server: forks them; None: each is started on its own.
+    """
+
+    def __init__(
+        self,
+        spec: Path,
+        count: int,
+        where: Surroundings,
+        folder: Path,
+        part: str = "rank",
+        server: Server | None = None,
+    ) -> None:
+        env = {**environment(), "GLOO_SOCKET_IFNAME": where.interface}
         self._queue: queue.Queue[Message] = queue.Queue()
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes: list[subprocess.Popen[str] | Forked] = []
         self._waiting: dict[int, dict[str, Any]] = {}
         self.errors = [folder / f"rank_{rank}.err" for rank in range(count)]
         try:
             for rank in range(count):
                 with self.errors[rank].open("w", encoding="utf-8") as errors:
-                    command = [sys.executable, "-m", "bed.rank", str(spec), str(rank)]
-                    process = subprocess.Popen(
-                        where.command(rank, command),
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=errors,
-                        env=env,
-                        cwd=folder,
-                        text=True,
-                    )
+                    process: subprocess.Popen[str] | Forked
+                    if server is not None:
+                        order = {
+                            "spec": str(spec),
+                            "rank": rank,
+                            "part": part,
+                            "folder": str(folder),
+                            "env": {"GLOO_SOCKET_IFNAME": where.interface},
+                            "host": where.host(rank),
+                        }
+                        process = Forked(server, order, errors.fileno())
+                    else:
+                        module = {"rank": "bed.rank", "script": "bed.scripts"}[part]
+                        command = [sys.executable, "-m", module, str(spec), str(rank)]
+                        process = subprocess.Popen(
+                            where.command(rank, command),
+                            stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE,
+                            stderr=errors,
+                            env=env,
+                            cwd=folder,
+                            text=True,
+                        )
                 self.processes.append(process)
                 where.started(rank, process.pid)
                 threading.Thread(target=self._read, args=(rank, process), daemon=True).start()
@@ -53,7 +81,7 @@ class Ranks:
             self.kill()
             raise
 
-    def _read(self, rank: int, process: subprocess.Popen[str]) -> None:
+    def _read(self, rank: int, process: subprocess.Popen[str] | Forked) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             self._queue.put((rank, json.loads(line)))
@@ -61,14 +89,15 @@ class Ranks:
 
     def follow(
         self,
-        answer: Callable[[str, list[dict[str, Any]]], None],
+        answer: Callable[[str, list[dict[str, Any]]], str | None],
         hear: Callable[[int, str, dict[str, Any]], bool],
         timeout_s: float,
     ) -> bool:
         """Passes messages until all ranks have ended, or `hear` says that it has heard enough.
 
         Args:
-            answer: called when all ranks have asked the same; they go on when it returns.
+            answer: called when all ranks have asked the same; they go on when it returns, and get the word that it
+                returns.
             hear: called with what a rank tells, `ended` when its output ends; True stops.
             timeout_s: for the whole run.
 
@@ -96,10 +125,10 @@ class Ranks:
                 if len(self._waiting) == len(self.processes):
                     asked = [self._waiting[r] for r in range(len(self.processes))]
                     self._waiting = {}
-                    answer(asked[0]["ask"], asked)
+                    word = answer(asked[0]["ask"], asked) or "go"
                     for process in self.processes:
                         assert process.stdin is not None
-                        process.stdin.write("go\n")
+                        process.stdin.write(f"{word}\n")
                         process.stdin.flush()
         return False
 
@@ -131,6 +160,15 @@ class Ranks:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+def environment() -> dict[str, str]:
+    """Of the ranks: as here, without other people's numbers of threads.
+
+    Only this folder is on the path: a source tree without the native module would hide the installed package.
+    """
+    env = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    return {**env, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
 
 
 def run_delay(pid: int) -> tuple[float, float] | None:

@@ -17,12 +17,13 @@ from typing import Any
 
 import psutil
 
-from bed.causes import CAUSES, Drawn
+from bed.causes import CAUSES
 from bed.jobs import HEALTHY, draw, draw_healthy, half_of
-from bed.judge import Judgement, judge
+from bed.judge import Judgement, communicates, judge
 from bed.ranks import Ranks
+from bed.server import Server
 from bed.surroundings import Surroundings, this_machine
-from bed.truth import Truth
+from bed.truth import Drawn, Truth
 
 RUN_S = 240.0
 GROUP_S = 120.0
@@ -63,6 +64,7 @@ class Outcome:
         waited: of each rank, the share of the judged run that its main thread waited for a core.
         load: load average before the run, per core.
         exit_code, verdict: of `pyddpdiag report --json`.
+        account: of each rank: its wall time, the sum of the parts, and the part that nobody knows, in seconds.
         problem: why the run is not judged; "" if it is.
     """
 
@@ -76,6 +78,7 @@ class Outcome:
     exit_code: int | None = None
     verdict: dict[str, Any] | None = None
     judgement: Judgement | None = None
+    account: list[tuple[float, float, float]] = field(default_factory=list)
     problem: str = ""
 
     @property
@@ -105,8 +108,10 @@ def surroundings(drawn: Drawn, needs: str) -> Iterator[Surroundings]:
 
 
 class _Run:
-    def __init__(self, outcome: Outcome, where: Surroundings, look: str) -> None:
+    def __init__(self, outcome: Outcome, where: Surroundings, look: str, trace: Path) -> None:
         self.outcome = outcome
+        self.trace = trace
+        self.report: dict[str, Any] | None = None
         self.where = where
         self.look = look
         self.ranks: Ranks | None = None
@@ -115,7 +120,7 @@ class _Run:
         self._begin = 0.0
         self._last_block: list[float] = []
 
-    def answer(self, what: str, asked: list[dict[str, Any]]) -> None:
+    def answer(self, what: str, asked: list[dict[str, Any]]) -> str | None:
         assert self.ranks is not None
         if what == "calibrated":
             self.outcome.step_s = max(one["step_s"] for one in asked)
@@ -127,8 +132,32 @@ class _Run:
             for before, after in zip(self._delays, self.ranks.delays(), strict=True):
                 known = before is not None and after is not None
                 self.outcome.waited.append((after[1] - before[1]) / wall if known else None)  # type: ignore[index]
+        elif what == "closed":
+            self.judge()
+            if self.needs_cost():
+                return "measure"
         elif what in ("on", "off"):
             self.where.switch(what == "on")
+        return None
+
+    def judge(self) -> None:
+        """Has the run reported."""
+        self.outcome.exit_code, self.report = report_of(self.trace)
+        self.outcome.verdict = self.report["verdict"]
+        self.outcome.account = accounts(self.report)
+        self.weigh()
+
+    def weigh(self) -> None:
+        """Judges the report by what is known of the cost by now."""
+        assert self.report is not None
+        self.outcome.cost = self.cost()
+        self.outcome.judgement = judge(self.report, self.outcome.drawn.truth, self.outcome.cost)
+
+    def needs_cost(self) -> bool:
+        """A fault counts by its cost; of a healthy run, it says whether communication was an alarm."""
+        cause = CAUSES.get(self.outcome.plan.cause)
+        assert self.outcome.judgement is not None
+        return communicates(self.outcome.judgement) if cause is None else not cause.always_counts
 
     def hear(self, rank: int, event: str, message: dict[str, Any]) -> bool:
         assert self.ranks is not None
@@ -161,6 +190,7 @@ def run(
     drawn: Drawn | None = None,
     brief: bool = False,
     ask_again_s: float = 0.0,
+    server: Server | None = None,
 ) -> Outcome:
     """Makes the run of a plan and judges its report; a run that fails says why in `problem`.
 
@@ -171,6 +201,7 @@ def run(
         brief: few steps, and the cost measured once: for a busy machine and a fault that any look shows.
         ask_again_s: for so long the report of a job that is stuck is asked for again until it names the cause: what
             stands still is recognised by its time, and on a busy machine that is long.
+        server: forks the ranks; None: each is a process that loads torch itself.
     """
     drawn = drawn or plan.drawn()
     outcome = Outcome(plan, drawn, load=psutil.getloadavg()[0] / (psutil.cpu_count() or 1))
@@ -179,14 +210,14 @@ def run(
         folder = Path(temporary) if keep is None else keep
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            _make(outcome, folder, brief, ask_again_s)
+            _make(outcome, folder, brief, ask_again_s, server)
         except (TimeoutError, RuntimeError, OSError, subprocess.SubprocessError) as error:
             outcome.problem = f"{type(error).__name__}: {error}"
     outcome.seconds = time.monotonic() - begin
     return outcome
 
 
-def _make(outcome: Outcome, folder: Path, brief: bool, ask_again_s: float) -> None:
+def _make(outcome: Outcome, folder: Path, brief: bool, ask_again_s: float, server: Server | None) -> None:
     cause = CAUSES.get(outcome.plan.cause)
     look = cause.look if cause else "end"
     drawn, trace = outcome.drawn, folder / "trace"
@@ -199,11 +230,13 @@ def _make(outcome: Outcome, folder: Path, brief: bool, ask_again_s: float) -> No
         "meeting": str(meeting),
         "timeout_s": GROUP_S,
         "brief": brief,
+        "mode": "judged",
     }
     spec.write_text(json.dumps(document), encoding="utf-8")
+    part = "script" if drawn.job.script else "rank"
     with surroundings(drawn, cause.needs if cause else "") as where:
-        this = _Run(outcome, where, look)
-        with Ranks(spec, drawn.job.ranks, where, folder) as ranks:
+        this = _Run(outcome, where, look, trace)
+        with Ranks(spec, drawn.job.ranks, where, folder, part, server) as ranks:
             this.ranks = ranks
             stopped = ranks.follow(this.answer, this.hear, RUN_S)
             if stopped:
@@ -211,18 +244,37 @@ def _make(outcome: Outcome, folder: Path, brief: bool, ask_again_s: float) -> No
             elif look != "end" or any(process.wait() for process in ranks.processes):
                 last = [file.read_text(encoding="utf-8", errors="replace")[-400:] for file in ranks.errors]
                 raise RuntimeError(f"the ranks ended otherwise than planned: {last}")
-            outcome.cost = this.cost()
-            _judge(outcome, trace)
+            if this.report is None:
+                this.judge()
+            if drawn.job.script and this.needs_cost():
+                _cost_of_script(this, document, folder, server)
+            this.weigh()
             until = time.monotonic() + (ask_again_s if stopped else 0.0)
             while time.monotonic() < until and not (outcome.judgement and outcome.judgement.cause):
                 time.sleep(2.0)
-                _judge(outcome, trace)
+                this.judge()
 
 
-def _judge(outcome: Outcome, trace: Path) -> None:
-    outcome.exit_code, report = report_of(trace)
-    outcome.verdict = report["verdict"]
-    outcome.judgement = judge(report, outcome.drawn.truth, outcome.cost)
+def _cost_of_script(this: _Run, document: dict[str, Any], folder: Path, server: Server | None) -> None:
+    """Another set of ranks trains with the mistake and without it, in turn."""
+    spec = folder / "spec-cost.json"
+    again = {**document, "mode": "cost", "meeting": f"{document['meeting']}-cost"}
+    spec.write_text(json.dumps(again), encoding="utf-8")
+    with Ranks(spec, document["job"]["ranks"], this.where, folder, "script", server) as ranks:
+        this.ranks = ranks
+        ranks.follow(lambda *_: None, this.hear, RUN_S)
+
+
+def accounts(report: dict[str, Any]) -> list[tuple[float, float, float]]:
+    """Of each rank, in seconds: its wall time, the sum of all parts, and the part that is not known."""
+    return [
+        (
+            one["wall_s"],
+            sum(value for name, value in one.items() if name.endswith("_s") and name != "wall_s"),
+            one["unknown_s"],
+        )
+        for one in report["account"]
+    ]
 
 
 def report_of(trace: Path) -> tuple[int, dict[str, Any]]:

@@ -10,7 +10,8 @@ from typing import Protocol
 
 import psutil
 
-from bed.causes import Fault
+from bed import quotas
+from bed.truth import Fault
 
 
 class Surroundings(Protocol):
@@ -20,6 +21,10 @@ class Surroundings(Protocol):
 
     def command(self, rank: int, command: Sequence[str]) -> list[str]:
         """The command line that starts this rank there."""
+        ...
+
+    def host(self, rank: int) -> str:
+        """The network namespace in which this rank is to live; "" for this one."""
         ...
 
     def started(self, rank: int, pid: int) -> None:
@@ -37,6 +42,8 @@ class ThisMachine:
     interface = "lo"
 
     def __init__(self, fault: Fault, pin: bool) -> None:
+        self._fault = fault
+        self._limits = quotas.Limits() if fault["name"] == "quota" else None
         self._cores = cores() if pin else []
         self._load: list[subprocess.Popen[bytes]] = []
         if fault["name"] == "core":
@@ -53,13 +60,21 @@ class ThisMachine:
         """As it is."""
         return list(command)
 
+    def host(self, rank: int) -> str:
+        """This machine."""
+        return ""
+
     def started(self, rank: int, pid: int) -> None:
-        """Pins the rank to its core."""
+        """Pins the rank to its core, and puts it into its container."""
+        if self._limits and self._fault["rank"] in (None, rank):
+            self._limits.put(pid)
         if self._cores:
             psutil.Process(pid).cpu_affinity([self._core(rank)])
 
     def switch(self, on: bool) -> None:
-        """Lets the other load run, or not."""
+        """Lets the other load run and the limit hold, or not."""
+        if self._limits:
+            self._limits.set(float(self._fault["cores"]) if on else None)
         for process in self._load:
             if on:
                 psutil.Process(process.pid).resume()
@@ -67,10 +82,12 @@ class ThisMachine:
                 psutil.Process(process.pid).suspend()
 
     def close(self) -> None:
-        """Ends the other load."""
+        """Ends the other load, and takes the container away."""
         for process in self._load:
             process.kill()
             process.wait()
+        if self._limits:
+            self._limits.close()
 
 
 def cores() -> list[int]:

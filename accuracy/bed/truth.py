@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
+from bed.jobs import Job
 from pyddpdiag.analyse.catalog import families
 
 FAMILIES = families()
@@ -39,12 +41,29 @@ class Truth:
     Attributes:
         answers: each names the cause; none for a healthy run.
         culprit: the rank to blame; None: no single one.
+        also: another rank that is as much at fault.
+        apart: the ranks of one of two hosts, where the path between these is at fault.
     """
 
     answers: tuple[Answer, ...] = ()
     culprit: int | None = None
+    also: int | None = None
+    apart: tuple[int, ...] = ()
 
     @property
     def healthy(self) -> bool:
         """Whether nothing was injected."""
         return not self.answers
+
+
+Fault = dict[str, Any]
+"""The orders for ranks and runner, as plain JSON: `name`, `rank`, and numbers by name."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A cause with its strength, culprit and job."""
+
+    job: Job
+    fault: Fault
+    truth: Truth

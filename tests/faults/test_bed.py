@@ -12,11 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bed.causes import CAUSES, Drawn
+from bed.causes import CAUSES
 from bed.hosts import hosts, why_not
 from bed.jobs import Job
+from bed.ranks import environment
 from bed.runner import Outcome, Plan, run
-from bed.truth import FAMILIES, Answer, Truth
+from bed.server import Server
+from bed.truth import FAMILIES, Answer, Drawn, Truth
 from support.promised import need
 
 # The open half's seeds; small jobs, so that many fit into a short time.
@@ -26,10 +28,10 @@ SMALL = Job("mlp", batch=16)
 ASK_AGAIN_S = 45.0
 
 
-def judged(cause: str, folder: Path, drawn: Drawn | None = None) -> Outcome:
+def judged(cause: str, folder: Path, drawn: Drawn | None = None, server: Server | None = None) -> Outcome:
     """The outcome of a run that must not fail itself."""
     drawn = drawn or CAUSES[cause].draw(random.Random(SEED), SMALL)
-    outcome = run(Plan(SEED, cause), folder, drawn=drawn, brief=True, ask_again_s=ASK_AGAIN_S)
+    outcome = run(Plan(SEED, cause), folder, drawn=drawn, brief=True, ask_again_s=ASK_AGAIN_S, server=server)
     assert outcome.problem == "", outcome
     return outcome
 
@@ -68,11 +70,20 @@ def test_a_straggler_of_several_steps_time_is_named(tmp_path: Path) -> None:
 
 
 def test_a_healthy_training_reports_no_failure(tmp_path: Path) -> None:
-    outcome = judged("healthy", tmp_path, Drawn(SMALL, {"name": ""}, Truth()))
+    # By forked ranks, where they can be.
+    server = Server(environment()) if sys.platform == "linux" else None
+    try:
+        outcome = judged("healthy", tmp_path, Drawn(SMALL, {"name": ""}, Truth()), server)
+    finally:
+        if server is not None:
+            server.close()
     assert outcome.judgement is not None and outcome.verdict is not None
     # What other load on the machine does to its ranks may be told; that is for the long form to count.
     assert not set(outcome.judgement.alarms) & (FAMILIES["failures"] | FAMILIES["values"]), outcome
     assert all(finding["severity"] != "error" for finding in outcome.verdict["findings"]), outcome
+    assert len(outcome.account) == SMALL.ranks
+    for wall_s, total_s, unknown_s in outcome.account:
+        assert total_s == pytest.approx(wall_s, rel=0.01) and unknown_s < 0.05 * wall_s, outcome
 
 
 CONNECT = """

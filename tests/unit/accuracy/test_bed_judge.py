@@ -52,6 +52,19 @@ def test_a_neighbour_of_the_cause_is_of_the_right_class() -> None:
     assert not judge(report({"kind": "exposed_communication"}), LATE).family
 
 
+def test_either_of_two_culprits_is_right() -> None:
+    two = Truth((Answer("late_rank"),), 1, also=2)
+    blames = [judge(report({"kind": "late_rank", "rank": rank}), two).blame for rank in (0, 1, 2)]
+    assert blames == ["another", "right", "right"]
+
+
+def test_a_link_across_a_slow_path_is_right_and_one_within_a_host_is_not() -> None:
+    path = Truth((Answer("slow_link"),), apart=(0, 1))
+    assert judge(report({"kind": "slow_link", "rank": 1, "peer": 2}), path).blame == "right"
+    assert judge(report({"kind": "slow_link", "rank": 0, "peer": 1}), path).blame == "another"
+    assert judge(report({"kind": "slow_link", "rank": 2, "peer": 3}), path).blame == "another"
+
+
 @pytest.mark.parametrize("status", ["healthy", "cannot_tell"])
 def test_a_fault_without_a_finding_is_missed(status: str) -> None:
     found = judge(report(status=status), LATE)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from bed.causes import CAUSES
-from bed.jobs import HEALTHY, MODELS, half_of
-from bed.page import BEGIN, END, figures, replace_part
+from bed.jobs import HEALTHY, MODELS, half_models, half_of
+from bed.page import BEGIN, END, figures, replace_part, wilson
 from bed.runner import Outcome, Plan, plans
 
 
@@ -25,9 +25,16 @@ def test_the_halves_share_neither_seeds_nor_models() -> None:
     assert {plan.seed for plan in early}.isdisjoint(plan.seed for plan in final)
     assert {half_of(plan.seed) for plan in early} == {"open"}
     assert {half_of(plan.seed) for plan in final} == {"held out"}
-    assert {plan.drawn().job.model for plan in early} == set(MODELS["open"])
-    assert {plan.drawn().job.model for plan in final} == set(MODELS["held out"])
-    assert set(MODELS["open"]).isdisjoint(MODELS["held out"])
+    trained = [{plan.drawn().job.model for plan in some} for some in (early, final)]
+    assert trained[0] >= set(MODELS["open"]) and trained[1] >= set(MODELS["held out"])
+    assert trained[0].isdisjoint(trained[1])
+
+
+def test_a_job_draws_further_models_of_its_own_half() -> None:
+    for half, models in MODELS.items():
+        for model in models:
+            further = half_models(model)
+            assert {half_models(one)["lstm"] for one in further.values()} == {further["lstm"]}, half
 
 
 def test_healthy_runs_of_all_kinds_alternate_with_all_causes() -> None:
@@ -60,14 +67,42 @@ def test_the_figures_count_what_is_costly_enough() -> None:
         row("healthy", "healthy", right=True, blame="right", kind="plain"),
     ]
     text = figures(rows, "some version")
-    assert "| names the cause | 2 of 3 (67%) |" in text
-    assert "| names the cause and the culprit | 1 of 3 (33%) |" in text
-    assert "| blames another rank | 1 of 3 (33%) |" in text
-    assert "| says healthy | 1 of 3 (33%) |" in text
-    assert "| healthy runs without an alarm | 1 of 1 (100%) |" in text
+    assert "| names the cause | 2 of 3 (66.7%; 20.8% to 93.9%) |" in text
+    assert "| names the cause and the culprit | 1 of 3 (33.3%; 6.1% to 79.2%) |" in text
+    assert "| blames another rank | 1 of 3 (33.3%; 6.1% to 79.2%) |" in text
+    assert "| says healthy | 1 of 3 (33.3%; 6.1% to 79.2%) |" in text
+    assert "| healthy runs without an alarm | 1 of 1 (100.0%; 20.7% to 100.0%) |" in text
     assert "less than 10% of the step: straggler computes 1." in text
     assert "| straggler computes | 2 | 1.50 | 1 | 1 | 0 | late_rank 1, healthy 1 |" in text
     assert "| plain | 1 | none | 15% |" in text
+
+
+def test_quiet_and_busy_runs_are_counted_apart() -> None:
+    quiet = row("straggler computes", "late_rank", right=True, blame="right")
+    busy = {**row("straggler computes", "healthy", right=False, blame="nobody"), "load": 3.0}
+    text = figures([quiet, busy], "some version")
+    calm, _, rest = text.partition("### Busy machine")
+    assert "| names the cause | 1 of 1 (" in calm and "| names the cause | 0 of 1 (" in rest
+
+
+def test_the_interval_is_wilsons() -> None:
+    # Newcombe 1998, Stat. Med. 17, 857: table I, method 3.
+    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    assert wilson(15, 148) == pytest.approx((0.0624, 0.1605), abs=5e-5)
+    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
+
+
+def test_accounts_that_do_not_add_up_are_counted() -> None:
+    one = row("straggler computes", "late_rank", right=True, blame="right")
+    text = figures([{**one, "account": [(10.0, 10.05, 0.2), (10.0, 9.5, 0.6)]}], "some version")
+    assert "within 1% for 1 of 2 ranks (at most 5.00% apart)" in text
+    assert "accounted for in 1 of 2 (at most 6.0%)" in text
+
+
+def test_traces_judged_again_are_no_measurement() -> None:
+    one = row("straggler computes", "late_rank", right=True, blame="right")
+    assert "no measurement" in figures([{**one, "again": True}], "some version")
+    assert "no measurement" not in figures([one], "some version")
 
 
 def test_figures_replace_those_between_the_markers_only() -> None:
