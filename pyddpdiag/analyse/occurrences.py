@@ -62,7 +62,7 @@ class Occurrences:
     def algbw_gbps(self) -> Float64:
         """Bytes of the bucket by the time on the wire."""
         wire, amount = self.wire_ms, self.bytes.astype(np.float64)
-        return np.divide(amount, wire * 1e6, out=np.full(len(wire), np.nan), where=wire > 0)
+        return np.asarray(np.divide(amount, wire * 1e6, out=np.full(len(wire), np.nan), where=wire > 0))
 
     @property
     def busbw_gbps(self) -> Float64:
