@@ -170,7 +170,7 @@ def test_build_config() -> None:
     config = pyddpdiag.build_config()
     assert config["torch"] == ".".join(torch.__version__.split(".")[:2]) == _loader.built_with()
     assert str(config["torch_version"]).startswith(f"{config['torch']}.")
-    assert config["trace_format"] == "1.4"
+    assert config["trace_format"] == "1.5"
     assert config["record_bytes"] == 128
     assert config["compiler"]
     assert config["build_type"]

@@ -92,7 +92,8 @@ def _tell_past(view: RunView, late: LateRank) -> Finding:
         cause=late.cause,
         since_step=late.since_step,
         until_step=until,
-        # No cost per step: that is of the steps that have records, and what all findings cost there is bounded.
+        # That would be of the steps that have records, where the costs of all findings are bounded.
+        cost_ms=None,
         cost_s=_past_cost_s(view, late),
         evidence={
             "extra_ms": late.extra_ms,
