@@ -120,8 +120,8 @@ StepSums StepTally::sums(std::uint32_t number, const Step& step) const {
     }
     found.exposed = exposed(step);
     if (found.begin > 0 && found.end > found.begin) {
-        found.collectives = std::max<std::int64_t>(
-            0, covered(calls_, {found.begin, found.end}) - beside(step));
+        found.collectives =
+            std::max<std::int64_t>(0, covered(calls_, {found.begin, found.end}) - beside(step));
     }
     if (step.usage.at > 0 && usage_.at > 0 && step.usage.thread == usage_.thread) {
         if (usage_.cpu >= 0) {

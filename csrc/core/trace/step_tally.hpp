@@ -12,15 +12,15 @@ namespace ddpdiag {
 // One step of this rank; nanoseconds, `begin` and `end` monotonic.
 struct StepSums {
     std::uint32_t step = 0;
-    std::int64_t begin = 0;       // asked for data; without marks of the loop, the end of the step before
-    std::int64_t end = 0;         // of the loop's body; without marks, when the last pass was over
-    std::int64_t own = -1;        // from the last all-reduce of the step before to this one's last; -1 = not known
-    std::int64_t exposed = 0;     // waited for buckets after backward
-    std::int64_t data_wait = 0;   // waited for data
-    std::int64_t collectives = 0; // in other collectives, outside of backward passes
-    std::int64_t thread_cpu = 0;  // of the thread that runs backward
-    std::int64_t run_delay = 0;   // that thread waited for a core
-    std::uint64_t bytes = 0;      // of its buckets
+    std::int64_t begin = 0;  // asked for data; without marks of the loop, the end of the step before
+    std::int64_t end = 0;    // of the loop's body; without marks, when the last pass was over
+    std::int64_t own = -1;   // from the last all-reduce of the step before to this one's last; -1 = not known
+    std::int64_t exposed = 0;      // waited for buckets after backward
+    std::int64_t data_wait = 0;    // waited for data
+    std::int64_t collectives = 0;  // in other collectives, outside of backward passes
+    std::int64_t thread_cpu = 0;   // of the thread that runs backward
+    std::int64_t run_delay = 0;    // that thread waited for a core
+    std::uint64_t bytes = 0;       // of its buckets
 };
 
 // Takes complete records in any order of neighbouring steps, and gives the sums of steps that are over.
