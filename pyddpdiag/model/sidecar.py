@@ -16,6 +16,7 @@ from pyddpdiag.model.ending import End, Stay, end_from_json, end_to_json, stay_f
 from pyddpdiag.model.gpu import GpuUse, gpu_from_json, gpu_to_json
 from pyddpdiag.model.launch import Launch, launch_from_json, launch_to_json
 from pyddpdiag.model.training import Training, training_from_json, training_to_json
+from pyddpdiag.model.trial import Trial, trial_from_json, trial_to_json
 from pyddpdiag.model.untrusted import needed_list, needed_whole, number, text, time_ns, whole
 from pyddpdiag.output import clean
 
@@ -156,6 +157,7 @@ class Sidecar:
     gpu: GpuUse | None = None
     training: Training = field(default_factory=Training)
     start_up: Mapping[str, str | int] = field(default_factory=dict)
+    trial: Trial | None = None
     ended_ns: int = 0
 
 
@@ -227,6 +229,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         **({"gpu": gpu_to_json(sidecar.gpu)} if sidecar.gpu is not None else {}),
         **({"training": training_to_json(sidecar.training)} if sidecar.training != Training() else {}),
         **({"start_up": dict(sidecar.start_up)} if sidecar.start_up else {}),
+        **({"trial": trial_to_json(sidecar.trial)} if sidecar.trial is not None else {}),
     }
 
 
@@ -286,6 +289,7 @@ def from_json(
         gpu=gpu_from_json(raw.get("gpu"), whole(raw.get("rank"))),
         training=training_from_json(raw.get("training")),
         start_up=_table(raw.get("start_up")),
+        trial=trial_from_json(raw.get("trial")),
         ended_ns=time_ns(raw.get("ended_ns")),
     )
     return sidecar, tuple(warnings)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from pyddpdiag.model.untrusted import needed_list, needed_whole, number, text, whole
 from pyddpdiag.output import clean
@@ -159,7 +159,7 @@ def trial_from_json(raw: Any) -> Trial | None:
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
         return None
     return Trial(
-        state=state if state in get_args(TrialState) else "failed",
+        state=cast(TrialState, state) if state in get_args(TrialState) else "failed",
         module=module,
         today=today,
         cures=cures,
@@ -214,8 +214,17 @@ def _cure(raw: Any) -> TriedCure:
 
 
 def _block(raw: Any) -> Block:
-    *wholes, step_s, exposed_s = needed_list(raw, 8)
-    return Block(*(needed_whole(each) for each in wholes), number(step_s), number(exposed_s))
+    order, first_pass, last_pass, first_step, last_step, passes, step_s, exposed_s = needed_list(raw, 8)
+    return Block(
+        needed_whole(order),
+        needed_whole(first_pass),
+        needed_whole(last_pass),
+        needed_whole(first_step),
+        needed_whole(last_step),
+        needed_whole(passes),
+        number(step_s),
+        number(exposed_s),
+    )
 
 
 def _result(raw: Any) -> CureResult | None:
