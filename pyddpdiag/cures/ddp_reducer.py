@@ -1,4 +1,4 @@
-"""Makes the reducer of a living DDP module anew, between two passes: another bucket size, views or none."""
+"""Replaces the reducer of a living DDP module between two passes: another bucket size, views or none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Layout:
 
 
 def why_not(ddp: DistributedDataParallel) -> str:
-    """Why its reducer cannot be made anew; empty: it can."""
+    """Why its reducer cannot be replaced; empty: it can."""
     missing = [name for name in _NEEDED if not hasattr(ddp, name)]
     if missing:
         return (
@@ -57,7 +57,7 @@ def with_size(ddp: DistributedDataParallel, size_mb: float) -> Any:
     return make(size_mb, None, False)
 
 
-def make_anew(ddp: DistributedDataParallel, layout: Layout) -> None:
+def replace_reducer(ddp: DistributedDataParallel, layout: Layout) -> None:
     """Gives an attached module another reducer, to which its recorder's hook is attached again.
 
     Between two passes, on all ranks before the same pass. Gradients keep their values; where they no longer are views,
@@ -92,4 +92,4 @@ def _own_memory(ddp: DistributedDataParallel) -> None:
             parameter.grad = gradient.detach().clone()
 
 
-__all__ = ["Layout", "layout_of", "make_anew", "why_not", "with_size"]
+__all__ = ["Layout", "layout_of", "replace_reducer", "why_not", "with_size"]

@@ -274,7 +274,7 @@ class TrialEngine:
         if old is None:
             return  # no setting of this trial has had another reducer
         size = setting.bucket_cap_mb
-        ddp_reducer.make_anew(
+        ddp_reducer.replace_reducer(
             ddp,
             replace(
                 old,

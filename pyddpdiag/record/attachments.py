@@ -56,7 +56,9 @@ class _Served:
 _attached: weakref.WeakKeyDictionary[DistributedDataParallel, _Attached] = weakref.WeakKeyDictionary()
 
 
-def attach(recorder: Recording, given: torch.nn.Module, request: PathRequest) -> None:
+def attach(
+    recorder: Recording, given: torch.nn.Module, request: PathRequest, trial: Trial | None = None
+) -> None:
     """As `Recorder.attach`.
 
     Raises:
@@ -106,12 +108,8 @@ def attach(recorder: Recording, given: torch.nn.Module, request: PathRequest) ->
     if ddp.logger is not None:
         ddp.logger._set_comm_hook_name("pyddpdiag.Recorder.attach")
     recorder.modules.write_sidecar()
-
-
-def begin(trial: Trial | None, recorder: Recording, given: torch.nn.Module) -> None:
-    """Begins a trial on a module that was just attached, if there is one."""
     if trial is not None:
-        trial.begin(recorder, unwrapped(given), given)
+        trial.begin(recorder, ddp, given)
 
 
 def detach(recorder: Recording, given: object) -> None:
@@ -235,7 +233,6 @@ __all__ = [
     "after_new_reducer",
     "attach",
     "before_new_reducer",
-    "begin",
     "change_path",
     "detach",
     "group_of",

@@ -207,9 +207,8 @@ class Recorder:
             NotGlooError: the module's process group does not reduce its gradients over Gloo.
             UsageError: not a DistributedDataParallel module.
         """
-        self._require_open("attach to it")
-        attachments.attach(self, ddp, path_request(compress, error_feedback, shared_memory))
-        attachments.begin(trial, self, ddp)
+        self._require_open("attach a DDP module to it")
+        attachments.attach(self, ddp, path_request(compress, error_feedback, shared_memory), trial)
 
     def detach(self, ddp: DistributedDataParallel) -> None:
         """Ends the recording of a module that a recorder was attached to, between two backward passes.

@@ -73,14 +73,14 @@ def test_lossy_cures_are_tried_only_by_name(tmp_path: Path) -> None:
 
 def _failing(rank: int, _: int, folder: str) -> Any:
     short_blocks()
-    make_anew = ddp_reducer.make_anew
+    replace_reducer = ddp_reducer.replace_reducer
 
     def refuse(ddp: DistributedDataParallel, layout: ddp_reducer.Layout) -> None:
         if rank == 1 and layout.views:
             raise RuntimeError("no room for views")
-        make_anew(ddp, layout)
+        replace_reducer(ddp, layout)
 
-    ddp_reducer.make_anew = refuse
+    ddp_reducer.replace_reducer = refuse
     untouched, _none = train(rank, None, 60)
     return untouched, *train(rank, Path(folder), 60, pyddpdiag.Trial(["views", "shared-memory"], minutes=3))
 
@@ -98,14 +98,14 @@ def test_a_cure_that_fails_on_one_rank_is_left_by_all(tmp_path: Path) -> None:
 
 def _slow(rank: int, _: int, folder: str) -> Any:
     short_blocks()
-    make_anew = ddp_reducer.make_anew
+    replace_reducer = ddp_reducer.replace_reducer
     slow = {"on": False}
 
     def noting(ddp: DistributedDataParallel, layout: ddp_reducer.Layout) -> None:
         slow["on"] = layout.views
-        make_anew(ddp, layout)
+        replace_reducer(ddp, layout)
 
-    ddp_reducer.make_anew = noting
+    ddp_reducer.replace_reducer = noting
     folder_of = Path(folder)
     ddp = DistributedDataParallel(wide())
     recorder = pyddpdiag.Recorder(folder_of, capacity_mb=1, lines=False, sample_connections=False)

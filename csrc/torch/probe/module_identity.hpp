@@ -31,7 +31,7 @@ public:
     [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
     // nullptr: it has none, or is gone.
     [[nodiscard]] std::shared_ptr<c10d::Reducer> reducer() const;
-    // DDP has made its reducer anew, between two passes.
+    // DDP has another reducer, since between two passes.
     void set_reducer(std::weak_ptr<c10d::Reducer> reducer);
     // The module was not found, only its buckets were: parameters are numbered as they appear.
     [[nodiscard]] bool anonymous() const noexcept { return anonymous_; }
