@@ -78,9 +78,13 @@ def replace_reducer(ddp: DistributedDataParallel, layout: Layout) -> None:
     ddp._has_rebuilt_buckets = False
     parameters, sparse = ddp._build_params_for_reducer()  # type: ignore[no-untyped-call]
     names = ddp._build_debug_param_to_name_mapping(parameters)  # type: ignore[no-untyped-call]
-    # The old one's hooks on the gradients must be gone first. Its logger holds it, too.
+    # The old one's hooks on the gradients must be gone first, whoever else holds it: two would sum each gradient twice.
+    # After a failure there is none.
+    old = ddp.__dict__.pop("reducer", None)
+    if old is not None:
+        old._remove_autograd_hooks()
     ddp.logger = None
-    del ddp.reducer
+    del old
     ddp._ddp_init_helper(parameters, sparse, names, ddp.static_graph)  # type: ignore[no-untyped-call]
     attachments.after_new_reducer(ddp)
 

@@ -99,7 +99,7 @@ class TrialEngine:
         )
         today, others = candidates(options.cures, self._facts(ddp))
         self._settings: Mapping[str, Candidate] = {each.cure.name: each for each in (today, *others)}
-        self._current: Setting | None = today.setting
+        self._current = today.setting
         # Rank 0's; that of the others only knows how the trial begins.
         self._schedule = Schedule(
             today.cure,
@@ -117,7 +117,8 @@ class TrialEngine:
         self._waited_ns = 0
         self._measured = _Measured([], [])
         self.running = True
-        self._handle = given.register_forward_pre_hook(self._before_forward)
+        # Before the marks of the forward pass, which would count a change as part of it.
+        self._handle = given.register_forward_pre_hook(self._before_forward, prepend=True)
         recorder.modules.note_trial(self._trial)
 
     def _facts(self, ddp: DistributedDataParallel) -> Module:
@@ -242,31 +243,36 @@ class TrialEngine:
         Raises:
             ReductionError: a rank cannot go back.
         """
-        if self._settings[name].setting == self._current:
+        before, wanted = self._current, self._settings[name].setting
+        if wanted == before:
             return ""  # the same on all ranks
-        error = self._change(ddp, self._settings[name].setting)
+        today = self._settings[model.TODAY].setting
+        error = self._change(ddp, before, wanted)
         why = str(self._agreement.decide(f"change to {name}", error, _first))
-        if why:
-            error = self._change(ddp, self._settings[model.TODAY].setting)
-            failed = str(self._agreement.decide("go back to today's setting", error, _first))
-            if failed:
-                raise ReductionError(
-                    f"rank {self._recorder.rank}: after '{name}' failed ({why}), the ranks could not go back: {failed}",
-                    hint="train without a trial, and report this.",
-                )
+        if not why:
+            self._current = wanted
+            return ""
+        # One of the two is today's. Ranks that have changed and ranks that could not undo the same parts, since some of
+        # these need all ranks.
+        error = self._change(ddp, before if wanted == today else wanted, today)
+        failed = str(self._agreement.decide("go back to today's setting", error, _first))
+        if failed:
+            raise ReductionError(
+                f"rank {self._recorder.rank}: after '{name}' failed ({why}), the ranks could not go back: {failed}",
+                hint="train without a trial, and report this.",
+            )
+        self._current = today
         return why
 
-    def _change(self, ddp: DistributedDataParallel, setting: Setting) -> str:
+    def _change(self, ddp: DistributedDataParallel, before: Setting, wanted: Setting) -> str:
         """Why this rank cannot; empty: it has done it."""
-        current, self._current = self._current, None
         try:
-            if current is None or setting.layout != current.layout:
-                self._rebuild(ddp, setting)
-            if current is None or setting.path != current.path:
-                attachments.change_path(ddp, setting.path)
+            if wanted.layout != before.layout:
+                self._rebuild(ddp, wanted)
+            if wanted.path != before.path:
+                attachments.change_path(ddp, wanted.path)
         except Exception as error:  # whatever it is, the other ranks must know
             return str(error) or type(error).__name__
-        self._current = setting
         return ""
 
     def _rebuild(self, ddp: DistributedDataParallel, setting: Setting) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Final
 
 from pyddpdiag.model.trial import MOST_BLOCKS, TODAY, Block, Keep, Trial, TrialState, TriedCure
@@ -147,12 +148,15 @@ class Schedule:
     def _judge(self) -> None:
         """After a block of today's setting, which is the second neighbour of the cure before it."""
         today = self._today.blocks
-        for name, each in self._cures.items():
-            self._cures[name] = with_result(each, self._today)
         latest = self._cures.get(self._latest)
         self._latest = ""
-        if latest is not None and latest.blocks and is_too_slow(latest.blocks[-1], today):
-            self._leave(latest.name, "its block was more than 10% slower than those beside it")
+        if latest is not None:
+            # Those of the others have not changed: their blocks have both neighbours.
+            self._cures[latest.name] = with_result(latest, self._today)
+            slow = is_too_slow(latest.blocks[-1], today)
+            # Not for one slow block among fast ones: others may use the machine, too.
+            if slow and median(ratios(latest.blocks, today)) > 1:
+                self._leave(latest.name, "its block was more than 10% slower than today's setting around it")
         open_cures = {name: ratios(each.blocks, today) for name, each in self._cures.items() if not each.left}
         for name, ours in open_cures.items():
             if slower_in_all(ours):

@@ -18,6 +18,7 @@ import pyddpdiag
 from pyddpdiag.cures import ddp_reducer
 from pyddpdiag.errors import ReductionError
 from pyddpdiag.model.trial import TODAY, Trial, trial_from_json
+from pyddpdiag.record import attachments
 
 
 def _train_wide(folder: str, options: pyddpdiag.Trial, passes: int) -> Trial | None:
@@ -37,22 +38,46 @@ def _train_wide(folder: str, options: pyddpdiag.Trial, passes: int) -> Trial | N
     return noted(recorder.path)
 
 
-def _gain(_: int, __: int, folder: str) -> Trial | None:
-    return _train_wide(folder, pyddpdiag.Trial(["shared-memory", "views", "buckets"], minutes=3), 5000)
+def _several(_: int, __: int, folder: str) -> Trial | None:
+    return _train_wide(folder, pyddpdiag.Trial(["shared-memory", "views", "buckets"], minutes=0.3), 5000)
 
 
-def test_a_real_gain_is_found(tmp_path: Path) -> None:
-    one, other = run_ranks(_gain, 2, tmp_path, str(tmp_path / "run"), timeout_s=400)
+def test_all_ranks_find_the_same(tmp_path: Path) -> None:
+    one, other = run_ranks(_several, 2, tmp_path, str(tmp_path / "run"), timeout_s=400)
     assert one == other
     cures = {each.name: each for each in one.cures}
     shared = cures["shared memory"]
     assert shared.same_bits and shared.options == {"--shared-memory": "auto"}
-    assert shared.result is not None and shared.result.ratio < 1
+    assert shared.result is not None and shared.result.exposed_s is not None
+    assert 0 < shared.result.exposed_s < shared.result.step_s
     assert len([name for name in cures if name.startswith("buckets of")]) >= 2
-    assert all(each.blocks or each.left for each in one.cures)
     assert one.today.blocks[0].first_step > 0
-    if one.state == "decided":
-        assert one.best == one.kept == one.on
+    assert one.state in ("decided", "time over")
+    assert one.best == one.kept == one.on
+
+
+def _gain(rank: int, _: int, folder: str) -> Trial | None:
+    short_blocks()
+    ddp = DistributedDataParallel(wide())
+    recorder = pyddpdiag.Recorder(folder, capacity_mb=1, lines=False, sample_connections=False)
+    recorder.attach(ddp, trial=pyddpdiag.Trial(["shared-memory"], minutes=5))
+    with recorder:
+        for _number in range(400):
+            ddp(torch.ones(2, 512)).square().mean().backward()
+            if rank == 1 and attachments.request_of(ddp).shared_memory == "off":
+                time.sleep(0.5)  # far more than what a busy machine adds
+            trial = noted(recorder.path)
+            if trial is not None and trial.state not in ("waiting", "running"):
+                break
+    return noted(recorder.path)
+
+
+def test_the_faster_setting_is_found_and_kept(tmp_path: Path) -> None:
+    one, other = run_ranks(_gain, 2, tmp_path, str(tmp_path / "run"), timeout_s=400)
+    assert one == other
+    (shared,) = one.cures
+    assert (one.state, one.best, one.kept, one.on) == ("decided", *("shared memory",) * 3)
+    assert shared.result is not None and shared.result.high is not None and shared.result.high < 1
 
 
 def _lossy(rank: int, _: int, folder: str) -> Any:

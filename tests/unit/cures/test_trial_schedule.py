@@ -9,6 +9,7 @@ import pytest
 
 from pyddpdiag.cures.trial_schedule import Schedule
 from pyddpdiag.model.trial import TODAY, Block, Keep, Trial, TriedCure
+from pyddpdiag.model.trial_statistics import is_too_slow
 
 Step = Callable[[str, int], float]
 
@@ -59,6 +60,23 @@ def test_a_slow_cure_gets_one_block() -> None:
     assert trial.best == "b"
 
 
+def test_one_slow_block_among_fast_ones_does_not_end_a_cure() -> None:
+    def one_slow(_: str, order: int) -> float:
+        return 0.2 if order == 5 else 0.05
+
+    trial = run({"a": one_slow}, today=noisy(0.1))
+    (cure,) = trial.cures
+    assert [each.step_s for each in cure.blocks].count(0.2) == 1
+    assert not cure.left and trial.kept == "a"
+
+
+def test_a_block_may_differ_as_much_as_todays_do() -> None:
+    today = [Block(order, 0, 0, step_s=step) for order, step in ((0, 0.15), (2, 0.1), (4, 0.1), (6, 0.1))]
+    assert not is_too_slow(Block(5, 0, 0, step_s=0.14), today)
+    assert is_too_slow(Block(5, 0, 0, step_s=0.17), today)
+    assert is_too_slow(Block(5, 0, 0, step_s=0.14), today[1:])
+
+
 def test_todays_setting_is_on_both_sides_of_each_block() -> None:
     trial = run({"a": noisy(0.08), "b": noisy(0.079, seed=4)}, today=noisy(0.1))
     orders = {each.order for each in trial.today.blocks}
@@ -99,6 +117,6 @@ def test_what_is_kept_is_never_slower_by_more_than_noise(seed: int) -> None:
     # All settings alike, with blocks that differ by 10%.
     names = [f"c{number}" for number in range(4)]
     steps = {name: noisy(0.1, 0.1, seed * 10 + at) for at, name in enumerate(names)}
-    trial = run(steps, today=noisy(0.1, 0.1, seed * 10 + 9))
+    trial = run(steps, limit_s=100, today=noisy(0.1, 0.1, seed * 10 + 9))
     best = next((each for each in trial.cures if each.name == trial.best), None)
     assert best is None or (best.result is not None and best.result.high is not None and best.result.high < 1)
