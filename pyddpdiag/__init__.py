@@ -19,6 +19,7 @@ from pyddpdiag import _loader, errors
 
 if TYPE_CHECKING:
     from pyddpdiag.build import build_config
+    from pyddpdiag.cures.trial_options import Trial
     from pyddpdiag.gradients.flattening import flatten, unflatten_
     from pyddpdiag.gradients.reducer import GradientReducer
     from pyddpdiag.loaded import load
@@ -33,6 +34,7 @@ __version__ = "0.2.0"
 __all__ = [
     "GradientReducer",
     "Recorder",
+    "Trial",
     "__version__",
     "build_config",
     "errors",
@@ -51,6 +53,7 @@ __all__ = [
 _HOME = {
     "GradientReducer": "pyddpdiag.gradients.reducer",
     "Recorder": "pyddpdiag.record.recorder",
+    "Trial": "pyddpdiag.cures.trial_options",
     "build_config": "pyddpdiag.build",
     "explain": "pyddpdiag.messages.explain",
     "flatten": "pyddpdiag.gradients.flattening",

@@ -223,9 +223,18 @@ void bind_recorder(py::module_& module) {
             "watch_used", [](ModuleState& self, std::size_t parameters) { self.used.watch(parameters); },
             py::arg("parameters"))
         .def("used", &used)
-        .def_property_readonly("passes", [](const ModuleState& self) {
-            return self.marks.begun.load(std::memory_order_relaxed);
-        });
+        .def_property_readonly(
+            "passes",
+            [](const ModuleState& self) { return self.marks.begun.load(std::memory_order_relaxed); })
+        .def_property_readonly(
+            "waited_ns",
+            [](const ModuleState& self) { return self.marks.waited_ns.load(std::memory_order_relaxed); })
+        .def(
+            "set_reducer",
+            [](ModuleState& self, const std::shared_ptr<c10d::Reducer>& reducer) {
+                self.identity.set_reducer(reducer);
+            },
+            py::arg("reducer"));
     module.def("weight_marks", &weight_marks, py::arg("tensors"));
 
     py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")

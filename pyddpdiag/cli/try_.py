@@ -1,4 +1,4 @@
-"""`pyddpdiag try --restart -- COMMAND`: measure, with the user's own training, what each cure is worth."""
+"""`pyddpdiag try -- COMMAND`: measure, with the user's own training, what each cure is worth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyddpdiag.output import say
 
 
 class Keep(str, Enum):
-    """With what the training starts in the end."""
+    """With what the training goes on, or starts in the end."""
 
     BEST = "best"
     NONE = "none"
@@ -31,17 +31,21 @@ def try_(
         str,
         typer.Option(
             metavar="NAME[=VALUE],...",
-            help="What to try, such as shared-memory,buckets=4 (docs/cures.md); by default interface, threads and "
-            "pin-ranks.",
+            help="What to try (docs/cures.md); by default shared-memory, views and buckets where they keep the bits of "
+            "the training; with --restart interface, threads and pin-ranks.",
         ),
     ] = "",
-    minutes: Annotated[float, typer.Option(help="For the trial, at most.")] = 10.0,
+    minutes: Annotated[
+        float | None, typer.Option(help="For the trial, at most: 2 by default, 10 with --restart.")
+    ] = None,
     keep: Annotated[
         Keep | None,
         typer.Option(
-            help="Start the whole training in the end: with the best, or with none, as it is. By default, it is not."
+            help="Go on with the best (the default), or with none, as it is. With --restart: start the whole training so "
+            "in the end, which it is not by default."
         ),
     ] = None,
+    stop: Annotated[bool, typer.Option("--stop", help="End the training when the trial is over.")] = False,
     restart: Annotated[
         bool,
         typer.Option(
@@ -75,16 +79,19 @@ def try_(
 ) -> None:
     """Try cures on your own training command, and say what each is worth; the script is not changed.
 
-    Each setting gets short starts, in turns with those of the command as it is. The result comes on standard error.
-    Exit code: 0 it judged, with something to gain or not; 2 it could not; with --keep, that of the training.
+    Cures take turns in the running training, beside its own setting, and the best is kept; with --restart each gets
+    short starts of its own. The result comes on standard error. Exit code: that of the training if it failed; 0 it
+    judged, with something to gain or not; 2 it could not.
     """
     from pyddpdiag.cures.options import Cures
+    from pyddpdiag.cures.trial_options import Trial
     from pyddpdiag.doctor.checks.torchrun import warning
     from pyddpdiag.errors import UsageError
     from pyddpdiag.integrations import recorded_command, tried_command
     from pyddpdiag.integrations.restart_choices import wanted_of
     from pyddpdiag.integrations.started_ranks import start_of
 
+    minutes = minutes if minutes is not None else (10.0 if restart else 2.0)
     if not (math.isfinite(minutes) and 0 < minutes <= 24 * 60):
         raise UsageError(
             f"--minutes {minutes:g} cannot be right.", hint="give minutes, such as 0.5, 2 or 10."
@@ -93,13 +100,17 @@ def try_(
     files = tried_command.Files(json, html, force)
     folder = trace if trace is not None else recorded_command.new_folder()
     trouble = warning(command)
-    if not restart:
+    wanted = wanted_of(cures) if restart else ()
+    if restart and stop:
         raise UsageError(
-            "cures cannot take turns in one run yet.", hint="give --restart: each gets starts of its own."
+            "--stop ends a trial in one run.", hint="with --restart no training goes on by itself."
         )
-    wanted = wanted_of(cures)
     if trouble:
         say(trouble, sys.stderr)
+    if not restart:
+        names = tuple(name for name in cures.split(",") if name)
+        trial = Trial(names, minutes, keep.value if keep is not None else "best", stop)
+        raise typer.Exit(tried_command.in_one_run(command, folder, Cures(), trial, start=start, files=files))
     raise typer.Exit(
         tried_command.by_starts(
             command,

@@ -17,12 +17,13 @@ from pathlib import Path
 
 from pyddpdiag._loader import require_torch
 from pyddpdiag.cures.options import Cures
+from pyddpdiag.cures.trial_options import Trial, to_text
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.integrations import early_end, tasks
 from pyddpdiag.integrations.bringing import Bringing, Gather, run_gather
 from pyddpdiag.integrations.node_beat import NodeBeat
 from pyddpdiag.integrations.started_ranks import Start
-from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES
+from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES, TRIAL
 from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.model.launch import Launch, launch_to_json
 from pyddpdiag.output import say
@@ -59,6 +60,7 @@ def run(
     start: Start | None = None,
     bringing: Bringing | None = None,
     gather: Gather | None = None,
+    trial: Trial | None = None,
 ) -> int:
     """Runs a command to its end and shows the verdict on standard error; the command's exit code.
 
@@ -70,6 +72,7 @@ def run(
         start: which ranks to start of `command`, which is a script then; None: it is a command that starts them.
         bringing: brings the traces to a URL; None: they stay in `folder`.
         gather: sends the traces to the first machine in the end; None: they stay.
+        trial: of cures, in the run; None: none.
 
     Raises:
         TraceExistsError: the folder holds traces of an earlier run.
@@ -95,6 +98,8 @@ def run(
         environ = environment_below(
             folder, command, cures or Cures(), start, Path(notes), lines=lines, node=beat.node
         )
+        if trial is not None:
+            environ[TRIAL] = to_text(trial)
         beat.start()
         with bringing.meanwhile() if bringing is not None else nullcontext():
             ended = to_its_end(whole, environ)

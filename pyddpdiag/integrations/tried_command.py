@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from pyddpdiag.cures.options import Cures, from_options
-from pyddpdiag.errors import TraceExistsError, UsageError
+from pyddpdiag.cures.trial_options import Trial
+from pyddpdiag.errors import PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.files import refuse_existing, write_whole
 from pyddpdiag.integrations import recorded_command
 from pyddpdiag.integrations.restart_choices import Wanted
@@ -20,6 +21,7 @@ from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.model.tried import NAME, Tried, tried_to_json
 from pyddpdiag.output import say
 from pyddpdiag.pages import write_pages
+from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.trial import print_trial
 from pyddpdiag.trace.trial import start_to_show
@@ -125,4 +127,37 @@ def by_starts(
     return 0 if tried.judged or (tried.state == "decided" and not tried.cures) else COULD_NOT_JUDGE
 
 
-__all__ = ["COULD_NOT_JUDGE", "Files", "Keep", "by_starts"]
+def in_one_run(
+    command: Sequence[str], folder: Path, today: Cures, trial: Trial, *, start: Start | None, files: Files
+) -> int:
+    """Runs the training once; cures take turns in it. Its verdict and the result come on standard error.
+
+    Args:
+        command, folder, start: as in `recorded_command.run`.
+        today: what is applied today.
+        trial: what to try, and for how long.
+        files: what else to write.
+
+    Returns:
+        The training's exit code, if it is not 0; else 0: it judged, whether something is to be gained or not; 2: not.
+
+    Raises:
+        TraceExistsError: the folder holds traces of an earlier run.
+        UsageError: there is no such program.
+    """
+    files.refuse()
+    code = recorded_command.run(command, folder, today, start=start, trial=trial)
+    try:
+        tried = load_report(folder).tried
+    except PyddpdiagError:
+        return code or COULD_NOT_JUDGE  # `run` has said why there is nothing
+    if tried is None:
+        say(
+            "no cure was tried: no DDP module over Gloo trained long enough for a trial to begin.", sys.stderr
+        )
+        return code or COULD_NOT_JUDGE
+    files.write(tried, folder)
+    return code or (0 if tried.judged or (tried.state == "decided" and not tried.cures) else COULD_NOT_JUDGE)
+
+
+__all__ = ["COULD_NOT_JUDGE", "Files", "Keep", "by_starts", "in_one_run"]

@@ -24,6 +24,7 @@ from pyddpdiag.own_clock import monotonic_ns
 
 if TYPE_CHECKING:
     from pyddpdiag.cures.applied import Applied
+    from pyddpdiag.cures.trial_options import Trial
     from pyddpdiag.integrations.watched import Watched
     from pyddpdiag.model.launch import Launch
 
@@ -34,6 +35,8 @@ LINES: Final = "PYDDPDIAG_RUN_LINES"
 """The environment variable that says whether the ranks look at their Python stacks: "0" if not."""
 LAUNCH: Final = "PYDDPDIAG_RUN_LAUNCH"
 """The one with the launch command and the cures to apply (`pyddpdiag.model.launch`), as JSON."""
+TRIAL: Final = "PYDDPDIAG_RUN_TRIAL"
+"""The one with what is asked of a trial of cures (`pyddpdiag.cures.trial_options.to_text`); unset: there is none."""
 
 
 def watch_imports() -> None:
@@ -114,11 +117,23 @@ def _watched() -> Watched | None:
             launch = _launch()
             cures = _cures()
             options = {"lines": os.environ.get(LINES) != "0"}
-            _state.watched = Watched(os.environ.get(FOLDER) or None, options, launch=launch, cures=cures)
-        except (PyddpdiagError, ImportError) as error:
+            _state.watched = Watched(
+                os.environ.get(FOLDER) or None, options, launch=launch, cures=cures, trial=_trial()
+            )
+        except (PyddpdiagError, ImportError, ValueError, TypeError) as error:
             _state.failed = True
             say(f"pyddpdiag run: nothing is recorded in process {os.getpid()}: {error}", sys.stderr)
     return _state.watched
+
+
+def _trial() -> Trial | None:
+    """The trial of cures that `pyddpdiag try` asks for; None: none."""
+    text = os.environ.get(TRIAL, "")
+    if not text:
+        return None
+    from pyddpdiag.cures import trial_options
+
+    return trial_options.from_text(text)
 
 
 def _launch() -> Launch | None:
@@ -300,4 +315,4 @@ def _forward(ddp: Any, given: Any = None) -> None:
         watched.forward(ddp, ddp if given is None else given)
 
 
-__all__ = ["FOLDER", "LINES", "watch", "watch_imports"]
+__all__ = ["FOLDER", "LINES", "TRIAL", "watch", "watch_imports"]

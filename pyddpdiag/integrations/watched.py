@@ -17,7 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 import pyddpdiag
+from pyddpdiag.cures import path as paths_of_ranks
 from pyddpdiag.cures.applied import Applied
+from pyddpdiag.cures.trial_options import Trial
 from pyddpdiag.errors import NotGlooError, PyddpdiagError
 from pyddpdiag.integrations.recorded_training import Session
 from pyddpdiag.model.launch import Launch
@@ -52,6 +54,7 @@ class Watched:
         options: of the Recorder.
         recorded_by, launch: as in `Session`.
         cures: what to apply to the modules; None: nothing.
+        trial: what to try on the first module that trains; None: nothing.
     """
 
     def __init__(
@@ -61,10 +64,12 @@ class Watched:
         recorded_by: str = "run",
         launch: Launch | None = None,
         cures: Applied | None = None,
+        trial: Trial | None = None,
     ) -> None:
         self._folder = folder
         self._launch = launch
         self.cures = cures
+        self._trial = trial
         self._recorded_by = recorded_by
         self._options = options
         self.session: Session | None = None
@@ -190,6 +195,8 @@ class Watched:
         path: dict[str, Any] = {}
         if self.cures is not None:
             path = self._path(self.cures, ddp, own_hook)
+        if self._trial is not None and self._can_try(ddp, own_hook):
+            path["trial"], self._trial = self._trial, None
         if own_hook:
             self.left_alone = self.left_alone or _OWN_HOOK
             return  # recorded by the script, or timed
@@ -206,24 +213,33 @@ class Watched:
 
     def _path(self, cures: Applied, ddp: DistributedDataParallel, own_hook: bool) -> dict[str, Any]:
         """The options of the path on which all ranks agree; none, if one of them cannot take it."""
-        rank = dist.get_rank() if dist.is_initialized() else 0
-        try:
-            require_gloo(ddp, rank)
-        except NotGlooError as error:
-            return cures.path_for(ddp, over_gloo=False, obstacle=error.message)
-        obstacle = ""
+        not_gloo = _not_gloo(ddp)
+        if not_gloo:
+            return cures.path_for(ddp, over_gloo=False, obstacle=not_gloo)
+        return dict(cures.path_for(ddp, over_gloo=True, obstacle=self._obstacle(ddp, own_hook)))
+
+    def _can_try(self, ddp: DistributedDataParallel, own_hook: bool) -> bool:
+        """Whether all ranks can try cures on a module; why not is said in a line."""
+        why = _not_gloo(ddp) or paths_of_ranks.why_not(ddp.process_group, self._obstacle(ddp, own_hook))
+        if why:
+            rank = dist.get_rank() if dist.is_initialized() else 0
+            name = type(ddp.module).__name__
+            say(f"pyddpdiag run: rank {rank}: no cure is tried on {name}: {why.rstrip('.')}.", sys.stderr)
+        return not why
+
+    def _obstacle(self, ddp: DistributedDataParallel, own_hook: bool) -> str:
+        """Why no hook of ours can serve a module in this rank; empty: one can."""
         if own_hook:
-            obstacle = _OWN_HOOK
-        elif ddp._get_ddp_logging_data().get("comm_hook"):  # type: ignore[no-untyped-call]
-            obstacle = "it has a builtin communication hook of torch"
-        elif getattr(ddp, "_use_python_reducer", False):
-            obstacle = "torch's python_reducer calls no hook"
-        else:
-            try:
-                self._open()
-            except _FAILURES as error:
-                obstacle = str(error)
-        return cures.path_for(ddp, over_gloo=True, obstacle=obstacle)
+            return _OWN_HOOK
+        if ddp._get_ddp_logging_data().get("comm_hook"):  # type: ignore[no-untyped-call]
+            return "it has a builtin communication hook of torch"
+        if getattr(ddp, "_use_python_reducer", False):
+            return "torch's python_reducer calls no hook"
+        try:
+            self._open()
+        except _FAILURES as error:
+            return str(error)
+        return ""
 
     def _open(self) -> Recorder:
         recorder = latest_open()
@@ -264,6 +280,15 @@ class Watched:
             self.left_alone = str(error)
             rank = dist.get_rank() if dist.is_initialized() else "?"
             say(f"pyddpdiag run: rank {rank}: a DDP module is left alone: {error}", sys.stderr)
+
+
+def _not_gloo(ddp: DistributedDataParallel) -> str:
+    """Why a module does not reduce over Gloo, the same on all ranks; empty: it does."""
+    try:
+        require_gloo(ddp, dist.get_rank() if dist.is_initialized() else 0)
+    except NotGlooError as error:
+        return error.message
+    return ""
 
 
 __all__ = ["Watched"]

@@ -125,7 +125,7 @@ class Sidecar:
         training: its optimizers, loaders and what they step with.
         start_up: when the process had done what on the records' clock, in ns; empty: not known, or it had another
             recorder before.
-        trial: of cures, in which this rank took part; None: there was none.
+        trial: of cures, as far as it was when the file was written; None: there was none.
         ended_ns: when the recorder was closed or, if it never was, the process ended, on the records' clock; 0: not
             known.
     """

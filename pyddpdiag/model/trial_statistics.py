@@ -31,8 +31,9 @@ WORTH: Final = 0.995
 """A cure is kept only if its whole interval is below this part of today's step: less is not worth a change."""
 
 TOO_SLOW: Final = 1.10
-"""A block that takes so much longer than those beside it is the cure's last."""
+"""A block that takes so much longer than today's around it is the cure's last, unless most of its blocks are faster."""
 
+_AROUND: Final = 5  # blocks: every second one is of today's setting
 
 _EXACT: Final = 25
 """Above so many pairs the distribution of signed ranks is the normal one to within one rank."""
@@ -115,8 +116,14 @@ def pseudo_median(values: Sequence[float]) -> tuple[float, float | None, float |
 
 
 def is_too_slow(block: Block, today: Sequence[Block]) -> bool:
-    """Whether a block shows that its cure costs too much to go on with it: beside the slower of its two neighbours."""
-    near = [each.step_s for each in today if each.step_s is not None and abs(each.order - block.order) == 1]
+    """Whether a block shows that its cure costs too much to go on with it.
+
+    Beside the slowest of the blocks of today's setting around it, up to three before it: where these differ much, a
+    cure's may as well.
+    """
+    near = [
+        each.step_s for each in today if each.step_s is not None and -_AROUND <= each.order - block.order <= 1
+    ]
     return block.step_s is not None and bool(near) and block.step_s > TOO_SLOW * max(near)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -15,8 +16,17 @@ from pyddpdiag.errors import AlreadyAttachedError, UsageError
 from pyddpdiag.paths import setup
 from pyddpdiag.paths.options import PathRequest
 from pyddpdiag.record import ddp_modules, registered
+from pyddpdiag.record.ddp_modules import unwrapped
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recording import Recording
+
+
+class Trial(Protocol):
+    """A trial of cures, which knows recorders; they know only how it begins."""
+
+    def begin(self, recorder: Any, ddp: DistributedDataParallel, given: Any) -> None:
+        """On a module that was just attached; `given` is torch.compile's of it, or the same."""
+        ...
 
 
 @dataclass
@@ -27,6 +37,18 @@ class _Attached:
     recorder: Recording | None  # None: the module was detached
     marks: ddp_modules.ForwardMarks | None = None
     group: dist.ProcessGroup | None = None  # that a script's own registration named
+    served: _Served | None = None  # None: the module was detached
+
+
+@dataclass(frozen=True)
+class _Served:
+    """How its recorder serves a module."""
+
+    module: _native.Module
+    parameters: list[torch.Tensor]
+    over: dist.ProcessGroup
+    request: PathRequest
+    options: _native.PathOptions
 
 
 # A module keeps its recorder alive, so that its buckets get their names even if the caller drops the
@@ -34,14 +56,16 @@ class _Attached:
 _attached: weakref.WeakKeyDictionary[DistributedDataParallel, _Attached] = weakref.WeakKeyDictionary()
 
 
-def attach(recorder: Recording, given: torch.nn.Module, request: PathRequest) -> None:
+def attach(
+    recorder: Recording, given: torch.nn.Module, request: PathRequest, trial: Trial | None = None
+) -> None:
     """As `Recorder.attach`.
 
     Raises:
         AlreadyAttachedError: the module has a communication hook, or an open recorder.
     """
     description = ddp_modules.describe(given)
-    ddp = ddp_modules.unwrapped(given)
+    ddp = unwrapped(given)
     require_gloo(ddp, recorder.rank)
     known = _attached.get(ddp)
     if known is not None and known.recorder is not None and not known.recorder.closed:
@@ -79,10 +103,13 @@ def attach(recorder: Recording, given: torch.nn.Module, request: PathRequest) ->
         if known.marks is not None:
             known.marks.remove()
     marks = ddp_modules.ForwardMarks(given, recorder.core, module, description.looks)
-    _attached[ddp] = _Attached(native, recorder, marks, known.group if known is not None else None)
+    served = _Served(module, description.parameters, description.group, request, options)
+    _attached[ddp] = _Attached(native, recorder, marks, known.group if known is not None else None, served)
     if ddp.logger is not None:
         ddp.logger._set_comm_hook_name("pyddpdiag.Recorder.attach")
     recorder.modules.write_sidecar()
+    if trial is not None:
+        trial.begin(recorder, ddp, given)
 
 
 def detach(recorder: Recording, given: object) -> None:
@@ -92,7 +119,7 @@ def detach(recorder: Recording, given: object) -> None:
         UsageError: no recorder is attached to the module.
     """
     description = ddp_modules.describe(given)
-    ddp = ddp_modules.unwrapped(given)
+    ddp = unwrapped(given)
     known = _attached.get(ddp)
     ours = registered.find(ddp) if known is None else None
     if ours is not None:
@@ -109,13 +136,63 @@ def detach(recorder: Recording, given: object) -> None:
     known.native.release()
     if known.marks is not None:
         known.marks.remove()
-    known.recorder = None
+    known.recorder = known.served = None
 
 
 def is_attached(ddp: DistributedDataParallel) -> bool:
     """Whether a recorder that is still open is attached to it."""
     known = _attached.get(ddp)
     return known is not None and known.recorder is not None and not known.recorder.closed
+
+
+def native_module(ddp: DistributedDataParallel) -> _native.Module:
+    """What the recorder knows an attached module as."""
+    return _serving(ddp)[1].module
+
+
+def group_of(ddp: DistributedDataParallel) -> dist.ProcessGroup:
+    """Over which an attached module's buckets are summed."""
+    return _serving(ddp)[1].over
+
+
+def request_of(ddp: DistributedDataParallel) -> PathRequest:
+    """How an attached module's buckets are summed."""
+    return _serving(ddp)[1].request
+
+
+def change_path(ddp: DistributedDataParallel, request: PathRequest) -> None:
+    """From the next pass on, an attached module's buckets are summed that way; all ranks call this before it.
+
+    Raises:
+        ReductionError: as `setup.prepare`.
+    """
+    known, served, recorder = _serving(ddp)
+    options = setup.prepare(recorder.core, served.over, request)
+    known.native.serve(recorder.core, served.module, served.parameters, options)
+    known.served = replace(served, request=request, options=options)
+
+
+def before_new_reducer(ddp: DistributedDataParallel) -> None:
+    """An attached module's reducer is about to be replaced, between two passes: what watches gradients leaves it."""
+    _serving(ddp)[0].native.release()
+
+
+def after_new_reducer(ddp: DistributedDataParallel) -> None:
+    """It has another reducer, which has no hook yet: it gets the recorder's again."""
+    known, served, recorder = _serving(ddp)
+    served.module.set_reducer(ddp.reducer)
+    known.native = _native.Attachment(
+        ddp.reducer, recorder.core, served.module, served.parameters, served.options
+    )
+    if ddp.logger is not None:
+        ddp.logger._set_comm_hook_name("pyddpdiag.Recorder.attach")
+
+
+def _serving(ddp: DistributedDataParallel) -> tuple[_Attached, _Served, Recording]:
+    known = _attached.get(ddp)
+    if known is None or known.served is None or known.recorder is None:
+        raise UsageError(f"this DDP module ({type(ddp.module).__name__}) is attached to no recorder.")
+    return known, known.served, known.recorder
 
 
 def _taken_over(
@@ -151,4 +228,15 @@ def _attach_to(
     return attached
 
 
-__all__ = ["attach", "detach", "is_attached"]
+__all__ = [
+    "Trial",
+    "after_new_reducer",
+    "attach",
+    "before_new_reducer",
+    "change_path",
+    "detach",
+    "group_of",
+    "is_attached",
+    "native_module",
+    "request_of",
+]

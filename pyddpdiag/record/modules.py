@@ -17,6 +17,7 @@ from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.model.launch import Launch
+from pyddpdiag.model.trial import Trial
 from pyddpdiag.paths import gloo
 from pyddpdiag.record import ddp_modules, gpu
 from pyddpdiag.record.sentinel import Sentinel
@@ -118,6 +119,11 @@ class Modules:
             self._sidecar.note_ended()
             with suppress(OSError):
                 self._sidecar.write(self._known, closed=False)
+
+    def note_trial(self, trial: Trial) -> None:
+        """Notes how a trial of cures stands."""
+        self._sidecar.note_trial(trial)
+        self.write_sidecar()
 
     def note_stay(self, stay: Stay) -> None:
         """Notes where the process is while it records nothing."""

@@ -177,6 +177,7 @@ class Recorder:
         compress: Compress | None = None,
         error_feedback: bool = False,
         shared_memory: SharedMemory = "off",
+        trial: attachments.Trial | None = None,
     ) -> None:
         """Registers the native hook with a DDP module, before its first backward pass.
 
@@ -196,17 +197,17 @@ class Recorder:
                 average their gradients there, and only between hosts over Gloo and compressed
                 (docs/shared-memory.md); Gloo otherwise. "require": an error where they do not. "off": Gloo. The
                 same on all ranks.
+            trial: a `pyddpdiag.Trial`: tries cures while the module trains (docs/cures.md).
 
         Raises:
             ReductionError: ranks did not take part in the set-up; or they do not share memory, and must.
             RecorderClosedError: the recorder was closed.
             AlreadyAttachedError: the module already has a communication hook, or an open recorder.
             NotGlooError: the module's process group does not reduce its gradients over Gloo.
-            ReductionError: the 16-bit exchange could not reach the other ranks.
             UsageError: not a DistributedDataParallel module.
         """
         self._require_open("attach a DDP module to it")
-        attachments.attach(self, ddp, path_request(compress, error_feedback, shared_memory))
+        attachments.attach(self, ddp, path_request(compress, error_feedback, shared_memory), trial)
 
     def detach(self, ddp: DistributedDataParallel) -> None:
         """Ends the recording of a module that a recorder was attached to, between two backward passes.

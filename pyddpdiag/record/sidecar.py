@@ -21,6 +21,7 @@ from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.model.launch import Launch
+from pyddpdiag.model.trial import Trial
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.paths import shared_setup
 from pyddpdiag.record import interface_facts
@@ -81,6 +82,7 @@ class Sidecar:
         self._closed = False
         self._end: End | None = None
         self._seen: Stay | None = None
+        self._trial: Trial | None = None
         self._ended_ns = 0
         self._wanted = False
         # Re-entrant: a signal handler that closes the recorder may run anywhere, on the thread that holds the
@@ -139,6 +141,10 @@ class Sidecar:
         """The recorder is closed, or the process ends; the first time counts. The next `write` has it."""
         self._ended_ns = self._ended_ns or monotonic_ns()
 
+    def note_trial(self, trial: Trial) -> None:
+        """How a trial of cures stands. The next `write` has it."""
+        self._trial = trial
+
     def note_stay(self, stay: Stay) -> None:
         """Where the process is. The next `write` has it."""
         self._seen = stay
@@ -153,6 +159,10 @@ class Sidecar:
         self._closed = self._closed or closed
         if closed:
             self.note_ended()
+            if self._trial is not None and self._trial.state in ("waiting", "running"):
+                self._trial = replace(
+                    self._trial, state="ended early", why="The training was over before the trial."
+                )
         self._wanted = True
         if self._writing == threading.get_ident():
             return  # we interrupt our own writing, which will be repeated
@@ -180,6 +190,7 @@ class Sidecar:
             closed=self._closed,
             end=self._end,
             seen=self._seen,
+            trial=self._trial,
             gpu=self._gpu_use(),
             training=self._training.facts(),
             ended_ns=self._ended_ns,

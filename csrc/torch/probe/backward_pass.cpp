@@ -47,12 +47,17 @@ std::optional<std::uint64_t> BackwardPass::others_of_group() const {
     }
 }
 
-void BackwardPass::finalize_begin() const {
-    operation_.stamp(backward_time::finalize_begin, platform::monotonic_ns());
+void BackwardPass::finalize_begin() {
+    finalize_begin_ns_ = platform::monotonic_ns();
+    operation_.stamp(backward_time::finalize_begin, finalize_begin_ns_);
 }
 
 void BackwardPass::finalize_end() {
-    operation_.stamp(backward_time::finalize_end, platform::monotonic_ns());
+    const std::int64_t end = platform::monotonic_ns();
+    operation_.stamp(backward_time::finalize_end, end);
+    if (finalize_begin_ns_ != 0) {
+        module_->marks.waited_ns.fetch_add(end - finalize_begin_ns_, std::memory_order_relaxed);
+    }
     operation_.complete();
     ended_ = true;
     module_->used.end_pass();

@@ -25,7 +25,7 @@ public:
     // Closes the record of a pass that failed, as abandoned.
     ~BackwardPass();
 
-    void finalize_begin() const;
+    void finalize_begin();
     // May throw what the comparison with the other ranks throws.
     void finalize_end();
 
@@ -40,6 +40,7 @@ private:
     Operation operation_;
     std::optional<std::uint64_t> others_of_group_before_;
     std::uint64_t others_before_;
+    std::int64_t finalize_begin_ns_ = 0;
     bool ended_ = false;
     // Ends with the pass, and with the pass's callbacks when it failed.
     std::optional<WorkerProbePause> pause_;

@@ -16,6 +16,16 @@ ModuleIdentity::ModuleIdentity(std::uint32_t index, std::shared_ptr<Group> group
     static_cast<void>(indices_of(parameters));
 }
 
+std::shared_ptr<c10d::Reducer> ModuleIdentity::reducer() const {
+    const std::lock_guard lock(mutex_);
+    return reducer_.lock();
+}
+
+void ModuleIdentity::set_reducer(std::weak_ptr<c10d::Reducer> reducer) {
+    const std::lock_guard lock(mutex_);
+    reducer_ = std::move(reducer);
+}
+
 bool ModuleIdentity::owns_one_of(const std::vector<at::Tensor>& parameters) const {
     const std::lock_guard lock(mutex_);
     return std::ranges::any_of(parameters, [this](const at::Tensor& parameter) {

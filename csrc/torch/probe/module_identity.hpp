@@ -30,7 +30,9 @@ public:
     [[nodiscard]] const std::shared_ptr<Group>& group() const noexcept { return group_; }
     [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
     // nullptr: it has none, or is gone.
-    [[nodiscard]] std::shared_ptr<c10d::Reducer> reducer() const noexcept { return reducer_.lock(); }
+    [[nodiscard]] std::shared_ptr<c10d::Reducer> reducer() const;
+    // DDP has another reducer, since between two passes.
+    void set_reducer(std::weak_ptr<c10d::Reducer> reducer);
     // The module was not found, only its buckets were: parameters are numbered as they appear.
     [[nodiscard]] bool anonymous() const noexcept { return anonymous_; }
 

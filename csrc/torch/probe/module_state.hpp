@@ -31,6 +31,7 @@ struct PassMarks {
     std::atomic<bool> sampled{false};        // parameter records are written in this pass
     std::atomic<std::uint32_t> begun{0};     // synchronising backward passes: counted at their first bucket
     std::atomic<std::uint32_t> number{0};  // number of the pass that the latest forward pass leads to, from 0
+    std::atomic<std::int64_t> waited_ns{0};        // all passes so far: from finalize begin to its end
     std::atomic<std::uint64_t> backward_signs{0};  // grows when a backward pass begins, synchronising or not
 };
 

@@ -1,0 +1,160 @@
+"""The settings that a trial compares, and which of them keep the training's bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyddpdiag.cures.options import Cures
+from pyddpdiag.cures.trial_options import DEFAULT
+from pyddpdiag.model.trial import TODAY, TriedCure
+from pyddpdiag.paths.options import Compress, PathRequest
+
+_SMALLEST_MIB: Final = 0.05
+_PARTS: Final = (1, 2, 4, 16)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a module.
+
+    Attributes:
+        path: how buckets are summed.
+        bucket_cap_mb: None: as the script has it.
+        views: `gradient_as_bucket_view`; None: as the script has it.
+    """
+
+    path: PathRequest
+    bucket_cap_mb: float | None = None
+    views: bool | None = None
+
+    @property
+    def layout(self) -> tuple[float | None, bool | None]:
+        """What a change of needs a new reducer."""
+        return self.bucket_cap_mb, self.views
+
+
+@dataclass(frozen=True)
+class Module:
+    """What decides which settings are possible, alike on all ranks.
+
+    Attributes:
+        path: that it has.
+        ranks: of its group.
+        one_host: whether all of them are on one host.
+        gradient_bytes: of all its parameters that are reduced.
+        dtypes: of these, by torch's names.
+        bucket_cap_mb: that it has.
+        default_cap: whether that is torch's own, whose first bucket is smaller.
+        views: whether gradients are views already.
+        keeps_layout: whether a new reducer has the buckets of the old one from its first pass on.
+        no_rebuild: why no new reducer can be made; empty: it can.
+    """
+
+    path: PathRequest
+    ranks: int
+    one_host: bool
+    gradient_bytes: int
+    dtypes: frozenset[str]
+    bucket_cap_mb: float
+    default_cap: bool
+    views: bool
+    keeps_layout: bool
+    no_rebuild: str = ""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A setting with its name and the options of `pyddpdiag run` for it."""
+
+    setting: Setting
+    cure: TriedCure
+
+
+def candidates(names: Sequence[str], module: Module) -> tuple[Candidate, list[Candidate]]:
+    """Today's setting and the others, in the order in which they were named.
+
+    Args:
+        names: of `trial_options.CURES`; empty: the defaults, each where it keeps the bits.
+        module: on which they are tried.
+
+    Returns:
+        Those that cannot or may not be tried have `left` set.
+    """
+    today = Setting(module.path)
+    found: list[Candidate] = []
+    for name in dict.fromkeys(names or DEFAULT):
+        for each in _of_name(name, module):
+            left = each.cure.left
+            if not left and each.setting.layout != today.layout:
+                left = module.no_rebuild
+            if not left and not names and not each.cure.same_bits:
+                left = f"it changes the training's bits here; --cures {name} tries it"
+            found.append(replace(each, cure=replace(each.cure, left=left)))
+    options = {name: value for name, value in _asked(module.path).options().items()}
+    return Candidate(today, TriedCure(TODAY, options)), found
+
+
+def _of_name(name: str, module: Module) -> list[Candidate]:
+    if name == "shared-memory":
+        exact = module.dtypes <= {"float32", "float64"} and module.one_host and module.path.compress is None
+        had = "the ranks average in shared memory already" if module.path.shared_memory != "off" else ""
+        path = replace(module.path, shared_memory="require")
+        return [_candidate("shared memory", Setting(path), _asked(path, auto=True), exact, had)]
+    if name == "views":
+        exact = module.ranks <= 2 or module.keeps_layout
+        had = "gradients are views of the buckets already" if module.views else ""
+        cures = replace(_asked(module.path), gradient_as_bucket_view=True)
+        return [_candidate("views", Setting(module.path, views=True), cures, exact, had)]
+    if name == "buckets":
+        return [_of_size(size, module) for size in bucket_sizes(module)] or [
+            _candidate(
+                "buckets",
+                Setting(module.path),
+                _asked(module.path),
+                True,
+                "the gradients fit one small bucket, so that other sizes change nothing",
+            )
+        ]
+    kind: Compress = "fp16" if name == "compress-fp16" else "bf16"
+    path = replace(module.path, compress=kind, error_feedback=name == "error-feedback")
+    had = "gradients travel like that already" if path == module.path else ""
+    label = kind + (" with error feedback" if path.error_feedback else "")
+    return [_candidate(label, Setting(path), _asked(path), False, had)]
+
+
+def bucket_sizes(module: Module) -> list[float]:
+    """Caps in MiB that give other layouts than today's: one bucket for all gradients, and parts of them."""
+    total = module.gradient_bytes / 2**20
+    sizes: list[float] = []
+    for part in _PARTS:
+        # A little more, so that all of them fit one bucket.
+        size = float(f"{1.01 * total / part:.2g}") if part > 1 else float(f"{1.1 * total:.2g}")
+        alike = 0.8 < size / module.bucket_cap_mb < 1.25
+        one_already = part == 1 and not module.default_cap and module.bucket_cap_mb >= total
+        if size >= _SMALLEST_MIB and not alike and not one_already and size not in sizes:
+            sizes.append(size)
+    return sizes
+
+
+def _of_size(size: float, module: Module) -> Candidate:
+    cures = replace(_asked(module.path), bucket_cap_mb=size)
+    return _candidate(
+        f"buckets of {size:g} MiB",
+        Setting(module.path, bucket_cap_mb=size),
+        cures,
+        module.ranks <= 2 and module.path.compress is None,
+    )
+
+
+def _candidate(name: str, setting: Setting, cures: Cures, same_bits: bool, left: str = "") -> Candidate:
+    return Candidate(setting, TriedCure(name, cures.options(), same_bits, left=left))
+
+
+def _asked(path: PathRequest, *, auto: bool = False) -> Cures:
+    mode = "auto" if auto and path.shared_memory == "require" else path.shared_memory
+    return Cures(shared_memory=mode, compress=path.compress, error_feedback=path.error_feedback)
+
+
+__all__ = ["Candidate", "Module", "Setting", "bucket_sizes", "candidates"]

@@ -1,0 +1,53 @@
+"""A trial of cures with its defaults: the training's result is that of the untouched script, to the last bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.ranks import run_ranks
+from support.trial_job import short_blocks, train
+
+import pyddpdiag
+from pyddpdiag.model.trial import TODAY, trial_from_json
+
+PASSES = 110
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "views": {"views": True},
+    "accumulated": {"accumulate": 3},
+    "unused": {"unused": True},
+    "unused views": {"unused": True, "views": True, "accumulate": 2},
+}
+
+
+def _job(rank: int, _: int, folder: str) -> dict[str, Any]:
+    short_blocks()
+    seen = {}
+    for number, (kind, how) in enumerate(KINDS.items()):
+        untouched, _ = train(rank, None, PASSES, **how)
+        trial = pyddpdiag.Trial(minutes=5)
+        tried, noted = train(rank, Path(folder, str(number)), PASSES, trial, **how)
+        seen[kind] = (untouched, tried, noted)
+    return seen
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_weights_keep_their_bits(tmp_path: Path, ranks: int) -> None:
+    answers = run_ranks(_job, ranks, tmp_path, str(tmp_path / "run"), timeout_s=400)
+    for kind in KINDS:
+        untouched, tried, noted = zip(*(each[kind] for each in answers), strict=True)
+        assert set(tried) == set(untouched) and len(set(untouched)) == 1, kind
+        # All ranks have decided alike, and have changed settings.
+        assert all(each == noted[0] for each in noted), kind
+        trial = trial_from_json(noted[0])
+        assert trial is not None and trial.today.blocks
+        on = {each.name for each in trial.cures if each.blocks}
+        assert "shared memory" in on, kind
+        if ranks == 2:
+            assert ("views" in on) is not kind.endswith("views"), kind
+            assert any(name.startswith("buckets of") for name in on), kind
+        else:
+            assert not any(name.startswith("buckets") for name in on), kind
+        assert trial.on == TODAY or trial.on in {each.name for each in trial.cures}

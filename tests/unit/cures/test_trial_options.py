@@ -1,0 +1,71 @@
+"""What can be asked of a trial, and which cures a module allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import pyddpdiag
+from pyddpdiag.cures.trial_candidates import Module, candidates
+from pyddpdiag.cures.trial_options import from_text, to_text
+from pyddpdiag.errors import UsageError
+from pyddpdiag.paths.options import PathRequest
+
+MODULE = Module(PathRequest(), 2, True, 100 * 2**20, frozenset({"float32"}), 25, True, False, False)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"cures": ["magic"]}, {"cures": "views"}, {"minutes": 0}, {"minutes": float("nan")}, {"keep": "all"}],
+)
+def test_what_cannot_be_right_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        pyddpdiag.Trial(**options)
+
+
+def test_options_reach_the_ranks() -> None:
+    trial = pyddpdiag.Trial(["views", "compress"], minutes=0.5, keep="none", stop=True)
+    assert from_text(to_text(trial)) == trial
+
+
+def _tried(module: Module, *names: str) -> dict[str, dict[str, str]]:
+    _, found = candidates(names, module)
+    return {each.cure.name: dict(each.cure.options) for each in found if not each.cure.left}
+
+
+def test_defaults_at_two_ranks() -> None:
+    assert _tried(MODULE) == {
+        "shared memory": {"--shared-memory": "auto"},
+        "views": {"--gradient-as-bucket-view": ""},
+        "buckets of 110 MiB": {"--bucket-cap-mb": "110"},
+        "buckets of 50 MiB": {"--bucket-cap-mb": "50"},
+        "buckets of 6.3 MiB": {"--bucket-cap-mb": "6.3"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ({"ranks": 4}, {"shared memory"}),
+        ({"ranks": 4, "keeps_layout": True}, {"shared memory", "views"}),
+        ({"one_host": False, "ranks": 4}, set()),
+        ({"dtypes": frozenset({"bfloat16"}), "ranks": 4}, set()),
+        ({"no_rebuild": "static"}, {"shared memory"}),
+        ({"path": PathRequest(shared_memory="auto"), "no_rebuild": "static"}, set()),
+    ],
+)
+def test_defaults_keep_the_bits(change: dict[str, Any], left: set[str]) -> None:
+    module = replace(MODULE, **change)
+    assert set(_tried(module)) == left
+    _, found = candidates((), module)
+    assert all(each.cure.same_bits for each in found if not each.cure.left)
+    assert all("; --cures" in each.cure.left for each in found if not each.cure.same_bits)
+
+
+def test_lossy_cures_are_named() -> None:
+    assert _tried(replace(MODULE, ranks=4), "error-feedback", "buckets")["bf16 with error feedback"] == {
+        "--compress": "bf16",
+        "--error-feedback": "",
+    }
