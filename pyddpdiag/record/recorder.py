@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -178,6 +178,7 @@ class Recorder:
         compress: Compress | None = None,
         error_feedback: bool = False,
         shared_memory: SharedMemory = "off",
+        lanes: Sequence[str] = (),
     ) -> None:
         """Registers the native hook with a DDP module, before its first backward pass.
 
@@ -197,9 +198,13 @@ class Recorder:
                 average their gradients there, and only between hosts over Gloo and compressed
                 (docs/shared-memory.md); Gloo otherwise. "require": an error where they do not. "off": Gloo. The
                 same on all ranks.
+            lanes: network interfaces of this rank's host that carry parts of each bucket at once, by their rates
+                (docs/lanes.md); as many on all ranks, and not with the other options. With a rate in Mbit/s each,
+                ["eth0=100", "eth1=300"], nothing is measured.
 
         Raises:
-            ReductionError: ranks did not take part in the set-up; or they do not share memory, and must.
+            ReductionError: ranks did not take part in the set-up; or they do not share memory, and must; or their
+                lanes do not fit.
             RecorderClosedError: the recorder was closed.
             AlreadyAttachedError: the module already has a communication hook, or an open recorder.
             NotGlooError: the module's process group does not reduce its gradients over Gloo.
@@ -207,7 +212,7 @@ class Recorder:
             UsageError: not a DistributedDataParallel module.
         """
         self._require_open("attach a DDP module to it")
-        attachments.attach(self, ddp, path_request(compress, error_feedback, shared_memory))
+        attachments.attach(self, ddp, path_request(compress, error_feedback, shared_memory, lanes))
 
     def detach(self, ddp: DistributedDataParallel) -> None:
         """Ends the recording of a module that a recorder was attached to, between two backward passes.
@@ -227,6 +232,7 @@ class Recorder:
         compress: Compress | None = None,
         error_feedback: bool = False,
         shared_memory: SharedMemory = "off",
+        lanes: Sequence[str] = (),
     ) -> Callable[..., Any]:
         """A communication hook for `ddp.register_comm_hook`, with the options of `attach`.
 
@@ -239,6 +245,7 @@ class Recorder:
             compress: as in `attach`.
             error_feedback: as in `attach`.
             shared_memory: as in `attach`; tried when the hook first runs.
+            lanes: as in `attach`; connected when the hook first runs.
 
         Returns:
             A hook that records into this recorder. Register it with this recorder, None, or a ProcessGroup to
@@ -249,7 +256,7 @@ class Recorder:
             UsageError: the options don't fit.
         """
         self._require_open("make a hook of it")
-        return RecorderHook(self, path_request(compress, error_feedback, shared_memory))
+        return RecorderHook(self, path_request(compress, error_feedback, shared_memory, lanes))
 
     def steps(self, loader: Iterable[Batch]) -> Steps[Batch]:
         """Wraps a loader so that waiting for data and the steps themselves are marked in the trace.
