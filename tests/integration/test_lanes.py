@@ -77,7 +77,8 @@ def test_the_bits_of_torchs_hook_however_a_bucket_is_divided(ranks: int, tmp_pat
         assert len(same) == 18 and all(same.values()), same
     for rank in open_run(tmp_path / "float32-attach").ranks:
         buckets = complete(rank, Kind.BUCKET)
-        assert len(buckets) == 3 * len(SIZES)
+        # DDP puts neighbours that are small into one bucket.
+        assert len(buckets) >= 3 * 2
         assert not (buckets["flags"] & Flag.ERROR).any()
         # The parts of a bucket are no collectives of the program, nor is what was measured.
         assert len(complete(rank, Kind.COLLECTIVE)) == 0
