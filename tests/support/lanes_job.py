@@ -27,6 +27,14 @@ def main(rank: int, world_size: int, url: str, spec: dict[str, Any]) -> dict[str
 
     import pyddpdiag
 
+    class OneBucket(torch.nn.Module):
+        def __init__(self, size: int) -> None:
+            super().__init__()
+            self.values = torch.nn.Parameter(torch.zeros(size // 4))
+
+        def forward(self, factors: torch.Tensor) -> torch.Tensor:
+            return (self.values * factors).sum()
+
     timeout = timedelta(seconds=120)
     dist.init_process_group("gloo", init_method=url, rank=rank, world_size=world_size, timeout=timeout)
     taken: dict[str, dict[str, list[float]]] = {}
@@ -36,9 +44,7 @@ def main(rank: int, world_size: int, url: str, spec: dict[str, Any]) -> dict[str
             os.environ["GLOO_SOCKET_IFNAME"] = way["interfaces"]
             group = dist.new_group(backend="gloo", timeout=timeout)
             for size in spec["sizes"]:
-                model = torch.nn.ParameterList([torch.zeros(size // 4)])
-                model.forward = lambda factor, values=model: (values[0] * factor).sum()
-                ddp = DistributedDataParallel(model, process_group=group, bucket_cap_mb=1024)
+                ddp = DistributedDataParallel(OneBucket(size), process_group=group, bucket_cap_mb=1024)
                 recorder.attach(ddp, lanes=way.get("lanes", ()))
                 modules[name, str(size)] = ddp
         ones = {str(size): torch.ones(size // 4) for size in spec["sizes"]}
