@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import time
 from datetime import timedelta
@@ -49,7 +50,10 @@ def main(rank: int, world_size: int, url: str, spec: dict[str, Any]) -> dict[str
                 modules[name, str(size)] = ddp
         ones = {str(size): torch.ones(size // 4) for size in spec["sizes"]}
         for turn in range(spec["rounds"] + 1):
-            for (name, size), ddp in modules.items():
+            # In another order each time, the same on both ranks: a shaped link lets a burst through after a rest.
+            order = list(modules.items())
+            random.Random(turn).shuffle(order)
+            for (name, size), ddp in order:
                 ddp.zero_grad()
                 loss = ddp(ones[size])
                 dist.barrier()

@@ -7,8 +7,9 @@
 namespace ddpdiag {
 namespace {
 
-// A division that gains less is not worth the second collective.
+// A division that gains less is not worth the second collective: its threads must be woken, on a busy machine too.
 constexpr std::int64_t worthwhile_percent = 90;
+constexpr std::int64_t worthwhile_ns = 1'000'000;
 constexpr std::int64_t ps_per_ns = 1000;
 constexpr std::int64_t longest_latency_ns = std::int64_t{1} << 36U;
 constexpr std::int64_t slowest_ps_per_byte = std::int64_t{1} << 30U;
@@ -74,7 +75,8 @@ std::vector<std::uint64_t> Lanes::ends(std::uint64_t bytes) const {
         }
     }
     std::vector<std::uint64_t> result;
-    const bool divided = divides_ && low < alone_ns / 100 * worthwhile_percent;
+    const bool divided =
+        divides_ && low < alone_ns / 100 * worthwhile_percent && low <= alone_ns - worthwhile_ns;
     std::uint64_t carried = 0;
     for (std::size_t lane = 0; lane < rates_.size(); ++lane) {
         if (divided) {
