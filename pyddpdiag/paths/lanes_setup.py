@@ -34,6 +34,7 @@ _outcomes: weakref.WeakKeyDictionary[_native.Recorder, dict[str, _Outcome]] = we
 # What a sum takes beside its bytes, where rates are given and not measured.
 _LATENCY_NS: Final = 200_000
 _SMALL: Final = 4096
+_SMALL_TIMES: Final = 30
 _FIRST, _LAST = 2**20, 2**26
 # So long that the burst which shapers let through counts for little.
 _LONG_S: Final = 0.1
@@ -179,7 +180,8 @@ class _Measuring:
         for place in range(len(self._names)):
             alone = self._alone(place)
             self._seconds(alone, _SMALL, 5)  # the first ones warm up
-            latency = self._seconds(alone, _SMALL, 10) / 10
+            # Many at a time, since the ranks begin some milliseconds apart; the shortest, since other work delays some.
+            latency = min(self._seconds(alone, _SMALL, _SMALL_TIMES) for _ in range(5)) / _SMALL_TIMES
             size = _FIRST
             while (taken := self._seconds(alone, size, _TIMES) / _TIMES) < _LONG_S and size < _LAST:
                 size *= 4

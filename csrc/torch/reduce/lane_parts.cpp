@@ -153,7 +153,7 @@ void LaneParts::cut_chunks(const at::Tensor& buffer, const std::vector<std::uint
     }
 }
 
-at::Tensor LaneParts::filled(const Part& part, const at::Tensor& buffer) const {
+at::Tensor LaneParts::filled(const Part& part, const at::Tensor& buffer) {
     if (!part.values.defined()) {
         const Range& range = part.ranges.front();
         return buffer.narrow(0, range.in_buffer, range.count);

@@ -47,7 +47,7 @@ private:
 
     void cut(const at::Tensor& buffer, const std::vector<std::uint64_t>& ends);
     void cut_chunks(const at::Tensor& buffer, const std::vector<std::uint64_t>& ends);
-    [[nodiscard]] at::Tensor filled(const Part& part, const at::Tensor& buffer) const;
+    [[nodiscard]] static at::Tensor filled(const Part& part, const at::Tensor& buffer);
 
     std::shared_ptr<Lanes> lanes_;
     std::vector<Part> parts_;

@@ -11,8 +11,8 @@ namespace {
 constexpr std::int64_t worthwhile_percent = 90;
 constexpr std::int64_t worthwhile_ns = 1'000'000;
 constexpr std::int64_t ps_per_ns = 1000;
-constexpr std::int64_t longest_latency_ns = std::int64_t{1} << 36U;
-constexpr std::int64_t slowest_ps_per_byte = std::int64_t{1} << 30U;
+constexpr std::int64_t longest_latency_ns = 68'719'476'736;  // 2^36
+constexpr std::int64_t slowest_ps_per_byte = 1'073'741'824;  // 2^30
 
 std::int64_t time_ns(const LaneRate& rate, std::uint64_t bytes) {
     // Nanoseconds, and bytes in parts: neither product overflows for buffers up to a terabyte.
@@ -34,7 +34,7 @@ std::uint64_t bytes_within(const LaneRate& rate, std::int64_t ns) {
 
 Lanes::Lanes(std::vector<std::string> names, const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends,
              std::vector<LaneRate> rates, bool divides)
-    : names_(std::move(names)), rates_(std::move(rates)), divides_(divides), ranks_(0) {
+    : names_(std::move(names)), rates_(std::move(rates)), divides_(divides) {
     if (backends.empty() || names_.size() != backends.size() || rates_.size() != backends.size()) {
         throw std::invalid_argument("each lane needs a name, a group and a rate.");
     }

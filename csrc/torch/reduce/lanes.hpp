@@ -53,7 +53,7 @@ private:
     std::vector<c10::weak_intrusive_ptr<c10d::Backend>> backends_;
     std::vector<LaneRate> rates_;
     bool divides_;
-    std::int64_t ranks_;
+    std::int64_t ranks_ = 0;
     mutable std::mutex mutex_;
     std::string failure_;  // empty: none
 };
