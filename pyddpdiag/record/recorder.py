@@ -196,15 +196,11 @@ class Recorder:
                 gradients once more. Only with `compress`.
             shared_memory: "auto": where all ranks of the module's group share memory, or those of each host, they
                 average their gradients there, and only between hosts over Gloo and compressed
-                (docs/shared-memory.md); Gloo otherwise. "require": an error where they do not. "off": Gloo. The
-                same on all ranks.
-            lanes: network interfaces of this rank's host that carry parts of each bucket at once, by their rates
-                (docs/lanes.md); as many on all ranks, and not with the other options. With a rate in Mbit/s each,
-                ["eth0=100", "eth1=300"], nothing is measured.
+                (docs/shared-memory.md); Gloo otherwise. "require": an error where they do not. "off": Gloo.
+            lanes: interfaces of this host that carry parts of each bucket at once; not with the others (docs/lanes.md).
 
         Raises:
-            ReductionError: ranks did not take part in the set-up; or they do not share memory, and must; or their
-                lanes do not fit.
+            ReductionError: ranks did not take part in the set-up, do not share memory and must, or have unfit lanes.
             RecorderClosedError: the recorder was closed.
             AlreadyAttachedError: the module already has a communication hook, or an open recorder.
             NotGlooError: the module's process group does not reduce its gradients over Gloo.
@@ -242,10 +238,8 @@ class Recorder:
             ddp.register_comm_hook(None, recorder.hook(compress="bf16"))
 
         Args:
-            compress: as in `attach`.
-            error_feedback: as in `attach`.
-            shared_memory: as in `attach`; tried when the hook first runs.
-            lanes: as in `attach`; connected when the hook first runs.
+            compress, error_feedback: as in `attach`.
+            shared_memory, lanes: as in `attach`; tried when the hook first runs.
 
         Returns:
             A hook that records into this recorder. Register it with this recorder, None, or a ProcessGroup to
