@@ -66,6 +66,9 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/collectives.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/future_work.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/gloo_between.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/lane_parts.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/lanes.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/lanes_path.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/messages.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/pinning.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/plain_path.cpp

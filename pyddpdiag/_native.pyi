@@ -89,14 +89,31 @@ class Compression(Enum):
     bf16 = 1
     fp16 = 2
 
+class Lanes:
+    """Gloo groups of the same ranks over several interfaces. `rates`: of each, its latency in ns and ps per byte."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        backends: Sequence[dist.ProcessGroupGloo],
+        rates: Sequence[tuple[int, int]],
+        divides: bool,
+    ) -> None: ...
+    def ends(self, bytes: int) -> list[int]: ...
+    def seconds(self, bytes: int, times: int) -> float: ...
+
 class PathOptions:
-    """How buckets are summed, as all ranks of a group have agreed on it. `shared`: in the memory of these ranks."""
+    """How buckets are summed, as all ranks of a group have agreed on it.
+
+    `shared`: in the memory of these ranks. `lanes`: over these interfaces.
+    """
 
     def __init__(
         self,
         compression: Compression = Compression.none,
         error_feedback: bool = False,
         shared: SharedRanks | None = None,
+        lanes: Lanes | None = None,
     ) -> None: ...
 
 # Only the options of bucket 0 count; they hold for all buckets of its pass.

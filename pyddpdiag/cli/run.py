@@ -114,6 +114,15 @@ def run(
             rich_help_panel=_CURES,
         ),
     ] = False,
+    lanes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME[,...]",
+            help="Network interfaces of this host that carry parts of each bucket at once; NAME=MBIT gives a rate, "
+            "else all are measured. The same bits.",
+            rich_help_panel=_CURES,
+        ),
+    ] = None,
     bucket_cap_mb: Annotated[
         float | None,
         typer.Option(
@@ -178,16 +187,20 @@ def run(
     from pyddpdiag.integrations import recorded_command, tasks
     from pyddpdiag.integrations.bringing import Bringing, gather_of, local_folder
     from pyddpdiag.integrations.started_ranks import start_of
+    from pyddpdiag.paths.lanes import parse as parse_lanes
     from pyddpdiag.ranks import interfaces
     from pyddpdiag.remote.place import is_url
 
     start = start_of(nproc, nnodes, node_rank, rendezvous)
     names = interfaces.parse(interface) if interface is not None else ()
     interfaces.check(names, "from --interface")
+    if lanes is not None:
+        interfaces.check(tuple(lane.interface for lane in parse_lanes(lanes.split(","))), "from --lanes")
     cures = Cures(
         shared_memory=shared_memory.value if shared_memory is not None else "off",
         compress=compress.value if compress is not None else None,
         error_feedback=error_feedback,
+        lanes=() if lanes is None else tuple(lanes.split(",")),
         bucket_cap_mb=bucket_cap_mb,
         bucket_cap_mb_list=sizes_of(bucket_cap_mb_list or ""),
         gradient_as_bucket_view=gradient_as_bucket_view,

@@ -41,8 +41,8 @@ def try_(
     keep: Annotated[
         Keep | None,
         typer.Option(
-            help="Go on with the best (the default), or with none, as it is. With --restart: start the whole training so "
-            "in the end, which it is not by default."
+            help="Go on with the best (the default), or with none, as it is. With --restart: start the whole training "
+            "so in the end, which it is not by default."
         ),
     ] = None,
     stop: Annotated[bool, typer.Option("--stop", help="End the training when the trial is over.")] = False,

@@ -84,7 +84,7 @@ class Applied:
         if not reason:
             return wanted
         options = self.cures.options()
-        names = " and ".join(name for name in ("--shared-memory", "--compress") if name in options)
+        names = " and ".join(name for name in ("--shared-memory", "--compress", "--lanes") if name in options)
         verb = "are" if " and " in names else "is"
         self._note(f"{names} {verb} not applied to {type(ddp.module).__name__}: {reason.rstrip('.')}.")
         return {}

@@ -16,7 +16,7 @@ class Cures:
     """What is applied to every DDP module of a run, and to its ranks' processes.
 
     Attributes:
-        shared_memory, compress, error_feedback: as in `Recorder.attach`.
+        shared_memory, compress, error_feedback, lanes: as in `Recorder.attach`.
         bucket_cap_mb, gradient_as_bucket_view: as in `DistributedDataParallel`; None, False: as the script has it.
         bucket_cap_mb_list: a size for each bucket in MiB; empty: as the script has it.
         interfaces: for Gloo (GLOO_SOCKET_IFNAME); empty: as the environment has it.
@@ -31,6 +31,7 @@ class Cures:
     shared_memory: SharedMemory = "off"
     compress: Compress | None = None
     error_feedback: bool = False
+    lanes: tuple[str, ...] = ()
     bucket_cap_mb: float | None = None
     bucket_cap_mb_list: tuple[float, ...] = ()
     gradient_as_bucket_view: bool = False
@@ -40,7 +41,7 @@ class Cures:
     num_workers: int | None = None
 
     def __post_init__(self) -> None:
-        path_request(self.compress, self.error_feedback, self.shared_memory)
+        path_request(self.compress, self.error_feedback, self.shared_memory, self.lanes)
         if self.bucket_cap_mb is not None and self.bucket_cap_mb_list:
             raise UsageError(
                 "--bucket-cap-mb and --bucket-cap-mb-list exclude each other.",
@@ -64,7 +65,7 @@ class Cures:
     @property
     def path(self) -> dict[str, Any]:
         """What `Recorder.attach` gets; empty: its defaults."""
-        return path_request(self.compress, self.error_feedback, self.shared_memory).arguments
+        return path_request(self.compress, self.error_feedback, self.shared_memory, self.lanes).arguments
 
     @property
     def ddp_arguments(self) -> dict[str, Any]:
@@ -88,6 +89,7 @@ class Cures:
         values = {
             "--shared-memory": "" if self.shared_memory == "off" else self.shared_memory,
             "--compress": self.compress or "",
+            "--lanes": ",".join(self.lanes),
             "--bucket-cap-mb": "" if self.bucket_cap_mb is None else f"{self.bucket_cap_mb:g}",
             "--bucket-cap-mb-list": ",".join(f"{each:g}" for each in self.bucket_cap_mb_list),
             "--interface": ",".join(self.interfaces),
@@ -130,6 +132,7 @@ def from_options(options: Mapping[str, str]) -> Cures:
         shared_memory=cast(SharedMemory, options.get("--shared-memory", "off")),
         compress=cast("Compress | None", options.get("--compress")),
         error_feedback="--error-feedback" in options,
+        lanes=tuple(filter(None, options.get("--lanes", "").split(","))),
         bucket_cap_mb=None if cap is None else float(cap),
         bucket_cap_mb_list=sizes_of(options.get("--bucket-cap-mb-list", "")),
         gradient_as_bucket_view="--gradient-as-bucket-view" in options,

@@ -96,11 +96,15 @@ def candidates(names: Sequence[str], module: Module) -> tuple[Candidate, list[Ca
     return Candidate(today, TriedCure(TODAY, options)), found
 
 
+_LANES: Final = "its buckets go over several interfaces, which a trial does not change"
+
+
 def _of_name(name: str, module: Module) -> list[Candidate]:
     if name == "shared-memory":
         exact = module.dtypes <= {"float32", "float64"} and module.one_host and module.path.compress is None
         had = "the ranks average in shared memory already" if module.path.shared_memory != "off" else ""
-        path = replace(module.path, shared_memory="require")
+        had = had or _LANES if module.path.lanes else had
+        path = replace(module.path, lanes=(), shared_memory="require")
         return [_candidate("shared memory", Setting(path), _asked(path, auto=True), exact, had)]
     if name == "views":
         exact = module.ranks <= 2 or module.keeps_layout
@@ -118,8 +122,8 @@ def _of_name(name: str, module: Module) -> list[Candidate]:
             )
         ]
     kind: Compress = "fp16" if name == "compress-fp16" else "bf16"
-    path = replace(module.path, compress=kind, error_feedback=name == "error-feedback")
-    had = "gradients travel like that already" if path == module.path else ""
+    path = replace(module.path, lanes=(), compress=kind, error_feedback=name == "error-feedback")
+    had = "gradients travel like that already" if path == module.path else _LANES if module.path.lanes else ""
     label = kind + (" with error feedback" if path.error_feedback else "")
     return [_candidate(label, Setting(path), _asked(path), False, had)]
 

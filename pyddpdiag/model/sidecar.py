@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from pyddpdiag.model.ending import End, Stay, end_from_json, end_to_json, stay_from_json, stay_to_json
 from pyddpdiag.model.gpu import GpuUse, gpu_from_json, gpu_to_json
+from pyddpdiag.model.lanes import GroupLane, lane_to_json, lanes_from_json
 from pyddpdiag.model.launch import Launch, launch_from_json, launch_to_json
 from pyddpdiag.model.training import Training, training_from_json, training_to_json
 from pyddpdiag.model.trial import Trial, trial_from_json, trial_to_json
@@ -37,12 +38,14 @@ class Group:
     """A process group: its name, backend and global ranks.
 
     `shared_memory`: "used" if its ranks average in shared memory; else why they do not; empty if nobody asked.
+    `lanes`: the interfaces that carry parts of its buckets at once, if there are several.
     """
 
     name: str
     backend: str
     ranks: tuple[int, ...]
     shared_memory: str = ""
+    lanes: tuple[GroupLane, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
                 "backend": group.backend,
                 "ranks": list(group.ranks),
                 **({"shared_memory": group.shared_memory} if group.shared_memory else {}),
+                **({"lanes": [lane_to_json(lane) for lane in group.lanes]} if group.lanes else {}),
             }
             for key, group in sidecar.groups.items()
         ],
@@ -336,6 +340,7 @@ def _group(entry: dict[str, Any]) -> tuple[int, Group]:
         _text(entry, "backend"),
         _integers(entry["ranks"]),
         _text(entry, "shared_memory"),
+        lanes_from_json(entry.get("lanes")),
     )
 
 

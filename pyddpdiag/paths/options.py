@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from pyddpdiag.errors import UsageError
+from pyddpdiag.paths import lanes as lane_names
 
 Compress = Literal["bf16", "fp16"]
 SharedMemory = Literal["off", "auto", "require"]
@@ -20,26 +22,35 @@ class PathRequest:
     compress: Compress | None = None
     error_feedback: bool = False
     shared_memory: SharedMemory = "off"
+    lanes: tuple[str, ...] = ()
 
     @property
     def needs_setup(self) -> bool:
         """Whether the ranks must meet before the first bucket."""
-        return self.compress is not None or self.shared_memory != "off"
+        return self.compress is not None or self.shared_memory != "off" or bool(self.lanes)
 
     @property
     def arguments(self) -> dict[str, Any]:
         """What `Recorder.attach` and `Recorder.hook` get; empty: their defaults."""
-        return asdict(self) if self.needs_setup else {}
+        if not self.needs_setup:
+            return {}
+        given = asdict(self)
+        if not self.lanes:
+            del given["lanes"]
+        return given
 
 
 def path_request(
-    compress: Compress | None = None, error_feedback: bool = False, shared_memory: SharedMemory = "off"
+    compress: Compress | None = None,
+    error_feedback: bool = False,
+    shared_memory: SharedMemory = "off",
+    lanes: Sequence[str] = (),
 ) -> PathRequest:
     """What a user asks for.
 
     Raises:
         UsageError: there is no such compression or mode of shared memory, or error feedback was asked for
-            without compression.
+            without compression; or lanes that cannot be, or together with one of the others.
     """
     if compress not in _COMPRESSIONS:
         raise UsageError(
@@ -49,7 +60,15 @@ def path_request(
     if error_feedback and compress is None:
         raise UsageError("error_feedback needs compress='bf16' or 'fp16': nothing is lost without it.")
     require_mode(shared_memory)
-    return PathRequest(compress, error_feedback, shared_memory)
+    if not isinstance(lanes, str) and len(lanes) == 0:
+        return PathRequest(compress, error_feedback, shared_memory)
+    lane_names.parse(lanes)
+    if compress is not None or shared_memory != "off":
+        raise UsageError(
+            f"lanes cannot be combined with {'compress' if compress is not None else 'shared_memory'}.",
+            hint="lanes carry gradients as they are, over several interfaces; compress halves them on one.",
+        )
+    return PathRequest(lanes=tuple(lanes))
 
 
 def require_mode(mode: str) -> None:

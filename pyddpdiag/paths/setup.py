@@ -7,7 +7,7 @@ from typing import Final
 import torch.distributed as dist
 
 from pyddpdiag import _native
-from pyddpdiag.paths import exchange_setup, shared_setup
+from pyddpdiag.paths import exchange_setup, lanes, lanes_setup, shared_setup
 from pyddpdiag.paths.options import Compress, PathRequest
 
 _COMPRESSIONS: Final[dict[Compress | None, _native.Compression]] = {
@@ -29,12 +29,13 @@ def prepare(core: _native.Recorder, group: dist.ProcessGroup, request: PathReque
         The same on all ranks.
 
     Raises:
-        ReductionError: some ranks did not take part; or they do not share memory, and must.
+        ReductionError: some ranks did not take part; or they do not share memory, and must; or their lanes do not fit.
     """
     shared = shared_setup.prepare(core, group, request.shared_memory)
     if request.compress is not None and shared is None:
         exchange_setup.prepare(core, group)
-    return _native.PathOptions(_COMPRESSIONS[request.compress], request.error_feedback, shared)
+    over = lanes_setup.prepare(core, group, lanes.parse(request.lanes)) if request.lanes else None
+    return _native.PathOptions(_COMPRESSIONS[request.compress], request.error_feedback, shared, over)
 
 
 __all__ = ["prepare"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -177,37 +177,36 @@ class Recorder:
         compress: Compress | None = None,
         error_feedback: bool = False,
         shared_memory: SharedMemory = "off",
+        lanes: Sequence[str] = (),
         trial: attachments.Trial | None = None,
     ) -> None:
         """Registers the native hook with a DDP module, before its first backward pass.
 
         No Python runs per bucket. Gradients are averaged exactly like in torch's builtin all-reduce hook, to
         the last bit, unless `compress` asks for fewer bits. This also records when each parameter's gradient
-        became ready (sampled), when the passes began and ended, and when DDP took each bucket back. Several
-        modules may be attached to one recorder, each once. A module whose recorder was closed, or that was
-        detached, may be attached to another.
+        became ready (sampled), when the passes began and ended, and when DDP took each bucket back. A recorder may
+        have several modules, each once; a module that was detached, or whose recorder was closed, may get another.
 
         Args:
             ddp: the module, or torch.compile's of it.
-            compress: "bf16" or "fp16": f32 and f64 gradients travel in 16 bits (docs/compression.md); the same on
-                all ranks.
+            compress: "bf16" or "fp16": f32 and f64 gradients travel in 16 bits (docs/compression.md); on all ranks.
             error_feedback: add what the last rounding lost to the next step's gradients; costs the memory of the
                 gradients once more. Only with `compress`.
             shared_memory: "auto": where all ranks of the module's group share memory, or those of each host, they
                 average their gradients there, and only between hosts over Gloo and compressed
-                (docs/shared-memory.md); Gloo otherwise. "require": an error where they do not. "off": Gloo. The
-                same on all ranks.
+                (docs/shared-memory.md); Gloo otherwise. "require": an error where they do not. "off": Gloo.
+            lanes: interfaces of this host that carry parts of each bucket at once; not with the others (docs/lanes.md).
             trial: a `pyddpdiag.Trial`: tries cures while the module trains (docs/cures.md).
 
         Raises:
-            ReductionError: ranks did not take part in the set-up; or they do not share memory, and must.
+            ReductionError: ranks did not take part in the set-up, do not share memory and must, or have unfit lanes.
             RecorderClosedError: the recorder was closed.
             AlreadyAttachedError: the module already has a communication hook, or an open recorder.
             NotGlooError: the module's process group does not reduce its gradients over Gloo.
             UsageError: not a DistributedDataParallel module.
         """
         self._require_open("attach a DDP module to it")
-        attachments.attach(self, ddp, path_request(compress, error_feedback, shared_memory), trial)
+        attachments.attach(self, ddp, path_request(compress, error_feedback, shared_memory, lanes), trial)
 
     def detach(self, ddp: DistributedDataParallel) -> None:
         """Ends the recording of a module that a recorder was attached to, between two backward passes.
@@ -227,6 +226,7 @@ class Recorder:
         compress: Compress | None = None,
         error_feedback: bool = False,
         shared_memory: SharedMemory = "off",
+        lanes: Sequence[str] = (),
     ) -> Callable[..., Any]:
         """A communication hook for `ddp.register_comm_hook`, with the options of `attach`.
 
@@ -236,9 +236,8 @@ class Recorder:
             ddp.register_comm_hook(None, recorder.hook(compress="bf16"))
 
         Args:
-            compress: as in `attach`.
-            error_feedback: as in `attach`.
-            shared_memory: as in `attach`; tried when the hook first runs.
+            compress, error_feedback: as in `attach`.
+            shared_memory, lanes: as in `attach`; tried when the hook first runs.
 
         Returns:
             A hook that records into this recorder. Register it with this recorder, None, or a ProcessGroup to
@@ -249,7 +248,7 @@ class Recorder:
             UsageError: the options don't fit.
         """
         self._require_open("make a hook of it")
-        return RecorderHook(self, path_request(compress, error_feedback, shared_memory))
+        return RecorderHook(self, path_request(compress, error_feedback, shared_memory, lanes))
 
     def steps(self, loader: Iterable[Batch]) -> Steps[Batch]:
         """Wraps a loader so that waiting for data and the steps themselves are marked in the trace.

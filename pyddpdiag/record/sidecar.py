@@ -23,7 +23,7 @@ from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.trial import Trial
 from pyddpdiag.own_clock import monotonic_ns
-from pyddpdiag.paths import shared_setup
+from pyddpdiag.paths import lanes_setup, shared_setup
 from pyddpdiag.record import interface_facts
 from pyddpdiag.record.cpu_quota import CpuQuota
 from pyddpdiag.record.interface_traffic import InterfaceTraffic
@@ -204,7 +204,11 @@ class Sidecar:
             if identity not in self._known_groups and handle is not None:
                 self._known_groups[identity] = schema.Group(name, handle.name(), tuple(_ranks(handle)))
         return {
-            identity: replace(group, shared_memory=shared_setup.outcome(self._core, group.name))
+            identity: replace(
+                group,
+                shared_memory=shared_setup.outcome(self._core, group.name),
+                lanes=lanes_setup.outcome(self._core, group.name),
+            )
             for identity, group in self._known_groups.items()
         }
 

@@ -58,4 +58,13 @@ GradientStatistics divide_with_statistics(const at::Tensor& buffer, std::int64_t
     return statistics;
 }
 
+Prepared divided_among(const at::Tensor& buffer, std::int64_t ranks, bool with_statistics) {
+    const auto by = static_cast<double>(ranks);
+    if (with_statistics) {
+        const auto statistics = divide_with_statistics(buffer, ranks);
+        return {.statistics = statistics, .finite = statistics.non_finite == 0, .divided_by = by};
+    }
+    return {.finite = divide(buffer, ranks), .divided_by = by};
+}
+
 }  // namespace ddpdiag

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/kernels/fused_copy.hpp"
+#include "torch/reduce/path.hpp"
 
 namespace ddpdiag {
 
@@ -18,5 +19,8 @@ std::optional<bool> divide(const at::Tensor& buffer, std::int64_t ranks);
 // same bits.
 [[nodiscard]] bool divides_with_statistics(const at::Tensor& buffer, std::int64_t ranks);
 [[nodiscard]] GradientStatistics divide_with_statistics(const at::Tensor& buffer, std::int64_t ranks);
+
+// The first step of a path that sums the buffer as it is: divides it, with the statistics if they are asked for.
+[[nodiscard]] Prepared divided_among(const at::Tensor& buffer, std::int64_t ranks, bool with_statistics);
 
 }  // namespace ddpdiag

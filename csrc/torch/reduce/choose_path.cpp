@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "torch/element.hpp"
+#include "torch/reduce/lanes_path.hpp"
 #include "torch/reduce/plain_path.hpp"
 #include "torch/reduce/shared_path.hpp"
 #include "torch/reduce/sixteen_bit_path.hpp"
@@ -23,6 +24,9 @@ std::shared_ptr<Path> choose_path(const at::Tensor& buffer, const std::shared_pt
     }
     if (compresses) {
         return std::make_shared<SixteenBitPath>(buffer, group, type, options.error_feedback);
+    }
+    if (options.lanes != nullptr && LaneParts::possible(buffer)) {
+        return std::make_shared<LanesPath>(buffer, group, options.lanes, options.divided_by);
     }
     return std::make_shared<PlainPath>(buffer, group, options.divided_by);
 }

@@ -10,6 +10,7 @@
 
 namespace ddpdiag {
 
+class Lanes;
 class SharedRanks;
 
 enum class Compression : std::uint8_t { none = 0, bf16 = 1, fp16 = 2 };
@@ -23,6 +24,9 @@ struct PathOptions {
     std::int64_t divided_by = 0;
     // The ranks that average in shared memory; nullptr: Gloo does. Only what travels between hosts is compressed.
     std::shared_ptr<SharedRanks> shared = nullptr;
+    // The interfaces that carry parts of a bucket at once; nullptr: the group's own connections. Neither with memory that
+    // is shared nor with compression.
+    std::shared_ptr<Lanes> lanes = nullptr;
 
     [[nodiscard]] bool operator==(const PathOptions&) const = default;
 };

@@ -23,15 +23,8 @@ PlainPath::PlainPath(const at::Tensor& buffer, const std::shared_ptr<Group>& gro
     : Path(buffer, group, plain_facts(buffer, *group, divided_by)), divided_(divided_by != 0) {}
 
 Prepared PlainPath::prepare(const at::Tensor& buffer, bool with_statistics) {
-    const auto ranks = static_cast<double>(group().size);
-    if (divided_) {
-        return {.divided_by = ranks};
-    }
-    if (with_statistics) {
-        const auto statistics = divide_with_statistics(buffer, group().size);
-        return {.statistics = statistics, .finite = statistics.non_finite == 0, .divided_by = ranks};
-    }
-    return {.finite = divide(buffer, group().size), .divided_by = ranks};
+    return divided_ ? Prepared{.divided_by = static_cast<double>(group().size)}
+                    : divided_among(buffer, group().size, with_statistics);
 }
 
 Begun PlainPath::begin(const at::Tensor& buffer, const Turn& /*turn*/) {

@@ -1,0 +1,221 @@
+"""Connects the ranks of a group over several interfaces, and finds out how much each carries (docs/lanes.md).
+
+Each lane is a Gloo group of its own over one interface. All ranks must cut a bucket alike, so they agree through the
+store: each time that is measured counts as the longest of all ranks, and rank 0's rates hold for all. After that
+nothing depends on time any more.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psutil
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store  # torch.distributed does not export them to mypy
+
+from pyddpdiag import _native
+from pyddpdiag.errors import ReductionError
+from pyddpdiag.model.lanes import GroupLane
+from pyddpdiag.paths import exchange_setup, gathering, gloo
+from pyddpdiag.paths.lanes import Lane
+
+# They live as long as the group whose buckets they carry; the core knows them weakly.
+_backends: weakref.WeakKeyDictionary[dist.ProcessGroup, list[list[dist.ProcessGroupGloo]]] = (
+    weakref.WeakKeyDictionary()
+)
+_Outcome = tuple[tuple[Lane, ...], _native.Lanes, tuple[GroupLane, ...]]
+# For recorders that have asked, by the name of the group.
+_outcomes: weakref.WeakKeyDictionary[_native.Recorder, dict[str, _Outcome]] = weakref.WeakKeyDictionary()
+
+# What a sum takes beside its bytes, where rates are given and not measured.
+_LATENCY_NS: Final = 200_000
+_SMALL: Final = 4096
+_SMALL_TIMES: Final = 30
+_FIRST, _LAST = 2**20, 2**26
+# So long that the burst which shapers let through counts for little.
+_LONG_S: Final = 0.1
+_TIMES: Final = 3
+# All lanes at once must be faster than the best alone by this, or nothing is divided.
+_WORTHWHILE: Final = 0.95
+
+
+def prepare(
+    core: _native.Recorder, group: dist.ProcessGroup, lanes: tuple[Lane, ...]
+) -> _native.Lanes | None:
+    """Connects and measures at the first call, made by all ranks of `group` together; they may retry a failure.
+
+    Args:
+        core: whose buckets these are.
+        group: all of its ranks call this.
+        lanes: as many on all ranks; names may differ from host to host.
+
+    Returns:
+        What carries the buckets of this group; None: there is one rank, or no lanes were asked for.
+
+    Raises:
+        ReductionError: some ranks did not take part, or their lanes do not fit; or one cannot be connected.
+    """
+    if not lanes or group.size() == 1:
+        return None
+    known = _outcomes.setdefault(core, {})
+    name = group.group_name
+    if name not in known or known[name][0] != lanes:
+        known[name] = (lanes, *_set_up(group, lanes))
+    return known[name][1]
+
+
+def outcome(core: _native.Recorder, group_name: str) -> tuple[GroupLane, ...]:
+    """The lanes of a group, as this rank calls them; empty if nobody asked."""
+    found = _outcomes.get(core, {}).get(group_name)
+    return found[2] if found is not None else ()
+
+
+def _set_up(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.Lanes, tuple[GroupLane, ...]]:
+    made = _backends.setdefault(group, [])
+    store = PrefixStore(f"pyddpdiag/lanes/{len(made)}", group.get_group_store())
+    devices, error = _devices(lanes)
+    rates = None if lanes[0].mbit is None else [lane.mbit for lane in lanes]
+    ours = {"count": len(lanes), "rates": rates, "error": error}
+    until = time.monotonic() + float(gloo.options_of(group)._timeout.total_seconds())
+    # Only what goes wrong between the ranks; what does not fit is the same error on all of them.
+    try:
+        with gathering.meet(store, json.dumps(ours), group, until) as meeting:
+            problem = _problem([json.loads(value) for value in meeting.values])
+            if not problem:
+                backends = [
+                    _connected(group, lanes, place, device, meeting.store)
+                    for place, device in enumerate(devices)
+                ]
+                names = [lane.interface for lane in lanes]
+                if rates is None:
+                    found, divides = _Measuring(names, backends, meeting).rates()
+                else:
+                    # 8 bits of a byte at a million bits a second.
+                    found = [(_LATENCY_NS, round(8e6 / float(rate or 1))) for rate in rates]
+                    divides = True
+                chosen = json.loads(meeting.swap("rates", json.dumps([found, divides]))[0])
+            # Either all ranks have them or none: then the next meeting has the same number on all ranks.
+            meeting.swap("done", "done")
+    except RuntimeError as failure:
+        raise ReductionError(
+            f"rank {dist.get_rank()}: cannot connect the ranks over several interfaces "
+            f"({', '.join(lane.interface for lane in lanes)}): {failure}",
+            hint="give lanes=... on all ranks, with the same hook; each interface must reach the one in the same "
+            "place of the other ranks' lists.",
+        ) from failure
+    if problem:
+        made.append([])
+        raise ReductionError(
+            f"rank {dist.get_rank()}: no lanes for these ranks: {problem}.",
+            hint="name as many interfaces on each rank, each the one that reaches those in the same place of the "
+            "other ranks' lists.",
+        )
+    made.append(backends)
+    agreed = [(int(latency), int(cost)) for latency, cost in chosen[0]]
+    result = _native.Lanes(names, backends, agreed, bool(chosen[1]))
+    return result, _facts(names, agreed, result)
+
+
+def _devices(lanes: tuple[Lane, ...]) -> tuple[list[Any], str]:
+    """Gloo's handle of each interface; or why there is none."""
+    found = []
+    for lane in lanes:
+        try:
+            found.append(dist.ProcessGroupGloo.create_device(interface=lane.interface))
+        except RuntimeError:
+            known = sorted(psutil.net_if_addrs())
+            why = "has no IP address" if lane.interface in known else "does not exist"
+            return [], f"its interface {lane.interface!r} {why}; it has {', '.join(known) or 'none'}"
+    return found, ""
+
+
+def _problem(brought: list[dict[str, Any]]) -> str:
+    """What is wrong with the lanes of all ranks, the same sentence on each; empty: nothing."""
+    for rank, each in enumerate(brought):
+        if each["error"]:
+            return f"rank {rank} of the group cannot use them: {each['error']}"
+    counts = [each["count"] for each in brought]
+    for rank, count in enumerate(counts):
+        if count != counts[0]:
+            return f"rank 0 of the group names {counts[0]} interfaces, rank {rank} names {count}"
+    for rank, each in enumerate(brought):
+        if each["rates"] != brought[0]["rates"]:
+            return f"rank {rank} of the group gives other rates than rank 0"
+    return ""
+
+
+def _connected(
+    group: dist.ProcessGroup, lanes: Sequence[Lane], place: int, device: Any, store: Store
+) -> dist.ProcessGroupGloo:
+    options = exchange_setup.options_like(group)
+    options._devices = [device]
+    # As many buckets at once as in the group itself.
+    options._threads = gloo.options_of(group)._threads
+    try:
+        return dist.ProcessGroupGloo(PrefixStore(f"lane/{place}", store), group.rank(), group.size(), options)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"lane {place + 1} of {len(lanes)} (interface {lanes[place].interface}): {error}"
+        ) from error
+
+
+class _Measuring:
+    """Measures lanes, in all ranks together; every time counts as that of the slowest rank."""
+
+    def __init__(
+        self, names: list[str], backends: list[dist.ProcessGroupGloo], meeting: gathering.Meeting
+    ) -> None:
+        self._names = names
+        self._backends = backends
+        self._meeting = meeting
+        self._swaps = 0
+
+    def rates(self) -> tuple[list[tuple[int, int]], bool]:
+        """Latency in ns and ps per byte of each lane, and whether to divide buckets at all."""
+        found, sizes = [], []
+        for place in range(len(self._names)):
+            alone = self._alone(place)
+            self._seconds(alone, _SMALL, 5)  # the first ones warm up
+            # Many at a time, since the ranks begin some milliseconds apart; the shortest, since other work delays some.
+            latency = min(self._seconds(alone, _SMALL, _SMALL_TIMES) for _ in range(5)) / _SMALL_TIMES
+            size = _FIRST
+            while (taken := self._seconds(alone, size, _TIMES) / _TIMES) < _LONG_S and size < _LAST:
+                size *= 4
+            cost = max(0.0, taken - latency) / size
+            found.append((min(2**36, round(latency * 1e9)), min(2**30, max(1, round(cost * 1e12)))))
+            sizes.append(size)
+        return found, self._worthwhile(found, max(sizes))
+
+    def _worthwhile(self, rates: list[tuple[int, int]], size: int) -> bool:
+        """Whether all at once are faster than the best alone: they may share a link, or the processor."""
+        together = _native.Lanes(self._names, self._backends, rates, True)
+        best = self._alone(min(range(len(rates)), key=lambda place: rates[place][1]))
+        at_once, alone = [], []
+        for _ in range(2):
+            at_once.append(self._seconds(together, size, 2))
+            alone.append(self._seconds(best, size, 2))
+        return min(at_once) < _WORTHWHILE * min(alone)
+
+    def _alone(self, place: int) -> _native.Lanes:
+        return _native.Lanes([self._names[place]], [self._backends[place]], [(0, 1)], False)
+
+    def _seconds(self, lanes: _native.Lanes, size: int, times: int) -> float:
+        taken = lanes.seconds(size, times)
+        self._swaps += 1
+        return max(float(each) for each in self._meeting.swap(f"time/{self._swaps}", repr(taken)))
+
+
+def _facts(names: list[str], rates: list[tuple[int, int]], lanes: _native.Lanes) -> tuple[GroupLane, ...]:
+    """What the sidecar says: the shares are those of a bucket of 25 MiB, DDP's default."""
+    ends = [0, *lanes.ends(25 * 2**20)]
+    return tuple(
+        GroupLane(name, round(8e6 / cost, 2), round((end - begin) / ends[-1], 4))
+        for name, (_, cost), begin, end in zip(names, rates, ends[:-1], ends[1:], strict=True)
+    )
+
+
+__all__ = ["outcome", "prepare"]

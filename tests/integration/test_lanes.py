@@ -1,0 +1,181 @@
+"""Buckets in parts over several interfaces: the bits of one all-reduce, one error for all parts, one set-up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from support.hooked import complete
+from support.ranks import run_ranks
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
+from pyddpdiag.errors import ReductionError
+from pyddpdiag.trace.layout import Flag, Kind
+from pyddpdiag.trace.reader import RankTrace
+from pyddpdiag.trace.run import open_run
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the name of the loopback interface is Linux's")
+
+# One value; less than a chunk for each rank; odd; several segments of Gloo's ring and a rest.
+SIZES = (1, 7, 100_003, 1_500_007, 2**21)
+# Divided from 0.2 MiB on, whatever this machine does meanwhile.
+DIVIDED = ["lo=100", "lo=300"]
+
+
+class Sizes(torch.nn.Module):
+    """One parameter for each bucket, whose gradients differ from rank to rank and from value to value."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.values = torch.nn.ParameterList(torch.zeros(size, dtype=dtype) for size in SIZES)
+
+    def forward(self, factors: list[torch.Tensor]) -> torch.Tensor:
+        """Its gradients are the factors."""
+        return torch.stack([(v * f).sum() for v, f in zip(self.values, factors, strict=True)]).sum()
+
+
+def gradients(ddp: DistributedDataParallel, rank: int, step: int) -> list[bytes]:
+    """Of one step; the same for whoever asks."""
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    dtype = next(ddp.parameters()).dtype
+    factors = [torch.randn(size, generator=generator).to(dtype) for size in SIZES]
+    ddp.zero_grad()
+    ddp(factors).backward()
+    return [p.grad.view(torch.uint8).numpy().tobytes() for p in ddp.parameters() if p.grad is not None]
+
+
+def _bits(rank: int, _: int, folder: str) -> dict[str, bool]:
+    same = {}
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        plain = DistributedDataParallel(Sizes(dtype), bucket_cap_mb=0.001)
+        plain.register_comm_hook(None, allreduce_hook)
+        expected = [gradients(plain, rank, step) for step in range(3)]
+        # In its first step DDP has other buckets than after it, so from 3 ranks on other bits.
+        afterwards = gradients(plain, rank, 0)
+        for way, lanes in {"attach": DIVIDED, "hook": [*DIVIDED, "lo=50"], "measured": ["lo", "lo"]}.items():
+            name = f"{str(dtype).rpartition('.')[2]}-{way}"
+            with pyddpdiag.Recorder(f"{folder}/{name}", capacity_mb=1) as recorder:
+                ddp = DistributedDataParallel(Sizes(dtype), bucket_cap_mb=0.001)
+                if way == "hook":
+                    ddp.register_comm_hook(None, recorder.hook(lanes=lanes))
+                else:
+                    recorder.attach(ddp, lanes=lanes)
+                same[name] = [gradients(ddp, rank, step) for step in range(3)] == expected
+                recorder.pause()
+                same[f"{name}-paused"] = gradients(ddp, rank, 0) == afterwards
+    return same
+
+
+def collectives(rank: RankTrace) -> set[str]:
+    """The names of those that are not in a bucket."""
+    return set(complete(rank, Kind.COLLECTIVE)["name"].astype(str).tolist())
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_the_bits_of_torchs_hook_however_a_bucket_is_divided(ranks: int, tmp_path: Path) -> None:
+    for same in run_ranks(_bits, ranks, tmp_path, str(tmp_path), timeout_s=300):
+        assert len(same) == 18 and all(same.values()), same
+    for rank in open_run(tmp_path / "float32-attach").ranks:
+        buckets = complete(rank, Kind.BUCKET)
+        # DDP puts neighbours that are small into one bucket.
+        assert len(buckets) >= 3 * 2
+        assert not (buckets["flags"] & Flag.ERROR).any()
+        # The parts of a bucket are no collectives of the program; DDP's own checks and broadcasts are.
+        assert "gloo:all_reduce" not in collectives(rank)
+        [group] = rank.sidecar.groups.values()
+        assert [(lane.interface, lane.mbit) for lane in group.lanes] == [("lo", 100), ("lo", 300)]
+        assert [lane.share for lane in group.lanes] == [
+            pytest.approx(0.25, abs=0.01),
+            pytest.approx(0.75, abs=0.01),
+        ]
+    for rank in open_run(tmp_path / "float32-measured").ranks:
+        # What was measured is none either.
+        assert "gloo:all_reduce" not in collectives(rank)
+
+
+def _refused(rank: int, _: int, folder: str) -> list[str]:
+    said = []
+    wrong: list[tuple[list[str], list[str]]] = [
+        (["lo", "lo"], ["lo", "nowhere7"]),
+        (["lo", "lo"], ["lo", "lo", "lo"]),
+        (["lo=1", "lo=2"], ["lo=1", "lo=3"]),
+    ]
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        ddp = DistributedDataParallel(Sizes(torch.float32))
+        for choices in wrong:
+            with pytest.raises(ReductionError) as caught:
+                recorder.attach(ddp, lanes=choices[rank])
+            said.append(str(caught.value))
+        # All ranks have failed alike, so they can go on.
+        recorder.attach(ddp, lanes=DIVIDED)
+        gradients(ddp, rank, 0)
+    return said
+
+
+def test_what_does_not_fit_is_the_same_error_on_all_ranks(tmp_path: Path) -> None:
+    first, second = run_ranks(_refused, 2, tmp_path, str(tmp_path / "trace"))
+    assert [text.partition(": ")[2] for text in first] == [text.partition(": ")[2] for text in second]
+    for text, words in zip(
+        first,
+        (
+            "rank 1 of the group cannot use them: its interface 'nowhere7' does not exist",
+            "rank 0 of the group names 2 interfaces, rank 1 names 3",
+            "gives other rates",
+        ),
+        strict=True,
+    ):
+        assert words in text
+
+
+def _killed(rank: int, _: int, folder: str) -> list[str]:
+    recorder = pyddpdiag.Recorder(folder, capacity_mb=1)
+    ddp = DistributedDataParallel(Sizes(torch.float32), bucket_cap_mb=0.001)
+    recorder.attach(ddp, lanes=DIVIDED)
+    for step in (0, 1):  # in the second one, DDP makes new buckets over the group's own connections
+        gradients(ddp, rank, step)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    said = []
+    for step in (2, 3):
+        with pytest.raises(RuntimeError) as caught:
+            gradients(ddp, rank, step)
+        said.append(str(caught.value))
+    recorder.close()
+    return said
+
+
+def test_a_killed_rank_ends_the_bucket_with_an_error_that_names_a_lane(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    said, gone = run_ranks(
+        _killed, 2, tmp_path, str(tmp_path / "trace"), group_timeout_s=30, lost=frozenset({1})
+    )
+    assert gone is None and time.monotonic() - begin < 600
+    assert "(interface lo)" in said[0] and "while reducing bucket" in said[0], said
+    # The lanes that still stand would sum different buckets of the two ranks.
+    assert "an earlier bucket has failed" in said[1], said
+
+
+def _unused(rank: int, _: int, folder: str) -> list[Any]:
+    """One rank has left before the others, as DDP's join() allows."""
+    results = []
+    for lanes in ((), DIVIDED):
+        with pyddpdiag.Recorder(f"{folder}/{len(lanes)}", capacity_mb=1) as recorder:
+            ddp = DistributedDataParallel(Sizes(torch.float32), bucket_cap_mb=0.001)
+            recorder.attach(ddp, lanes=lanes)
+            with ddp.join(divide_by_initial_world_size=False):
+                results.append([gradients(ddp, rank, step) for step in range(1 + rank)])
+            dist.barrier()
+    return results
+
+
+def test_ranks_that_leave_early_are_not_counted_as_without_lanes(tmp_path: Path) -> None:
+    for plain, divided in run_ranks(_unused, 2, tmp_path, str(tmp_path)):
+        assert plain == divided
