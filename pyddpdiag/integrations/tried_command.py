@@ -59,7 +59,8 @@ class Files:
             text = json.dumps(tried_to_json(tried), indent=2, allow_nan=False) + "\n"
             write_whole(self.json, text, force=self.force, option="--json")
             say(f"Written: {self.json}", sys.stderr)
-        if self.html is not None and start_to_show(folder) is None:
+        recorded = any(folder.glob("rank_*.ddptrace")) or start_to_show(folder) is not None
+        if self.html is not None and not recorded:
             say(f"no page is written to {self.html}: nothing was recorded.", sys.stderr)
         elif self.html is not None:
             write_pages(folder, self.html, None, force=self.force)

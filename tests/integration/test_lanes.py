@@ -159,8 +159,10 @@ def test_a_killed_rank_ends_the_bucket_with_an_error_that_names_a_lane(tmp_path:
     )
     assert gone is None and time.monotonic() - begin < 600
     assert "(interface lo)" in said[0] and "while reducing bucket" in said[0], said
-    # The lanes that still stand would sum different buckets of the two ranks.
-    assert "an earlier bucket has failed" in said[1], said
+    # The lanes that still stand would sum different buckets of the two ranks: none is used. The second bucket of the
+    # same pass says so, or the first of the next one, unless DDP itself misses the rest of the pass that failed.
+    refused = "an earlier bucket has failed"
+    assert refused in said[0] or refused in said[1] or "Expected to have finished reduction" in said[1], said
 
 
 def _unused(rank: int, _: int, folder: str) -> list[Any]:
