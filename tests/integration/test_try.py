@@ -1,0 +1,78 @@
+"""`pyddpdiag try` in one run: cures take turns in a script that knows nothing of it, whose result stays the same."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from train_support import ROOT, finish, started
+
+from pyddpdiag.pipeline import load_report
+from pyddpdiag.ranks import interfaces
+
+JOB = str(ROOT / "tests" / "support" / "tried_job.py")
+PYDDPDIAG = (sys.executable, "-m", "pyddpdiag")
+STEPS = "120"
+
+
+def ended(*command: str, cwd: Path) -> tuple[int, str]:
+    """Exit code and standard error."""
+    usual = {"GLOO_SOCKET_IFNAME": interfaces.loopback() or "", "OMP_NUM_THREADS": "1", "USE_LIBUV": "0"}
+    with started([*PYDDPDIAG, *command], cwd, **usual) as process:
+        code, _, err = finish(process, timeout_s=560)
+    return code, err
+
+
+def test_a_trial_in_one_run_keeps_the_bits_of_the_training(tmp_path: Path) -> None:
+    results = []
+    for name, command in (
+        (
+            "tried",
+            ("try", "--minutes", "20", "--trace", "trial", "--json", "result.json", "--html", "page.html"),
+        ),
+        ("plain", ("run", "--trace", "plain")),
+    ):
+        (tmp_path / name).mkdir()
+        code, err = ended(
+            *command, "--nproc", "2", "--", JOB, "communication", STEPS, str(tmp_path / name), cwd=tmp_path
+        )
+        # The training is over before a trial of 20 minutes: it may or may not have judged by then.
+        assert code in ((0, 2) if name == "tried" else (0, 1)), err
+        results.append([torch.load(tmp_path / name / f"weights-{rank}.pt") for rank in range(2)])
+        if name == "tried":
+            assert "What was tried" in err, err
+    for ours, theirs in zip(*results, strict=True):
+        assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    tried = load_report(tmp_path / "trial").tried
+    assert tried is not None and tried.way == "in_run"
+    assert {"shared memory", "views"} <= {one.name for one in tried.cures}
+    assert all(one.same_bits for one in tried.cures)
+    written = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    assert [one["name"] for one in written["cures"]] == [one.name for one in tried.cures]
+    assert "What was tried" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--cures", "magic"), "there is no cure 'magic' to try"),
+        (("--cures", "threads"), "pyddpdiag try --restart takes it"),
+        (("--minutes", "0"), "--minutes 0 cannot be right"),
+        (("--restart", "--stop"), "--stop ends a trial in one run"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_before_anything_starts(
+    tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    code, err = ended("try", *options, "--nproc", "2", "--", JOB, "compute", "1", "-", cwd=tmp_path)
+    assert code == 2 and words in " ".join(err.split()), err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_script_without_ddp_says_that_nothing_was_tried(tmp_path: Path) -> None:
+    (tmp_path / "alone.py").write_text("import torch\nprint(torch.ones(1))\n", encoding="utf-8")
+    code, err = ended("try", "--nproc", "2", "--", "alone.py", cwd=tmp_path)
+    assert code == 2 and "nothing was recorded" in err, err
