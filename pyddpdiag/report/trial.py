@@ -41,9 +41,7 @@ def _found(tried: Tried) -> str:
     best = tried.best_cure
     if best is not None and best.ratio is not None:
         saved = "" if best.saved_ms is None else f", {milliseconds(best.saved_ms)} less"
-        kept = (
-            " The training goes on with it." if tried.kept == best.name and tried.state == "decided" else ""
-        )
+        kept = " It is kept." if tried.kept == best.name and tried.state == "decided" else ""
         return f"{best.name} takes the step to {interval(best)} of what it is{saved}.{kept}"
     if not tried.judged:
         return {"running": "Nothing can be said yet.", "interrupted": "Nothing can be said."}.get(

@@ -89,7 +89,7 @@ def test_what_the_ranks_noted_becomes_a_table_and_a_line_of_this_run(tmp_path: P
     run_with(tmp_path, DECIDED)
     text = text_of(tmp_path)
     assert "Shared memory takes the step to 0.60 (0.60 to 0.60) of what it is, 7.97 ms less." in text
-    assert "The training goes on with it." in " ".join(text.split())
+    assert "It is kept." in " ".join(text.split())
     assert "left: rank 1: out of memory" in text
     line = "    pyddpdiag run --interface eth0 --shared-memory auto -- torchrun --nproc-per-node 2 train.py\n"
     assert line in text
