@@ -95,7 +95,9 @@ def start_of(nproc: int | None, nnodes: int, node_rank: int | None, rendezvous: 
         UsageError: they do not fit together.
     """
     if nproc is not None:
-        node = node_rank if node_rank is not None else tasks.number_among(nnodes)
+        # Without a place to meet that comes first: nobody can meet.
+        number = tasks.number_among(nnodes) if rendezvous and node_rank is None else 0
+        node = number if node_rank is None else node_rank
         start = Start(nproc, nnodes, node, rendezvous)
         start.check()
         return start

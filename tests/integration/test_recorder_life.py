@@ -186,7 +186,8 @@ def _alone_job(rank: int, _: int, folder: str) -> dict[str, Any]:
     seen["mapped"].append(_mapped(recorders))
     with pyddpdiag.Recorder(root / "removed", capacity_mb=1) as recorder:
         dist.barrier()
-    for file in (recorder.path, recorder.path.with_suffix(".json")):
+    # With the lines of the script, if a busy machine gave time for a look.
+    for file in recorder.path.parent.glob(f"{recorder.path.stem}.*"):
         file.unlink()
 
     # Never closed. The DDP module keeps recording as long as it lives; then all of it goes.
