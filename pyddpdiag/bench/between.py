@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyddpdiag.bench.intervals import Estimate, Values, ratio_of_rounds
-from pyddpdiag.bench.student import t_quantile
+from pyddpdiag.model.student import t_quantile
 
 Launches = Sequence[Sequence[float]]
 

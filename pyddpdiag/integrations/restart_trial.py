@@ -26,7 +26,7 @@ from pyddpdiag.integrations.short_start import Limits, Measured, run_shortly
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.messages.shells import this_shell
 from pyddpdiag.model.launch import Launch
-from pyddpdiag.model.paired import MARGIN, Interval, best_is_known, ratio_of_pairs
+from pyddpdiag.model.paired import Interval, best_is_known, ratio_of_pairs
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.tried import AS_IT_IS, NAME, TrialState, Tried, TriedCure, tried_to_json
 from pyddpdiag.model.words import count, listed, milliseconds, seconds
@@ -243,7 +243,7 @@ class RestartTrial:
 
     def _is_known(self) -> bool:
         intervals = [self._interval(row) for row in self._rows if not row.left]
-        return best_is_known([each for each in intervals if each is not None], MARGIN)
+        return best_is_known([each for each in intervals if each is not None])
 
     def _end(self, state: TrialState, why: str = "") -> None:
         self._state, self._why, self._now = state, why, ""

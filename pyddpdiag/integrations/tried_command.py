@@ -125,7 +125,7 @@ def by_starts(
             f"\npyddpdiag try: starts the training {f'with {best.name}' if best else 'as it is'}.", sys.stderr
         )
         return recorded_command.run(command, folder, cures, start=start)
-    return 0 if tried.judged or (tried.state == "decided" and not tried.cures) else COULD_NOT_JUDGE
+    return 0 if tried.answers else COULD_NOT_JUDGE
 
 
 def in_one_run(
@@ -158,7 +158,7 @@ def in_one_run(
         )
         return code or COULD_NOT_JUDGE
     files.write(tried, folder)
-    return code or (0 if tried.judged or (tried.state == "decided" and not tried.cures) else COULD_NOT_JUDGE)
+    return code or (0 if tried.answers else COULD_NOT_JUDGE)
 
 
 __all__ = ["COULD_NOT_JUDGE", "Files", "Keep", "by_starts", "in_one_run"]

@@ -8,27 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-MARGIN: Final = 0.02
-"""Of a step: so well the best is to be known."""
+from pyddpdiag.model.student import t_quantile
 
-# Student's t for a two-sided 95% interval, by degrees of freedom from 1 on.
-_T: Final = (
-    12.706,
-    4.303,
-    3.182,
-    2.776,
-    2.571,
-    2.447,
-    2.365,
-    2.306,
-    2.262,
-    2.228,
-    2.201,
-    2.179,
-    2.160,
-    2.145,
-)
-_T_MANY: Final = 2.14
+MARGIN: Final = 0.02
+"""The best is known when another choice could save no more than this part of today's step."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +32,7 @@ def ratio_of_pairs(ratios: Sequence[float]) -> Interval | None:
         return None
     logs = [math.log(ratio) for ratio in ratios]
     middle = statistics.fmean(logs)
-    t = _T[len(logs) - 2] if len(logs) - 2 < len(_T) else _T_MANY
-    half = t * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = t_quantile(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     return Interval(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
 
 

@@ -14,15 +14,13 @@ from functools import cache
 from statistics import NormalDist, median
 from typing import Final
 
+from pyddpdiag.model.paired import MARGIN
 from pyddpdiag.model.trial import TODAY, Block, CureResult, TriedCure
 
 FEWEST_PAIRS: Final = 6
 """With fewer there is no 95% interval: all of 5 pairs agree by chance in 1 of 16 cases."""
 
 LEVEL: Final = 0.95
-CLOSE_ENOUGH: Final = 0.02
-"""The best is known when another choice could save no more than this part of today's step."""
-
 ENOUGH_TO_LEAVE: Final = 4
 """A cure that is slower in all of so many blocks gets no more turns. By chance: in 1 of 16 cases against today's
 setting, in 1 of 70 against another cure."""
@@ -162,7 +160,7 @@ def choose(results: Mapping[str, CureResult | None]) -> Choice:
         return max(0.0, most[name] - min(others, default=1.0))
 
     best = min(most, key=lambda name: (could_lose(name), most[name]))
-    return Choice(best, could_lose(best), could_lose(best) <= CLOSE_ENOUGH)
+    return Choice(best, could_lose(best), could_lose(best) <= MARGIN)
 
 
 @cache
@@ -186,7 +184,6 @@ def _outside(count: int) -> int:
 
 
 __all__ = [
-    "CLOSE_ENOUGH",
     "ENOUGH_TO_LEAVE",
     "FEWEST_PAIRS",
     "TOO_SLOW",

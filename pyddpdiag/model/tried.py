@@ -97,6 +97,11 @@ class Tried:
         """Whether something follows from it: of at least one cure, an interval is known, or that it is slower."""
         return any(cure.ratio_high is not None or cure.left for cure in self.cures) and self.today.rounds > 0
 
+    @property
+    def answers(self) -> bool:
+        """Whether it says something about this run: what cures are worth, or that there is none to try."""
+        return self.judged or (self.state == "decided" and not self.cures)
+
 
 def tried_to_json(tried: Tried) -> dict[str, Any]:
     """The content of the file."""

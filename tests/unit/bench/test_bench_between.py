@@ -14,7 +14,7 @@ from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.intervals import ratio_of_rounds, verdict
 from pyddpdiag.bench.reading import read
 from pyddpdiag.bench.results import by_launch, launches_of, save
-from pyddpdiag.bench.student import t_quantile
+from pyddpdiag.model.student import t_quantile
 
 Run = list[list[float]]
 
