@@ -11,10 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from train_support import START_S, finish, started
+from train_support import START_S, USUAL, finish, started
 
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.ranks import interfaces
 from pyddpdiag.ranks.ports import free_port
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.trace.run import open_run
@@ -45,7 +44,6 @@ if "own" in sys.argv:
 dist.barrier()
 dist.destroy_process_group()
 """
-USUAL = {"GLOO_SOCKET_IFNAME": interfaces.loopback() or "", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture

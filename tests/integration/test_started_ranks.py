@@ -7,11 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from train_support import finish, started
+from train_support import USUAL, finish, started
 
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.ranks import interfaces
 from pyddpdiag.ranks.ports import free_port
 from pyddpdiag.trace.run import open_run
 
@@ -31,7 +30,6 @@ for _ in range(4):
 dist.barrier()
 dist.destroy_process_group()
 """
-USUAL = {"GLOO_SOCKET_IFNAME": interfaces.loopback() or "", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture

@@ -8,22 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from train_support import ROOT, finish, started
+from train_support import ROOT, ended
 
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.ranks import interfaces
 
 JOB = str(ROOT / "tests" / "support" / "tried_job.py")
 PYDDPDIAG = (sys.executable, "-m", "pyddpdiag")
 STEPS = "120"
-
-
-def ended(*command: str, cwd: Path) -> tuple[int, str]:
-    """Exit code and standard error."""
-    usual = {"GLOO_SOCKET_IFNAME": interfaces.loopback() or "", "OMP_NUM_THREADS": "1", "USE_LIBUV": "0"}
-    with started([*PYDDPDIAG, *command], cwd, **usual) as process:
-        code, _, err = finish(process, timeout_s=560)
-    return code, err
 
 
 def test_a_trial_in_one_run_keeps_the_bits_of_the_training(tmp_path: Path) -> None:
@@ -37,7 +28,16 @@ def test_a_trial_in_one_run_keeps_the_bits_of_the_training(tmp_path: Path) -> No
     ):
         (tmp_path / name).mkdir()
         code, err = ended(
-            *command, "--nproc", "2", "--", JOB, "communication", STEPS, str(tmp_path / name), cwd=tmp_path
+            *PYDDPDIAG,
+            *command,
+            "--nproc",
+            "2",
+            "--",
+            JOB,
+            "communication",
+            STEPS,
+            str(tmp_path / name),
+            cwd=tmp_path,
         )
         # The training is over before a trial of 20 minutes: it may or may not have judged by then.
         assert code in ((0, 2) if name == "tried" else (0, 1)), err
@@ -67,12 +67,14 @@ def test_a_trial_in_one_run_keeps_the_bits_of_the_training(tmp_path: Path) -> No
 def test_what_cannot_be_asked_for_is_refused_before_anything_starts(
     tmp_path: Path, options: tuple[str, ...], words: str
 ) -> None:
-    code, err = ended("try", *options, "--nproc", "2", "--", JOB, "compute", "1", "-", cwd=tmp_path)
+    code, err = ended(
+        *PYDDPDIAG, "try", *options, "--nproc", "2", "--", JOB, "compute", "1", "-", cwd=tmp_path
+    )
     assert code == 2 and words in " ".join(err.split()), err
     assert not list(tmp_path.iterdir())
 
 
 def test_a_script_without_ddp_says_that_nothing_was_tried(tmp_path: Path) -> None:
     (tmp_path / "alone.py").write_text("import torch\nprint(torch.ones(1))\n", encoding="utf-8")
-    code, err = ended("try", "--nproc", "2", "--", "alone.py", cwd=tmp_path)
+    code, err = ended(*PYDDPDIAG, "try", "--nproc", "2", "--", "alone.py", cwd=tmp_path)
     assert code == 2 and "nothing was recorded" in err, err

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from train_support import ROOT, finish, started
+from train_support import ROOT, ended, finish, started
 
 from pyddpdiag.cures.options import Cures
 from pyddpdiag.integrations.restart_choices import wanted_of
@@ -18,7 +18,6 @@ from pyddpdiag.integrations.short_start import Limits, run_shortly, steps_of
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.model.tried import NAME, Tried, tried_from_json
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.ranks import interfaces
 from pyddpdiag.trace.trial import read_trial
 
 JOB = str(ROOT / "tests" / "support" / "tried_job.py")
@@ -28,10 +27,7 @@ FOREVER = "1000000"
 
 def tried(*command: str, cwd: Path) -> tuple[int, str]:
     """Exit code and standard error."""
-    usual = {"GLOO_SOCKET_IFNAME": interfaces.loopback() or "", "OMP_NUM_THREADS": "1", "USE_LIBUV": "0"}
-    with started([*TRY, *command], cwd, **usual) as process:
-        code, _, err = finish(process, timeout_s=560)
-    return code, err
+    return ended(*TRY, *command, cwd=cwd)
 
 
 def of(script: str) -> list[psutil.Process]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from pyddpdiag.ranks import interfaces
 from pyddpdiag.train.loop import train_rank
 from pyddpdiag.train.rank_session import Session
 
@@ -38,6 +39,10 @@ _FOREIGN = (
 def command(*options: object) -> list[str]:
     """The command line of `pyddpdiag train`."""
     return [sys.executable, "-m", "pyddpdiag", "train", *map(str, options)]
+
+
+USUAL = {"GLOO_SOCKET_IFNAME": interfaces.loopback() or "", "OMP_NUM_THREADS": "1"}
+"""What a command needs whose ranks are all on this machine."""
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -95,6 +100,13 @@ def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tupl
     """Exit code, standard output and standard error."""
     out, err = process.communicate(timeout=timeout_s)
     return process.returncode, out, err
+
+
+def ended(*command: str, cwd: Path, timeout_s: float = 560, **extra: str) -> tuple[int, str]:
+    """Exit code and standard error of a command whose ranks meet on this machine."""
+    with started(list(command), cwd, **USUAL, USE_LIBUV="0", **extra) as process:
+        code, _, err = finish(process, timeout_s)
+    return code, err
 
 
 def descendants(pid: int) -> list[psutil.Process]:
