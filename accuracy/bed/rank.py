@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ import pyddpdiag
 from bed import models
 from bed.inject import Injection
 from bed.jobs import Job
+from bed.meeting import meet
 from bed.protocol import ask, say
 from pyddpdiag.paths.averaging import HookKind, from_label
 
@@ -147,14 +147,7 @@ def main(spec: dict[str, Any], rank: int) -> None:
     torch.set_num_threads(job.threads)
     if "interfaces" in fault:
         os.environ["GLOO_SOCKET_IFNAME"] = fault["interfaces"][rank]
-    ask("loaded")
-    dist.init_process_group(
-        "gloo",
-        init_method=Path(spec["meeting"]).as_uri(),
-        rank=rank,
-        world_size=job.ranks,
-        timeout=timedelta(seconds=spec["timeout_s"]),
-    )
+    meet(spec, rank, job.ranks)
     training = Training(job, rank)
     step_s = calibrate(training)
     injection = Injection(fault, rank, step_s, job.threads, lambda event: say(tell=event))

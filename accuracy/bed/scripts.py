@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from bed import models
 from bed.jobs import Job
+from bed.meeting import meet
 from bed.protocol import ask, say
 
 PAIRS = 2
@@ -166,14 +165,7 @@ def main(spec: dict[str, Any], rank: int) -> None:
 
         watched = Watched(spec["trace"], {})
         unchanged.watch(watched)
-    ask("loaded")
-    dist.init_process_group(
-        "gloo",
-        init_method=Path(spec["meeting"]).as_uri(),
-        rank=rank,
-        world_size=job.ranks,
-        timeout=timedelta(seconds=spec["timeout_s"]),
-    )
+    meet(spec, rank, job.ranks)
     if watched is None:
         _measure(job, fault, rank)
     else:

@@ -28,7 +28,6 @@ class RankHistory:
         begin, end: of its steps; ns on the rank's own clock.
         between: from the end of a step to the begin of the next; ns.
         sums: over its steps, by name: `own`, `exposed`, `data_wait`, `collectives`, `thread_cpu`, `run_delay`; ns.
-        longest, longest_step: the longest step with the time before it, ns, and which one that was.
         length: how many steps may belong to each.
     """
 
@@ -39,8 +38,6 @@ class RankHistory:
     end: Int64
     between: Int64
     sums: Mapping[str, Int64]
-    longest: Int64
-    longest_step: Int64
     length: int
 
     def __len__(self) -> int:
@@ -56,9 +53,6 @@ class RankHistory:
         added = np.maximum(0, self.begin[1:] - self.end[:-1])
         # What lies between two intervals that become one lies between two of its steps.
         inner = np.where(first[1:] == first[:-1], added, 0)
-        groups = np.arange(len(self)) - np.repeat(at, np.diff(at, append=len(self)))
-        which = np.repeat(np.arange(len(at)), np.diff(at, append=len(self)))
-        longest = np.lexsort((groups, -self.longest, which))[at]
         return RankHistory(
             first[at],
             np.add.reduceat(self.steps, at),
@@ -67,8 +61,6 @@ class RankHistory:
             np.maximum.reduceat(self.end, at),
             np.add.reduceat(self.between + np.concatenate([[0], inner]), at),
             {name: np.add.reduceat(values, at) for name, values in self.sums.items()},
-            self.longest[longest],
-            self.longest_step[longest],
             length,
         )
 
@@ -82,9 +74,7 @@ def rank_history(trace: RankTrace, until_ns: int) -> RankHistory:
     )
     records, times = records[kept], times[kept]
     limit = np.iinfo(np.int64).max
-    wide = {
-        name: np.minimum(records[name], limit).astype(np.int64) for name in ("group", "sequence", "reference")
-    }
+    wide = {name: np.minimum(records[name], limit).astype(np.int64) for name in ("group", "sequence")}
     return RankHistory(
         first=records["step"].astype(np.int64),
         steps=records["index"].astype(np.int64),
@@ -93,8 +83,6 @@ def rank_history(trace: RankTrace, until_ns: int) -> RankHistory:
         end=times[:, HistoryValue.END].copy(),
         between=wide["group"],
         sums={name: np.maximum(0, times[:, HistoryValue[name.upper()]]) for name in _SUMS},
-        longest=wide["reference"],
-        longest_step=records["thread"].astype(np.int64),
         length=int(records["module"].max(initial=1)),
     )
 
