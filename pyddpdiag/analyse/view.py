@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import compress
+from math import inf
 
 import numpy as np
 
@@ -205,9 +206,10 @@ class RunView:
 
     @cached_property
     def late_in_past(self) -> tuple[LateRank, ...]:
-        """The ranks that were late in those steps."""
+        """The ranks that were late in those steps. Sums do not say how busy the machine was: as sure as if it was."""
         before = self.past
-        return late_ranks(before.steps, lateness(before.steps), before.usage, self.sidecars)
+        found = late_ranks(before.steps, lateness(before.steps), before.usage, self.sidecars)
+        return tuple(replace(late, load=inf) for late in found)
 
     @cached_property
     def slower(self) -> Slower | None:

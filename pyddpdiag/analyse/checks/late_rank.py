@@ -7,7 +7,7 @@ the extra time: it waits for data, computes, waits for a processor core, or slee
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -57,17 +57,21 @@ def _look(view: RunView) -> Iterator[Finding]:
     victims = {
         rank for crowding in view.crowding if crowding.burnt_ms is not None for rank in crowding.victims
     }
-    late_ranks = [
-        late
-        for late in view.late_ranks
-        if not (late.cause == "core" and late.rank in crowded)
-        and not (late.waits_for_cores and late.rank in victims)
-    ]
-    continued = {before.rank: before for before in view.late_in_past if before.until_step is None}
+
+    def to_blame(found: Iterable[LateRank]) -> list[LateRank]:
+        return [
+            late
+            for late in found
+            if not (late.cause == "core" and late.rank in crowded)
+            and not (late.waits_for_cores and late.rank in victims)
+        ]
+
+    late_ranks, in_past = to_blame(view.late_ranks), to_blame(view.late_in_past)
+    continued = {before.rank: before for before in in_past if before.until_step is None}
     for late in late_ranks[:NAMED]:
         yield _tell(view, late, None if late.span else continued.get(late.rank))
     continued_here = {late.rank for late in late_ranks if not late.span} & set(continued)
-    for late in [late for late in view.late_in_past if late.rank not in continued_here][:NAMED]:
+    for late in [late for late in in_past if late.rank not in continued_here][:NAMED]:
         yield _tell_past(view, late)
 
 
