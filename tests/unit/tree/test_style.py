@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -312,6 +313,12 @@ def test_text_for_a_screen_is_not_made_in_a_buffer_without_an_encoding() -> None
     allowed = {"output.py", "export/frames.py", "report/charts/picture.py"}
     found = {p.relative_to(ROOT / "pyddpdiag").as_posix() for p in PACKAGE if "StringIO" in read(p)}
     assert found == allowed
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """pytest takes the second one for the first, and then runs no test at all."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 def test_long_files_say_why() -> None:
