@@ -42,6 +42,18 @@ QUIET_SHARE: Final = 0.12
 """Elsewhere they are late by up to 0.10: cores share caches, and not only with programs of this machine."""
 
 
+def cause_of(cpu_share: float | None, core_share: float | None) -> Cause | None:
+    """What extra time is spent for, by the parts of it on a core and waiting for one, as far as they are known."""
+    if core_share is not None and core_share >= CORE_SHARE:
+        return "core"
+    if cpu_share is None:
+        return None
+    if cpu_share >= CPU_SHARE:
+        return "compute"
+    # Without the run-queue delay a waiting thread and a sleeping one look the same.
+    return "blocked" if core_share is not None and cpu_share + core_share < CPU_SHARE else None
+
+
 @dataclass(frozen=True)
 class LateRank:
     """One rank that is late; milliseconds per step.
@@ -113,16 +125,8 @@ class LateRank:
             return "data"
         if self.computes_much or self.other_threads:
             return "compute"
-        if self.core_share is not None and self.core_share >= CORE_SHARE:
-            return "core"
-        if self.cpu_share is not None and self.cpu_share >= CPU_SHARE:
-            return "compute"
-        if self.cpu_share is None:
-            return "compute" if self.threads else None
-        # Without the run-queue delay a waiting thread and a sleeping one look the same.
-        if self.core_share is not None and self.cpu_share + self.core_share < CPU_SHARE:
-            return "blocked"
-        return None
+        found = cause_of(self.cpu_share, self.core_share)
+        return "compute" if found is None and self.cpu_share is None and self.threads else found
 
 
 def late_ranks(

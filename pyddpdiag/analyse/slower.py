@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64, median_at_most, sure_median
-from pyddpdiag.analyse.late_ranks import BUSY_LOAD, CORE_SHARE, CPU_SHARE, MORE_TIMES
+from pyddpdiag.analyse.late_ranks import BUSY_LOAD, CPU_SHARE, MORE_TIMES, cause_of
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median, step_walls
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
@@ -115,15 +115,7 @@ class Slower:
     @property
     def cause(self) -> Cause | None:
         """What the ranks do in the time that they need more; None: the trace does not tell."""
-        if self.cpu_share is None:
-            return None
-        if self.core_share is not None and self.core_share >= CORE_SHARE:
-            return "core"
-        if self.cpu_share >= CPU_SHARE:
-            return "compute"
-        if self.core_share is not None and self.cpu_share + self.core_share < CPU_SHARE:
-            return "blocked"
-        return None
+        return None if self.cpu_share is None else cause_of(self.cpu_share, self.core_share)
 
     @property
     def confidence(self) -> Confidence:
