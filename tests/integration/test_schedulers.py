@@ -36,19 +36,25 @@ def checked(folder: Path, ends: Sequence[tuple[int, str, str]], ranks: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("heading", "launcher", "why"),
+    ("heading", "needed"),
     [
-        ("Open MPI", "mpirun", "no mpirun here; on Debian: apt-get install openmpi-bin"),
-        ("torchrun", "torchrun", "no torchrun here"),
-        ("accelerate launch", "accelerate", "no accelerate here: pip install accelerate"),
+        ("Open MPI", {"mpirun": "on Debian: apt-get install openmpi-bin"}),
+        ("torchrun", {}),
+        # It starts ranks on processors by mpirun.
+        (
+            "accelerate launch",
+            {"mpirun": "on Debian: apt-get install openmpi-bin", "accelerate": "pip install accelerate"},
+        ),
     ],
+    ids=["mpirun", "torchrun", "accelerate"],
 )
 def test_a_launcher_gives_one_folder_and_one_verdict(
-    tmp_path: Path, heading: str, launcher: str, why: str
+    tmp_path: Path, heading: str, needed: dict[str, str]
 ) -> None:
     bed = pasted.bed(tmp_path)
-    promise = {"mpirun": "schedulers", "accelerate": "frameworks"}.get(launcher, "")
-    need(promise, "" if shutil.which(launcher, path=bed["PATH"]) else why)
+    for program, cure in needed.items():
+        here = shutil.which(program, path=bed["PATH"])
+        need("schedulers", "" if here else f"no {program} here; {cure}")
     # Open MPI refuses root and more tasks than cores unless it is told.
     mpi = {f"OMPI_{name}": "1" for name in ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM")}
     mpi["OMPI_MCA_rmaps_base_oversubscribe"] = "1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import sys
 import threading
@@ -35,7 +36,7 @@ class Counts:
         self.numbers[STOP] = 1
 
 
-def write(path: str, capacity_bytes: int, counts_path: str) -> None:
+def write(path: str, capacity_bytes: int, counts_path: str, most_steps: float) -> None:
     """Writes step records in this thread and collectives in three more; counts each one that it has finished.
 
     A profiler's range whose name begins as Gloo's do is a collective to the worker probe: a way to write
@@ -70,7 +71,7 @@ def write(path: str, capacity_bytes: int, counts_path: str) -> None:
     threads = [threading.Thread(target=collectives, args=(number,)) for number in range(WRITERS)]
     for thread in threads:
         thread.start()
-    while not counts[STOP]:
+    while not counts[STOP] and counts[STEPS] < most_steps:
         recorder.wait_begin()
         recorder.step_begin()
         recorder.step_end()
@@ -92,12 +93,14 @@ def context() -> multiprocessing.context.BaseContext:
     return method
 
 
-def start(folder: Path, capacity_bytes: int) -> tuple[BaseProcess, Path, Counts]:
+def start(
+    folder: Path, capacity_bytes: int, most_steps: float = math.inf
+) -> tuple[BaseProcess, Path, Counts]:
     """A process that writes `folder/rank_0.ddptrace`; returns when every writer has finished some records."""
     path, counts_path = folder / "rank_0.ddptrace", folder / "counts"
     counts = Counts(counts_path)
     process = context().Process(  # type: ignore[attr-defined]
-        target=write, args=(str(path), capacity_bytes, str(counts_path)), daemon=True
+        target=write, args=(str(path), capacity_bytes, str(counts_path), most_steps), daemon=True
     )
     process.start()
     deadline = time.monotonic() + 100
