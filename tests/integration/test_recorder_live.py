@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support.forks import context
 from support.ranks import receive
-from support.trace_victim import NAMES, context, start
+from support.trace_victim import NAMES, start
 
 from pyddpdiag.trace.layout import CollectiveTime, Kind, StepTime
 from pyddpdiag.trace.reader import is_in_flight, read_trace, tickets_of
@@ -76,7 +77,7 @@ def test_two_readers_of_a_live_trace(tmp_path: Path) -> None:
     try:
         for _ in range(2):
             ours, theirs = context().Pipe(duplex=False)
-            reader = context().Process(target=_watch, args=(str(path), theirs), daemon=True)  # type: ignore[attr-defined]
+            reader = context().Process(target=_watch, args=(str(path), theirs), daemon=True)
             reader.start()
             theirs.close()
             readers.append(reader)

@@ -76,7 +76,7 @@ def _new_job(rank: int, _: int, folder: str) -> bool:
 def test_without_a_recorder_a_new_folder_is_agreed_on(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_ranks(_new_job, 2, tmp_path, str(tmp_path)) == [True, True]
+    assert run_ranks(_new_job, 2, tmp_path, str(tmp_path), spawned=True) == [True, True]
     folders = [path for path in tmp_path.iterdir() if path.is_dir()]
     assert len(folders) == 1
     # Rank 0 says so, once.

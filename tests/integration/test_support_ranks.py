@@ -28,7 +28,7 @@ def test_loading_takes_nothing_from_the_time_that_the_job_has(
 ) -> None:
     limit_s = 20.0
     monkeypatch.setenv(SLOW, str(limit_s + 1))
-    assert run_ranks(_rank_itself, 2, tmp_path, timeout_s=limit_s) == [0, 1]
+    assert run_ranks(_rank_itself, 2, tmp_path, timeout_s=limit_s, spawned=True) == [0, 1]
 
 
 def test_a_job_that_does_not_end_fails_the_test_in_time(tmp_path: Path) -> None:

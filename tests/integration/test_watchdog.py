@@ -62,6 +62,6 @@ def _watched_training(rank: int, world_size: int, folder: Path) -> list[str]:
 def test_it_ends_with_the_recorder_and_is_silent_while_paused(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for names in run_ranks(_watched_training, 2, tmp_path, tmp_path):
+    for names in run_ranks(_watched_training, 2, tmp_path, tmp_path, spawned=True):
         assert "open pyddpdiag watchdog" in names and "closed pyddpdiag watchdog" not in names
     assert "no progress" not in capfd.readouterr().err

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import pyddpdiag
 from pyddpdiag.trace.reader import read_trace
-from support.trace_victim import context
+from support.forks import context
 
 
 def make_recorders(folder: str) -> None:
@@ -31,9 +31,7 @@ def _join(folder: str) -> None:
 
 def start(folder: Path) -> BaseProcess:
     """The process, when it has made some."""
-    process = context().Process(  # type: ignore[attr-defined]
-        target=make_recorders, args=(str(folder),), daemon=True
-    )
+    process = context().Process(target=make_recorders, args=(str(folder),), daemon=True)
     process.start()
     deadline = time.monotonic() + 100
     while not (folder / "2").exists():

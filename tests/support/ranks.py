@@ -1,4 +1,4 @@
-"""Runs a function in every rank of a real Gloo process group, each rank a spawned process.
+"""Runs a function in every rank of a real Gloo process group, each rank a process of its own.
 
 It does not use `pyddpdiag.ranks.launch`, which promises the opposite of what these tests need. `launch` ends all ranks
 as soon as one is lost; here the others must live on to tell what they saw. It leaves the process group by a barrier,
@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from support.forks import context, take_environment
+
 # Spawning a rank and loading torch in it: that alone takes 40 s on a slow machine.
 START_S = 240
 # From the moment that all ranks are ready.
@@ -35,20 +37,24 @@ def run_ranks(
     group_timeout_s: float = 60,
     lost: frozenset[int] = frozenset(),
     timeout_s: float = TIMEOUT_S,
+    spawned: bool = False,
 ) -> list[Any]:
     """What `job(rank, world_size, *arguments)` returned in each rank.
 
-    `job` must be importable. Ranks in `lost` are expected to die without an answer; theirs is None. Fails the
-    test with the traceback of any other rank that fails, and `timeout_s` after all of them have loaded torch and the
-    job's module, or START_S after their start if they have not; no process is left behind.
+    `job` must be importable. `spawned` ranks are quite new processes: they import torch with the variables and the
+    output that the test has at that moment, which takes seconds of processor time. Ranks in `lost` are expected to die
+    without an answer; theirs is None. Fails the test with the traceback of any other rank that fails, and `timeout_s`
+    after all of them have loaded torch and the job's module, or START_S after their start if they have not; no process
+    is left behind.
     """
-    context = multiprocessing.get_context("spawn")
+    processes_of = multiprocessing.get_context("spawn") if spawned else context()
     meeting = folder / f"meeting-{time.monotonic_ns()}"
     pipes, processes = [], []
     for rank in range(world_size):
-        ours, theirs = context.Pipe()
-        process = context.Process(
-            target=_rank, args=(theirs, job, rank, world_size, str(meeting), group_timeout_s, arguments)
+        ours, theirs = processes_of.Pipe()
+        process = processes_of.Process(
+            target=_rank,
+            args=(theirs, dict(os.environ), job, rank, world_size, str(meeting), group_timeout_s, arguments),
         )
         process.start()
         theirs.close()
@@ -113,6 +119,7 @@ def _await_ready(pipes: Sequence[Connection]) -> None:
 
 def _rank(
     pipe: Connection,
+    variables: dict[str, str],
     job: Callable[..., Any],
     rank: int,
     world_size: int,
@@ -120,6 +127,7 @@ def _rank(
     timeout_s: float,
     arguments: Any,
 ) -> None:
+    take_environment(variables)
     os.environ["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
     import torch
     import torch.distributed as dist

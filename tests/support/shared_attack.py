@@ -6,7 +6,6 @@ The same for the short tests and the long session. Linux and macOS only: elsewhe
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import random
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import read_trace
+from support.forks import context
 from support.ranks import receive
 from support.shared_job import Way, same_bits, train_until_killed
 
@@ -91,13 +91,12 @@ def _ranks(
     ranks: int, job: Callable[..., None], folder: Path, *arguments: Any
 ) -> Iterator[list[tuple[BaseProcess, Connection]]]:
     """Processes that run `job(rank, ranks, folder, pipe, *arguments)`; none is left behind."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["support.shared_job"])
+    forks = context()
     started = []
     try:
         for rank in range(ranks):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=job, args=(rank, ranks, str(folder), theirs, *arguments))
+            ours, theirs = forks.Pipe()
+            process = forks.Process(target=job, args=(rank, ranks, str(folder), theirs, *arguments))
             process.start()
             theirs.close()
             started.append((process, ours))
@@ -112,9 +111,8 @@ def _ranks(
 
 @contextlib.contextmanager
 def _load(processes: int) -> Iterator[None]:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["support.shared_job"])
-    busy = [context.Process(target=_never_rest, daemon=True) for _ in range(processes)]
+    forks = context()
+    busy = [forks.Process(target=_never_rest, daemon=True) for _ in range(processes)]
     try:
         for process in busy:
             process.start()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-import sys
 import threading
 import time
 from multiprocessing.process import BaseProcess
@@ -12,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from support.forks import context
 
 WRITERS = 3
 STEPS = WRITERS  # index of the step loop's count, after those of the threads
@@ -84,22 +84,13 @@ def write(path: str, capacity_bytes: int, counts_path: str, most_steps: float) -
     threading.Event().wait()
 
 
-def context() -> multiprocessing.context.BaseContext:
-    """Starts processes quickly where the system can: torch is imported once, in their common parent."""
-    if sys.platform == "win32":
-        return multiprocessing.get_context("spawn")
-    method = multiprocessing.get_context("forkserver")
-    method.set_forkserver_preload(["torch", "pyddpdiag._native", "support.trace_victim"])
-    return method
-
-
 def start(
     folder: Path, capacity_bytes: int, most_steps: float = math.inf
 ) -> tuple[BaseProcess, Path, Counts]:
     """A process that writes `folder/rank_0.ddptrace`; returns when every writer has finished some records."""
     path, counts_path = folder / "rank_0.ddptrace", folder / "counts"
     counts = Counts(counts_path)
-    process = context().Process(  # type: ignore[attr-defined]
+    process = context().Process(
         target=write, args=(str(path), capacity_bytes, str(counts_path), most_steps), daemon=True
     )
     process.start()
