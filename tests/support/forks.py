@@ -20,7 +20,7 @@ PRELOADED = (
 
 
 def context() -> ForkServerContext | SpawnContext:
-    """Where there is no fork server, as on Windows, each process imports torch anew."""
+    """Where there is no fork server, as on Windows, each process imports torch itself."""
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
     forks = multiprocessing.get_context("forkserver")
