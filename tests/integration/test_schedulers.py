@@ -21,6 +21,12 @@ from pyddpdiag.trace.run import open_run
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the lines are for a POSIX shell")
 
+# Of each program: who promises it, and how it is installed.
+PROGRAMS = {
+    "mpirun": ("schedulers", "on Debian: apt-get install openmpi-bin"),
+    "accelerate": ("frameworks", "pip install accelerate"),
+}
+
 
 def shell(text: str) -> list[str]:
     return ["bash", "-euc", text]
@@ -38,23 +44,21 @@ def checked(folder: Path, ends: Sequence[tuple[int, str, str]], ranks: int) -> N
 @pytest.mark.parametrize(
     ("heading", "needed"),
     [
-        ("Open MPI", {"mpirun": "on Debian: apt-get install openmpi-bin"}),
-        ("torchrun", {}),
-        # It starts ranks on processors by mpirun.
-        (
-            "accelerate launch",
-            {"mpirun": "on Debian: apt-get install openmpi-bin", "accelerate": "pip install accelerate"},
-        ),
+        ("Open MPI", ["mpirun"]),
+        ("torchrun", []),
+        # On processors it starts ranks by mpirun.
+        ("accelerate launch", ["accelerate", "mpirun"]),
     ],
     ids=["mpirun", "torchrun", "accelerate"],
 )
 def test_a_launcher_gives_one_folder_and_one_verdict(
-    tmp_path: Path, heading: str, needed: dict[str, str]
+    tmp_path: Path, heading: str, needed: Sequence[str]
 ) -> None:
     bed = pasted.bed(tmp_path)
-    for program, cure in needed.items():
+    for program in needed:
+        promise, cure = PROGRAMS[program]
         here = shutil.which(program, path=bed["PATH"])
-        need("schedulers", "" if here else f"no {program} here; {cure}")
+        need(promise, "" if here else f"no {program} here; {cure}")
     # Open MPI refuses root and more tasks than cores unless it is told.
     mpi = {f"OMPI_{name}": "1" for name in ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM")}
     mpi["OMPI_MCA_rmaps_base_oversubscribe"] = "1"

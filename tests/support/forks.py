@@ -5,18 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from multiprocessing.context import ForkServerContext, SpawnContext
+from typing import TYPE_CHECKING
 
-PRELOADED = (
-    "__main__",
-    "pytest",
-    "torch",
-    "torch.distributed",
-    "pyddpdiag",
-    "pyddpdiag._native",
-    "support.ranks",
-)
-"""What nearly every process of a test imports. It starts no thread, which a fork would lose."""
+if TYPE_CHECKING:
+    # Windows has no such class.
+    from multiprocessing.context import ForkServerContext, SpawnContext
+
+PRELOADED = ("__main__", "pytest", "torch", "torch.distributed")
+"""What nearly every process of a test imports.
+
+Not the package: the fork server of Python 3.11 does not take over the tests' sys.path, and would prefer the tree's
+package to an installed one. The one thread that these imports start is OpenBLAS's, which takes care of forks itself.
+"""
 
 
 def context() -> ForkServerContext | SpawnContext:
