@@ -274,39 +274,39 @@ def accuracy(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, types, floors, C++ and workflows; --quick: the fast part, --long: the other, which is clang-tidy."""
+    """Check style, types, floors, C++ and workflows; --quick: the fast part, --long: the rest, mostly clang-tidy."""
     venv = torch_venv(session, "lint")
     sources = sorted(p for d in ("csrc", "tests", "benchmarks") for p in (ROOT / d).rglob("*.[ch]pp"))
     github = Path(".github")
     workflows = sorted((github / "workflows").glob("*.yml"))
     forms = [path for path in sorted((github / "ISSUE_TEMPLATE").glob("*.yml")) if path.name != "config.yml"]
     schema = ["check-jsonschema", "--builtin-schema"]
-    steps: dict[str, list[str | Path]] = {}
-    if session.posargs != ["--long"]:
-        steps |= {
-            "ruff check": ["ruff", "check", "."],
-            "ruff format": ["ruff", "format", "--check", "."],
-            "mypy": ["mypy"],
-            "mypy (tools)": [
-                "mypy",
-                "--python-version=3.11",
-                "dev.py",
-                "noxfile.py",
-                "cmake/torch_pin.py",
-                *sorted(Path("tools").glob("*.py")),
-            ],
-            "import-linter": ["lint-imports", "--no-logo"],
-            "rules of the tree": ["pytest", "-q", "--no-header", "tests/unit/tree/test_style.py"],
-            "clang-format": ["clang-format", "--dry-run", "-Werror", *sources],
-        }
-    if session.posargs != ["--quick"]:
-        steps |= {
-            "workflows": [*schema, "vendor.github-workflows", *workflows],
-            "workflows (security)": ["zizmor", "--offline", "--no-progress", "--quiet", github / "workflows"],
-            "issue forms": [*schema, "vendor.github-issue-forms", *forms],
-            "dependabot": [*schema, "vendor.dependabot", github / "dependabot.yml"],
-            "clang-tidy": [venv.python, "tools/tidy.py", "--python", venv.python],
-        }
+    part = next((option for option in ("--quick", "--long") if option in session.posargs), "")
+    files = [name for name in session.posargs if name != part]
+    fast: dict[str, list[str | Path]] = {
+        "ruff check": ["ruff", "check", "."],
+        "ruff format": ["ruff", "format", "--check", "."],
+        "mypy": ["mypy"],
+        "mypy (tools)": [
+            "mypy",
+            "--python-version=3.11",
+            "dev.py",
+            "noxfile.py",
+            "cmake/torch_pin.py",
+            *sorted(Path("tools").glob("*.py")),
+        ],
+        "import-linter": ["lint-imports", "--no-logo"],
+        "rules of the tree": ["pytest", "-q", "--no-header", "tests/unit/tree/test_style.py"],
+        "clang-format": ["clang-format", "--dry-run", "-Werror", *sources],
+    }
+    rest: dict[str, list[str | Path]] = {
+        "workflows": [*schema, "vendor.github-workflows", *workflows],
+        "workflows (security)": ["zizmor", "--offline", "--no-progress", "--quiet", github / "workflows"],
+        "issue forms": [*schema, "vendor.github-issue-forms", *forms],
+        "dependabot": [*schema, "vendor.dependabot", github / "dependabot.yml"],
+        "clang-tidy": [venv.python, "tools/tidy.py", "--python", venv.python, *files],
+    }
+    steps = {"--quick": fast, "--long": rest}.get(part, fast | rest)
     failed = []
     for name, command in steps.items():
         try:
