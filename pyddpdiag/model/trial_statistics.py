@@ -133,8 +133,8 @@ def costs_too_much(blocks: Sequence[Block], today: Sequence[Block]) -> bool:
     """Whether a cure is to be left for what its latest blocks took.
 
     Any one block may be slow on a busy machine. So it takes two in a row, which lie seconds apart with today's setting
-    between them, or one that is slower than noise makes it. Never where most of its blocks were faster. What a cure that
-    is really slower costs is bounded: a block has a fixed number of passes, and one or two of them show it.
+    between them, or one that is slower than noise makes it. Never where most of its blocks were faster. A slow cure
+    costs little: a block has a fixed number of passes, and one or two of them show it.
 
     Args:
         blocks: of the cure, in order, with their neighbours measured.
