@@ -210,7 +210,8 @@ def show(
     from pyddpdiag.report.text import print_text
 
     how = f" (interrupted by {signal.Signals(interrupted_by).name})" if interrupted_by else ""
-    say(f"\npyddpdiag: {named or folder}{how}", sys.stderr)
+    with suppress(OSError):  # a terminal that hung up: the report may yet be written into files
+        say(f"\npyddpdiag: {named or folder}{how}", sys.stderr)
     if not any(folder.glob("**/rank_*.ddptrace")):
         try:
             require_torch()
@@ -221,7 +222,8 @@ def show(
         return None
     try:
         report = load_report(folder)
-        print_text(report, sys.stderr)
+        with suppress(OSError):
+            print_text(report, sys.stderr)
     except PyddpdiagError as error:
         say(f"no verdict: {error}", sys.stderr)
         return None

@@ -146,6 +146,20 @@ def test_a_run_with_a_trial_is_analysed_once_for_the_screen_and_all_files(
     assert "What each cure does to the step" in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
+def test_a_terminal_that_hung_up_keeps_the_report_for_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class HungUp(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    folder = run_with(tmp_path, DECIDED)
+    monkeypatch.setattr("sys.stderr", HungUp())
+    report = recorded_command.show(folder)
+    monkeypatch.undo()
+    assert report is not None and report.tried is not None and report.tried.best == "shared memory"
+
+
 def test_nothing_to_gain_is_said_plainly() -> None:
     same = TriedCure("views", rounds=9, step_ms=20.1, ratio=1.0, ratio_low=0.99, ratio_high=1.01)
     assert answer(tried(same)) == "Nothing to gain: views is not faster than the run as it is."
