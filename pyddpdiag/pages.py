@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from pyddpdiag.files import refuse_existing, write_whole
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_details
 from pyddpdiag.report.charts.picture import as_png
 from pyddpdiag.report.run.page import charts, run_page
@@ -19,8 +20,11 @@ def write_pages(
     step: int | None = None,
     attempt: int | None = None,
     force: bool = False,
+    report: RunReport | None = None,
 ) -> list[Path]:
     """Write the page of a run into the file `html`, and its charts into the folder `png`, whichever are given.
+
+    `report`: of the folder `source`, if the caller has it already.
 
     Returns:
         what was written.
@@ -33,7 +37,7 @@ def write_pages(
         ResultWriteError: a file cannot be written.
     """
     refuse_existing([html] if html is not None else [], force, "--html")
-    report, details = load_details(source, step=step, attempt=attempt)
+    report, details = load_details(source, step=step, attempt=attempt, report=report)
     written: list[Path] = []
     if html is not None:
         write_whole(html, run_page(report, details), force=force, option="--html")

@@ -76,7 +76,11 @@ def load_report(
 
 
 def load_details(
-    source: str | PathLike[str], *, step: int | None = None, attempt: int | None = None
+    source: str | PathLike[str],
+    *,
+    step: int | None = None,
+    attempt: int | None = None,
+    report: RunReport | None = None,
 ) -> tuple[RunReport, RunDetails | None]:
     """The report, and what a page shows beyond it; None for a report that was saved in a file.
 
@@ -84,13 +88,14 @@ def load_details(
         source: as in `load_report`.
         step: show this step beside those that are worth a look by themselves.
         attempt: as in `load_report`.
+        report: what `load_report` gave for it already; None: it is made here.
 
     Raises:
         TraceError: there are no traces, or none can be read.
         ReportFileError: the file is not a saved report.
         UsageError: there is no such step or attempt.
     """
-    report = load_report(source, attempt=attempt)
+    report = report if report is not None else load_report(source, attempt=attempt)
     path = folder_of(Path(source))
     if path.is_file():
         return report, None

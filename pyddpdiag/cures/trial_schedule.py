@@ -12,7 +12,7 @@ from pyddpdiag.model.trial import MOST_BLOCKS, TODAY, Block, Keep, Trial, TrialS
 from pyddpdiag.model.trial_statistics import (
     FEWEST_PAIRS,
     choose,
-    is_too_slow,
+    costs_too_much,
     ratios,
     slower_in_all,
     with_result,
@@ -153,10 +153,13 @@ class Schedule:
         if latest is not None:
             # Those of the others have not changed: their blocks have both neighbours.
             self._cures[latest.name] = with_result(latest, self._today)
-            slow = is_too_slow(latest.blocks[-1], today)
-            # Not for one slow block among fast ones: others may use the machine, too.
-            if slow and median(ratios(latest.blocks, today)) > 1:
-                self._leave(latest.name, "its block was more than 10% slower than today's setting around it")
+            if costs_too_much(latest.blocks, today):
+                slower = median(ratios(latest.blocks[-2:], today))
+                self._leave(
+                    latest.name,
+                    f"{'its last blocks' if len(latest.blocks) > 1 else 'its block'} took {slower:.2g} times today's "
+                    "step",
+                )
         open_cures = {name: ratios(each.blocks, today) for name, each in self._cures.items() if not each.left}
         for name, ours in open_cures.items():
             if slower_in_all(ours):

@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -26,6 +26,7 @@ from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES, TRIAL
 from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.model.launch import Launch, launch_to_json
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.output import say
 from pyddpdiag.trace.nodes import is_over
 
@@ -61,6 +62,7 @@ def run(
     bringing: Bringing | None = None,
     gather: Gather | None = None,
     trial: Trial | None = None,
+    take: Callable[[RunReport], None] | None = None,
 ) -> int:
     """Runs a command to its end and shows the verdict on standard error; the command's exit code.
 
@@ -73,6 +75,7 @@ def run(
         bringing: brings the traces to a URL; None: they stay in `folder`.
         gather: sends the traces to the first machine in the end; None: they stay.
         trial: of cures, in the run; None: none.
+        take: gets the report that was shown, if there is one.
 
     Raises:
         TraceExistsError: the folder holds traces of an earlier run.
@@ -123,12 +126,14 @@ def run(
         if gather is not None:
             run_gather(folder, gather)
         with suppress(OSError):  # a terminal that hung up
-            show(
+            report = show(
                 folder,
                 named=str(folder) if bringing is None else bringing.shown,
                 why_nothing=early_end.why_nothing(early, ended.code),
                 interrupted_by=ended.signal_number,
             )
+            if report is not None and take is not None:
+                take(report)
     if bringing is not None:
         bringing.finish()
     return ended.code
@@ -187,7 +192,9 @@ def _note(folder: Path, end: CommandEnd) -> None:
             (folder / NAME).write_text(json.dumps(asdict(end)), encoding="utf-8")
 
 
-def show(folder: Path, *, named: str = "", why_nothing: str = "", interrupted_by: int = 0) -> None:
+def show(
+    folder: Path, *, named: str = "", why_nothing: str = "", interrupted_by: int = 0
+) -> RunReport | None:
     """The verdict over what was recorded, on standard error: standard output is the script's.
 
     Args:
@@ -195,23 +202,32 @@ def show(folder: Path, *, named: str = "", why_nothing: str = "", interrupted_by
         named: where the traces will be; empty: in this folder.
         why_nothing: what to say if nothing was recorded; empty: nothing is known of that.
         interrupted_by: the signal that asked `pyddpdiag run` to stop; 0: none did.
+
+    Returns:
+        The report; None: nothing was recorded, or it cannot be read.
     """
-    from pyddpdiag.pipeline import print_report
+    from pyddpdiag.pipeline import load_report
+    from pyddpdiag.report.text import print_text
 
     how = f" (interrupted by {signal.Signals(interrupted_by).name})" if interrupted_by else ""
-    say(f"\npyddpdiag: {named or folder}{how}", sys.stderr)
+    with suppress(OSError):  # a terminal that hung up: the report may yet be written into files
+        say(f"\npyddpdiag: {named or folder}{how}", sys.stderr)
     if not any(folder.glob("**/rank_*.ddptrace")):
         try:
             require_torch()
         except NativeModuleError as error:
             say(f"nothing was recorded: {error.message} {error.hint}", sys.stderr)
-            return
+            return None
         say(f"nothing was recorded: {why_nothing or early_end.why_nothing(early_end.Early(), 0)}", sys.stderr)
-        return
+        return None
     try:
-        print_report(folder, file=sys.stderr)
+        report = load_report(folder)
+        with suppress(OSError):
+            print_text(report, sys.stderr)
     except PyddpdiagError as error:
         say(f"no verdict: {error}", sys.stderr)
+        return None
+    return report
 
 
 __all__ = ["environment", "environment_below", "new_folder", "program_of", "run", "show"]

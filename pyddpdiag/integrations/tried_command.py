@@ -12,16 +12,16 @@ from typing import Final, Literal
 
 from pyddpdiag.cures.options import Cures, from_options
 from pyddpdiag.cures.trial_options import Trial
-from pyddpdiag.errors import PyddpdiagError, TraceExistsError, UsageError
+from pyddpdiag.errors import TraceExistsError, UsageError
 from pyddpdiag.files import refuse_existing, write_whole
 from pyddpdiag.integrations import recorded_command
 from pyddpdiag.integrations.restart_choices import Wanted
 from pyddpdiag.integrations.restart_trial import Asked, RestartTrial
 from pyddpdiag.integrations.started_ranks import Start
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.tried import NAME, Tried, tried_to_json
 from pyddpdiag.output import say
 from pyddpdiag.pages import write_pages
-from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.trial import print_trial
 from pyddpdiag.trace.trial import start_to_show
@@ -48,8 +48,8 @@ class Files:
         refuse_existing([self.json] if self.json is not None else [], self.force, "--json")
         refuse_existing([self.html] if self.html is not None else [], self.force, "--html")
 
-    def write(self, tried: Tried, folder: Path) -> None:
-        """Writes them.
+    def write(self, tried: Tried, folder: Path, report: RunReport | None = None) -> None:
+        """Writes them. `report`: of the folder, if it is known already.
 
         Raises:
             ResultWriteError: the system refuses.
@@ -63,7 +63,7 @@ class Files:
         if self.html is not None and not recorded:
             say(f"no page is written to {self.html}: nothing was recorded.", sys.stderr)
         elif self.html is not None:
-            write_pages(folder, self.html, None, force=self.force)
+            write_pages(folder, self.html, None, force=self.force, report=report)
             say(f"Written: {self.html}", sys.stderr)
 
 
@@ -147,17 +147,17 @@ def in_one_run(
         UsageError: there is no such program.
     """
     files.refuse()
-    code = recorded_command.run(command, folder, today, start=start, trial=trial)
-    try:
-        tried = load_report(folder).tried
-    except PyddpdiagError:
+    shown: list[RunReport] = []
+    code = recorded_command.run(command, folder, today, start=start, trial=trial, take=shown.append)
+    if not shown:
         return code or COULD_NOT_JUDGE  # `run` has said why there is nothing
+    tried = shown[0].tried
     if tried is None:
         say(
             "no cure was tried: no DDP module over Gloo trained long enough for a trial to begin.", sys.stderr
         )
         return code or COULD_NOT_JUDGE
-    files.write(tried, folder)
+    files.write(tried, folder, shown[0])
     return code or (0 if tried.answers else COULD_NOT_JUDGE)
 
 

@@ -29,7 +29,13 @@ WORTH: Final = 0.995
 """A cure is kept only if its whole interval is below this part of today's step: less is not worth a change."""
 
 TOO_SLOW: Final = 1.10
-"""A block that takes so much longer than today's around it is the cure's last, unless most of its blocks are faster."""
+"""A cure with two blocks in a row that take so much longer than each of today's around them is left, unless most of its
+blocks are faster."""
+
+FAR_TOO_SLOW: Final = 2.0
+"""After one block that takes so much longer than each of today's so far. Noise alone does not double the median of a
+block: on two cores that two other programs shared, the slowest of 38 blocks of one setting took 1.4 times their
+median."""
 
 _AROUND: Final = 5  # blocks: every second one is of today's setting
 
@@ -114,15 +120,37 @@ def pseudo_median(values: Sequence[float]) -> tuple[float, float | None, float |
 
 
 def is_too_slow(block: Block, today: Sequence[Block]) -> bool:
-    """Whether a block shows that its cure costs too much to go on with it.
+    """Whether a block takes longer than its cure may, unless noise did it.
 
     Beside the slowest of the blocks of today's setting around it, up to three before it: where these differ much, a
     cure's may as well.
     """
-    near = [
-        each.step_s for each in today if each.step_s is not None and -_AROUND <= each.order - block.order <= 1
-    ]
-    return block.step_s is not None and bool(near) and block.step_s > TOO_SLOW * max(near)
+    near = [each for each in today if -_AROUND <= each.order - block.order <= 1]
+    return _is_slower(block, near, TOO_SLOW)
+
+
+def costs_too_much(blocks: Sequence[Block], today: Sequence[Block]) -> bool:
+    """Whether a cure is to be left for what its latest blocks took.
+
+    Any one block may be slow on a busy machine. So it takes two in a row, which lie seconds apart with today's setting
+    between them, or one that is slower than noise makes it. Never where most of its blocks were faster. A slow cure
+    costs little: a block has a fixed number of passes, and one or two of them show it.
+
+    Args:
+        blocks: of the cure, in order, with their neighbours measured.
+        today: all blocks of today's setting.
+    """
+    found = ratios(blocks, today)
+    if not found or median(found) <= 1:
+        return False
+    if _is_slower(blocks[-1], today, FAR_TOO_SLOW):
+        return True
+    return len(blocks) > 1 and all(is_too_slow(each, today) for each in blocks[-2:])
+
+
+def _is_slower(block: Block, today: Sequence[Block], times: float) -> bool:
+    steps = [each.step_s for each in today if each.step_s is not None]
+    return block.step_s is not None and bool(steps) and block.step_s > times * max(steps)
 
 
 def ratios(blocks: Sequence[Block], today: Sequence[Block]) -> list[float]:
@@ -185,6 +213,7 @@ def _outside(count: int) -> int:
 
 __all__ = [
     "ENOUGH_TO_LEAVE",
+    "FAR_TOO_SLOW",
     "FEWEST_PAIRS",
     "TOO_SLOW",
     "WORTH",
@@ -192,6 +221,7 @@ __all__ = [
     "beside",
     "choose",
     "compare",
+    "costs_too_much",
     "is_too_slow",
     "pseudo_median",
     "ratios",

@@ -11,9 +11,13 @@ import pytest
 from support.pages import skip_without
 from support.trace_writer import write_training
 
+from pyddpdiag import pipeline
+from pyddpdiag.integrations import recorded_command
+from pyddpdiag.integrations.tried_command import Files
 from pyddpdiag.live.pulse import Watcher
 from pyddpdiag.live.watch import pulse_line
 from pyddpdiag.model.launch import Launch, launch_to_json
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.trial import TODAY, Block, Trial, trial_to_json
 from pyddpdiag.model.trial import TriedCure as Noted
 from pyddpdiag.model.trial_statistics import with_result
@@ -119,6 +123,41 @@ def test_it_is_drawn(tmp_path: Path) -> None:
 
     write_pages(run_with(tmp_path, DECIDED), tmp_path / "run.html", None)
     assert "What each cure does to the step" in (tmp_path / "run.html").read_text(encoding="utf-8")
+
+
+def test_a_run_with_a_trial_is_analysed_once_for_the_screen_and_all_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_without("plotly")
+    folder = run_with(tmp_path / "run", DECIDED)
+    analysed: list[Path] = []
+
+    def counted(source: Path, **options: object) -> RunReport:
+        analysed.append(source)
+        return load_report(source, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pipeline, "load_report", counted)
+    report = recorded_command.show(folder)
+    assert report is not None and report.tried is not None
+    files = Files(tmp_path / "tried.json", tmp_path / "run.html")
+    files.write(report.tried, folder, report)
+    assert analysed == [folder]
+    assert json.loads((tmp_path / "tried.json").read_text(encoding="utf-8"))["best"] == "shared memory"
+    assert "What each cure does to the step" in (tmp_path / "run.html").read_text(encoding="utf-8")
+
+
+def test_a_terminal_that_hung_up_keeps_the_report_for_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class HungUp(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    folder = run_with(tmp_path, DECIDED)
+    monkeypatch.setattr("sys.stderr", HungUp())
+    report = recorded_command.show(folder)
+    monkeypatch.undo()
+    assert report is not None and report.tried is not None and report.tried.best == "shared memory"
 
 
 def test_nothing_to_gain_is_said_plainly() -> None:
