@@ -21,6 +21,7 @@ LED_TO: Final = {
     "rank_lost": ("operation_failed",),
     "interrupted": ("operation_failed",),
     "mismatched_all_reduce": ("rank_lost", "operation_failed"),
+    "fewer_all_reduces": ("operation_failed",),
 }
 """What a finding has led to, and says itself."""
 
