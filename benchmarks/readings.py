@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 import pyddpdiag
 from pyddpdiag.record.collector import CollectorWatch
 from pyddpdiag.record.cpu_quota import CpuQuota
+from pyddpdiag.record.reductions import ReductionWatch
 
 ROUNDS, LAYERS = 60, 200
 
@@ -29,7 +30,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=0, world_size=1)
         print(f"a container's limit: found in {_us(CpuQuota):.0f} us, read in {_us(CpuQuota().now):.1f} us")
-        with pyddpdiag.Recorder(folder) as recorder:
+        closed = pyddpdiag.Recorder(folder)
+        closed.close()
+        _reductions(closed)
+        with pyddpdiag.Recorder(folder, overwrite=True) as recorder:
             _collections(recorder)
             _searches(recorder)
         dist.destroy_process_group()
@@ -44,6 +48,19 @@ def _collections(recorder: pyddpdiag.Recorder) -> None:
         plain.append(_us(lambda: gc.collect(0), 50))
     print(
         f"a collection of garbage: {_difference(watched, plain):.2f} us more than {statistics.median(plain):.2f} us"
+    )
+
+
+def _reductions(recorder: pyddpdiag.Recorder) -> None:
+    value, watched, plain = torch.ones(4), [], []
+    for _ in range(ROUNDS):
+        plain.append(_us(lambda: dist.all_reduce(value), 200))
+        watch = ReductionWatch(recorder.core, lambda: None)
+        watched.append(_us(lambda: dist.all_reduce(value), 200))
+        watch.close()
+    print(
+        f"a reduction of the script's own: {_difference(watched, plain):.1f} us more than "
+        f"{statistics.median(plain):.1f} us"
     )
 
 

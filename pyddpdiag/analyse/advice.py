@@ -131,6 +131,19 @@ class Advice:
         own = "recorder.phase(...)"
         return f"{own} of a recorder in the script, in place of {self._instead}," if self.recorded_by else own
 
+    def uneven(self) -> str:
+        """To train on with ranks that have no more batches, or to give all of them equally many."""
+        equal = "Give every rank the same number of batches (DistributedSampler(..., drop_last=True))"
+        if self.recorded_by in ("lightning", "transformers", "train"):
+            return f"{equal}."
+        join = "from torch.distributed.algorithms.join import Join\nwith Join([ddp]):"
+        if self.recorded_by == "accelerate":
+            join = "with accelerator.join_uneven_inputs([model]):"
+        return (
+            f"{equal}, or let a rank without more batches take part in the others' steps, around the loop over batches:"
+            f"\n{join}"
+        )
+
     def every_rank(self) -> str:
         """To record all ranks."""
         if self.recorded_by == "run":

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
+from pyddpdiag.model.reductions import Reductions, reductions_from_json, reductions_to_json
 from pyddpdiag.model.untrusted import needed_text, needed_whole
 
 MOST: Final = 32
@@ -114,7 +115,8 @@ class Training:
 
     `in_no_sync`: by module, how many passes were looked at, and how many of them ran backward under `no_sync` though
     their forward pass had not, so that they were reduced all the same. `fresh`: by module, how many passes were looked
-    at, and how many of them began without gradients of an earlier one. `marked`: by module.
+    at, and how many of them began without gradients of an earlier one. `marked`: by module. `reductions`: that the
+    script called itself.
     """
 
     stepped: tuple[Stepped, ...] = ()
@@ -123,6 +125,7 @@ class Training:
     in_no_sync: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     fresh: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     marked: Mapping[int, Marked] = field(default_factory=dict)
+    reductions: tuple[Reductions, ...] = ()
 
 
 def training_to_json(training: Training) -> dict[str, Any]:
@@ -160,6 +163,7 @@ def training_to_json(training: Training) -> dict[str, Any]:
             }
             for module, one in training.marked.items()
         },
+        "reductions": [reductions_to_json(one) for one in training.reductions],
     }
 
 
@@ -177,6 +181,7 @@ def training_from_json(raw: Any) -> Training:
             raw.get("marked"),
             lambda one: Marked(needed_whole(one["parameter"]), _by_number(one["marks"], _mark)),
         ),
+        _each(raw.get("reductions"), reductions_from_json),
     )
 
 

@@ -1,4 +1,4 @@
-"""What is seen of a training besides its gradients: its optimizers, its loaders, its use of `no_sync`."""
+"""What is seen of a training besides its gradients: optimizers, loaders, `no_sync`, the script's own reductions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pyddpdiag.model.training import Training
 from pyddpdiag.record.ddp_modules import Description, NoSyncLooks
 from pyddpdiag.record.loaders import Loaders
 from pyddpdiag.record.optimizers import Optimizers, Reduced
+from pyddpdiag.record.reductions import ReductionWatch
 
 
 class TrainingWatch:
@@ -18,6 +19,7 @@ class TrainingWatch:
         self.due = False
         self.loaders = Loaders(self._found)
         self._optimizers = Optimizers(core, self._found)
+        self._reductions = ReductionWatch(core, self._found)
         self._looks: dict[int, NoSyncLooks] = {}
 
     def add(self, module: _native.Module, description: Description) -> None:
@@ -40,11 +42,13 @@ class TrainingWatch:
             {index: (one.looked, one.inside) for index, one in looks if one.looked},
             {index: (one.looked, one.fresh) for index, one in looks if one.looked},
             self._optimizers.marked(),
+            self._reductions.reductions(),
         )
 
     def close(self) -> None:
         """Watch no more."""
         self._optimizers.close()
+        self._reductions.close()
 
     def _found(self) -> None:
         self.due = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from pyddpdiag.analyse.batches import UnevenBatches, uneven_batches
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.skipped import Skipped
 from pyddpdiag.analyse.view import RunView
@@ -26,12 +27,12 @@ def _look(view: RunView) -> Iterator[Finding]:
         # where it went astray.
         behind = [gap for gap in behind if gap.rank in skipped]
     if behind:
-        yield _fewer(behind, skipped)
+        yield _fewer(view, behind, skipped)
     elif skipped and view.skipped.aligned and not any(gap.after for gap in view.gaps):
         yield _crossed(view.skipped.ranks)
 
 
-def _fewer(behind: list[Gap], skipped: Mapping[int, Skipped]) -> Finding:
+def _fewer(view: RunView, behind: list[Gap], skipped: Mapping[int, Skipped]) -> Finding:
     # The one that went astray first; where that is not known, the one that is furthest behind.
     never = 2**63
     worst = min(
@@ -39,7 +40,11 @@ def _fewer(behind: list[Gap], skipped: Mapping[int, Skipped]) -> Finding:
         key=lambda gap: (skipped[gap.rank].step if gap.rank in skipped else never, -gap.after, gap.rank),
     )
     known = skipped.get(worst.rank)
+    uneven = None if known else _out_of_batches(view, worst.rank)
+    since = known.step if known else _step_after(view, worst.rank) if uneven else None
     where = f": {_said(known)}. Since then it is out of step with them, and" if known else "."
+    if uneven:
+        where = f", because it had no more batches: {uneven.said}."
     return Finding(
         kind="fewer_all_reduces",
         severity="error",
@@ -47,16 +52,30 @@ def _fewer(behind: list[Gap], skipped: Mapping[int, Skipped]) -> Finding:
         f"the others, though no record of it was lost{where} {'r' if known else 'R'}esults may be silently wrong.",
         confidence="high",
         rank=worst.rank,
-        since_step=known.step if known else None,
+        since_step=since,
         evidence={
             "fewer": worst.after,
             "ranks_behind": len({gap.rank for gap in behind}),
-            "step": known.step if known else None,
+            "step": since,
             "steps_with_fewer": known.times if known else None,
+            "batches": uneven.batches[worst.rank] if uneven else None,
+            "batches_most": max(uneven.batches.values()) if uneven else None,
         },
         change_mind="The ranks have different numbers of batches and train under DDP's Join.",
-        advice=_ADVICE,
+        advice=_ADVICE if known else view.advice.uneven(),
     )
+
+
+def _out_of_batches(view: RunView, rank: int) -> UnevenBatches | None:
+    """The ranks' batches, if this one has fewer than others."""
+    uneven = uneven_batches(view.sidecars)
+    return uneven if uneven and uneven.batches[rank] < max(uneven.batches.values()) else None
+
+
+def _step_after(view: RunView, rank: int) -> int | None:
+    """The first step that a rank did not make."""
+    last = next(one.last_step for one in view.ranks if one.rank == rank)
+    return None if last is None else last + 1
 
 
 def _crossed(skipped: tuple[Skipped, ...]) -> Finding:

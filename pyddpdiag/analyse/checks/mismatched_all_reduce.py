@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pyddpdiag.analyse.calls.reductions import DifferentReductions, different_reductions
 from pyddpdiag.analyse.calls.unequal import UnequalCalls
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.majority import odd_ones
@@ -19,8 +20,16 @@ def _look(view: RunView) -> Iterator[Finding]:
     for mismatch in view.mismatches:
         yield _of_buckets(mismatch)
     aborted, lines = mismatch_aborted(view), _lines(view)
+    # A call that one rank left out shifts those that follow: what meets then is said with it.
+    shifted = {one.operation.removeprefix("gloo:") for one in view.unequal_calls}
+    shifted |= {one.operation.removeprefix("gloo:") for one in view.different_calls if one.field != "dtype"}
+    reductions = [one for one in different_reductions(view.sidecars) if one.operation not in shifted]
+    for different in reductions:
+        yield _of_reductions(different)
+    known = {one.operation for one in reductions}
     for mismatch in view.different_calls:
-        yield _of_calls(mismatch, aborted, lines)
+        if mismatch.operation.removeprefix("gloo:") not in known:
+            yield _of_calls(mismatch, aborted, lines)
     if view.interruption is None and view.standstill is None:
         failed = bool(view.errors.total) or any(rank.ended_by for rank in view.ranks)
         for unequal in view.unequal_calls:
@@ -121,6 +130,45 @@ def _of_calls(mismatch: Mismatch, aborted: Sequence[int], lines: Mapping[int, st
         advice="Make the ranks call the same collectives in the same order with tensors of the same size and dtype: "
         "look for branches that differ between ranks.",
     )
+
+
+def _of_reductions(different: DifferentReductions) -> Finding:
+    """Calls of equal size that Gloo lets pass."""
+    odd = odd_ones({rank: kind.said for rank, kind in different.kinds.items()})
+    lines = {rank: kind.where for rank, kind in different.kinds.items() if kind.where}
+    what = clean(different.operation)
+    first = "" if different.call is None else f", first in call {different.call} in step {different.step}"
+    return Finding(
+        kind="mismatched_all_reduce",
+        severity="error",
+        message=f"the ranks called {what} for different things of equal size: "
+        + ("the operation" if different.field == "op" else "the type of the elements")
+        + f" differs{first} ("
+        + listed(
+            (f"rank {rank}: {clean(kind.said)}" for rank, kind in different.kinds.items()),
+            4,
+        )
+        + f"). Gloo does not compare them, and the results are wrong{_called_at(lines)}.",
+        confidence="certain" if different.whole else "medium",
+        rank=odd[0] if len(odd) == 1 else None,
+        since_step=different.step,
+        where=_where(lines, odd),
+        evidence={
+            "operation": f"gloo:{what}",
+            "step": different.step,
+            "sequence": different.call,
+            **{f"rank_{rank}": clean(kind.said) for rank, kind in list(different.kinds.items())[:8]},
+            "lines": _said(lines) or None,
+        },
+        change_mind="Threads of one rank made these calls in another order, or the rank with fewer of them was "
+        "recorded from a later call on.",
+        advice="Make the ranks call the same collectives in the same order, with the same op (ReduceOp) and tensors of "
+        "the same dtype: look for branches that differ between ranks.",
+    )
+
+
+def _called_at(lines: Mapping[int, str]) -> str:
+    return f"; {_said(lines).replace(' at ', ' called it first at ', 1)}" if lines else ""
 
 
 def _of_counts(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pyddpdiag.analyse.batches import uneven_batches
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.majority import odd_ones
 from pyddpdiag.analyse.settings import Difference, differences
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import listed
+
+OF_LOADER: Final = ("samples of an epoch", "batch size")
+"""No launcher makes these equal."""
 
 LONGEST: Final = 60
 """Characters of a value: an environment may hold anything."""
@@ -29,8 +33,25 @@ def _look(view: RunView) -> Iterator[Finding]:
         rank=odd.pop() if len(odd) == 1 else None,
         evidence={difference.name: _said(difference) for difference in found},
         change_mind="This is intended: the machines differ, and each rank's settings fit its machine.",
-        advice="Start every rank with the same torch and the same environment, for instance through one launcher.",
+        advice=_advice(view, found),
     )
+
+
+def _advice(view: RunView, found: Sequence[Difference]) -> str:
+    parts = []
+    if any(difference.name not in OF_LOADER for difference in found):
+        parts.append(
+            "Start every rank with the same torch and the same environment, for instance through one launcher."
+        )
+    if uneven_batches(view.sidecars) is not None:
+        parts.append(f"Unless the loop over batches is within Join already: {_small(view.advice.uneven())}")
+    elif not parts:
+        parts.append("Give every rank as many samples, in batches of the same size.")
+    return " ".join(parts)
+
+
+def _small(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _said(difference: Difference) -> str:

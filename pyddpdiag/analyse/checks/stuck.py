@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pyddpdiag.analyse.batches import uneven_batches
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.checks.operation_failed import never_began
 from pyddpdiag.analyse.interruption import Interruption
@@ -108,9 +109,20 @@ def _missing(
             since_step=awaited.step,
             evidence=evidence,
             change_mind="Its trace lost records.",
-            advice="It left out an operation, or calls another one: look for branches that differ between ranks, and "
+            advice=_ran_out(view, behind)
+            or "It left out an operation, or calls another one: look for branches that differ between ranks, and "
             "for different numbers of batches. Sums since then may be of different gradients.",
         )
+
+
+def _ran_out(view: RunView, behind: Sequence[int]) -> str:
+    """What to do where these ranks came to their end before the others; empty: they did not."""
+    closed = {rank.rank for rank in view.ranks if rank.closed}
+    uneven = uneven_batches(view.sidecars)
+    if uneven is not None and all(uneven.batches[rank] < max(uneven.batches.values()) for rank in behind):
+        said = uneven.said
+        return f"{said[:1].upper()}{said[1:]}. {view.advice.uneven()}"
+    return view.advice.uneven() if closed.issuperset(behind) else ""
 
 
 def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Finding]:

@@ -29,6 +29,11 @@ def priced(view: RunView, finding: Finding) -> Finding:
     return replace(finding, cost_s=finding.cost_ms * view.judged.steps / 1e3)
 
 
+def lasted_s(view: RunView) -> float:
+    """How long all steps that can be judged took, with phases before them."""
+    return float(np.nansum(np.fmax.reduce(view.step_spans, axis=1))) / 1e3 if view.step_spans.size else 0.0
+
+
 def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:
     """Limit what each finding costs to what the findings before it have left.
 

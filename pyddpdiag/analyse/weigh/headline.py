@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE
 from pyddpdiag.model import Finding
-from pyddpdiag.model.words import milliseconds, ranks, sentence
+from pyddpdiag.model.words import milliseconds, percent, ranks, sentence
 
 MOST: Final = 3
 """Findings in the sentence."""
@@ -20,6 +21,7 @@ LED_TO: Final = {
     "rank_lost": ("operation_failed",),
     "interrupted": ("operation_failed",),
     "mismatched_all_reduce": ("rank_lost", "operation_failed"),
+    "fewer_all_reduces": ("operation_failed",),
 }
 """What a finding has led to, and says itself."""
 
@@ -32,20 +34,38 @@ _END: Final = re.compile(r": |; |\. | \(|, (?:first|and|though|in) |\.?$")
 _END_OF_RUN: Final = re.compile(", ")
 
 
-def headline(findings: Sequence[Finding]) -> str:
-    """One finding in full, or the first statements of up to three that weigh the same, with what they cost."""
+def headline(findings: Sequence[Finding], lasted_s: float = 0.0) -> str:
+    """One finding in full, or the first statements of up to three that weigh the same, with what they cost.
+
+    Args:
+        findings: in their order.
+        lasted_s: how long all judged steps took; findings of low confidence that cost less than 10% of it are not
+            named beside a surer one, and do not stand as the answer; 0: not known.
+    """
     first = findings[0]
+    little = HEALTHY_SHARE * lasted_s
+    if all(_is_unsure_and_cheap(one, little) for one in findings if one.severity == first.severity):
+        return (
+            f"{sentence(f'no finding costs {percent(HEALTHY_SHARE)} of the run')}. The first of them, of low "
+            f"confidence: {_brief(first)}."
+        )
     named = [first]
     for finding in findings[1:]:
-        if finding.severity != first.severity or len(named) == MOST:
+        # After a note that comes first all the same, the warning that it comes before.
+        if (finding.severity != first.severity and first.severity != "note") or len(named) == MOST:
             break
-        if finding.kind in LED_TO.get(first.kind, ()):
+        if finding.kind in LED_TO.get(first.kind, ()) or _is_unsure_and_cheap(finding, little):
             continue
         if finding.severity == "error" or _is_worth_naming(finding, first):
             named.append(finding)
     if len(named) == 1:
         return sentence(first.message)
     return sentence("; ".join(_brief(finding) for finding in named)) + "."
+
+
+def _is_unsure_and_cheap(finding: Finding, little_s: float) -> bool:
+    """Whether it may be by chance, and cost little at most: not what a reader with 10 seconds needs."""
+    return finding.confidence == "low" and finding.cost_s is not None and finding.cost_s < little_s
 
 
 def _is_worth_naming(finding: Finding, first: Finding) -> bool:

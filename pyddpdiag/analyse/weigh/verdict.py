@@ -10,13 +10,16 @@ from pyddpdiag.analyse.catalog import in_role
 from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.weigh.costs import priced, share_out
+from pyddpdiag.analyse.weigh.costs import lasted_s, priced, share_out
 from pyddpdiag.analyse.weigh.headline import headline
 from pyddpdiag.analyse.weigh.lost import what_was_lost
 from pyddpdiag.analyse.weigh.undecided import healthy_words, why_undecided
 from pyddpdiag.model import Finding, Verdict, words
 
 WEIGHT: Final = {"error": 0, "warning": 1, "note": 2}
+
+COMPARABLE: Final = 0.5
+"""Of what load of others costs: a note that is sure and costs more than this part of it comes first."""
 
 LAYOUT: Final = in_role("layout")
 FAULTS: Final = in_role("fault")
@@ -46,11 +49,11 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
         mine = [priced(part, one) for one in rest if one.among == members(part)]
         shared += share_out(part, sorted(mine, key=_weight))
     shared += [one for one in rest if not one.among and len(parts) > 1]
-    ordered = (*errors, *sorted(shared, key=_weight))
+    ordered = (*errors, *_other_load_last(sorted(shared, key=_weight)))
     # What is wrong with the traces comes before what they say.
     here = what_is_here(parts[0].run)
-    if ordered and ordered[0].severity != "note":
-        found = came + headline(ordered)
+    if any(one.severity != "note" for one in ordered):
+        found = came + headline(ordered, max(lasted_s(part) for part in parts))
         return Verdict("findings", words.sentence(f"{here}. {found}") if here else found, ordered)
     for part in parts:
         if open_question := _question(part):
@@ -91,10 +94,31 @@ def _weight(finding: Finding) -> tuple[int, bool, bool, float]:
     return (
         WEIGHT[finding.severity],
         unsure,
-        unsure and finding.kind == "core_contention",
+        _is_other_load(finding),
         # What it cost in the whole run, in its steps and between them.
         -(finding.cost_s or 0.0),
     )
+
+
+def _other_load_last(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; load of others that is alone among the warnings comes after notes that are sure and cost as much.
+
+    On a busy machine a mistake that is there in each step takes a smaller part of it than on a quiet one.
+    """
+    warnings = [one for one in findings if one.severity == "warning"]
+    if len(warnings) != 1 or not _is_other_load(warnings[0]):
+        return list(findings)
+    least = COMPARABLE * (warnings[0].cost_s or 0.0)
+    before = [
+        one
+        for one in findings[1:]
+        if one.confidence != "low" and one.cost_s is not None and one.cost_s > least
+    ]
+    return [*before, *(one for one in findings if one not in before)]
+
+
+def _is_other_load(finding: Finding) -> bool:
+    return finding.kind == "core_contention" and finding.confidence == "low"
 
 
 def _less_sure(findings: Sequence[Finding]) -> list[Finding]:

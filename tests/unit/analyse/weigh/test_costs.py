@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.processor_use import NOTHING, Extra, write
 from support.trace_writer import MS, RankWriter, write_training
 
 from pyddpdiag.analyse.view import RunView
@@ -137,19 +138,85 @@ def test_what_weighs_less_is_not_in_the_sentence() -> None:
     assert headline([lost, late]) == "Rank 1 ended: the process is gone."
 
 
+def order(view: RunView, *findings: Finding) -> list[str]:
+    return [each.kind for each in weigh([view], findings).findings]
+
+
+def test_what_is_sure_comes_before_other_load_on_the_machine(view: RunView) -> None:
+    contention = finding("core_contention", 20.0, confidence="low")
+    late = finding("late_rank", 7.0, confidence="medium", rank=1)
+    assert order(view, contention, late) == ["late_rank", "core_contention"]
+    # A mistake that costs nothing, or nobody knows what, too.
+    assert order(view, contention, finding("epoch_not_set")) == ["epoch_not_set", "core_contention"]
+    # Others that are unsure are more often the answer.
+    assert order(view, contention, finding("loopback", 7.0, confidence="low"))[0] == "loopback"
+
+
+def test_a_sure_note_that_costs_as_much_comes_before_other_load(view: RunView) -> None:
+    contention = finding("core_contention", 8.0, confidence="low", message="all ranks wait for a core: 8 ms.")
+    note = finding(
+        "missing_no_sync", 5.0, severity="note", message="every pass reduces: 3 of 4 are needless."
+    )
+    verdict = weigh([view], [contention, note])
+    assert [each.kind for each in verdict.findings] == ["missing_no_sync", "core_contention"]
+    assert verdict.status == "findings"
+    assert verdict.line == (
+        "Every pass reduces (5.00 ms per step); all ranks wait for a core (8.00 ms per step)."
+    )
+    for other in (
+        replace(note, cost_ms=3.0),
+        replace(note, confidence="low"),
+        replace(note, cost_ms=None),
+    ):
+        assert order(view, contention, other) == ["core_contention", "missing_no_sync"]
+    # Beside something else it is not the answer anyway.
+    rest = (finding("loopback", 7.0, confidence="low"), contention)
+    assert order(view, *rest, note)[0] == "loopback"
+
+
+def test_unsure_findings_that_cost_little_do_not_fill_the_first_line(view: RunView) -> None:
+    """4 ms of 60.5 ms are less than 10% of the run."""
+    little = finding(
+        "late_rank", 4.0, confidence="low", rank=1, message="rank 1 is late in 8 steps: by 10 ms."
+    )
+    verdict = weigh([view], [little])
+    assert verdict.line == (
+        "No finding costs 10% of the run. The first of them, of low confidence: rank 1 is late in 8 steps (4.00 ms "
+        "per step)."
+    )
+    assert verdict.status == "findings"
+    assert weigh([view], [replace(little, cost_ms=9.0)]).line == "Rank 1 is late in 8 steps: by 10 ms."
+    assert weigh([view], [replace(little, confidence="medium")]).line.startswith("Rank 1 is late in 8 steps")
+    # Beside a sure one, only what may matter is in the sentence.
+    sure = finding("data_wait", 20.0, message="the ranks wait for data: 20 ms.")
+    assert weigh([view], [sure, little]).line == "The ranks wait for data: 20 ms."
+    assert "rank 1 is late" in weigh([view], [sure, replace(little, cost_ms=9.0)]).line
+
+
+def test_a_stretch_in_which_a_rank_waits_for_a_core_is_no_answer_for_a_long_run(tmp_path: Path) -> None:
+    part = range(150, 178)
+    write(tmp_path, [NOTHING, Extra(delay=30, steps=part)], steps=330)
+    verdict = load_report(tmp_path).verdict
+    (found,) = verdict.findings
+    assert (found.kind, found.rank, found.cause, found.confidence) == ("late_rank", 1, "core", "low")
+    assert verdict.line.startswith("No finding costs 10% of the run.")
+    write(tmp_path / "slept", [NOTHING, Extra(sleep=30, steps=part)], steps=330)
+    assert load_report(tmp_path / "slept").verdict.line.startswith("Rank 1 is late in steps 150 to 177")
+
+
 def test_what_ranks_did_differently_comes_before_what_it_led_to(view: RunView) -> None:
     lost = finding("rank_lost", severity="error", rank=0, since_step=7)
     different = finding("mismatched_all_reduce", severity="error", confidence="certain", since_step=7)
 
-    def order(*errors: Finding) -> list[str]:
-        return [each.kind for each in weigh([view], errors).findings]
-
-    assert order(lost, different) == ["mismatched_all_reduce", "rank_lost"]
+    assert order(view, lost, different) == ["mismatched_all_reduce", "rank_lost"]
     # A guess, or what came later, does not.
-    assert order(lost, replace(different, confidence="medium")) == ["rank_lost", "mismatched_all_reduce"]
-    assert order(lost, replace(different, since_step=8)) == ["rank_lost", "mismatched_all_reduce"]
+    assert order(view, lost, replace(different, confidence="medium")) == [
+        "rank_lost",
+        "mismatched_all_reduce",
+    ]
+    assert order(view, lost, replace(different, since_step=8)) == ["rank_lost", "mismatched_all_reduce"]
     sizes = finding("world_size_differs", severity="error", confidence="certain")
-    assert order(lost, sizes) == ["world_size_differs", "rank_lost"]
+    assert order(view, lost, sizes) == ["world_size_differs", "rank_lost"]
 
 
 def test_a_mismatch_that_made_an_innocent_rank_abort_is_named_first(tmp_path: Path) -> None:

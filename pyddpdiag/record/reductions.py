@@ -1,0 +1,177 @@
+"""With which operation the script reduces, in each of its own calls: torch tells that to no listener.
+
+Watched from Python, where `dist.all_reduce` and others call the process group. DDP's buckets and this package's hooks
+do not come this way.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+
+from pyddpdiag import _native
+from pyddpdiag.model.reductions import CALLS, GROUPS, LETTERS, ReductionKind, Reductions
+from pyddpdiag.record.script_lines import lines_of_frame
+
+_METHODS: Final = {"allreduce": "all_reduce", "reduce": "reduce"}
+"""Methods of a process group, and what they are called elsewhere."""
+
+_watches: tuple[weakref.ref[ReductionWatch], ...] = ()  # a set of them is slow to go through
+_names: dict[int, str] = {}  # of operations
+_replaced: dict[str, tuple[Any, Any]] = {}  # by method: what was in the class, and ours
+
+
+class _Calls:
+    """What was seen of one operation in one group."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.kinds: dict[tuple[str, str], int] = {}  # the place of each
+        self.found: list[ReductionKind] = []
+        self.counts: list[int] = []
+        self.first: list[tuple[int, int]] = []  # kind and step
+        self.last: deque[tuple[int, int]] = deque(maxlen=CALLS)
+
+    def note(self, kind: tuple[str, str], step: int) -> bool:
+        """One more call; whether that is something to be written down."""
+        self.calls += 1
+        place = self.kinds.get(kind)
+        new = place is None
+        if place is None:
+            place = self.kinds[kind] = min(len(self.found), len(LETTERS) - 1)
+            if place == len(self.found):
+                self.found.append(ReductionKind(*kind, where=_line()))
+                self.counts.append(0)
+        self.counts[place] += 1
+        if len(self.first) < CALLS:
+            self.first.append((place, step))
+        self.last.append((place, step))
+        # A power of 4.
+        return new or (self.calls & (self.calls - 1) == 0 and self.calls.bit_length() % 2 == 1)
+
+
+class ReductionWatch:
+    """The reductions that this process's script calls, until it is closed.
+
+    Args:
+        core: the native recorder; it knows the step.
+        found: called when there is something new to be written down.
+    """
+
+    def __init__(self, core: _native.Recorder, found: Callable[[], None]) -> None:
+        self._core = core
+        self._found = found
+        self._seen: dict[tuple[str, str], _Calls] = {}
+        _watch(self)
+
+    def note(self, group: str, operation: str, op: str, dtype: str) -> None:
+        """The script reduces."""
+        seen = self._seen.get((group, operation))
+        if seen is None:
+            if len(self._seen) >= GROUPS:
+                return
+            seen = self._seen[group, operation] = _Calls()
+        if seen.note((op, dtype), self._core.current_step):
+            self._found()
+
+    def reductions(self) -> tuple[Reductions, ...]:
+        """What was seen."""
+        return tuple(self._kept(*key, seen) for key, seen in list(self._seen.items()))
+
+    @staticmethod
+    def _kept(group: str, operation: str, seen: _Calls) -> Reductions:
+        first, last = tuple(seen.first), tuple(seen.last)
+        kinds = zip(seen.found, seen.counts, strict=False)  # another thread may add to them
+        return Reductions(
+            group,
+            operation,
+            seen.calls,
+            tuple(replace(kind, calls=calls) for kind, calls in kinds),
+            first="".join(LETTERS[place] for place, _ in first),
+            last="".join(LETTERS[place] for place, _ in last),
+            first_steps=tuple(step for _, step in first),
+            last_steps=tuple(step for _, step in last),
+        )
+
+    def close(self) -> None:
+        """Watch no more."""
+        _leave(self)
+
+
+def _watch(watch: ReductionWatch) -> None:
+    global _watches
+    _watches = (*(one for one in _watches if one() is not None), weakref.ref(watch))
+    for method, operation in _METHODS.items():
+        # As it is in the class: asked for by name, pybind's method is a function that no instance can be bound to.
+        own = dist.ProcessGroup.__dict__.get(method)
+        if own is None or (method in _replaced and own is _replaced[method][1]):
+            continue
+        ours = _noting(getattr(dist.ProcessGroup, method), operation)
+        _replaced[method] = (own, ours)
+        setattr(dist.ProcessGroup, method, ours)
+
+
+def _leave(watch: ReductionWatch) -> None:
+    global _watches
+    _watches = tuple(one for one in _watches if one() not in (None, watch))
+    if _watches:
+        return
+    for method, (own, ours) in list(_replaced.items()):
+        # Somebody else may have replaced it meanwhile, and calls ours.
+        if dist.ProcessGroup.__dict__.get(method) is ours:
+            setattr(dist.ProcessGroup, method, own)
+            del _replaced[method]
+
+
+def _noting(own: Any, operation: str) -> Any:
+    @functools.wraps(own)
+    def call(group: Any, *arguments: Any, **options: Any) -> Any:
+        # Whatever the arguments are like: it is torch's to complain.
+        with suppress(Exception):
+            op, dtype = _described((*arguments, *options.values()))
+            name = group.group_name
+            for one in _watches:
+                if (watch := one()) is not None:
+                    watch.note(name, operation, op, dtype)
+        return own(group, *arguments, **options)
+
+    return call
+
+
+def _described(arguments: tuple[Any, ...]) -> tuple[str, str]:
+    """With what a call reduces, and elements of which type."""
+    op: Any = None
+    dtype = ""
+    for one in arguments:
+        first = one[0] if isinstance(one, list) and one else one
+        if isinstance(first, torch.Tensor):
+            dtype = str(first.dtype).removeprefix("torch.")
+        elif isinstance(one, (dist.ReduceOp, dist.ReduceOp.RedOpType)):
+            op = one
+        else:
+            op = getattr(one, "reduceOp", op)
+    if op is None:
+        return "SUM", dtype  # torch's own default
+    kind = getattr(op, "op", op)
+    number = int(kind)
+    if number not in _names:
+        _names[number] = kind.name
+    return _names[number], dtype
+
+
+def _line() -> str:
+    """The innermost line of the script's own code."""
+    found = lines_of_frame(sys._getframe(1))
+    return found[-1] if found else ""
+
+
+__all__ = ["ReductionWatch"]
