@@ -65,8 +65,16 @@ class RankHistory:
         )
 
 
+_NONE: Final = RankHistory(
+    *(np.empty(0, np.int64) for _ in range(6)), {name: np.empty(0, np.int64) for name in _SUMS}, 1
+)
+"""Of a rank whose records are all there, or whose recorder kept no sums."""
+
+
 def rank_history(trace: RankTrace, until_ns: int) -> RankHistory:
     """A rank's intervals that ended by `until_ns`, where its records begin."""
+    if not len(trace.of_kind(Kind.HISTORY)):
+        return _NONE
     records = _latest(trace.of_kind(Kind.HISTORY))
     times = records["times"]
     kept = (times[:, HistoryValue.END] <= until_ns) & (
