@@ -65,8 +65,9 @@ class RankHistory:
         )
 
 
+_EMPTY: Final = np.empty(0, np.int64)
 _NONE: Final = RankHistory(
-    *(np.empty(0, np.int64) for _ in range(6)), {name: np.empty(0, np.int64) for name in _SUMS}, 1
+    _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, {name: _EMPTY for name in _SUMS}, 1
 )
 """Of a rank whose records are all there, or whose recorder kept no sums."""
 

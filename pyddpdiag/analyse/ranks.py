@@ -87,7 +87,7 @@ def rank_stats(
 
 
 def _medians(times: Sequence[StepTable]) -> dict[str, list[Stat]]:
-    """Each column's median and 95th percentile, by rank. All ranks at once: a call for each costs more than its steps."""
+    """Each column's median and 95th percentile, by rank. At once: a call for each rank costs more than its steps."""
     who = np.repeat(np.arange(len(times)), [len(table) for table in times])
     return {
         name: stats_by(np.concatenate([getattr(table, name) for table in times]), who, len(times))

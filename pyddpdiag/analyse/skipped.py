@@ -50,10 +50,10 @@ def skipped_steps(steps: StepTable, run: Run, groups: Mapping[int, Membership], 
     if steps.source != "step records" or len(run.ranks) < 2 or not everyone or not len(steps):
         return SkippedSteps()
     ranks = np.array([trace.rank for trace in run.ranks])
-    place = np.searchsorted(ranks, steps.rank)
+    row_of = np.searchsorted(ranks, steps.rank)
     lasts, firsts = np.full(len(ranks), -1), np.full(len(ranks), np.iinfo(np.int64).max)
-    np.maximum.at(lasts, place, steps.step)
-    np.minimum.at(firsts, place, steps.step)
+    np.maximum.at(lasts, row_of, steps.step)
+    np.minimum.at(firsts, row_of, steps.step)
     last = lasts.tolist()
     # The ring has kept the first step of such a rank only in part.
     cut = np.array([trace.header.overwritten > 0 for trace in run.ranks]) & (lasts >= 0)
