@@ -136,6 +136,7 @@ def print_report(
     folder: str | PathLike[str],
     *,
     json: bool = False,
+    detail: bool = False,
     step: int | None = None,
     bucket: str | None = None,
     top: int = 10,
@@ -149,6 +150,7 @@ def print_report(
     Args:
         folder: where the recorders wrote.
         json: print the JSON contract (docs/metrics.md) instead of text.
+        detail: the JSON holds the ranks' times of every step, however many there are.
         step: narrow the tables to this step.
         bucket: narrow the buckets to this id or parameter name.
         top: how many buckets the text shows; 0 = all.
@@ -166,7 +168,7 @@ def print_report(
         report = of_copy(report, folder, named)
     target = file if file is not None else sys.stdout
     if json:
-        target.write(report_to_json(report) + "\n")
+        target.write(report_to_json(report, detail=detail) + "\n")
     else:
         print_text(report, target, top=top, every_rank=every_rank)
     return exit_code(report)
