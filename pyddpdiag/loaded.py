@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -13,6 +14,9 @@ from pyddpdiag.exporting import read_run
 from pyddpdiag.model import RunReport, Verdict
 from pyddpdiag.model.words import closed
 from pyddpdiag.output import as_html
+from pyddpdiag.pipeline import of_copy
+from pyddpdiag.remote.copy import at_hand
+from pyddpdiag.remote.place import is_url, shown
 from pyddpdiag.report.charts import picture
 from pyddpdiag.report.run.steps import step_chart
 from pyddpdiag.report.run.verdict import ranks_table
@@ -24,14 +28,19 @@ def load(source: str | PathLike[str], *, attempt: int | None = None) -> LoadedRu
     """Read the traces in a folder and judge them. Needs neither torch nor the native module.
 
     Args:
-        source: the folder where the recorders wrote.
+        source: the folder where the recorders wrote, or its URL.
         attempt: of a job whose launcher restarted the ranks, from 0; None: the newest.
 
     Raises:
         TraceError: there are no traces, or none can be read.
+        RemoteError: the place of a URL cannot be reached, or not all of the traces has come.
         UsageError: there is no such attempt.
     """
-    return LoadedRun(read_run(source, timelines=False, attempt=attempt))
+    if not is_url(str(source)):
+        return LoadedRun(read_run(source, timelines=False, attempt=attempt))
+    with at_hand(str(source)) as copy:
+        run = read_run(copy, timelines=False, attempt=attempt)
+    return LoadedRun(replace(run, report=of_copy(run.report, copy, shown(str(source)))))
 
 
 class LoadedRun:

@@ -18,6 +18,8 @@ from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.model import Finding, GpuUse, RunReport
 from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.findings import EXIT_CODES
+from pyddpdiag.remote.copy import at_hand
+from pyddpdiag.remote.place import is_url, shown
 from pyddpdiag.report.json import report_to_json
 from pyddpdiag.report.saved import read_report
 from pyddpdiag.report.text import print_text
@@ -41,7 +43,7 @@ def load_report(
     Needs neither torch nor the native module.
 
     Args:
-        source: the folder where the recorders wrote, one rank's trace in it, or a JSON file.
+        source: the folder where the recorders wrote, its URL, one rank's trace in it, or a JSON file.
         step: narrow the tables to this step; not for a file.
         bucket: narrow the buckets to this id (its beginning) or parameter name (a part of it); not for a file.
         gpus: what was seen of the ranks' GPUs while they trained; not for a file.
@@ -49,9 +51,14 @@ def load_report(
 
     Raises:
         TraceError: there are no traces, or none can be read.
+        RemoteError: the place of a URL cannot be reached, or not all of the traces has come.
         ReportFileError: the file is not a saved report.
         UsageError: there is no such step, bucket or attempt, or a saved report was to be narrowed.
     """
+    if is_url(str(source)):
+        with at_hand(str(source)) as copy:
+            report = load_report(copy, step=step, bucket=bucket, gpus=gpus, attempt=attempt)
+        return of_copy(report, copy, shown(str(source)))
     path = folder_of(Path(source))
     if not path.is_file():
         intake = Intake()
@@ -73,6 +80,12 @@ def load_report(
             hint="give the folder of the traces, or save the report with --step or --bucket.",
         )
     return read_report(path)
+
+
+def of_copy(report: RunReport, copy: str | PathLike[str], name: str) -> RunReport:
+    """The report of a copy, as that of the folder that was copied and is called `name`."""
+    warnings = tuple(line.replace(str(copy), name) for line in report.warnings)
+    return replace(report, folder=report.folder.replace(str(copy), name), warnings=warnings)
 
 
 def load_details(
@@ -128,6 +141,7 @@ def print_report(
     folder: str | PathLike[str],
     *,
     json: bool = False,
+    detail: bool = False,
     step: int | None = None,
     bucket: str | None = None,
     top: int = 10,
@@ -141,6 +155,7 @@ def print_report(
     Args:
         folder: where the recorders wrote.
         json: print the JSON contract (docs/metrics.md) instead of text.
+        detail: the JSON holds the ranks' times of every step, however many there are.
         step: narrow the tables to this step.
         bucket: narrow the buckets to this id or parameter name.
         top: how many buckets the text shows; 0 = all.
@@ -155,11 +170,10 @@ def print_report(
     """
     report = load_report(folder, step=step, bucket=bucket, attempt=attempt)
     if named:
-        warnings = tuple(line.replace(str(folder), named) for line in report.warnings)
-        report = replace(report, folder=report.folder.replace(str(folder), named), warnings=warnings)
+        report = of_copy(report, folder, named)
     target = file if file is not None else sys.stdout
     if json:
-        target.write(report_to_json(report) + "\n")
+        target.write(report_to_json(report, detail=detail) + "\n")
     else:
         print_text(report, target, top=top, every_rank=every_rank)
     return exit_code(report)

@@ -65,8 +65,17 @@ class RankHistory:
         )
 
 
+_EMPTY: Final = np.empty(0, np.int64)
+_NONE: Final = RankHistory(
+    _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, {name: _EMPTY for name in _SUMS}, 1
+)
+"""Of a rank whose records are all there, or whose recorder kept no sums."""
+
+
 def rank_history(trace: RankTrace, until_ns: int) -> RankHistory:
     """A rank's intervals that ended by `until_ns`, where its records begin."""
+    if not len(trace.of_kind(Kind.HISTORY)):
+        return _NONE
     records = _latest(trace.of_kind(Kind.HISTORY))
     times = records["times"]
     kept = (times[:, HistoryValue.END] <= until_ns) & (

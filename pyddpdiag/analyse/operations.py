@@ -65,6 +65,8 @@ def _open_records(trace: RankTrace) -> Records:
     parts = []
     for kind, ended in ENDED.items():
         records = trace.of_kind(kind)
+        if not len(records):
+            continue
         # Few lack an end, so look for those first.
         without_end = take(records, np.flatnonzero(records["times"][:, ended] == 0))
         parts.append(without_end[is_in_flight(without_end) | ((without_end["flags"] & Flag.ABANDONED) > 0)])
@@ -74,11 +76,12 @@ def _open_records(trace: RankTrace) -> Records:
 
 def _failed_records(trace: RankTrace) -> tuple[Records, Int64]:
     """Records with the error flag by ticket, and the latest time in each; 0 = it has none."""
-    parts, ends = [], []
+    parts, ends = [], [np.empty(0, np.int64)]
     for kind in Kind:
-        if kind == Kind.ERROR:
-            continue
         records = trace.of_kind(kind)
+        # A rank has records of few kinds, and a run may have thousands of ranks.
+        if kind == Kind.ERROR or not len(records):
+            continue
         parts.append(take(records, np.flatnonzero(records["flags"] & Flag.ERROR)))
         ends.append(parts[-1]["times"][:, : TIMES_USED.get(kind, 0)].max(axis=1, initial=0))
     records, ended = joined(parts), np.concatenate(ends)

@@ -49,8 +49,14 @@ class RankPhases:
         return found
 
 
+_NONE: Final = RankPhases((), *(np.empty(0, np.int64) for _ in range(3)))
+"""Of a program that names none."""
+
+
 def rank_phases(records: Records) -> RankPhases:
     """What analysis needs from one rank's phase records."""
+    if not len(records):
+        return _NONE
     raw, codes = np.unique(records["name"], return_inverse=True)
     kept = np.flatnonzero(codes < NAME_LIMIT)
     times = records["times"][kept]
@@ -67,6 +73,8 @@ def phase_stats(run: Run, parts: Sequence[RankPhases]) -> tuple[PhaseStats, ...]
     """All phases by name and rank, those that took most time first."""
     found = []
     for trace, part in zip(run.ranks, parts, strict=True):
+        if not part.names:
+            continue
         known = (part.begin > 0) & (part.end > 0)
         took = np.where(known, (part.end - part.begin) / 1e6, np.nan)
         stats = stats_by(took, part.name, len(part.names))

@@ -49,16 +49,15 @@ def skipped_steps(steps: StepTable, run: Run, groups: Mapping[int, Membership], 
     everyone = all(group.expected == len(run.ranks) for group in groups.values())
     if steps.source != "step records" or len(run.ranks) < 2 or not everyone or not len(steps):
         return SkippedSteps()
-    ranks = [trace.rank for trace in run.ranks]
-    last = [int(steps.step[steps.rank == rank].max(initial=-1)) for rank in ranks]
-    first_whole = max(
-        (
-            int(steps.step[steps.rank == trace.rank].min(initial=0)) + 1
-            for trace in run.ranks
-            if trace.header.overwritten
-        ),
-        default=0,
-    )
+    ranks = np.array([trace.rank for trace in run.ranks])
+    row_of = np.searchsorted(ranks, steps.rank)
+    lasts, firsts = np.full(len(ranks), -1), np.full(len(ranks), np.iinfo(np.int64).max)
+    np.maximum.at(lasts, row_of, steps.step)
+    np.minimum.at(firsts, row_of, steps.step)
+    last = lasts.tolist()
+    # The ring has kept the first step of such a rank only in part.
+    cut = np.array([trace.header.overwritten > 0 for trace in run.ranks]) & (lasts >= 0)
+    first_whole = int(firsts[cut].max(initial=-1)) + 1
     # In its last step a rank may have been on its way; after it, it has no row.
     end = min([*last, before])
     kept = steps.take((steps.step >= first_whole) & (steps.step < end))

@@ -34,12 +34,13 @@ class StepMatrix:
         """The column of each rank."""
         return {rank: place for place, rank in enumerate(self.ranks)}
 
-    @property
+    # Checks ask for the next two once per rank, so they are found once.
+    @cached_property
     def steps(self) -> int:
         """How many steps can be judged in any of the columns."""
         return int(np.count_nonzero(~np.isnan(self.wall).all(axis=1))) if self.wall.size else 0
 
-    @property
+    @cached_property
     def wall_ms(self) -> float:
         """The median step; NaN = not known."""
         return median(self.wall.ravel())

@@ -53,6 +53,10 @@ class RankUsage:
     load: Float64
 
 
+_NONE: Final = RankUsage(np.empty(0, np.int64), *(np.empty(0) for _ in range(7)))
+"""Of a rank without such records."""
+
+
 @dataclass(frozen=True, eq=False)
 class UsageMatrix:
     """The use of the processor in the judged steps: [steps, ranks] float64, as in the `StepMatrix`; NaN = not known.
@@ -70,6 +74,8 @@ class UsageMatrix:
 
 def rank_usage(records: Records) -> RankUsage:
     """Differences between one rank's usage records, which are sorted by ticket."""
+    if not len(records):
+        return _NONE
     # The last record of each step: a step may have several passes.
     steps, last = np.unique(records["step"][::-1], return_index=True)
     records = records[::-1][last]

@@ -17,6 +17,10 @@ def report(
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON (docs/metrics.md) instead of text.")
     ] = False,
+    detail: Annotated[
+        bool,
+        typer.Option("--detail", help="With --json: each rank's times in every step of a long run, too."),
+    ] = False,
     step: Annotated[
         int | None, typer.Option(min=0, help="Show this step only; on the page, this one too.")
     ] = None,
@@ -50,10 +54,16 @@ def report(
     # Here, so that --help needs neither NumPy nor rich's tables.
     import sys
 
+    from pyddpdiag.errors import UsageError
     from pyddpdiag.pipeline import print_report
     from pyddpdiag.remote.copy import at_hand
     from pyddpdiag.remote.place import is_url, shown
 
+    if detail and not json:
+        raise UsageError(
+            "--detail belongs to --json.",
+            hint="the text shows every rank with --all, every bucket with --top 0.",
+        )
     written: list[Path] = []
     with at_hand(folder) as traces:
         if html is not None or png is not None:
@@ -63,6 +73,7 @@ def report(
         code = print_report(
             traces,
             json=json,
+            detail=detail,
             step=step,
             bucket=bucket,
             top=top,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError, RemoteError, TraceError
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.run_files import belongs, is_trace
 from pyddpdiag.remote.pieces import INDEX, LIVE, PIECE_BYTES, Index, checksum, read_index
 from pyddpdiag.remote.place import Place, is_url, name_of
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Copy:
@@ -34,9 +38,22 @@ class Copy:
         """Fetches what is new.
 
         Raises:
-            RemoteError: it cannot be read, or not whole.
+            RemoteError: it cannot be read, or not whole, or this machine has no room for it.
             TraceError: there is nothing.
         """
+        try:
+            self._refresh()
+        except (RemoteError, OSError) as error:
+            reason = error.__cause__ if isinstance(error, RemoteError) else error
+            if isinstance(reason, OSError) and reason.errno in _NO_ROOM:
+                raise RemoteError(
+                    f"{self._place.shown}: no room for a copy in {self.folder.parent}: {reason.strerror}.",
+                    hint="set TMPDIR (on Windows TEMP) to a folder whose disk has space, or pyddpdiag collect the "
+                    "traces to one.",
+                ) from error
+            raise
+
+    def _refresh(self) -> None:
         attempts = [name for name in self._place.folders() if attempt_number(name) is not None]
         found = False
         for attempt in ("", *attempts):

@@ -11,6 +11,19 @@ import numpy as np
 from pyddpdiag.model import METRICS, SCHEMA_VERSION, BucketStats, RankStats, RunReport, StepTable
 
 INDENTED_STEPS: Final = 1000
+ROWS: Final = 50_000
+"""Rows of one step and rank: 10 MB of text."""
+_OF_RANK: Final = (
+    "rank",
+    "wall_ms",
+    "compute_ms",
+    "data_wait_ms",
+    "exposed_ms",
+    "other_ms",
+    "own_ms",
+    "buckets",
+    "bytes",
+)
 
 UNITS: Final = {
     "*_ms": "milliseconds",
@@ -21,15 +34,21 @@ UNITS: Final = {
 }
 
 
-def report_to_json(report: RunReport) -> str:
-    """The report as one JSON object. ASCII only; never NaN or Infinity."""
+def report_to_json(report: RunReport, *, detail: bool = False) -> str:
+    """The report as one JSON object. ASCII only; never NaN or Infinity; `detail` as in `report_to_dict`."""
     # Nobody reads a long run's steps line by line, and indentation triples size and time.
     indent = 2 if len(report.steps) <= INDENTED_STEPS else None
-    return json.dumps(report_to_dict(report), indent=indent, allow_nan=False)
+    return json.dumps(report_to_dict(report, detail=detail), indent=indent, allow_nan=False)
 
 
-def report_to_dict(report: RunReport) -> dict[str, Any]:
-    """The report as plain dictionaries, lists, numbers and strings."""
+def report_to_dict(report: RunReport, *, detail: bool = False) -> dict[str, Any]:
+    """The report as plain dictionaries, lists, numbers and strings.
+
+    Args:
+        report: what to show.
+        detail: the ranks' times of every step, however many; else of about `ROWS` rows, in steps spread evenly.
+    """
+    detailed = None if detail else _detailed(report.steps, ROWS)
     return {
         "schema_version": SCHEMA_VERSION,
         "folder": report.folder,
@@ -46,7 +65,8 @@ def report_to_dict(report: RunReport) -> dict[str, Any]:
         "buckets": [_bucket(bucket) for bucket in report.buckets],
         "steps_source": report.steps.source,
         "steps_left_out": list(report.steps.left_out),
-        "steps": _steps(report.steps),
+        "steps": _steps(report.steps, detailed),
+        "steps_without_ranks": 0 if detailed is None else len(np.unique(report.steps.step)) - len(detailed),
         "other_collectives": [asdict(collective) for collective in report.other_collectives],
         "links": [asdict(link) for link in report.links],
         "lines": [asdict(line) for line in report.lines],
@@ -105,29 +125,33 @@ def _bucket(bucket: BucketStats) -> dict[str, Any]:
     }
 
 
-def _steps(steps: StepTable) -> list[dict[str, Any]]:
-    """One entry per step with one per rank in it. A step's wall time is its slowest rank's."""
-    times = ("wall_ms", "compute_ms", "data_wait_ms", "exposed_ms", "other_ms", "own_ms")
-    names = ("rank", *times, "buckets", "bytes")
-    columns = [_plain(getattr(steps, name)) for name in names]
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+def _steps(steps: StepTable, detailed: set[int] | None) -> list[dict[str, Any]]:
+    """One entry per step, in those of `detailed` (None: all) with one per rank. Its wall time is its slowest rank's."""
     numbers, begin = np.unique(steps.step, return_index=True)
-    ends = [*begin[1:].tolist(), len(steps)][: len(begin)]
+    if not len(numbers):
+        return []
+    walls = _plain(np.fmax.reduceat(steps.wall_ms, begin))
+    buckets = np.maximum.reduceat(steps.buckets, begin).tolist()
     left_out = set(steps.left_out)
-    found = []
-    for step, start, end in zip(numbers.tolist(), begin.tolist(), ends, strict=True):
-        mine = rows[start:end]
-        walls = [row["wall_ms"] for row in mine if row["wall_ms"] is not None]
-        found.append(
-            {
-                "step": step,
-                "wall_ms": max(walls) if walls else None,
-                "buckets": max(row["buckets"] for row in mine),
-                "judged": step not in left_out,
-                "ranks": mine,
-            }
-        )
+    found = [
+        {"step": step, "wall_ms": wall, "buckets": most, "judged": step not in left_out, "ranks": []}
+        for step, wall, most in zip(numbers.tolist(), walls, buckets, strict=True)
+    ]
+    chosen = slice(None) if detailed is None else np.flatnonzero(np.isin(steps.step, list(detailed)))
+    at = np.searchsorted(numbers, steps.step[chosen]).tolist()
+    columns = [_plain(getattr(steps, name)[chosen]) for name in _OF_RANK]
+    for place, *row in zip(at, *columns, strict=True):
+        found[place]["ranks"].append(dict(zip(_OF_RANK, row, strict=True)))
     return found
+
+
+def _detailed(steps: StepTable, rows: int) -> set[int] | None:
+    """The steps whose ranks are shown so that there are about `rows` rows: spread evenly; None: all."""
+    if len(steps) <= rows:
+        return None
+    numbers, ranks = np.unique(steps.step, return_counts=True)
+    many = max(1, rows // int(ranks.max()))
+    return set(numbers[np.linspace(0, len(numbers) - 1, min(many, len(numbers))).astype(np.int64)].tolist())
 
 
 def _plain(values: Any) -> list[Any]:

@@ -65,6 +65,7 @@ def report_from_dict(raw: Any) -> RunReport:
         "ranks": [_rank(each) for each in _list(top.get("ranks"), "ranks")],
         "buckets": [_bucket(each) for each in _list(top.get("buckets"), "buckets")],
         "steps": _steps(top),
+        "warnings": [*_list(top.get("warnings"), "warnings"), *_left_out(top)],
     }
     return _make(RunReport, shown, "")
 
@@ -106,6 +107,18 @@ def _steps(top: Mapping[str, Any]) -> StepTable:
         source=_value(str, top.get("steps_source"), "steps_source"),
         left_out=_value(tuple[int, ...], top.get("steps_left_out"), "steps_left_out"),
     )
+
+
+def _left_out(top: Mapping[str, Any]) -> list[str]:
+    """What to know of a file that does not hold the ranks' times of every step."""
+    without = _value(int, top.get("steps_without_ranks", 0), "steps_without_ranks")
+    if not without:
+        return []
+    every = len(_list(top.get("steps"), "steps"))
+    return [
+        f"the saved report holds the ranks' times of {every - without} of {every} steps, spread evenly; what is said "
+        "of single steps is of these. pyddpdiag report --json --detail saves all."
+    ]
 
 
 class _MisfitError(ValueError):

@@ -246,6 +246,8 @@ def sort_in(pieces: Iterable[Records], tables: Tables) -> tuple[int, int]:
 
 
 def _by_ticket(records: Records) -> Records:
+    if len(records) < 2:
+        return records
     tickets = tickets_of(records)
     if (tickets[1:] > tickets[:-1]).all():
         return records

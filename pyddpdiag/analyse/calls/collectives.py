@@ -205,6 +205,8 @@ def collective_stats(
 
 
 def _of_rank(rank: int, part: RankCollectives, step: int | None) -> list[tuple[bytes, CollectiveStats]]:
+    if not part.names:
+        return []
     chosen = slice(None) if step is None else np.flatnonzero(part.step == step)
     codes, took, is_open = part.name[chosen].astype(np.int64), part.took_ms[chosen], part.is_open[chosen]
     names = len(part.names)

@@ -101,6 +101,8 @@ def recurring(
     """
     if len(party.members) < 2 or not len(steps.step):
         return None
+    if not all(name in part.names for part in party.parts):
+        return None
     rows = [_rows(part, name, steps.step, choose(part)) for part in party.parts]
     counts = np.array(
         [

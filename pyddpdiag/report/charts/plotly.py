@@ -222,7 +222,7 @@ def _guide(layout: dict[str, Any], x: Axis, y: Axis, number: str) -> None:
 
 def _traces(series: Series, x: Axis, panel: Panel) -> list[dict[str, Any]]:
     if isinstance(series, Heat):
-        return [_heat(series, x, panel.y)]
+        return [_heat(series)]
     trace: dict[str, Any] = {"name": shown(series.name), "legendgroup": shown(series.name)}
     if isinstance(series, Spans):
         return [_spans(series, trace)]
@@ -310,13 +310,13 @@ def _whiskers(series: Whiskers, trace: dict[str, Any]) -> dict[str, Any]:
     return trace
 
 
-def _heat(series: Heat, x: Axis, y: Axis) -> dict[str, Any]:
+def _heat(series: Heat) -> dict[str, Any]:
     cells = sum(map(len, series.values))
     trace: dict[str, Any] = {
         "type": "heatmap",
         "z": [list(row) for row in series.values],
-        "x": list(range(len(x.labels))),
-        "y": list(range(len(y.labels))),
+        "x": list(range(max(map(len, series.values), default=0))),
+        "y": list(range(len(series.values))),
         "xgap": 1,
         "ygap": 1,
         "hoverongaps": False,

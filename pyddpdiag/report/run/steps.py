@@ -15,13 +15,14 @@ from pyddpdiag.model.words import number
 from pyddpdiag.report.charts.chart import Area, Axis, Chart, Line, Panel, Points, plain
 from pyddpdiag.report.page import Part, Picks
 from pyddpdiag.report.run.parts import COLOURS, drawn_parts, groups, label, mean, name, said
+from pyddpdiag.report.run.rank_map import map_of_ranks
 from pyddpdiag.report.table import Table
 
 CHOOSER: Final = "waterfall"
 
 
 def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
-    """Step times over the run with the slow ones marked, then each rank's parts."""
+    """Step times over the run with the slow ones marked, then each rank's parts and the map of many ranks."""
     found = _anatomy(report, details)
     if not len(found):
         return []
@@ -31,8 +32,7 @@ def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
             (step, f"step {step}: {reason}{_took(report, step)}") for step, reason in details.shown.items()
         ]
         shown.append(Picks(CHOOSER, "Show below:", items))
-    shown.append(step_chart(report, details))
-    return shown
+    return [*shown, step_chart(report, details), *map_of_ranks(report)]
 
 
 def step_chart(report: RunReport, details: RunDetails | None = None) -> Chart:

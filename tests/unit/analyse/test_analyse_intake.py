@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from support.bulk_writer import write_bulk
 from support.trace_writer import ERROR, IN_FLIGHT, MS, RankWriter, fnv, write_training
 
 from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.summary import analyse
-from pyddpdiag.pipeline import load_report
+from pyddpdiag.pipeline import load_report, print_report
 from pyddpdiag.report.json import report_to_json
 from pyddpdiag.trace.run import open_run
 
@@ -130,6 +132,34 @@ def test_memory_grows_with_all_reduces_and_steps_and_not_with_records(tmp_path: 
     assert sum(rank.records for rank in report.ranks) == written > 1_990_000
     assert [finding.kind for finding in report.verdict.findings][:1] == ["late_rank"]
     assert peak < 100_000_000, f"{peak / 1e6:.0f} MB"
+
+
+def test_work_grows_no_faster_than_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Numbers that medians are taken of and that are sorted: a count, because times say nothing on a busy machine."""
+    looked_at = 0
+    real = {name: getattr(np, name) for name in ("median", "sort", "isnan")}
+
+    def counting(name: str) -> Callable[..., object]:
+        def counted(values: npt.ArrayLike, *args: object, **options: object) -> object:
+            nonlocal looked_at
+            looked_at += np.size(values)
+            return real[name](values, *args, **options)
+
+        return counted
+
+    for name in real:
+        monkeypatch.setattr(np, name, counting(name))
+    amounts = []
+    for ranks in (32, 64, 128):
+        folder = tmp_path / str(ranks)
+        write_bulk(folder, ranks=ranks, records=ranks * 240)
+        looked_at = 0
+        assert print_report(folder) == 1
+        amounts.append(looked_at)
+        assert f"Rank {ranks - 1} is late" in capsys.readouterr().out
+    assert amounts[2] - amounts[1] < 2.2 * (amounts[1] - amounts[0]), amounts
 
 
 def test_medians_of_many_groups_are_those_of_each(tmp_path: Path) -> None:

@@ -22,11 +22,13 @@ def write(
     ranks: int = 2,
     steps: Mapping[int, int] | None = None,
     waiting: tuple[int, ...] = (),
+    first: Mapping[int, int] | None = None,
     **header: Mapping[int, int],
 ) -> RunReport:
     """Each rank has two buckets per step; `skips` gives, by rank and step, how many of them it does not have.
 
-    `steps` changes how many steps a rank has. `waiting` ranks begin one more bucket that does not end.
+    `steps` changes how many steps a rank has. `waiting` ranks begin one more bucket that does not end. Of a rank in
+    `first`, the ring has kept the steps from there on, and of this one only what comes after its first bucket.
     """
     for rank in range(ranks):
         fields = {name: values[rank] for name, values in header.items() if rank in values}
@@ -35,11 +37,16 @@ def write(
         count = (steps or {}).get(rank, STEPS)
         for step in range(count):
             now = (1 + step) * 100 * MS
+            kept = (first or {}).get(rank, -1)
+            if step < kept:
+                sequence += BUCKETS
+                continue
             writer.step(step, now, now, now + 90 * MS)
             writer.backward(step, now, now + 80 * MS, now + 82 * MS)
             for place in range(BUCKETS - skips.get(rank, {}).get(step, 0)):
                 begin = now + (40 + 20 * place) * MS
-                writer.bucket(sequence, begin, begin, begin + 10 * MS, reference=place, step=step)
+                if step != kept or place:
+                    writer.bucket(sequence, begin, begin, begin + 10 * MS, reference=place, step=step)
                 sequence += 1
         if rank in waiting:
             begin = (1 + count) * 100 * MS
@@ -118,3 +125,8 @@ def test_steps_that_only_one_rank_marks_are_not_skipped_ones(tmp_path: Path) -> 
 def test_a_rank_that_does_more_in_a_step_is_not_what_the_others_skipped(tmp_path: Path) -> None:
     report = write(tmp_path, {0: {5: -2}, 1: {6: 0}})
     assert only(report).since_step is None
+
+
+def test_the_step_that_a_ring_has_kept_in_part_is_not_a_skipped_one(tmp_path: Path) -> None:
+    report = write(tmp_path, {}, first={1: 4}, overwritten={1: 17})
+    assert [found.kind for found in report.verdict.findings] == []

@@ -14,11 +14,12 @@ from support.trace_writer import write_training
 
 from pyddpdiag.cli import main
 from pyddpdiag.errors import PackageMissingError, RemoteError, TraceError, TraceExistsError, UsageError
+from pyddpdiag.loaded import load
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.remote import carrier as carrying
 from pyddpdiag.remote import place as places
 from pyddpdiag.remote.carrier import Carrier, remove_brought, require_free
-from pyddpdiag.remote.copy import at_hand, copied, copied_while
+from pyddpdiag.remote.copy import Copy, at_hand, copied, copied_while
 from pyddpdiag.remote.place import Place, name_of, shown
 
 
@@ -82,6 +83,22 @@ def test_commands_read_urls(run: Path, url: str, tmp_path: Path, capsys: pytest.
     assert main(["hang", url]) == main(["hang", str(run)])
     assert main(["collect", url, "--into", str(tmp_path / "back")]) == 0
     assert content(tmp_path / "back") == content(run)
+
+
+def test_python_reads_urls(run: Path, url: str) -> None:
+    assert not Carrier(run, Place(url)).finish().trouble
+    there, here = load_report(url), load_report(run)
+    assert there.folder == url
+    assert (there.verdict, there.ranks, there.warnings) == (here.verdict, here.ranks, here.warnings)
+    loaded = load(url)
+    assert loaded.report.folder == url and loaded.verdict == here.verdict
+    assert len(loaded.occurrences) == len(load(run).occurrences) > 0
+    # Damage is said of what was copied, and not of a copy that is gone.
+    Place(url).write("rank_1.ddptrace", (run / "rank_1.ddptrace").read_bytes()[:100])
+    (said,) = [line for line in load_report(url).warnings if "truncated" in line]
+    assert f"{url}/rank_1.ddptrace: truncated" in said
+    with pytest.raises(TraceError, match="no traces there"):
+        load_report(f"{url}-of-nobody")
 
 
 def test_pieces_bring_only_what_changed(run: Path, url: str) -> None:
@@ -218,6 +235,50 @@ def test_a_full_disk_at_the_place_is_said(run: Path, tmp_path: Path, monkeypatch
     brought = Carrier(run, Place(f"file://{tmp_path}/far")).finish()
     assert "No space left" in brought.trouble
     assert content(run) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk")
+def test_a_full_disk_here_is_said(run: Path, tmp_path: Path) -> None:
+    place = Place("memory://far/much")
+    assert not Carrier(run, place).finish().trouble
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "rank_1.ddptrace.part").symlink_to("/dev/full")
+    with pytest.raises(RemoteError, match=f"no room for a copy in {tmp_path}: No space left") as raised:
+        Copy(place, tmp_path / "copy").refresh()
+    assert "TMPDIR" in str(raised.value)
+    # Nothing is lost, and there is room elsewhere.
+    Copy(place, tmp_path / "elsewhere").refresh()
+    assert content(tmp_path / "elsewhere") == content(run)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no limit on the size of files")
+def test_pieces_for_which_there_is_no_room_here_are_said(run: Path, tmp_path: Path) -> None:
+    import resource
+
+    place = Place("memory://far/pieces")
+    Carrier(run, place).sync()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
+    try:
+        with pytest.raises(RemoteError, match=f"no room for a copy in {tmp_path}"):
+            Copy(place, tmp_path / "copy").refresh()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    Copy(place, tmp_path / "elsewhere").refresh()
+    assert content(tmp_path / "elsewhere") == content(run)
+
+
+def test_two_runs_at_one_place_are_told_apart(run: Path, url: str, tmp_path: Path) -> None:
+    write_training(tmp_path / "other", world_size=3)
+    place = Place(url)
+    assert not Carrier(run, place).finish().trouble
+    # As copies made by hand do, which nobody could refuse.
+    other = bytearray((tmp_path / "other" / "rank_2.ddptrace").read_bytes())
+    other[48:64] = b"another run's id"
+    place.write("rank_2.ddptrace", bytes(other))
+    report = load_report(url)
+    assert report.run_id == load_report(run).run_id and [rank.rank for rank in report.ranks] == [0, 1]
+    assert any("traces of 2 runs are mixed" in line and "rank_2.ddptrace" in line for line in report.warnings)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
 
+from pyddpdiag.cli import main
 from pyddpdiag.model.account import PARTS
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.report.json import report_to_json
+from pyddpdiag.report.json import report_to_dict, report_to_json
+from pyddpdiag.report.saved import report_from_dict
 
 TOP = {
     "schema_version",
@@ -26,6 +30,7 @@ TOP = {
     "steps_source",
     "steps_left_out",
     "steps",
+    "steps_without_ranks",
     "other_collectives",
     "links",
     "lines",
@@ -308,3 +313,45 @@ def test_document_names_every_key() -> None:
         | ACCOUNT
     )
     assert keys - named == set()
+
+
+def test_a_long_run_shows_its_ranks_in_some_steps_and_in_all_if_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_training(tmp_path / "run", world_size=3, steps=40)
+    whole = report_to_dict(load_report(tmp_path / "run"))
+    assert whole["steps_without_ranks"] == 0 and all(len(step["ranks"]) == 3 for step in whole["steps"])
+    monkeypatch.setattr("pyddpdiag.report.json.ROWS", 32)
+    assert main(["report", str(tmp_path / "run"), "--json", "--detail"]) == 0
+    assert parse(capsys.readouterr().out) == whole
+    assert main(["report", str(tmp_path / "run"), "--json"]) == 0
+    text = capsys.readouterr().out
+    short = parse(text)
+    shown = [step for step in short["steps"] if step["ranks"]]
+    assert (len(shown), short["steps_without_ranks"]) == (10, 30)
+    numbers = [step["step"] for step in shown]
+    assert (numbers[0], numbers[-1]) == (0, 39) and max(np.diff(numbers)) <= 5
+    # Nothing else is another: every step is there, and what is shown of it is the same.
+    assert all(step == whole["steps"][step["step"]] for step in shown)
+    for step, of_whole in zip(short.pop("steps"), whole.pop("steps"), strict=True):
+        assert {**step, "ranks": []} == {**of_whole, "ranks": []}
+    assert {**short, "steps_without_ranks": 0} == whole
+    # Whoever reads it again is told.
+    (tmp_path / "saved.json").write_text(text, encoding="utf-8")
+    again = load_report(tmp_path / "saved.json")
+    assert "the ranks' times of 10 of 40 steps" in again.warnings[-1] and len(again.steps) == 30
+    assert again.ranks == load_report(tmp_path / "run").ranks
+
+
+def test_a_report_that_was_saved_before_there_were_shorter_ones_is_whole(tmp_path: Path) -> None:
+    write_training(tmp_path)
+    report = load_report(tmp_path)
+    raw = report_to_dict(report)
+    del raw["steps_without_ranks"]
+    assert report_from_dict(raw).warnings == report.warnings
+
+
+def test_detail_without_json_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_training(tmp_path)
+    assert main(["report", str(tmp_path), "--detail"]) == 2
+    assert "--detail belongs to --json" in capsys.readouterr().err

@@ -54,6 +54,40 @@ def test_what_is_missing_is_said(
     assert f"No trace in {two}" in said and "Missing: ranks 1" in said
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk")
+def test_a_full_disk_leaves_no_half_file_and_loses_nothing(
+    machines: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, one, two = machines
+    into = whole.parent / "into"
+    into.mkdir()
+    (into / "rank_1.ddptrace.part").symlink_to("/dev/full")
+    assert main(["collect", str(one), str(two), "--into", str(into)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "No space left" in said and "its disk has space" in said and "rank_1.ddptrace" in said
+    assert not list(into.glob("*.part")) and not (into / "rank_1.ddptrace").exists()
+    assert sorted(p.name for p in two.iterdir()) == sorted(p.name for p in whole.glob("rank_1.*"))
+    # The same command brings the rest once there is room.
+    assert main(["collect", str(one), str(two), "--into", str(into), "--force"]) == 0
+    assert load_report(into).verdict == load_report(whole).verdict
+
+
+def test_half_a_file_is_said_to_be_half(
+    machines: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, one, two = machines
+    half = two / "rank_1.ddptrace"
+    half.write_bytes(half.read_bytes()[:5000])
+    into = whole.parent / "into"
+    assert main(["collect", str(one), str(two), "--into", str(into)]) == 0
+    capsys.readouterr()
+    report = load_report(into)
+    assert any("rank_1.ddptrace: truncated" in line for line in report.warnings)
+    assert all(
+        finding.confidence == "low" for finding in report.verdict.findings if finding.severity == "error"
+    )
+
+
 def test_wrong_folders_copy_nothing(
     machines: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
