@@ -219,7 +219,9 @@ def test(session: nox.Session) -> None:
         for name in ("unit", "integration", "faults")
         if any((ROOT / "tests" / name).glob("test_*.py"))
     ]
-    venv.run("pytest", *(session.posargs or folders))
+    # Tests wait for ranks and timeouts half of their time. A file's tests stay together: they share what they start.
+    side_by_side = ["-n", str(max(2, os.cpu_count() or 1)), "--dist", "loadfile"]
+    venv.run("pytest", *(session.posargs or [*side_by_side, *folders]))
 
 
 @nox.session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from support.installed import prefer_installed
 
 
 def pytest_configure() -> None:
+    # A pytest that a test starts is no worker of this one: it would not measure, for one.
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
+        del os.environ[name]
     # Hypothesis fails a case that takes 200 ms: on a busy machine any may.
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
