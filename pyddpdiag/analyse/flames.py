@@ -10,6 +10,9 @@ import numpy as np
 from pyddpdiag.analyse.filing import PARTS, RankLines
 from pyddpdiag.model.lines import Flame
 
+ON_DISK: Final = "waits for a disk"
+"""Below the line or the call in which a thread did so."""
+
 LEAST: Final = 0.002
 """Share of all looks at the rank: what has fewer is not drawn."""
 
@@ -26,7 +29,8 @@ def stacks_of(lines: RankLines) -> Iterable[tuple[tuple[str, ...], int]]:
         counts = np.bincount(lines.stack[lines.part == number], minlength=len(lines.stacks)).tolist()
         for stack, count in zip(lines.stacks, counts, strict=True):
             if count:
-                yield (part, *map(str, stack.lines), *((stack.call,) if stack.call else ())), count
+                names = [part, *map(str, stack.lines), stack.call, ON_DISK if stack.on_disk else ""]
+                yield tuple(name for name in names if name), count
 
 
 def flame(rank: int, lines: RankLines) -> Flame:

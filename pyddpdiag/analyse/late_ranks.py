@@ -10,6 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.lateness import Lateness
+from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.settings import fewer_threads, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, median
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
@@ -34,6 +35,16 @@ LOADED_SHARE: Final = 0.25
 MORE_TIMES: Final = 1.75
 """A rank that uses this many times the others' processor time computes more, however long it waits for a core for that.
 Shared caches and cores make the same work take up to 1.5 times as long."""
+
+DISK_SHARE: Final = 0.5
+"""Share of the extra time neither on a core nor waiting for one in which it waits for a disk."""
+
+LEAST_DISK_SHARE: Final = 0.25
+"""Share of all extra time, at least. After each wait for its disk, a rank on a busy machine waits for a core."""
+
+FAULT_MS: Final = 0.1
+"""What a page costs that has to be read from a disk, at least: 0.105 ms, measured on a virtual disk of solid state.
+Where it costs more, the cause may go unseen; it is never named for too little."""
 
 SHORT: Final = 2 * WINDOW
 """In a shorter stretch it may have been any rank's turn to be slowed by something else: it must be late by more."""
@@ -64,10 +75,12 @@ class LateRank:
     `extra_ms` is the median of what it needs more than the ranks' lower median, `sure_ms` what that median
     exceeds with 99% confidence, `often` the share of `steps` in which it is late, `step_ms` a typical step. `data_ms`
     is its extra waiting for data. `cpu_share` and `core_share` are the parts of the extra time on a core and waiting
-    for one; None = not known. `computes_much`: it uses a multiple of the others' processor time, which alone makes it
-    late. `other_threads`: what the other threads of its process compute in a step, and those of the others' do, in ms,
-    where that takes the extra time; None: it does not, or is not known. `threads`: torch has so many there and at least
-    so many elsewhere; None: not fewer.
+    for one; None = not known. `disk_ms`: for how much longer than the others it waits for a disk in a step, as far as
+    looks at its thread tell; None: they do not. `major_faults`: how many more pages of memory than the others it has to
+    read from a disk in a step; None = not known. `computes_much`: it uses a multiple of the others' processor time,
+    which explains its lateness. `other_threads`: what the other threads of its process compute in a step, and those of
+    the others' do, in ms, where that takes the extra time; None: it does not, or is not known. `threads`: torch has so
+    many there and at least so many elsewhere; None: not fewer.
     `load` is the load average of its machine for each core that its ranks may use; None = not known.
     `cost_ms` is an average over the whole run: costs are compared with each other. `computes_more_ms`: it is named for
     the processor time that it uses more than the others in a typical step, though by its own time nobody is surely
@@ -93,6 +106,8 @@ class LateRank:
     computes_more_ms: float = 0.0
     computes_much: bool = False
     other_threads: tuple[float, float] | None = None
+    disk_ms: float | None = None
+    major_faults: float | None = None
     beside: Mapping[str, float | int | None] = field(default_factory=dict)
 
     @property
@@ -126,11 +141,29 @@ class LateRank:
         if self.computes_much or self.other_threads:
             return "compute"
         found = cause_of(self.cpu_share, self.core_share)
+        if self.waits_for_disk and found in ("blocked", None):
+            return "disk"
         return "compute" if found is None and self.cpu_share is None and self.threads else found
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether what it waits for a disk takes most of the extra time."""
+        cpu, core = max(0.0, self.cpu_share or 0.0), max(0.0, self.core_share or 0.0)
+        least = max(DISK_SHARE * (1.0 - cpu - core), LEAST_DISK_SHARE, cpu)
+        return self.waits_for_pages or (self.disk_ms or 0.0) >= least * self.extra_ms
+
+    @property
+    def waits_for_pages(self) -> bool:
+        """Whether pages of memory that are read from a disk take most of the extra time."""
+        return FAULT_MS * (self.major_faults or 0.0) >= DISK_SHARE * self.extra_ms
 
 
 def late_ranks(
-    steps: StepMatrix, lateness: Lateness, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]
+    steps: StepMatrix,
+    lateness: Lateness,
+    usage: UsageMatrix,
+    sidecars: Mapping[int, Sidecar],
+    lines: RunLines,
 ) -> tuple[LateRank, ...]:
     """The ranks that are late, the costliest first.
 
@@ -139,6 +172,7 @@ def late_ranks(
         lateness: how late every rank is in them.
         usage: their use of the processor.
         sidecars: the ranks' settings.
+        lines: the looks at their threads.
     """
     if len(steps.ranks) < 2 or len(lateness) < LEAST_STEPS or not steps.can_judge:
         return ()
@@ -153,7 +187,15 @@ def late_ranks(
             )
             for place, more_ms in _computing_more(steps, lateness, usage)
         ]
+    found = [_with_disk(late, lateness, lines) for late in found]
     return tuple(sorted(found, key=lambda late: -late.cost_ms))
+
+
+def _with_disk(late: LateRank, lateness: Lateness, lines: RunLines) -> LateRank:
+    """With what the looks at its thread saw of waiting for a disk."""
+    rows = late.span.rows if late.span else np.arange(len(lateness))
+    ms = lines.more_on_disk_ms(late.rank, lateness.step[rows])
+    return late if np.isnan(ms) else replace(late, disk_ms=ms / len(rows))
 
 
 def _threshold_ms(step_ms: float) -> float:
@@ -232,7 +274,7 @@ def _describe(
     late, mine = lateness.rows[rows][is_late], extra[is_late]
     since, until = span.between(lateness.step) if span else (int(lateness.step[int(is_late.argmax())]), None)
     step_ms = median(lateness.wall[rows]) if span else steps.wall_ms
-    cpu_share = _share(usage.cpu[late], mine, place)
+    cpu_share, core_share = _share(usage.cpu[late], mine, place), _share(usage.run_delay[late], mine, place)
     return LateRank(
         rank=lateness.ranks[place],
         span=span,
@@ -245,16 +287,23 @@ def _describe(
         until_step=until,
         data_ms=median(lateness.waits[rows, place]),
         cpu_share=cpu_share,
-        core_share=_share(usage.run_delay[late], mine, place),
+        core_share=core_share,
         threads=fewer_threads(sidecars, lateness.ranks[place]),
         load=_load(usage, sidecars, lateness, place),
         cost_ms=float(np.maximum(extra, 0.0).sum()) / len(lateness) if span else median(extra),
-        computes_much=_computes_much(usage.cpu[late], place, _threshold_ms(step_ms)),
+        major_faults=_more(usage.major_faults[late], place),
+        computes_much=_explains(cpu_share, core_share)
+        and _computes_much(usage.cpu[late], place, _threshold_ms(step_ms)),
         other_threads=None
         if cpu_share is None or cpu_share >= CPU_SHARE
         else _other_threads((usage.process_cpu - usage.cpu)[late], mine, place, _threshold_ms(step_ms)),
         beside=span.evidence(lateness.extra[:, place], "extra") if span else {},
     )
+
+
+def _explains(cpu_share: float | None, core_share: float | None) -> bool:
+    """Whether processor time takes most of what is extra beside waiting for a core."""
+    return cpu_share is not None and cpu_share >= CPU_SHARE * (1.0 - max(0.0, core_share or 0.0))
 
 
 def _computes_much(cpu: Float64, place: int, threshold: float) -> bool:
@@ -298,6 +347,14 @@ def _load(
     cores = host_cores(sidecars, there)
     load = median(usage.load[lateness.rows, place])
     return load / cores if cores and not np.isnan(load) else None
+
+
+def _more(values: Float64, place: int) -> float | None:
+    """How much more of these a rank has than the others in a step; None: too few are known."""
+    known = ~np.isnan(values).any(axis=1)
+    if np.count_nonzero(known) < LEAST_STEPS:
+        return None
+    return float(extra_ms(values[known])[:, place].mean())
 
 
 def _share(values: Float64, extra: Float64, place: int) -> float | None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.filing import OWN, PARTS, PHASE, RankLines
-from pyddpdiag.analyse.flames import flame, stacks_of
+from pyddpdiag.analyse.flames import ON_DISK, flame, stacks_of
 from pyddpdiag.model.lines import Flame, Line, LineStats
 from pyddpdiag.model.words import percent
 from pyddpdiag.trace.rows import Bool
@@ -41,7 +41,8 @@ class Where:
     """A line of the script that explains `share` of something, known from `samples` looks at it.
 
     `call` is what it called at most of them: `time.sleep`; empty: not known, or not always the same.
-    `whole_function`: the share is that of the function, in which this is the most frequent line.
+    `whole_function`: the share is that of the function, in which this is the most frequent line. `on_disk`: at most of
+    the looks there it waited for a disk.
     """
 
     line: Line
@@ -49,10 +50,12 @@ class Where:
     share: float
     samples: int
     whole_function: bool = False
+    on_disk: bool = False
 
     def __str__(self) -> str:
-        """As a message names it: `train.py:41 in load_labels (time.sleep)`."""
-        return str(self.line) + (f" ({self.call})" if self.call else "")
+        """As a message names it: `train.py:41 in load_labels (os.fsync, waits for a disk)`."""
+        inside = ", ".join(name for name in (self.call, ON_DISK if self.on_disk else "") if name)
+        return str(self.line) + (f" ({inside})" if inside else "")
 
     def says(self, of: str) -> str:
         """The sentence with its share, as `92% of what it needs more`."""
@@ -62,7 +65,12 @@ class Where:
     @property
     def facts(self) -> dict[str, float | int | str | None]:
         """For a finding."""
-        return {"where_share": self.share, "where_samples": self.samples, "where_call": self.call or None}
+        return {
+            "where_share": self.share,
+            "where_samples": self.samples,
+            "where_call": self.call or None,
+            "where_on_disk": int(self.on_disk),
+        }
 
 
 class RunLines:
@@ -120,6 +128,25 @@ class RunLines:
 
         return _more(times(mine), [times(each) for each in others], extra_ms)
 
+    def more_on_disk_ms(self, rank: int, steps: Numbers) -> float:
+        """For how much longer than the others, by their lower median, a rank waits for a disk in all of these steps.
+
+        In its own time, by the looks that saw it; nan: too few did, or there are no others to compare with.
+        """
+        ms = {
+            each_rank: float(np.count_nonzero(self._on_disk(each, steps))) * each.interval_ms
+            for each_rank, each in self._ranks.items()
+        }
+        if rank not in ms or len(ms) < 2 or ms[rank] < LEAST_SAMPLES * self._ranks[rank].interval_ms:
+            return float("nan")
+        others = sorted(each for other, each in ms.items() if other != rank)
+        return ms[rank] - others[(len(others) - 1) // 2]
+
+    @staticmethod
+    def _on_disk(lines: RankLines, steps: Numbers) -> Bool:
+        waiting = np.array([stack.on_disk for stack in lines.stacks], np.bool_)
+        return lines.of_parts(*OWN) & np.isin(lines.step, steps) & waiting[lines.stack]
+
     def more_in(self, steps: Numbers, usual: Numbers, extra_ms: float = 0.0) -> Where | None:
         """What the ranks do in their own time of these steps and not in the `usual` ones.
 
@@ -157,6 +184,7 @@ class _Times:
         self.ms: dict[Line, float] = {}
         self.samples: dict[Line, int] = {}
         self.calls: dict[Line, Counter[str]] = {}
+        self.on_disk: Counter[Line] = Counter()
         self.total_ms = 0.0
         self.sample_ms = 0.0
         for each, mask in chosen:
@@ -172,11 +200,17 @@ class _Times:
                     self.ms[line] = self.ms.get(line, 0.0) + count * weight
                     self.samples[line] = self.samples.get(line, 0) + count
                     self.calls.setdefault(line, Counter())[stack.call] += count
+                    self.on_disk[line] += count * stack.on_disk
 
     def call(self, line: Line) -> str:
         """What it called at most samples; empty: not the same."""
         (name, times), *_ = self.calls[line].most_common(1)
         return name if 2 * times >= self.samples[line] else ""
+
+    def waits(self, lines: Iterable[Line]) -> bool:
+        """Whether it waited for a disk at more than half of the samples at these lines."""
+        lines = list(lines)
+        return 2 * sum(self.on_disk[line] for line in lines) > sum(self.samples[line] for line in lines)
 
 
 def _most(chosen: Sequence[tuple[RankLines, Bool]]) -> Where | None:
@@ -215,7 +249,8 @@ def _named(times: _Times, of: Mapping[Line, float], total_ms: float) -> Where | 
         return None
     line = max(of, key=lambda each: of[each])
     if of[line] >= LEAST_SHARE * total_ms:
-        return _enough(Where(line, times.call(line), of[line] / total_ms, times.samples[line]))
+        share, on_disk = of[line] / total_ms, times.waits([line])
+        return _enough(Where(line, times.call(line), share, times.samples[line], on_disk=on_disk))
     by_function: dict[tuple[str, str], float] = {}
     for each, ms in of.items():
         by_function[each.file, each.function] = by_function.get((each.file, each.function), 0.0) + ms
@@ -226,7 +261,8 @@ def _named(times: _Times, of: Mapping[Line, float], total_ms: float) -> Where | 
     inside = [each for each in of if (each.file, each.function) == best]
     line = max(inside, key=lambda each: of[each])
     samples = sum(times.samples[each] for each in inside)
-    return _enough(Where(line, times.call(line), by_function[best] / total_ms, samples, True))
+    share, on_disk = by_function[best] / total_ms, times.waits(inside)
+    return _enough(Where(line, times.call(line), share, samples, True, on_disk))
 
 
 def _same(one: Line, other: Line) -> bool:

@@ -22,6 +22,7 @@ _OF_MATRIX: Final = {
     "process_cpu": "process_cpu_ms",
     "collector": "collector_ms",
     "load": "load",
+    "major_faults": "major_faults",
 }
 """What the matrix takes of each rank."""
 
@@ -62,7 +63,8 @@ class UsageMatrix:
     """The use of the processor in the judged steps: [steps, ranks] float64, as in the `StepMatrix`; NaN = not known.
 
     `cpu` and `run_delay` are of the thread that runs backward, `process_cpu` and `collector` of its process;
-    milliseconds. `load` is the load average of the rank's machine.
+    milliseconds. `load` is the load average of the rank's machine, `major_faults` how many pages of memory that thread
+    had to read from a disk.
     """
 
     cpu: Float64
@@ -70,6 +72,7 @@ class UsageMatrix:
     process_cpu: Float64
     collector: Float64
     load: Float64
+    major_faults: Float64
 
 
 def rank_usage(records: Records) -> RankUsage:

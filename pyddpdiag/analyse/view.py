@@ -195,7 +195,7 @@ class RunView:
     @cached_property
     def late_ranks(self) -> tuple[LateRank, ...]:
         """The ranks that are late, in a typical step or in a part of the run; the costliest first."""
-        return late_ranks(self.judged, self.lateness, self.usage, self.sidecars)
+        return late_ranks(self.judged, self.lateness, self.usage, self.sidecars, self.lines)
 
     @cached_property
     def past(self) -> Past:
@@ -208,7 +208,7 @@ class RunView:
     def late_in_past(self) -> tuple[LateRank, ...]:
         """The ranks that were late in those steps. Sums do not say how busy the machine was: as sure as if it was."""
         before = self.past
-        found = late_ranks(before.steps, lateness(before.steps), before.usage, self.sidecars)
+        found = late_ranks(before.steps, lateness(before.steps), before.usage, self.sidecars, RunLines({}))
         return tuple(replace(late, load=inf) for late in found)
 
     @cached_property

@@ -49,10 +49,12 @@ class Stack:
     """The lines of own code in which a thread was, the outermost first, and what the innermost one called.
 
     `call` is no own code: `time.sleep`, or the innermost function of torch, Python or another package; may be empty.
+    `on_disk`: the thread waited for a disk or a network file system there.
     """
 
     lines: tuple[Line, ...] = ()
     call: str = ""
+    on_disk: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def to_json(lines: Lines) -> dict[str, Any]:
         "frames": [[line.file, line.number, line.function] for line in frames],
         "calls": list(calls),
         "stacks": stacks,
+        "on_disk": [number for number, stack in enumerate(used) if lines.stacks[stack].on_disk],
         # Each one as the difference to the one before.
         "at_us": [now - before for before, now in zip([0, *at_us], at_us, strict=False)],
         "stack": [place[stack] for stack in lines.stack],
@@ -154,14 +157,17 @@ def _lines(raw: Mapping[str, Any]) -> Lines:
         for file, number, function in needed_list(raw["frames"], STACKS_LIMIT * DEPTH_LIMIT)
     ]
     calls = [needed_text(call, NAME_LIMIT) for call in needed_list(raw["calls"], STACKS_LIMIT)]
+    # Files of 0.2.0 do not have it.
+    on_disk = frozenset(needed_list(raw.get("on_disk", []), STACKS_LIMIT))
     stacks = tuple(
         Stack(
             tuple(
                 frames[needed_whole(each, len(frames))] for each in needed_list(stack, DEPTH_LIMIT + 1)[1:]
             ),
             calls[needed_whole(stack[0], len(calls))],
+            number in on_disk,
         )
-        for stack in needed_list(raw["stacks"], STACKS_LIMIT)
+        for number, stack in enumerate(needed_list(raw["stacks"], STACKS_LIMIT))
     )
     at_ns, at = [], 0
     for step in needed_list(raw["at_us"], SAMPLES_LIMIT):

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pyddpdiag.model.lines import SAMPLES_LIMIT, STACKS_LIMIT, Lines, Stack, lines_beside, to_json
 from pyddpdiag.own_clock import monotonic_ns
+from pyddpdiag.record.disk_wait import DiskWait
 from pyddpdiag.record.owners_file import replace_file
 from pyddpdiag.record.side_thread import SideThread
 from pyddpdiag.record.stacks import Sample, named, sample
@@ -128,6 +129,7 @@ class LineSampler:
         self._begun_ns = monotonic_ns()
         self._written_ns = self._begun_ns
         self._lock = threading.Lock()
+        self._waits_for_disk = DiskWait()
         # Its own numbers: those of the script must come out the same.
         self._random = random.Random()
         self._thread = SideThread("pyddpdiag lines", self._watch)
@@ -137,6 +139,7 @@ class LineSampler:
         self._thread.close()
         with suppress(Exception):
             self._write()
+        self._waits_for_disk.close()
 
     def _watch(self, over: threading.Event) -> None:
         # Whatever goes wrong, a report only knows no lines.
@@ -156,7 +159,7 @@ class LineSampler:
                 return
             paused = is_paused()
             del is_paused  # it would keep the recorder alive
-            taken = None if paused else sample()
+            taken = None if paused else sample(self._waits_for_disk())
             now = monotonic_ns()
             if taken is not None:
                 self._samples.add(now, taken, now - due_ns)

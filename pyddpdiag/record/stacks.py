@@ -26,45 +26,50 @@ CODES_LIMIT: Final = 10_000
 """Functions that are remembered: a program may make new ones for ever."""
 
 Sample = tuple[int, ...]
-"""A stack in numbers, quick to compare: the innermost function if it is no own code, else 0; then for each own frame,
-the innermost first, its function, line and, of the first one, last instruction."""
+"""A stack in numbers, quick to compare: 1 if the thread waits for a disk, else 0; the innermost function if it is no
+own code, else 0; then for each own frame, the innermost first, its function, line and, of the first one, last
+instruction."""
 
 # By id, which stays theirs as long as they are here; a code object's own hash looks at all that is in it.
 _codes: dict[int, CodeType] = {}
 _modules: dict[int, str] = {}
 
 
-def sample() -> Sample | None:
-    """Where the main thread is; None: it has no frame. Quick: names are made later, once for each stack."""
+def sample(on_disk: bool = False) -> Sample | None:
+    """Where the main thread is; None: it has no frame. Quick: names are made later, once for each stack.
+
+    `on_disk`: whether it waits for a disk there.
+    """
     frame = _main_frame()
     if frame is None:
         return None
-    found = [_foreign(frame)]
+    found = [int(on_disk), _foreign(frame)]
     for _ in range(WALK_LIMIT):
-        if frame is None or len(found) > 3 * DEPTH_LIMIT:
+        if frame is None or len(found) > 1 + 3 * DEPTH_LIMIT:
             break
         code = frame.f_code
         if name_of(code.co_filename) and _remember(code):
             # Of the others the instruction is not asked for: one stack must not become many.
-            found += (id(code), frame.f_lineno or 0, -1 if len(found) > 1 else frame.f_lasti)
+            found += (id(code), frame.f_lineno or 0, -1 if len(found) > 2 else frame.f_lasti)
         frame = frame.f_back
     return tuple(found)
 
 
 def named(taken: Sample) -> Stack:
     """The stack in words."""
-    places = [(_codes[taken[at]], taken[at + 1], taken[at + 2]) for at in range(1, len(taken), 3)]
+    on_disk, foreign = bool(taken[0]), taken[1]
+    places = [(_codes[taken[at]], taken[at + 1], taken[at + 2]) for at in range(2, len(taken), 3)]
     lines = tuple(
         Line(name_of(code.co_filename), line, _function(code)) for code, line, _ in reversed(places)
     )
-    if taken[0]:
-        return Stack(lines, f"{_modules[taken[0]]}.{_function(_codes[taken[0]])}".lstrip("."))
+    if foreign:
+        return Stack(lines, f"{_modules[foreign]}.{_function(_codes[foreign])}".lstrip("."), on_disk)
     call = ""
     if places:
         # Names are a help, never a reason to fail.
         with suppress(Exception):
             call = called(places[0][0], places[0][2])
-    return Stack(lines, call)
+    return Stack(lines, call, on_disk)
 
 
 def called(code: CodeType, last: int) -> str:

@@ -90,7 +90,9 @@ def test_a_rank_that_was_late_before_the_records_begin_is_named(tmp_path: Path) 
     run_ranks(_long_job, 2, tmp_path, str(tmp_path / "run"), LONG, -1)
     report = load_report(tmp_path / "run")
     # A busy machine may hold rank 0 up in some interval: then this begins after it.
-    late = [one for one in report.verdict.findings if one.kind == "late_rank" and (one.since_step or 0) < LONG / 4]
+    late = [
+        one for one in report.verdict.findings if one.kind == "late_rank" and (one.since_step or 0) < LONG / 4
+    ]
     assert [(one.rank, one.cause) for one in late] == [(1, "blocked")], report.verdict.findings
     assert late[0].cost_s == pytest.approx(LATE_S * LONG * 3 / 4, rel=0.4)
     assert any("there are only sums" in text for text in report.warnings)

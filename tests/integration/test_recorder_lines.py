@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 import time
 from pathlib import Path
 
+import pytest
 import torch
 from support.models import batch, branches
 from support.ranks import run_ranks
@@ -19,6 +23,15 @@ STEPS = 30
 
 def load_labels() -> None:
     time.sleep(0.03)
+
+
+def write_log(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    with tempfile.TemporaryFile(dir=Path.cwd()) as file:
+        while time.monotonic() < until:
+            file.write(bytes(1 << 19))
+            file.flush()
+            os.fsync(file.fileno())
 
 
 class Slow(Dataset[torch.Tensor]):
@@ -70,3 +83,38 @@ def test_the_line_of_a_late_rank_is_named(tmp_path: Path) -> None:
     report = load_report(tmp_path / "nothing")
     assert not [each for each in report.verdict.findings if each.where]
     assert not list((tmp_path / "off").glob("*.lines"))
+
+
+def _disk_job(rank: int, _: int, folder: str) -> None:
+    ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
+    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
+        recorder.attach(ddp)
+        for step in recorder.steps(range(STEPS)):
+            if rank == 1:
+                write_log(0.06)
+            ddp(batch(rank, step, torch.float32)).square().mean().backward()
+
+
+def _waits_for_its_disk(folder: Path) -> bool:
+    """Whether writing in this folder waits at all: memory does not, nor may a very fast disk."""
+    used = time.thread_time()
+    before = time.monotonic()
+    os.chdir(folder)
+    write_log(0.3)
+    return time.thread_time() - used < 0.3 * (time.monotonic() - before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system tells what a thread waits for")
+def test_a_rank_that_waits_for_its_disk_is_named_with_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if not _waits_for_its_disk(tmp_path):
+        pytest.skip("writing and syncing takes no waiting in the folder for temporary files")
+    run_ranks(_disk_job, 2, tmp_path, str(tmp_path / "run"))
+    finding = next(
+        each for each in load_report(tmp_path / "run").verdict.findings if each.kind == "late_rank"
+    )
+    assert (finding.rank, finding.cause) == (1, "disk"), finding
+    assert finding.where is not None and finding.where.endswith("in write_log")
+    assert "waits for a disk" in finding.message

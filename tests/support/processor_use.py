@@ -20,13 +20,14 @@ THREADS = 2
 @dataclass(frozen=True)
 class Extra:
     """What a rank does beside its 30 ms of computing in some steps, in ms: `sleep` is neither of the others; its other
-    threads compute `beside` of it."""
+    threads compute `beside` of it. It reads `faults` pages of memory from a disk."""
 
     cpu: float = 0.0
     delay: float = 0.0
     sleep: float = 0.0
     collector: float = 0.0
     beside: float = 0.0
+    faults: int = 0
     steps: Sequence[int] = range(STEPS)
 
     def at(self, step: int) -> float:
@@ -53,7 +54,7 @@ def write(
     """Steps of about 40 ms, of which a rank computes 30 and communicates 3. `sidecar`: a field of each rank's."""
     random = np.random.default_rng(7)
     writers = [RankWriter(rank, len(ranks)) for rank in range(len(ranks))]
-    readings = np.zeros((len(ranks), 4), np.int64)
+    readings = np.zeros((len(ranks), 5), np.int64)
     now = 10**9
     for step in range(steps):
         own = [int((30 + random.normal(0, 1) + extra.at(step)) * MS) for extra in ranks]
@@ -69,9 +70,10 @@ def write(
                 on * extra.delay,
                 30 * THREADS + on * (extra.cpu + extra.beside),
                 on * extra.collector,
+                on * extra.faults / MS,
             )
-            readings[rank] += (np.array(added) * MS).astype(np.int64)
-            cpu, delay, process, collector = readings[rank].tolist()
+            readings[rank] += np.rint(np.array(added) * MS).astype(np.int64)
+            cpu, delay, process, collector, faults = readings[rank].tolist()
             if usage:
                 writer.usage(
                     step,
@@ -81,6 +83,7 @@ def write(
                     process,
                     collector,
                     -1 if load is None else round(1000 * load),
+                    faults,
                 )
         now = arrived + 3 * MS
     for writer, number in zip(writers, threads or [0] * len(ranks), strict=True):

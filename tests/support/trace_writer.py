@@ -242,10 +242,11 @@ class RankWriter:
         process_cpu: int = -1,
         collector: int = -1,
         load_milli: int = -1,
+        major_faults: int = -1,
         **fields: Any,
     ) -> int:
         """Add the readings at the end of a step's pass; -1 = not available."""
-        readings = (at, thread_cpu, run_delay, process_cpu, collector, -1, -1, load_milli)
+        readings = (at, thread_cpu, run_delay, process_cpu, collector, major_faults, -1, load_milli)
         return self.add(USAGE, times=readings, step=step, **fields)
 
     def phase(self, name: str, begin: int, end: int, **fields: Any) -> int:
@@ -253,9 +254,10 @@ class RankWriter:
         raw = name.encode()[:32]
         return self.add(PHASE, times=(begin, end), text=raw, reference=fnv(name.encode()), **fields)
 
-    def look(self, at: int, line: tuple[str, int, str], call: str = "") -> None:
-        """One look at the main thread's stack: the innermost line of own code, and what it called."""
-        self.looks.append((at, line, call))
+    def look(self, at: int, line: tuple[str, int, str], call: str = "", on_disk: bool = False) -> None:
+        """One look at the main thread's stack: the innermost line of own code, what it called, and whether it waited
+        for a disk."""
+        self.looks.append((at, line, call, on_disk))
 
     def error(self, ticket: int, text: str) -> None:
         """Add the text of an operation's error in parts of 64 bytes."""

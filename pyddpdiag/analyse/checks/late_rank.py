@@ -31,6 +31,8 @@ ADVICE: Final[dict[Cause | None, str]] = {
     "data": "Look at its data loading: more loader workers, a faster disk.",
     "core": "Look for another load on its cores: move that away, or give the rank cores of its own (taskset, a "
     "container's CPU set).",
+    "disk": "It reads from a disk or writes to one in its own code: look for files that it writes and syncs in each "
+    "step (fsync, checkpoints, logs), for data that does not fit into memory, and at the disk itself (iostat -x).",
     "blocked": "It sleeps in its own code: look for a lock, a sleep, or access to a disk or the network. py-spy dump "
     "shows where.",
     None: "Look for another load on its machine, a slower processor, fewer threads, or larger inputs.",
@@ -39,6 +41,8 @@ ADVICE: Final[dict[Cause | None, str]] = {
 ADVICE_AT: Final[dict[Cause | None, str]] = {
     "compute": "Look at {}, where its processor works longer: are its inputs larger, or does only this rank do that?",
     "data": "Look at its data loading at {}: more loader workers (num_workers), a faster disk.",
+    "disk": "Look at {}: write there less often or from another thread, keep what it reads in memory, or use a faster "
+    "disk (iostat -x).",
     "blocked": "Look at {}, where it sleeps: for a lock, a sleep, or access to a disk or the network.",
     None: "Look at {}: at its inputs, and for work that only this rank does there.",
 }
@@ -142,6 +146,8 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
             "data_wait_extra_ms": late.data_ms,
             "cpu_share": late.cpu_share,
             "core_wait_share": late.core_share,
+            "disk_wait_ms": late.disk_ms,
+            "major_faults": late.major_faults,
             "computes_more_ms": late.computes_more_ms or None,
             "load_per_core": late.load,
             "until_step": late.until_step,
@@ -205,6 +211,12 @@ def _why(late: LateRank) -> str:
         return f"; its torch uses {count(late.threads[0], 'thread')}, the others' {late.threads[1]}"
     if late.cause == "compute":
         return ", and computes all that time"
+    if late.cause == "disk":
+        return ", because it waits for a disk" + (
+            f" ({late.major_faults:.0f} pages of memory are read from one in each step)"
+            if late.waits_for_pages
+            else ""
+        )
     return ", and neither computes nor waits for a core" if late.cause == "blocked" else ""
 
 

@@ -16,6 +16,7 @@ from pyddpdiag.model.words import milliseconds, number, percent
 WHAT: Final[dict[Cause | None, str]] = {
     "compute": "; they compute all that time",
     "core": "; they wait for a processor core",
+    "disk": "; they wait for a disk",
     "blocked": "; they neither compute nor wait for a core",
     None: "",
 }
@@ -32,6 +33,7 @@ ADVICE: Final[dict[Cause | None, str]] = {
     "compute": "Look for what grows or begins then: longer inputs, a list that every step goes through, another "
     "program in the same caches, processors that become hot and slow (Linux: turbostat, sensors).",
     "core": "Look for other programs on the machine that ran then (top, atop), and for more busy threads than cores.",
+    "disk": "Look for what they read or write then: checkpoints, logs, files that do not stay in memory (iostat -x).",
     "blocked": "Look for what all ranks wait for then: a disk, a file server, a lock, a log, a service on the network.",
     None: "Look for what begins then: longer inputs, other programs on the machine, a slow disk.",
 }
@@ -48,15 +50,16 @@ def _look(view: RunView) -> Iterator[Finding]:
     where = None
     if found.cause != "core":
         where = view.lines.more_in(at[change.inside], at[~change.inside], change.there_ms - change.usual_ms)
+    cause = "disk" if found.cause == "blocked" and where and where.on_disk else found.cause
     yield Finding(
         kind="slower_steps",
         severity="warning",
         message=f"all ranks are slower {change.span.words(at)}: each needs {milliseconds(change.there_ms)} for its own "
         f"part of a step, {milliseconds(change.usual_ms)} {_rest(change.span)} ({number(change.times)} times as long"
-        f"{', and more and more' if change.grows else ''}){WHAT[found.cause]}; {percent(change.share)} of the time is "
+        f"{', and more and more' if change.grows else ''}){WHAT[cause]}; {percent(change.share)} of the time is "
         "lost to it." + (f" {where.says('what they need more')}." if where else ""),
         confidence=found.confidence,
-        cause=found.cause,
+        cause=cause,
         since_step=since,
         until_step=until,
         cost_ms=change.lost_ms / len(found.rows),
@@ -77,8 +80,8 @@ def _look(view: RunView) -> Iterator[Finding]:
             **(where.facts if where else {}),
             **times_of(view, steps.ranks[0], since, until),
         },
-        change_mind=CHANGE_MIND.get(found.cause, OTHERWISE),
-        advice=f"Look at {where}: what makes it take longer then?" if where else ADVICE[found.cause],
+        change_mind=CHANGE_MIND.get(cause, OTHERWISE),
+        advice=f"Look at {where}: what makes it take longer then?" if where else ADVICE[cause],
     )
 
 

@@ -21,7 +21,13 @@ _ROW: Final = 34
 
 _HARDLY: Final = 0.02
 
-_OF_CAUSE: Final = {"compute": "compute", "data": "data_wait", "core": "core", "blocked": "blocked"}
+_OF_CAUSE: Final = {
+    "compute": "compute",
+    "data": "data_wait",
+    "core": "core",
+    "disk": "blocked",
+    "blocked": "blocked",
+}
 _OWN: Final = ("data_wait", "compute", "phase", "core", "blocked")
 _OF_KIND: Final = {
     "data_wait": "data_wait",
@@ -187,9 +193,10 @@ def _of_rank(
         else max((p for p in _OWN if p in values), key=lambda p: values[p][row] - others[p])
     )
     less = "hardly" if others[part] < _HARDLY * values[part][row] else milliseconds(others[part])
-    text = (
-        f"rank {finding.rank} {parts.name(part, found)} {milliseconds(values[part][row])}, the others {less}"
+    does = (
+        "waits for a disk for" if finding.cause == "disk" and part == "blocked" else parts.name(part, found)
     )
+    text = f"rank {finding.rank} {does} {milliseconds(values[part][row])}, the others {less}"
     return _Culprit(row, part, text)
 
 

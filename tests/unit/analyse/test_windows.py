@@ -16,6 +16,7 @@ from pyddpdiag.analyse.exposure import exposure
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.late_ranks import late_ranks
 from pyddpdiag.analyse.lateness import lateness
+from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.step_matrix import StepMatrix
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.view import RunView
@@ -196,14 +197,14 @@ def test_what_the_whole_run_shows_is_told_once(tmp_path: Path) -> None:
 def looked_at(steps: StepMatrix) -> Iterable[Finding]:
     """What the checks with windows say of these steps."""
     late = lateness(steps)
-    unknown = UsageMatrix(*[np.full(steps.own.shape, np.nan)] * 5)
+    unknown = UsageMatrix(*[np.full(steps.own.shape, np.nan)] * 6)
     view = cast(
         RunView,
         SimpleNamespace(
             judged=steps,
             exposure=exposure(steps),
             lateness=late,
-            late_ranks=late_ranks(steps, late, unknown, {}),
+            late_ranks=late_ranks(steps, late, unknown, {}, RunLines({})),
             late_in_past=(),
             crowding=(),
             sidecars={},

@@ -26,7 +26,7 @@ def _frames(number: int) -> Sample:
     """A stack of its own: the same function at another line."""
     taken = sample()
     assert taken is not None
-    return (0, taken[1], number, -1)
+    return (0, 0, taken[2], number, -1)
 
 
 def _wait_for(seen: threading.Event) -> None:
@@ -39,7 +39,7 @@ def test_a_sample_has_the_functions_of_the_script_and_what_they_called() -> None
     def look() -> None:
         while True:
             found = sample()
-            if found is not None and any(code == id(_wait_for.__code__) for code in found[1::3]):
+            if found is not None and any(code == id(_wait_for.__code__) for code in found[2::3]):
                 taken.append(named(found))
                 seen.set()
                 return

@@ -31,21 +31,27 @@ def write(
     data_ms: float = 0.0,
     looks: Extra = lambda _, __: True,
     phase: str = "",
+    on_disk: Callable[[int], bool] = lambda _: False,
 ) -> None:
     """Two ranks with steps of about 35 ms, with looks at both; `extra_ms` of a rank and step come at a `line`.
 
-    `looks`: whether the rank can be looked at during these.
+    `looks`: whether the rank can be looked at during these; `on_disk`: whether it waits for a disk then.
     """
     writers = [RankWriter(rank, 2) for rank in range(2)]
     now, last = 10**9, [10**9, 10**9]
 
     def look(
-        writer: RankWriter, end: int, at: tuple[str, int, str], call: str, possible: bool = True
+        writer: RankWriter,
+        end: int,
+        at: tuple[str, int, str],
+        call: str,
+        possible: bool = True,
+        disk: bool = False,
     ) -> None:
         due = (last[writer.rank] // (LOOK_MS * MS) + 1) * LOOK_MS * MS + 7 * MS * writer.rank
         while due < end:
             if possible:
-                writer.look(due, at, call)
+                writer.look(due, at, call, disk)
             last[writer.rank] = due
             due += LOOK_MS * MS
 
@@ -63,7 +69,9 @@ def write(
             if phase and mine:
                 writer.phase(phase, begin, begin + mine)
             look(writer, begin, LOOP, "queue.get")
-            look(writer, begin + mine, line(step), "time.sleep", bool(looks(writer.rank, step)))
+            look(
+                writer, begin + mine, line(step), "time.sleep", bool(looks(writer.rank, step)), on_disk(step)
+            )
             look(writer, begin + mine + work // 2, FORWARD, "torch.nn.Linear.forward")
             look(writer, arrived + 3 * MS, BACKWARD, "torch.autograd.backward")
         now = arrived + 3 * MS
@@ -88,6 +96,19 @@ def test_a_late_rank_is_named_with_the_line_that_only_it_is_at(tmp_path: Path) -
     assert isinstance(share, float) and 0.8 <= share <= 1.0
     assert isinstance(samples, int) and 25 <= samples <= 45
     assert "train.py:9" in found.advice and "py-spy" not in found.advice
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_rank_that_waits_for_a_disk_is_named_with_the_line(tmp_path: Path, every: int) -> None:
+    write(tmp_path, lambda rank, _: 30.0 * rank, on_disk=lambda step: step % every == 0)
+    found = only(tmp_path)
+    assert (found.kind, found.rank, found.where) == ("late_rank", 1, "train.py:9 in load_labels")
+    waits = found.evidence["disk_wait_ms"]
+    assert isinstance(waits, float) and waits == pytest.approx(30.0 / every, rel=0.35)
+    # A third of the time is not the cause.
+    assert (found.cause == "disk") == (every == 1)
+    assert ("(time.sleep, waits for a disk)" in found.message) == (every == 1)
+    assert ("because it waits for a disk" in found.message) == (every == 1)
 
 
 def test_what_both_ranks_do_is_not_what_one_needs_more(tmp_path: Path) -> None:

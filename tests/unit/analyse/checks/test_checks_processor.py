@@ -19,6 +19,10 @@ from pyddpdiag.pipeline import load_report
         (Extra(delay=40, cpu=15), "core"),
         (Extra(sleep=40), "blocked"),
         (Extra(sleep=30, cpu=5, delay=5), "blocked"),
+        (Extra(sleep=40, faults=300), "disk"),
+        # Some come with every program; they take no such time.
+        (Extra(sleep=40, faults=20), "blocked"),
+        (Extra(cpu=40, faults=20), "compute"),
     ],
 )
 def test_a_late_rank_has_the_cause_of_its_extra_time(tmp_path: Path, extra: Extra, cause: str) -> None:
@@ -28,6 +32,8 @@ def test_a_late_rank_has_the_cause_of_its_extra_time(tmp_path: Path, extra: Extr
     of_all = extra.at(0)
     assert found.evidence["cpu_share"] == pytest.approx(extra.cpu / of_all, abs=0.1)
     assert found.evidence["core_wait_share"] == pytest.approx(extra.delay / of_all, abs=0.1)
+    assert found.evidence["major_faults"] == extra.faults
+    assert ("300 pages of memory" in found.message) == (cause == "disk")
 
 
 @pytest.mark.parametrize(
