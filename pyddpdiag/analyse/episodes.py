@@ -19,6 +19,10 @@ LEAST_SHARE: Final = 0.5
 """It must be later by this share of a step than usual, and than the next rank."""
 
 LEAST_TIMES: Final = 3
+LONG_TIMES: Final = 3.0
+"""Two steps are enough where the rank was later by this many typical steps in each: that happens to no healthy rank
+twice in a short run."""
+
 ONE_RANK: Final = 0.9
 """Share of the times, or of the lateness: next to long waits for one rank, a short one for another says little."""
 
@@ -34,7 +38,8 @@ class Episodes:
 
     `steps` is how many were looked at, `share` the part of the time that went that way. With `core_waits_known`, time
     in which a rank only waited for a core does not count. `collector_share`: how much of it the garbage collector
-    took; None = not known. `by_chance`: what can hit any rank may have hit this one so often.
+    took; None = not known. `by_chance`: what can hit any rank may have hit this one so often. `few`: only two
+    events did.
     """
 
     rank: int
@@ -45,6 +50,7 @@ class Episodes:
     core_waits_known: bool
     collector_share: float | None
     by_chance: bool
+    few: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +116,9 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
     times, others = int(np.count_nonzero(hit)), int(np.count_nonzero(late.is_late & ~hit))
     share = late.share_of(hit)
     one_rank = times >= ONE_RANK * (times + others) or share >= ONE_RANK * late.share
-    if times < LEAST_TIMES or not one_rank or share < LEAST_COST:
+    long = hit.any() and float(lead[hit].min()) >= LONG_TIMES * steps.wall_ms and not others
+    least = LEAST_TIMES - 1 if long else LEAST_TIMES
+    if times < least or not one_rank or share < LEAST_COST:
         return None
     at = steps.step[rows[hit]]
     # Neighbouring steps are one event: what hits a rank by chance often lasts for some.
@@ -119,7 +127,7 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
     if period(at) is None:
         by_chance = _chance(events, others, len(steps.ranks)) > CHANCE
         # Other load on the machine, which hits any rank, makes ranks wait for a core; that is taken off where known.
-        if events < LEAST_TIMES or (by_chance and not late.core_waits_known):
+        if events < least or (by_chance and not late.core_waits_known):
             return None
     collector = usage.collector[rows[hit], place]
     return Episodes(
@@ -131,6 +139,7 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
         core_waits_known=late.core_waits_known,
         collector_share=None if np.isnan(collector).any() else float(collector.sum() / lead[hit].sum()),
         by_chance=by_chance,
+        few=events < LEAST_TIMES and period(at) is None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.lateness import Lateness
+from pyddpdiag.analyse.lateness import lateness as lateness_of
 from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.settings import fewer_threads, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, median
@@ -49,8 +50,15 @@ Where it costs more, the cause may go unseen; it is never named for too little."
 SHORT: Final = 2 * WINDOW
 """In a shorter stretch it may have been any rank's turn to be slowed by something else: it must be late by more."""
 
+NAMED: Final = 3
+"""At most this many late ranks are named: if more are late, the others are early."""
+
 QUIET_SHARE: Final = 0.12
 """Elsewhere they are late by up to 0.10: cores share caches, and not only with programs of this machine."""
+
+
+More = Callable[[Float64], Float64]
+"""How much more each rank has of something than what it is compared with; [steps, ranks]."""
 
 
 def cause_of(cpu_share: float | None, core_share: float | None) -> Cause | None:
@@ -80,7 +88,8 @@ class LateRank:
     read from a disk in a step; None = not known. `computes_much`: it uses a multiple of the others' processor time,
     which explains its lateness. `other_threads`: what the other threads of its process compute in a step, and those of
     the others' do, in ms, where that takes the extra time; None: it does not, or is not known. `threads`: torch has so
-    many there and at least so many elsewhere; None: not fewer.
+    many there and at least so many elsewhere; None: not fewer. `than`: most of the ranks are late, compared with this
+    rank alone; None: compared with the ranks' lower median.
     `load` is the load average of its machine for each core that its ranks may use; None = not known.
     `cost_ms` is an average over the whole run: costs are compared with each other. `computes_more_ms`: it is named for
     the processor time that it uses more than the others in a typical step, though by its own time nobody is surely
@@ -106,6 +115,7 @@ class LateRank:
     computes_more_ms: float = 0.0
     computes_much: bool = False
     other_threads: tuple[float, float] | None = None
+    than: int | None = None
     disk_ms: float | None = None
     major_faults: float | None = None
     beside: Mapping[str, float | int | None] = field(default_factory=dict)
@@ -187,6 +197,9 @@ def late_ranks(
             )
             for place, more_ms in _computing_more(steps, lateness, usage)
         ]
+    if not found:
+        against, places = _most_are_late(steps, lateness, usage)
+        found = [_describe(steps, against, usage, sidecars, place, None) for place in places]
     found = [_with_disk(late, lateness, lines) for late in found]
     return tuple(sorted(found, key=lambda late: -late.cost_ms))
 
@@ -260,6 +273,20 @@ def _computing_more(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) -
             yield place, median(more)
 
 
+def _most_are_late(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) -> tuple[Lateness, list[int]]:
+    """The columns of late ranks where more than half of the ranks are, so that their lower median is late, too.
+
+    All are compared with the earliest one. By how much healthy ranks are late on a busy machine does not count, nor
+    does what they wait for a core.
+    """
+    earliest = int(np.median(steps.own[lateness.rows], axis=0).argmin())
+    against = lateness_of(steps, earliest)
+    threshold = max(LEAST_MS, LOADED_SHARE * steps.wall_ms)
+    waits = np.maximum(against.more(np.nan_to_num(usage.run_delay[lateness.rows])), 0.0)
+    late = [place for place, extra in enumerate((against.extra - waits).T) if sure_median(extra) > threshold]
+    return against, late if 2 * len(late) > len(steps.ranks) and len(late) <= NAMED else []
+
+
 def _describe(
     steps: StepMatrix,
     lateness: Lateness,
@@ -274,7 +301,9 @@ def _describe(
     late, mine = lateness.rows[rows][is_late], extra[is_late]
     since, until = span.between(lateness.step) if span else (int(lateness.step[int(is_late.argmax())]), None)
     step_ms = median(lateness.wall[rows]) if span else steps.wall_ms
-    cpu_share, core_share = _share(usage.cpu[late], mine, place), _share(usage.run_delay[late], mine, place)
+    more = lateness.more
+    cpu_share = _share(more, usage.cpu[late], mine, place)
+    core_share = _share(more, usage.run_delay[late], mine, place)
     return LateRank(
         rank=lateness.ranks[place],
         span=span,
@@ -288,15 +317,16 @@ def _describe(
         data_ms=median(lateness.waits[rows, place]),
         cpu_share=cpu_share,
         core_share=core_share,
+        than=None if lateness.than is None else lateness.ranks[lateness.than],
         threads=fewer_threads(sidecars, lateness.ranks[place]),
         load=_load(usage, sidecars, lateness, place),
         cost_ms=float(np.maximum(extra, 0.0).sum()) / len(lateness) if span else median(extra),
-        major_faults=_more(usage.major_faults[late], place),
+        major_faults=_mean(more, usage.major_faults[late], place),
         computes_much=_explains(cpu_share, core_share)
-        and _computes_much(usage.cpu[late], place, _threshold_ms(step_ms)),
+        and _computes_much(more, usage.cpu[late], place, _threshold_ms(step_ms)),
         other_threads=None
         if cpu_share is None or cpu_share >= CPU_SHARE
-        else _other_threads((usage.process_cpu - usage.cpu)[late], mine, place, _threshold_ms(step_ms)),
+        else _other_threads(more, (usage.process_cpu - usage.cpu)[late], mine, place, _threshold_ms(step_ms)),
         beside=span.evidence(lateness.extra[:, place], "extra") if span else {},
     )
 
@@ -306,23 +336,26 @@ def _explains(cpu_share: float | None, core_share: float | None) -> bool:
     return cpu_share is not None and cpu_share >= CPU_SHARE * (1.0 - max(0.0, core_share or 0.0))
 
 
-def _computes_much(cpu: Float64, place: int, threshold: float) -> bool:
+def _computes_much(more_of: More, cpu: Float64, place: int, threshold: float) -> bool:
     """Whether the processor time of a rank's thread alone makes it late, by a multiple of the others'."""
     cpu = cpu[~np.isnan(cpu).any(axis=1)]
     if len(cpu) < LEAST_STEPS:
         return False
-    more = extra_ms(cpu)[:, place]
+    more = more_of(cpu)[:, place]
     return sure_median(more) > threshold and median(cpu[:, place]) >= MORE_TIMES * median(
         cpu[:, place] - more
     )
 
 
-def _other_threads(cpu: Float64, extra: Float64, place: int, threshold: float) -> tuple[float, float] | None:
+def _other_threads(
+    more_of: More, cpu: Float64, extra: Float64, place: int, threshold: float
+) -> tuple[float, float] | None:
     """What the other threads of a rank's process compute, and those of the others' do, in ms.
 
     None: they do not take the time that the rank is late by, or that is not known.
 
     Args:
+        more_of: how much more each rank has of something.
         cpu: processor time of each rank's process less that of its thread that runs backward.
         extra: by how much the rank is late in these steps.
         place: of the rank.
@@ -331,7 +364,7 @@ def _other_threads(cpu: Float64, extra: Float64, place: int, threshold: float) -
     known = ~np.isnan(cpu).any(axis=1)
     if np.count_nonzero(known) < LEAST_STEPS:
         return None
-    more = extra_ms(cpu[known])[:, place]
+    more = more_of(cpu[known])[:, place]
     if sure_median(more) <= threshold or float(more.sum()) < CPU_SHARE * float(extra[known].sum()):
         return None
     mine = median(cpu[known][:, place])
@@ -349,17 +382,17 @@ def _load(
     return load / cores if cores and not np.isnan(load) else None
 
 
-def _more(values: Float64, place: int) -> float | None:
+def _mean(more_of: More, values: Float64, place: int) -> float | None:
     """How much more of these a rank has than the others in a step; None: too few are known."""
     known = ~np.isnan(values).any(axis=1)
     if np.count_nonzero(known) < LEAST_STEPS:
         return None
-    return float(extra_ms(values[known])[:, place].mean())
+    return float(more_of(values[known])[:, place].mean())
 
 
-def _share(values: Float64, extra: Float64, place: int) -> float | None:
+def _share(more_of: More, values: Float64, extra: Float64, place: int) -> float | None:
     """How much of a rank's extra time these values explain by what it has more of them; None: too few are known."""
     known = ~np.isnan(values).any(axis=1)
     if np.count_nonzero(known) < LEAST_STEPS:
         return None
-    return float(extra_ms(values[known])[:, place].sum() / extra[known].sum())
+    return float(more_of(values[known])[:, place].sum() / extra[known].sum())

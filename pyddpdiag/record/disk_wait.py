@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
 from typing import Final
 
@@ -22,9 +21,10 @@ class DiskWait:
 
     def __init__(self) -> None:
         self._file = -1
-        main = threading.main_thread().native_id
         with suppress(OSError):
-            self._file = os.open(f"/proc/self/task/{main}/stat", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            # Its state is that of the thread that the process began with. Python's own number of that thread is the
+            # parent's after a fork.
+            self._file = os.open("/proc/self/stat", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
     def __call__(self) -> bool:
         """Whether it waits; False as well where nobody can tell."""

@@ -52,7 +52,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"rank {found.rank} is late now and then: in {len(found.at)} of {found.steps} steps{every} it needed "
         f"{milliseconds(typical)} more than usual{why}, and the others waited; {percent(found.share)} of the time was "
         "lost to it." + (f" {where.says('what it needs more then')}." if where else ""),
-        confidence=_confidence(found, view),
+        confidence="low" if found.few and not where else _confidence(found, view),
         rank=found.rank,
         since_step=int(found.at[0]),
         cost_ms=float(found.lead_ms.sum()) / found.steps,

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.late_ranks import LateRank
+from pyddpdiag.analyse.late_ranks import NAMED, LateRank
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.settings import HELD_BACK, throttled_share
 from pyddpdiag.analyse.view import RunView
@@ -21,9 +21,6 @@ from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Cause
 from pyddpdiag.model.words import count, milliseconds, percent
-
-NAMED: Final = 3
-"""At most this many late ranks are named: if more are late, the others are early."""
 
 ADVICE: Final[dict[Cause | None, str]] = {
     "compute": "Its processor works longer: look for larger inputs, a slower processor, or work that only this rank "
@@ -149,6 +146,7 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
             "disk_wait_ms": late.disk_ms,
             "major_faults": late.major_faults,
             "computes_more_ms": late.computes_more_ms or None,
+            "than_rank": late.than,
             "load_per_core": late.load,
             "until_step": late.until_step,
             "torch_threads": threads[0] if threads else None,
@@ -173,6 +171,10 @@ def _where(view: RunView, late: LateRank) -> Where | None:
     if late.cause == "core":
         return None
     lateness, rows = view.lateness, late.span.rows if late.span else slice(None)
+    if late.than is not None:
+        return view.lines.of([late.rank, late.than]).more_of(
+            late.rank, lateness.step, late.extra_ms * len(lateness)
+        )
     extra = lateness.extra[rows, lateness.ranks.index(late.rank)]
     return view.lines.more_of(late.rank, lateness.step[rows], float(np.maximum(extra, 0.0).sum()))
 
@@ -193,9 +195,15 @@ def _what(view: RunView, late: LateRank) -> str:
             "it."
         )
     when = f" {late.span.words(view.lateness.step)}" if late.span else ""
+    than = "the others" if late.than is None else f"rank {late.than}"
     return (
-        f"rank {late.rank} is late{when}: it needs {milliseconds(late.extra_ms)} more than the others for its own part "
-        f"of a step{_why(late)}, in {percent(late.often)} of {count(late.steps, 'step')}; the others wait for it."
+        f"rank {late.rank} is late{when}: it needs {milliseconds(late.extra_ms)} more than {than} for its own part "
+        f"of a step{_why(late)}, in {percent(late.often)} of {count(late.steps, 'step')}; "
+        + (
+            "the others wait for it."
+            if late.than is None
+            else f"so are most ranks, and rank {late.than} waits."
+        )
     )
 
 

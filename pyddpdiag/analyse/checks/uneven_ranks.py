@@ -1,4 +1,4 @@
-"""Some rank is always late, but not always the same one."""
+"""Some rank is always late, but not always the same one; or most ranks have more to do than some."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from pyddpdiag.analyse.step_matrix import beyond_mean, beyond_usual, column_medi
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
-from pyddpdiag.model.words import milliseconds
+from pyddpdiag.model.words import milliseconds, ranks, verb
 
 WORK_SHARE: Final = 0.15
 SURE_WORK_SHARE: Final = 0.2
 """How much the ranks' processor times of a step differ: their standard deviation over their mean. Healthy ranks stay
 below 0.13, also on a busy machine, and inputs of different length reach 0.17 to 0.35; who waits for a core makes no
 difference."""
+
+EARLY_SHARE: Final = 0.25
+"""By this share of a step, no healthy rank is earlier than most, however busy the machine."""
 
 FEW_STEPS_SHARE: Final = 0.25
 """With few steps, noise alone makes some rank late by more than the usual share."""
@@ -32,6 +35,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         return
     spread = _spread_of_work(view)
     own = steps.own[rows]
+    if not view.late_ranks:
+        yield from _early(view, own - np.nan_to_num(view.usage.run_delay[rows]))
     lateness = {"the others": extra_ms(_without_waits(own, view.usage.run_delay[rows])).max(axis=1)}
     if spread >= WORK_SHARE:
         # Spread evenly, the same work would be done in the mean time.
@@ -60,6 +65,42 @@ def _look(view: RunView) -> Iterator[Finding]:
         },
         change_mind="One rank turns out slower over a longer run.",
         advice="Inputs of very different length, or more busy threads than cores, do this.",
+    )
+
+
+def _early(view: RunView, own: Float64) -> Iterator[Finding]:
+    """Where more ranks are late than can be named, the others are early: their lower median says nothing.
+
+    `own`: without what the ranks wait for a core.
+    """
+    steps = view.judged
+    typical = np.median(own, axis=0)
+    usual = float(np.sort(typical)[(len(typical) - 1) // 2])
+    early = [
+        rank
+        for rank, mine in zip(steps.ranks, typical, strict=True)
+        if usual - mine > EARLY_SHARE * steps.wall_ms
+    ]
+    more = beyond_mean(own)
+    if not early or not _matters(more, steps.wall_ms):
+        return
+    less = usual - float(np.median([typical[steps.place_of[rank]] for rank in early]))
+    yield Finding(
+        kind="uneven_ranks",
+        severity="warning",
+        message=f"{ranks(early)} {verb(early, 'needs', 'need')} {milliseconds(less)} less than the others for "
+        f"{verb(early, 'its', 'their')} own part of a step of {milliseconds(steps.wall_ms)}, and "
+        f"{verb(early, 'waits', 'wait')} for them.",
+        confidence="medium",
+        cost_ms=median(more),
+        evidence={
+            "less_ms": less,
+            "early_ranks": len(early),
+            "steps": len(own),
+            "step_ms": steps.wall_ms,
+        },
+        change_mind="The others have other work beside it on purpose.",
+        advice="Give all ranks as much to do: inputs of equal size, the same work beside the training, equal machines.",
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.catalog import explaining
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.step_matrix import median
+from pyddpdiag.analyse.step_matrix import beyond_mean, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 
@@ -70,15 +70,22 @@ def _parts(finding: Finding) -> Sequence[str]:
 
 
 def _budgets(view: RunView) -> dict[str, float]:
-    late = view.lateness.extra
     steps = view.judged
     return {
         # A pause may fall between two steps, outside every step's wall time.
         "step": _total(view.step_spans.max(axis=1) if steps.wall.size else np.empty(0)),
         "exposed": _total(view.exposure.least),
         # A rank that is alone is not late, whatever holds it up.
-        "late": _total(late.max(axis=1) if late.size and len(steps.ranks) > 1 else np.empty(0)),
+        "late": _total(_late(view) if len(view.lateness) and len(steps.ranks) > 1 else np.empty(0)),
     }
+
+
+def _late(view: RunView) -> Float64:
+    """For how long the others wait for the last rank; where most are late, for how long the earliest one does."""
+    own = view.judged.own[view.lateness.rows]
+    if any(late.than is not None for late in view.late_ranks):
+        return np.asarray(own.max(axis=1) - own.min(axis=1))
+    return np.asarray(np.maximum(view.lateness.extra.max(axis=1), beyond_mean(own)))
 
 
 def _total(values: Float64) -> float:

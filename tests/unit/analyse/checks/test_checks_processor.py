@@ -65,6 +65,31 @@ def test_a_rank_that_computes_a_multiple_is_no_victim_of_a_busy_machine(tmp_path
     assert (found.kind, found.rank, found.cause, found.confidence) == ("late_rank", 1, "compute", "high")
 
 
+def test_most_ranks_can_be_late(tmp_path: Path) -> None:
+    """One computes more and one sleeps: their lower median is as late as they are."""
+    write(tmp_path, [Extra(cpu=40), NOTHING, Extra(sleep=40)])
+    found = {each.rank: each for each in findings(tmp_path)}
+    assert {rank: each.cause for rank, each in found.items()} == {0: "compute", 2: "blocked"}
+    for each in found.values():
+        assert (each.kind, each.evidence["than_rank"]) == ("late_rank", 1)
+        assert each.evidence["extra_ms"] == pytest.approx(40, rel=0.1)
+        assert "more than rank 1" in each.message
+    # What they wait for cores does not make them late.
+    write(tmp_path / "core", [Extra(delay=40), NOTHING, Extra(delay=40)])
+    assert "late_rank" not in [each.kind for each in findings(tmp_path / "core")]
+
+
+def test_where_more_ranks_are_late_than_can_be_named_the_others_are_early(tmp_path: Path) -> None:
+    write(tmp_path, [Extra(cpu=40)] * 4 + [NOTHING] * 3)
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.rank, found.confidence) == ("uneven_ranks", None, "medium")
+    assert found.message.startswith("ranks 4, 5, 6 need ")
+    assert found.cost_ms == pytest.approx(40 * 3 / 7, rel=0.25)
+    # A single one of many with less to do costs little.
+    write(tmp_path / "one", [NOTHING] + [Extra(cpu=12)] * 11)
+    assert findings(tmp_path / "one") == []
+
+
 def test_fewer_threads_do_not_make_waiting_for_a_core_sure(tmp_path: Path) -> None:
     write(tmp_path, [NOTHING, Extra(delay=40)], threads=(16, 1), load=4.0, cores=1)
     found = next(found for found in findings(tmp_path) if found.kind == "late_rank")
@@ -232,6 +257,13 @@ def test_a_few_steps_in_which_one_rank_is_very_late_are_reported(tmp_path: Path)
     # Two events may have hit the same rank by chance.
     write(tmp_path / "two", [NOTHING, Extra(cpu=90, steps=(5, 6, 23, 24)), NOTHING])
     assert findings(tmp_path / "two") == []
+    # But no healthy rank is as late as that twice, and the others never.
+    write(tmp_path / "long", [NOTHING, Extra(cpu=150, steps=(5, 23)), NOTHING])
+    (found,) = findings(tmp_path / "long")
+    assert (found.kind, found.rank, found.confidence) == ("episodic_rank", 1, "low")
+    assert found.cost_s == pytest.approx(0.3, rel=0.1)
+    write(tmp_path / "both", [NOTHING, Extra(cpu=150, steps=(5, 23)), Extra(cpu=150, steps=(15,))])
+    assert "episodic_rank" not in [each.kind for each in findings(tmp_path / "both")]
 
 
 def test_long_waits_for_one_rank_are_reported_beside_a_short_one_for_another(tmp_path: Path) -> None:
