@@ -13,6 +13,7 @@ from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, extra_ms, matrix, median
 from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.errors import TraceError
+from pyddpdiag.live.changes import Changes
 from pyddpdiag.model import OpenOperation, RankStats, RunReport, Verdict
 from pyddpdiag.report.trial import answer, status
 from pyddpdiag.trace.follow import RunFollower
@@ -63,7 +64,7 @@ class Pulse:
     since the look before. `steps` are in view: the newest that every rank has. `exposed_ms` is communication that no
     late rank explains. `busbw_gbps` is the load on a link while buckets are on the wire, `reduced_gbps` gradients per
     time of step. `runs` counts the runs that were seen in this folder. `trial` says what a trial of
-    cures has on; empty: there is none, or it is over.
+    cures has on; empty: there is none, or it is over. `changes` says what began and ended since the first look.
     """
 
     at_s: float
@@ -84,6 +85,7 @@ class Pulse:
     verdict: Verdict | None = None
     ranks: tuple[RankPulse, ...] = ()
     trial: str = ""
+    changes: tuple[str, ...] = ()
 
 
 class Watcher:
@@ -98,6 +100,7 @@ class Watcher:
         self._folder = folder
         self._follower = RunFollower(folder, keep)
         self._runs: list[str] = []
+        self._changes = Changes()
         self._before: tuple[str, float, int] | None = None
 
     def look(self) -> Pulse:
@@ -126,8 +129,9 @@ class Watcher:
         newest = max((rank.last_step for rank in report.ranks if rank.last_step is not None), default=None)
         over = all(rank.closed or rank.process == "dead" for rank in report.ranks)
         amount = _bytes_per_step(report)
+        at_s = time.time()
         return Pulse(
-            at_s=time.time(),
+            at_s=at_s,
             folder=str(self._folder),
             status="over" if over else "running",
             line=report.verdict.line,
@@ -145,6 +149,7 @@ class Watcher:
             verdict=report.verdict,
             ranks=_ranks(run, report, steps),
             trial=status(report.tried) if report.tried is not None and not over else "",
+            changes=self._changes.look(run.run_id, at_s, newest, report.verdict.findings),
         )
 
     def _rate(self, run_id: str, step: int | None) -> float | None:

@@ -177,6 +177,7 @@ def picture(pulse: Pulse, screen: Screen) -> RenderableType:
         Text(screen.text(clean(pulse.line)), style),
         *([Text(screen.text(sentence(clean(pulse.trial)) + "."), "cyan")] if pulse.trial else []),
         *_grids(pulse, screen),
+        *(Text(screen.text(clean(change)), "dim") for change in pulse.changes),
     ]
     if len(pulse.ranks) > MOST_RANKS:
         parts.append(Text(f"{count(len(pulse.ranks) - MOST_RANKS, 'other rank')} not shown", "dim"))

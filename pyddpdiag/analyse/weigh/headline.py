@@ -47,7 +47,7 @@ def headline(findings: Sequence[Finding], lasted_s: float = 0.0) -> str:
     if all(_is_unsure_and_cheap(one, little) for one in findings if one.severity == first.severity):
         return (
             f"{sentence(f'no finding costs {percent(HEALTHY_SHARE)} of the run')}. The first of them, of low "
-            f"confidence: {_brief(first)}."
+            f"confidence: {brief(first)}."
         )
     named = [first]
     for finding in findings[1:]:
@@ -60,7 +60,7 @@ def headline(findings: Sequence[Finding], lasted_s: float = 0.0) -> str:
             named.append(finding)
     if len(named) == 1:
         return sentence(first.message)
-    return sentence("; ".join(_brief(finding) for finding in named)) + "."
+    return sentence("; ".join(brief(finding) for finding in named)) + "."
 
 
 def _is_unsure_and_cheap(finding: Finding, little_s: float) -> bool:
@@ -75,7 +75,8 @@ def _is_worth_naming(finding: Finding, first: Finding) -> bool:
     return (finding.cost_ms or 0.0) >= LEAST_PART * (first.cost_ms or 0.0) > 0
 
 
-def _brief(finding: Finding) -> str:
+def brief(finding: Finding) -> str:
+    """The beginning of its message, with its cost per step."""
     # "among ranks 0, 1, in a typical step ..." begins with whom it is about.
     whom = len(f"among {ranks(finding.among)}, ") if finding.among else 0
     end = (_END_OF_RUN if finding.kind in OF_RUN else _END).search(finding.message, whom)

@@ -11,6 +11,7 @@ import numpy as np
 
 from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.weigh.headline import brief
 from pyddpdiag.bench.compare.comparison import Change, Comparison, Pair, PartChange, Series
 from pyddpdiag.bench.intervals import (
     ALIKE,
@@ -79,7 +80,7 @@ def compare_runs(folders: Sequence[Path]) -> Comparison:
             alone = tuple(f"bucket {name[:8]}" for name in side.buckets if name not in against.buckets)
             if alone:
                 only[f"{side.label}, not {against.label}"] = alone
-        notes += _notes(base, other, len(common))
+        notes += [*_only_in(other, base), *_only_in(base, other), *_notes(base, other, len(common))]
     whys = [pair.why for pair in pairs] + [change.why for change in changes]
     wide = whys.count(WIDE)
     if wide:
@@ -162,6 +163,25 @@ def _pair(case: str, base: _Run, other: _Run, before: Float64, after: Float64) -
     word = verdict(ratio, rounds, MARGIN)
     medians = float(np.median(before)) / 1e3, float(np.median(after)) / 1e3
     return Pair("run", case, base.label, other.label, *medians, ratio, word, why=why_not(word, rounds))
+
+
+def _only_in(run: _Run, against: _Run) -> list[str]:
+    """What is late or slower in one run and not in the other: which of them changed, where and since when."""
+    theirs = {(one.kind, one.rank) for one in against.run.report.verdict.findings}
+    found = []
+    for one in run.run.report.verdict.findings:
+        if one.since_step is None or one.severity == "note" or (one.kind, one.rank) in theirs:
+            continue
+        steps = (
+            f"from step {one.since_step} on"
+            if one.until_step is None
+            else f"steps {one.since_step} to {one.until_step}"
+        )
+        cost = "" if one.cost_s is None else f", {number(one.cost_s)} s in all"
+        found.append(
+            f"Only {run.label}: {brief(one)} ({one.kind} {steps}{cost}; confidence: {one.confidence})."
+        )
+    return found
 
 
 def _notes(base: _Run, other: _Run, common: int) -> list[str]:

@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
+from support.processor_use import NOTHING, Extra, write
 from support.trace_writer import write_training
 
 from pyddpdiag.bench.compare.charts import charts, ratio_ticks, short_names
@@ -53,6 +54,23 @@ def test_a_rank_that_is_late_today(tmp_path: Path) -> None:
     found = compare_runs([written(tmp_path / "a"), written(tmp_path / "b", 5, late_ms={1: 10.0})])
     words = {change.part: change.word for change in found.changes}
     assert words["waits for the last rank"] == "more" and words["the whole step"] == "more"
+
+
+def test_it_says_which_run_changed_and_since_when(tmp_path: Path) -> None:
+    write(tmp_path / "a", [NOTHING, NOTHING], steps=60)
+    write(tmp_path / "b", [NOTHING, Extra(sleep=40, steps=range(30, 60))], steps=60)
+    for order in (("a", "b"), ("b", "a")):
+        only = [
+            note
+            for note in compare_runs([tmp_path / name for name in order]).notes
+            if note.startswith("Only")
+        ]
+        assert len(only) == 1
+        assert only[0].startswith("Only b: rank 1 is late from step 30 on")
+        assert "(late_rank from step 30 on, 1.20 s in all; confidence: medium)" in only[0]
+    assert not [
+        note for note in compare_runs([tmp_path / "a", tmp_path / "a"]).notes if note.startswith("Only")
+    ]
 
 
 def test_faster_is_said_as_such_and_several_runs_can_be_given(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from support.processor_use import NOTHING, Extra, write
 from support.trace_writer import IN_FLIGHT, MS, bucket_id, write_training
 
 from pyddpdiag import cli
@@ -44,6 +45,25 @@ def test_the_figures_are_those_of_the_run(tmp_path: Path) -> None:
     assert pulse.verdict is not None and pulse.verdict.findings[0].kind == "late_rank"
     assert "late by 7.00 ms" in pulse_line(pulse)
     assert "closed" in drawn(pulse) and "Rank 2 is late" in drawn(pulse)
+
+
+def test_it_says_what_began_and_what_ended(tmp_path: Path) -> None:
+    """As looks see a run's newest records: nobody is late, then rank 1 from step 130 on, then nobody again."""
+    watcher = Watcher(tmp_path, keep=3 * 40)
+    write(tmp_path, [NOTHING, NOTHING], steps=100)
+    assert watcher.look().changes == ()
+    write(tmp_path, [NOTHING, Extra(sleep=40, steps=range(130, 180))], steps=160)
+    pulse = watcher.look()
+    assert len(pulse.changes) == 1
+    # The newest records begin in one of the late steps.
+    assert " since step 131: rank 1 is late" in pulse.changes[0]
+    assert "since step 131" in drawn(pulse) and json.loads(pulse_to_json(pulse))["changes"] == [
+        pulse.changes[0]
+    ]
+    assert watcher.look().changes == pulse.changes
+    write(tmp_path, [NOTHING, Extra(sleep=40, steps=range(130, 180))], steps=260)
+    assert [len(watcher.look().changes) for _ in range(3)] == [1, 1, 2]
+    assert watcher.look().changes[1].endswith(" step 259: late_rank of rank 1 is over")
 
 
 def test_what_is_in_flight_has_its_name(tmp_path: Path) -> None:
