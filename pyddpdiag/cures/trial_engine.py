@@ -305,7 +305,7 @@ class TrialEngine:
         if best is not None and best.result is not None:
             found = f"{best.name} takes {best.result.ratio:.2f} of today's step"
         else:
-            found = trial.why or "no cure is faster than today's setting"
+            found = trial.why or trial.verdict
         goes_on = "today's setting" if kept == model.TODAY else kept
         ends = "The training ends" if self._options.stop else f"The training goes on with {goes_on}"
         say(f"pyddpdiag: the trial of cures is over: {found.rstrip('.')}. {ends}.", sys.stderr)

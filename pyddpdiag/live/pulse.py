@@ -144,7 +144,9 @@ class Watcher:
             reduced_gbps=amount / wall / 1e6 if amount and wall else None,
             verdict=report.verdict,
             ranks=_ranks(run, report, steps),
-            trial=status(report.tried) if report.tried is not None and not over else "",
+            trial=status(report.tried)
+            if report.tried is not None and (not over or report.tried.state != "running")
+            else "",
         )
 
     def _rate(self, run_id: str, step: int | None) -> float | None:
