@@ -135,6 +135,7 @@ class TrialEngine:
             views=bool(ddp.gradient_as_bucket_view),
             keeps_layout=bool(ddp.find_unused_parameters),
             no_rebuild=why_not,
+            parameter_bytes=tuple(one.numel() * one.element_size() for one in reduced),
         )
 
     def _before_forward(self, _: torch.nn.Module, __: Any) -> None:
