@@ -50,6 +50,7 @@ class Module:
         views: whether gradients are views already.
         keeps_layout: whether a new reducer has the buckets of the old one from its first pass on.
         no_rebuild: why no new reducer can be made; empty: it can.
+        parameter_bytes: of each parameter that is reduced, in their order; empty: not known.
     """
 
     path: PathRequest
@@ -62,6 +63,7 @@ class Module:
     views: bool
     keeps_layout: bool
     no_rebuild: str = ""
+    parameter_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,14 +134,36 @@ def bucket_sizes(module: Module) -> list[float]:
     """Caps in MiB that give other layouts than today's: one bucket for all gradients, and parts of them."""
     total = module.gradient_bytes / 2**20
     sizes: list[float] = []
+    first_cap = 2**20 if module.default_cap else module.bucket_cap_mb * 2**20
+    offered = {_buckets_of(module, first_cap, module.bucket_cap_mb * 2**20)}
     for part in _PARTS:
         # A little more, so that all of them fit one bucket.
         size = float(f"{1.01 * total / part:.2g}") if part > 1 else float(f"{1.1 * total:.2g}")
         alike = 0.8 < size / module.bucket_cap_mb < 1.25
         one_already = part == 1 and not module.default_cap and module.bucket_cap_mb >= total
-        if size >= _SMALLEST_MIB and not alike and not one_already and size not in sizes:
+        layout = _buckets_of(module, size * 2**20, size * 2**20)
+        fits = size >= _SMALLEST_MIB and not alike and not one_already and size not in sizes
+        if fits and (not layout or layout not in offered):
             sizes.append(size)
+            offered.add(layout)
     return sizes
+
+
+def _buckets_of(module: Module, first_cap: float, cap: float) -> tuple[int, ...]:
+    """The buckets' bytes with these caps, as DDP fills them from the last parameter on; empty: not known.
+
+    DDP closes a bucket when it has reached its cap. It keeps one for each type, which this does not follow.
+    """
+    if len(module.dtypes) > 1:
+        return ()
+    found: list[int] = []
+    filled = 0
+    for one in reversed(module.parameter_bytes):
+        filled += one
+        if filled >= (cap if found else first_cap):
+            found.append(filled)
+            filled = 0
+    return (*found, filled) if filled else tuple(found)
 
 
 def _of_size(size: float, module: Module) -> Candidate:

@@ -135,6 +135,7 @@ class TrialEngine:
             views=bool(ddp.gradient_as_bucket_view),
             keeps_layout=bool(ddp.find_unused_parameters),
             no_rebuild=why_not,
+            parameter_bytes=tuple(one.numel() * one.element_size() for one in reduced),
         )
 
     def _before_forward(self, _: torch.nn.Module, __: Any) -> None:
@@ -305,7 +306,7 @@ class TrialEngine:
         if best is not None and best.result is not None:
             found = f"{best.name} takes {best.result.ratio:.2f} of today's step"
         else:
-            found = trial.why or "no cure is faster than today's setting"
+            found = trial.why or trial.verdict
         goes_on = "today's setting" if kept == model.TODAY else kept
         ends = "The training ends" if self._options.stop else f"The training goes on with {goes_on}"
         say(f"pyddpdiag: the trial of cures is over: {found.rstrip('.')}. {ends}.", sys.stderr)

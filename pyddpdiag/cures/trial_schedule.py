@@ -10,9 +10,9 @@ from typing import Final
 
 from pyddpdiag.model.trial import MOST_BLOCKS, TODAY, Block, Keep, Trial, TrialState, TriedCure
 from pyddpdiag.model.trial_statistics import (
-    FEWEST_PAIRS,
     choose,
     costs_too_much,
+    fewest_pairs,
     ratios,
     slower_in_all,
     with_result,
@@ -54,6 +54,8 @@ class Schedule:
         self._cures = {each.name: each for each in cures}
         self._module, self._keep, self._limit_s = module, keep, limit_s
         self._order = random.Random(seed)
+        self._number = sum(not each.left for each in cures)
+        self._fewest = self._next_look = fewest_pairs(self._number)
         self._queue: list[str] = []
         self._latest = ""  # the cure of the latest block that was not today's
         self._blocks = 0
@@ -102,8 +104,12 @@ class Schedule:
             return Turn(TODAY, _FIRST_PASSES)
         choice = choose({name: self._cures[name].result for name in remaining})
         self._best = choice.name
-        enough = all(self._pairs(name) >= FEWEST_PAIRS for name in remaining)
-        if choice.sure and enough:
+        pairs = min(self._pairs(name) for name in remaining)
+        look = pairs >= self._next_look
+        if look:
+            self._next_look = 2 * pairs
+        # A gain is looked for only so often (`trial_statistics.beyond`); that there is none may be seen at any time.
+        if choice.sure and pairs >= self._fewest and (look or choice.name == TODAY):
             return self._end("decided")
         if took_s >= self._limit_s or self._blocks + 3 > MOST_BLOCKS:
             return self._end("time over")
@@ -140,7 +146,7 @@ class Schedule:
             return Turn(name, _FIRST_PASSES)
         # So short that all cures that are left get their pairs in the time that is left.
         remaining = sum(not each.left for each in self._cures.values())
-        blocks = 2 * max(1, remaining) * (FEWEST_PAIRS + 1)
+        blocks = 2 * max(1, remaining) * (self._fewest + 1)
         affordable = self._limit_s / blocks / step_s - UNCOUNTED
         passes = int(min(_BLOCK_S / step_s, affordable, _MOST_PASSES))
         return Turn(name, max(_FEWEST_PASSES, passes))
@@ -152,7 +158,7 @@ class Schedule:
         self._latest = ""
         if latest is not None:
             # Those of the others have not changed: their blocks have both neighbours.
-            self._cures[latest.name] = with_result(latest, self._today)
+            self._cures[latest.name] = with_result(latest, self._today, self._number)
             if costs_too_much(latest.blocks, today):
                 slower = median(ratios(latest.blocks[-2:], today))
                 self._leave(

@@ -148,7 +148,9 @@ class Watcher:
             reduced_gbps=amount / wall / 1e6 if amount and wall else None,
             verdict=report.verdict,
             ranks=_ranks(run, report, steps),
-            trial=status(report.tried) if report.tried is not None and not over else "",
+            trial=status(report.tried)
+            if report.tried is not None and (not over or report.tried.state != "running")
+            else "",
             changes=self._changes.look(run.run_id, at_s, newest, report.verdict.findings),
         )
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, cast, get_args
 
 from pyddpdiag.model.launch import ARGUMENTS_LIMIT, LENGTH_LIMIT
+from pyddpdiag.model.trial_verdict import Verdict, verdict_of
 from pyddpdiag.model.untrusted import needed_list, number, text, whole
 from pyddpdiag.output import clean
 
@@ -98,6 +99,16 @@ class Tried:
         return any(cure.ratio_high is not None or cure.left for cure in self.cures) and self.today.rounds > 0
 
     @property
+    def verdict(self) -> Verdict:
+        """What follows from it, in the words that are said everywhere."""
+        return verdict_of(
+            over=self.state in ("decided", "time_over"),
+            best=self.best_cure is not None,
+            judged=self.judged,
+            lows=[cure.ratio_low for cure in self.cures if not cure.left],
+        )
+
+    @property
     def answers(self) -> bool:
         """Whether it says something about this run: what cures are worth, or that there is none to try."""
         return self.judged or (self.state == "decided" and not self.cures)
@@ -106,7 +117,12 @@ class Tried:
 def tried_to_json(tried: Tried) -> dict[str, Any]:
     """The content of the file."""
     found = asdict(tried)
-    return {"schema_version": SCHEMA_VERSION, **found, "cures": list(found["cures"])}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": tried.verdict,
+        **found,
+        "cures": list(found["cures"]),
+    }
 
 
 def tried_from_json(raw: Any) -> Tried | None:

@@ -73,7 +73,7 @@ def report_to_dict(report: RunReport, *, detail: bool = False) -> dict[str, Any]
         "groups": [{**asdict(group), "ranks": list(group.ranks)} for group in report.groups],
         "account": [asdict(each) for each in report.account],
         "phases": [asdict(phase) for phase in report.phases],
-        "tried": None if report.tried is None else asdict(report.tried),
+        "tried": None if report.tried is None else {"verdict": report.tried.verdict, **asdict(report.tried)},
         "in_flight_total": report.in_flight_total,
         "in_flight_operations": [asdict(operation) for operation in report.in_flight_operations],
         "errors_total": report.errors_total,

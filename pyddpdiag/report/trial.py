@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from pyddpdiag.model.paired import MARGIN
+from pyddpdiag.model.trial_verdict import NOTHING
 from pyddpdiag.model.tried import AS_IT_IS, Tried, TriedCure
 from pyddpdiag.model.words import closed, count, listed, milliseconds, number, percent, sentence
 from pyddpdiag.report.screen import Screen
@@ -49,21 +49,28 @@ def _found(tried: Tried) -> str:
         )
     if tried.state in ("running", "interrupted"):
         return "So far, nothing is faster for sure than the run as it is."
+    if tried.verdict not in NOTHING:
+        return "The trial could not judge."
     names = listed([cure.name for cure in tried.cures], 12)
+    words = sentence(tried.verdict)
     most = min(tried.cures, key=lambda cure: 1.0 if cure.ratio_low is None or cure.left else cure.ratio_low)
     could = 1.0 if most.ratio_low is None or most.left else most.ratio_low
-    if could >= 1 - MARGIN:
+    if tried.verdict == "nothing to gain":
         which = names if len(tried.cures) == 1 else f"none of {names}"
-        return f"Nothing to gain: {which} is {'not ' if len(tried.cures) == 1 else ''}faster than the run as it is."
+        return f"{words}: {which} is {'not ' if len(tried.cures) == 1 else ''}faster than the run as it is."
     return (
-        f"Nothing to gain for sure: no interval lies below 1. {most.name} might still save up to "
+        f"{words}: no interval lies below 1. {most.name} might still save up to "
         f"{percent(1 - could)}, or nothing: more rounds would tell."
     )
 
 
 def status(tried: Tried) -> str:
-    """Where it stands, in a few words; empty: it is over."""
-    return f"trial of cures, {tried.now or AS_IT_IS} is on" if tried.state == "running" else ""
+    """Where it stands, or what followed from it, in a few words."""
+    if tried.state == "running":
+        return f"trial of cures, {tried.now or AS_IT_IS} is on"
+    best = tried.best_cure
+    found = f"{best.name} is faster, {interval(best)} of the step" if best is not None else tried.verdict
+    return f"trial of cures: {'interrupted' if found == 'not over' else found}"
 
 
 def _state(tried: Tried) -> str:

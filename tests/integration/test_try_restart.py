@@ -48,7 +48,7 @@ def test_settings_take_turns_in_starts_of_their_own_and_the_result_is_everywhere
     mark = str(tmp_path)
     options = ("--cures", "shared-memory", "--trace", "trial", "--json", "result.json")
     launch = ("--nproc", "2", "--", JOB, "communication", FOREVER, "-", mark)
-    code, err = tried(*options, "--minutes", "1.5", *launch, cwd=tmp_path)
+    code, err = tried(*options, "--minutes", "1", *launch, cwd=tmp_path)
     found = read_trial(tmp_path / "trial")
     assert found is not None and found.way == "restart" and found.state in ("decided", "time_over"), err
     (shared,) = found.cures

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH = {"communication": 1024, "compute": 256}
+WIDTH = {"communication": 512, "compute": 256}
 ROWS = {"communication": 4, "compute": 2048}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import pyddpdiag
-from pyddpdiag.cures.trial_candidates import Module, candidates
+from pyddpdiag.cures.trial_candidates import Module, bucket_sizes, candidates
 from pyddpdiag.cures.trial_options import from_text, to_text
 from pyddpdiag.errors import UsageError
 from pyddpdiag.paths.options import PathRequest
@@ -69,3 +69,15 @@ def test_lossy_cures_are_named() -> None:
         "--compress": "bf16",
         "--error-feedback": "",
     }
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sizes"),
+    [
+        ((900 * 2**10,), []),  # one parameter is one bucket, whatever the cap
+        ((450 * 2**10,) * 2, [0.22]),  # 0.44 MiB holds a little more than one of them: one bucket, as today
+    ],
+)
+def test_each_bucket_layout_is_offered_once(parameters: tuple[int, ...], sizes: list[float]) -> None:
+    module = replace(MODULE, gradient_bytes=sum(parameters), parameter_bytes=parameters)
+    assert bucket_sizes(module) == sizes

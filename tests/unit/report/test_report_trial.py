@@ -27,7 +27,7 @@ from pyddpdiag.report.json import report_to_json
 from pyddpdiag.report.run.page import sections
 from pyddpdiag.report.saved import read_report
 from pyddpdiag.report.text import print_text
-from pyddpdiag.report.trial import answer, compared, table
+from pyddpdiag.report.trial import answer, compared, status, table
 
 LAUNCH = Launch(("torchrun", "--nproc-per-node", "2", "train.py"), {"--interface": "eth0"})
 
@@ -169,6 +169,22 @@ def test_nothing_to_gain_is_said_plainly() -> None:
     )
     assert answer(tried()) == "Nothing was tried."
     assert answer(tried(TriedCure("views"))) == "The trial could not judge."
+
+
+def test_the_verdict_has_the_same_words_in_text_json_page_and_watch(tmp_path: Path) -> None:
+    # Today's setting beside itself: no interval lies below 1.
+    nothing = replace(DECIDED, cures=(SAME,), best=TODAY, kept=TODAY, on=TODAY)
+    report = load_report(run_with(tmp_path, nothing))
+    assert report.tried is not None and nothing.verdict == report.tried.verdict == "nothing to gain"
+    assert json.loads(report_to_json(report))["tried"]["verdict"] == "nothing to gain"
+    assert tried_to_json(report.tried)["verdict"] == "nothing to gain"
+    assert "Nothing to gain: views is not faster" in text_of(tmp_path)
+    assert status(report.tried) == "trial of cures: nothing to gain"
+    assert "trial of cures: nothing to gain" in pulse_line(Watcher(tmp_path).look())
+    (section,) = [one for one in sections(report, None) if one.title == "Trial of cures"]
+    assert any("Nothing to gain: views" in str(part) for part in section.parts)
+    assert DECIDED.verdict == "faster"
+    assert replace(nothing, state="running").verdict == "not over"
 
 
 def test_what_was_expected_stands_beside_what_was_measured() -> None:
