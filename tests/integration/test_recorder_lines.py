@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import pyddpdiag
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.record.disk_wait import DiskWait
 
 STEPS = 30
 
@@ -95,13 +97,23 @@ def _disk_job(rank: int, _: int, folder: str) -> None:
             ddp(batch(rank, step, torch.float32)).square().mean().backward()
 
 
-def _waits_for_its_disk(folder: Path) -> bool:
-    """Whether writing in this folder waits at all: memory does not, nor may a very fast disk."""
-    used = time.thread_time()
-    before = time.monotonic()
-    os.chdir(folder)
-    write_log(0.3)
-    return time.thread_time() - used < 0.3 * (time.monotonic() - before)
+def _waits_for_its_disk() -> bool:
+    """Whether writing here waits, and the system says so: memory does not wait, nor may a very fast disk."""
+    looks: list[bool] = []
+    over = threading.Event()
+
+    def look() -> None:
+        waits = DiskWait()
+        while not over.wait(0.005):
+            looks.append(waits())
+        waits.close()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    write_log(0.5)
+    over.set()
+    thread.join()
+    return sum(looks) > 0.3 * len(looks)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system tells what a thread waits for")
@@ -109,12 +121,18 @@ def test_a_rank_that_waits_for_its_disk_is_named_with_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    if not _waits_for_its_disk(tmp_path):
-        pytest.skip("writing and syncing takes no waiting in the folder for temporary files")
+    if not _waits_for_its_disk():
+        pytest.skip(
+            "writing and syncing in the folder for temporary files shows hardly any waiting for a disk"
+        )
     run_ranks(_disk_job, 2, tmp_path, str(tmp_path / "run"))
     finding = next(
         each for each in load_report(tmp_path / "run").verdict.findings if each.kind == "late_rank"
     )
-    assert (finding.rank, finding.cause) == (1, "disk"), finding
+    assert finding.rank == 1
     assert finding.where is not None and finding.where.endswith("in write_log")
-    assert "waits for a disk" in finding.message
+    waits, core = finding.evidence["disk_wait_ms"], finding.evidence["core_wait_share"]
+    assert isinstance(waits, float) and waits > 0 and isinstance(core, float), finding
+    # After each wait for its disk, it may wait for a core for longer: on a machine that is so busy, that is the cause.
+    if core < 0.4:
+        assert finding.cause == "disk" and "because it waits for a disk" in finding.message, finding
