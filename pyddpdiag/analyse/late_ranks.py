@@ -50,6 +50,10 @@ Where it costs more, the cause may go unseen; it is never named for too little."
 SHORT: Final = 2 * WINDOW
 """In a shorter stretch it may have been any rank's turn to be slowed by something else: it must be late by more."""
 
+SURELY_EARLY: Final = 0.4
+"""A rank that has a core and its caches to itself computes the same in two thirds of the time: it is early by up to a
+third of a step, and the others are not late."""
+
 NAMED: Final = 3
 """At most this many late ranks are named: if more are late, the others are early."""
 
@@ -127,10 +131,12 @@ class LateRank:
         if not self.span and self.sure_ms <= _threshold_ms(self.step_ms):
             return "low"
         # A rank that sleeps or waits for data has nothing to do with the machine's load.
-        if self.cause in ("compute", "core", None) and not self.computes_much:
+        if self.cause in ("compute", "core", None) and not (self.computes_much and self.than is None):
             busy = self.load is not None and self.load > BUSY_LOAD
             # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
             if self.cause == "core" and (busy or self.span):
+                return "low"
+            if self.than is not None and self.sure_ms < SURELY_EARLY * self.step_ms:
                 return "low"
             if self.sure_ms < (LOADED_SHARE if busy else QUIET_SHARE) * self.step_ms:
                 return "low"

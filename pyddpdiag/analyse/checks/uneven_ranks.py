@@ -9,6 +9,7 @@ import numpy as np
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64, sure_median
+from pyddpdiag.analyse.late_ranks import SURELY_EARLY
 from pyddpdiag.analyse.step_matrix import beyond_mean, beyond_usual, column_medians, extra_ms, median
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
 from pyddpdiag.analyse.view import RunView
@@ -22,7 +23,7 @@ below 0.13, also on a busy machine, and inputs of different length reach 0.17 to
 difference."""
 
 EARLY_SHARE: Final = 0.25
-"""By this share of a step, no healthy rank is earlier than most, however busy the machine."""
+"""It must be earlier than most ranks by this share of a step."""
 
 FEW_STEPS_SHARE: Final = 0.25
 """With few steps, noise alone makes some rank late by more than the usual share."""
@@ -91,7 +92,7 @@ def _early(view: RunView, own: Float64) -> Iterator[Finding]:
         message=f"{ranks(early)} {verb(early, 'needs', 'need')} {milliseconds(less)} less than the others for "
         f"{verb(early, 'its', 'their')} own part of a step of {milliseconds(steps.wall_ms)}, and "
         f"{verb(early, 'waits', 'wait')} for them.",
-        confidence="medium",
+        confidence="medium" if less >= SURELY_EARLY * steps.wall_ms else "low",
         cost_ms=median(more),
         evidence={
             "less_ms": less,

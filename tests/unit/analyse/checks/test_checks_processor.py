@@ -74,6 +74,10 @@ def test_most_ranks_can_be_late(tmp_path: Path) -> None:
         assert (each.kind, each.evidence["than_rank"]) == ("late_rank", 1)
         assert each.evidence["extra_ms"] == pytest.approx(40, rel=0.1)
         assert "more than rank 1" in each.message
+    # A rank with a core to itself is as early; nobody need be late.
+    write(tmp_path / "shared", [Extra(cpu=15), NOTHING, Extra(sleep=15)])
+    sure = {each.rank: (each.cause, each.confidence) for each in findings(tmp_path / "shared")}
+    assert sure == {0: ("compute", "low"), 2: ("blocked", "high")}
     # What they wait for cores does not make them late.
     write(tmp_path / "core", [Extra(delay=40), NOTHING, Extra(delay=40)])
     assert "late_rank" not in [each.kind for each in findings(tmp_path / "core")]
