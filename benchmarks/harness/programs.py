@@ -44,6 +44,8 @@ _SOURCES = {
         *_MEMORY,
     ],
 }
+TESTED_CORE = SOURCES.parents[1] / "build" / "dev" / "csrc" / "libddpdiag_core.a"
+"""The core as its own tests link it, with fewer optimisations than the package has: not for a measurement."""
 # As Debian names them where both are installed.
 _SUFFIX = {OPEN_MPI: "openmpi", MPICH: "mpich", FROM_PYTHON: "openmpi"}
 _PACKAGES = {
@@ -75,13 +77,13 @@ def _tools(name: str) -> list[str]:
     return [run] if name == FROM_PYTHON else [build, run]
 
 
-def _build(name: str) -> Path:
+def _build(name: str, core_library: Path | None = None) -> Path:
     """The compiled program; a run finds that of the one before, unless a source has changed."""
     if name == FROM_PYTHON:
         return SOURCES / "mpi_allreduce.py"
     if name == SMALL_PAGES:
-        return _build(FROM_CPP)
-    program = BUILT / name.replace(" ", "-")
+        return _build(FROM_CPP, core_library)
+    program = BUILT / (name + (" linked" if core_library else "")).replace(" ", "-")
     sources = [*SOURCES.glob("*.?pp"), *CORE.rglob("*.?pp")]
     if program.exists() and program.stat().st_mtime > max(source.stat().st_mtime for source in sources):
         return program
@@ -89,7 +91,8 @@ def _build(name: str) -> Path:
         own, *core = _SOURCES[name]
         # The kernels choose the processor's instructions by themselves, as in the package.
         command = ["c++", "-std=c++20", "-pthread", "-O3", f"-I{CORE}", str(SOURCES / own)]
-        command += [str(source) for pattern in core for source in sorted(CORE.glob(pattern))]
+        compiled = [source for pattern in core for source in sorted(CORE.glob(pattern))]
+        command += map(str, [core_library] if core_library else compiled)
     else:
         command = [_tools(name)[0], "-std=c++20", "-O3", "-march=native", str(SOURCES / "mpi_allreduce.cpp")]
     BUILT.mkdir(parents=True, exist_ok=True)
@@ -134,15 +137,18 @@ class Program:
 
 
 @contextmanager
-def running(name: str, size: int, ranks: int, in_a_row: int = 1) -> Iterator[Program]:
+def running(
+    name: str, size: int, ranks: int, in_a_row: int = 1, core_library: Path | None = None
+) -> Iterator[Program]:
     """Builds and starts the program, with `ranks` processes that have `size` bytes of float32 each.
 
     Args:
         in_a_row: how many sums a round is; the memory limit's is always one.
+        core_library: the core to link with (`TESTED_CORE`); None: it is compiled again, as the package is.
     """
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        program = _build(name)
+        program = _build(name, core_library)
         pipes = []
         for rank in range(ranks):
             os.mkfifo(folder / f"go.{rank}")
