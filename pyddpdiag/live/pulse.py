@@ -116,7 +116,8 @@ class Watcher:
                 "waiting",
                 answer(tried) if tried is not None else error.message,
                 runs=len(self._runs),
-                trial=status(tried) if tried is not None else "",
+                # When it is over, the line says what followed from it.
+                trial=status(tried) if tried is not None and tried.state == "running" else "",
             )
         if run.run_id not in self._runs:
             self._runs.append(run.run_id)
