@@ -14,10 +14,13 @@ from typing import Final
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.tasks import Task
+from pyddpdiag.model.words import ranks
 from pyddpdiag.output import say
-from pyddpdiag.remote import gather
+from pyddpdiag.remote import arrival, gather
 from pyddpdiag.remote.carrier import Carrier, Syncing, remove_brought, require_free
 from pyddpdiag.remote.place import OPERATION_S, Place, name_of
+from pyddpdiag.trace.attempts import choose_attempt
+from pyddpdiag.trace.run import open_run
 
 _SEVERAL: Final = ("--nnodes", "--num_machines", "--num-machines", "--hostfile")
 
@@ -101,10 +104,13 @@ class Bringing:
     """
 
     def __init__(self, url: str, folder: Path, every_s: float) -> None:
+        self.url = url
         self._place = Place(url)
         self._folder = folder
         self._every_s = every_s
         self._carrier = Carrier(folder, self._place, every_s=every_s)
+        self._world_size = 0
+        self._attempt = ""
 
     @property
     def shown(self) -> str:
@@ -133,8 +139,26 @@ class Bringing:
             # What is on its way then ends by its own limits.
             syncing.close(OPERATION_S)
 
-    def finish(self) -> None:
-        """Brings all of it, and removes here what has arrived. What has not stays, and is said."""
+    def wait_for_others(self, limit_s: float = arrival.LIMIT_S) -> None:
+        """Waits until all machines of the run have brought theirs, and says which ranks' have not come.
+
+        Raises:
+            PyddpdiagError: the place cannot be read.
+        """
+        if not self._world_size:
+            return
+        missing = arrival.wait_for_ranks(self._place, self._world_size, self._attempt, limit_s)
+        if missing:
+            with suppress(OSError):
+                say(
+                    f"pyddpdiag: after {limit_s:.0f} s, no traces of {ranks(missing)} are at {self.shown}. Their "
+                    f"machines may still bring them; then: pyddpdiag report {self.shown}",
+                    sys.stderr,
+                )
+
+    def finish(self) -> bool:
+        """Brings all of it, and removes here what has arrived; False: some has not. That stays, and is said."""
+        self._remember()
         brought = self._carrier.finish()
         with suppress(OSError):
             if brought.trouble:
@@ -144,13 +168,22 @@ class Bringing:
                     f"  to bring it: pyddpdiag collect {self._folder} --into {self.shown}",
                     sys.stderr,
                 )
-                return
-            if brought.files:
+            elif brought.files:
                 say(f"pyddpdiag: {len(brought.files)} files brought to {self.shown}", sys.stderr)
                 say(f"  next: pyddpdiag report {self.shown}", sys.stderr)
+        if brought.trouble:
+            return False
         remove_brought(self._folder, brought)
         with suppress(OSError):
             self._folder.parent.rmdir()
+        return True
+
+    def _remember(self) -> None:
+        """How many ranks the newest attempt has: the files that say so go."""
+        with suppress(PyddpdiagError):
+            newest, _ = choose_attempt(self._folder)
+            self._world_size = open_run(newest).world_size
+            self._attempt = "" if newest == self._folder else newest.name
 
 
 __all__ = ["Bringing", "Gather", "gather_of", "local_folder", "run_gather"]

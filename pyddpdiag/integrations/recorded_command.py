@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from pyddpdiag._loader import require_torch
@@ -28,6 +29,7 @@ from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.model.launch import Launch, launch_to_json
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.output import say
+from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.trace.nodes import is_over
 
 _STARTUP = Path(__file__).resolve().parent / "startup"
@@ -112,6 +114,7 @@ def run(
     if task is None or task.number == 0 or ended.code:
         _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
     recorded = any(folder.glob("rank_*.ddptrace"))
+    several = task is not None and task.count > 1
     if gather is not None and gather.node:
         run_gather(folder, gather)
     elif task is not None and task.number != 0 and (recorded or start is None):
@@ -125,18 +128,41 @@ def run(
             tasks.wait_for_others(folder, tasks=task.count)
         if gather is not None:
             run_gather(folder, gather)
+        show_it = partial(
+            show,
+            named=str(folder) if bringing is None else bringing.shown,
+            why_nothing=early_end.why_nothing(early, ended.code),
+            interrupted_by=ended.signal_number,
+        )
         with suppress(OSError):  # a terminal that hung up
-            report = show(
-                folder,
-                named=str(folder) if bringing is None else bringing.shown,
-                why_nothing=early_end.why_nothing(early, ended.code),
-                interrupted_by=ended.signal_number,
-            )
+            if bringing is not None and several and recorded:
+                report = _show_of_all(folder, bringing, show_it)
+                bringing = None
+            else:
+                report = show_it(folder)
             if report is not None and take is not None:
                 take(report)
     if bringing is not None:
         bringing.finish()
     return ended.code
+
+
+def _show_of_all(
+    folder: Path, bringing: Bringing, show_it: Callable[[Path], RunReport | None]
+) -> RunReport | None:
+    """Brings this machine's traces to the place that all have in common, and shows the verdict over what is there.
+
+    Where these could not be brought, or the place cannot be read, over what this machine has.
+    """
+    if not bringing.finish():
+        return show_it(folder)
+    try:
+        bringing.wait_for_others()
+        with at_hand(bringing.url) as copy:
+            return show_it(copy)
+    except PyddpdiagError as error:
+        say(f"pyddpdiag: no verdict: {error}\n  later: pyddpdiag report {bringing.shown}", sys.stderr)
+        return None
 
 
 def program_of(command: Sequence[str], start: Start | None, verb: str = "run") -> list[str]:

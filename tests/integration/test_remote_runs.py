@@ -72,6 +72,23 @@ def test_run_brings_its_traces_and_leaves_none(tmp_path: Path, script: str, url:
     assert not list((tmp_path / "far" / "one").glob("*.live"))
 
 
+def test_machines_with_one_url_have_one_verdict(tmp_path: Path, script: str, url: str) -> None:
+    meeting = f"127.0.0.1:{free_port(29500)}"
+    with ExitStack() as stack:
+        running = []
+        for node in range(2):
+            place = tmp_path / f"node{node}"
+            place.mkdir()
+            options = ["--nproc", "1", "--nnodes", "2", "--node-rank", f"{node}", "--rendezvous", meeting]
+            command = [*RUN, "--trace", url, *options, "--", script]
+            running.append(stack.enter_context(started(command, place, **USUAL)))
+        ends = [finish(process) for process in running]
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert "2 of 2 ranks" in ends[0][2] and f"brought to {url}" in ends[0][2], ends
+    assert "the first machine shows the verdict" in ends[1][2] and "of 2 ranks" not in ends[1][2], ends
+    assert not list(tmp_path.glob("node?/*"))
+
+
 def test_a_recorder_brings_its_own_files_when_it_is_closed(tmp_path: Path, script: str, url: str) -> None:
     place = tmp_path / "here"
     place.mkdir()
