@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.extra_time import (
+    CPU_SHARE,
+    cause_of,
+    computes_much,
+    explains,
+    mean_of,
+    other_threads,
+    share_of,
+)
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.lateness import Lateness
 from pyddpdiag.analyse.lateness import lateness as lateness_of
@@ -21,21 +30,11 @@ from pyddpdiag.model.findings import Cause, Confidence
 from pyddpdiag.model.sidecar import Sidecar
 
 DATA_SHARE: Final = 0.5
-CORE_SHARE: Final = 0.7
-"""Share of the extra time in which it waits for a core. Busy code on a loaded machine reaches 0.4, other load 0.93."""
-
-CPU_SHARE: Final = 0.5
-"""Share of the extra time on a core. Busy code has at least 0.68, a rank that sleeps at most 0.06."""
-
 BUSY_LOAD: Final = 1.5
 """Above this load average per core, a machine has more work than it can do, and slows its ranks unevenly."""
 
 LOADED_SHARE: Final = 0.25
 """On such a machine, healthy ranks are late by up to 0.19 of a step, for seconds."""
-
-MORE_TIMES: Final = 1.75
-"""A rank that uses this many times the others' processor time computes more, however long it waits for a core for that.
-Shared caches and cores make the same work take up to 1.5 times as long."""
 
 DISK_SHARE: Final = 0.5
 """Share of the extra time neither on a core nor waiting for one in which it waits for a disk."""
@@ -59,22 +58,6 @@ NAMED: Final = 3
 
 QUIET_SHARE: Final = 0.12
 """Elsewhere they are late by up to 0.10: cores share caches, and not only with programs of this machine."""
-
-
-More = Callable[[Float64], Float64]
-"""How much more each rank has of something than what it is compared with; [steps, ranks]."""
-
-
-def cause_of(cpu_share: float | None, core_share: float | None) -> Cause | None:
-    """What extra time is spent for, by the parts of it on a core and waiting for one, as far as they are known."""
-    if core_share is not None and core_share >= CORE_SHARE:
-        return "core"
-    if cpu_share is None:
-        return None
-    if cpu_share >= CPU_SHARE:
-        return "compute"
-    # Without the run-queue delay a waiting thread and a sleeping one look the same.
-    return "blocked" if core_share is not None and cpu_share + core_share < CPU_SHARE else None
 
 
 @dataclass(frozen=True)
@@ -308,8 +291,8 @@ def _describe(
     since, until = span.between(lateness.step) if span else (int(lateness.step[int(is_late.argmax())]), None)
     step_ms = median(lateness.wall[rows]) if span else steps.wall_ms
     more = lateness.more
-    cpu_share = _share(more, usage.cpu[late], mine, place)
-    core_share = _share(more, usage.run_delay[late], mine, place)
+    cpu_share = share_of(more, usage.cpu[late], mine, place)
+    core_share = share_of(more, usage.run_delay[late], mine, place)
     return LateRank(
         rank=lateness.ranks[place],
         span=span,
@@ -327,54 +310,14 @@ def _describe(
         threads=fewer_threads(sidecars, lateness.ranks[place]),
         load=_load(usage, sidecars, lateness, place),
         cost_ms=float(np.maximum(extra, 0.0).sum()) / len(lateness) if span else median(extra),
-        major_faults=_mean(more, usage.major_faults[late], place),
-        computes_much=_explains(cpu_share, core_share)
-        and _computes_much(more, usage.cpu[late], place, _threshold_ms(step_ms)),
+        major_faults=mean_of(more, usage.major_faults[late], place),
+        computes_much=explains(cpu_share, core_share)
+        and computes_much(more, usage.cpu[late], place, _threshold_ms(step_ms)),
         other_threads=None
         if cpu_share is None or cpu_share >= CPU_SHARE
-        else _other_threads(more, (usage.process_cpu - usage.cpu)[late], mine, place, _threshold_ms(step_ms)),
+        else other_threads(more, (usage.process_cpu - usage.cpu)[late], mine, place, _threshold_ms(step_ms)),
         beside=span.evidence(lateness.extra[:, place], "extra") if span else {},
     )
-
-
-def _explains(cpu_share: float | None, core_share: float | None) -> bool:
-    """Whether processor time takes most of what is extra beside waiting for a core."""
-    return cpu_share is not None and cpu_share >= CPU_SHARE * (1.0 - max(0.0, core_share or 0.0))
-
-
-def _computes_much(more_of: More, cpu: Float64, place: int, threshold: float) -> bool:
-    """Whether the processor time of a rank's thread alone makes it late, by a multiple of the others'."""
-    cpu = cpu[~np.isnan(cpu).any(axis=1)]
-    if len(cpu) < LEAST_STEPS:
-        return False
-    more = more_of(cpu)[:, place]
-    return sure_median(more) > threshold and median(cpu[:, place]) >= MORE_TIMES * median(
-        cpu[:, place] - more
-    )
-
-
-def _other_threads(
-    more_of: More, cpu: Float64, extra: Float64, place: int, threshold: float
-) -> tuple[float, float] | None:
-    """What the other threads of a rank's process compute, and those of the others' do, in ms.
-
-    None: they do not take the time that the rank is late by, or that is not known.
-
-    Args:
-        more_of: how much more each rank has of something.
-        cpu: processor time of each rank's process less that of its thread that runs backward.
-        extra: by how much the rank is late in these steps.
-        place: of the rank.
-        threshold: from which it is late; ms.
-    """
-    known = ~np.isnan(cpu).any(axis=1)
-    if np.count_nonzero(known) < LEAST_STEPS:
-        return None
-    more = more_of(cpu[known])[:, place]
-    if sure_median(more) <= threshold or float(more.sum()) < CPU_SHARE * float(extra[known].sum()):
-        return None
-    mine = median(cpu[known][:, place])
-    return mine, mine - median(more)
 
 
 def _load(
@@ -386,19 +329,3 @@ def _load(
     cores = host_cores(sidecars, there)
     load = median(usage.load[lateness.rows, place])
     return load / cores if cores and not np.isnan(load) else None
-
-
-def _mean(more_of: More, values: Float64, place: int) -> float | None:
-    """How much more of these a rank has than the others in a step; None: too few are known."""
-    known = ~np.isnan(values).any(axis=1)
-    if np.count_nonzero(known) < LEAST_STEPS:
-        return None
-    return float(more_of(values[known])[:, place].mean())
-
-
-def _share(more_of: More, values: Float64, extra: Float64, place: int) -> float | None:
-    """How much of a rank's extra time these values explain by what it has more of them; None: too few are known."""
-    known = ~np.isnan(values).any(axis=1)
-    if np.count_nonzero(known) < LEAST_STEPS:
-        return None
-    return float(more_of(values[known])[:, place].sum() / extra[known].sum())

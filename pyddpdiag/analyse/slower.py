@@ -9,8 +9,9 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.extra_time import CPU_SHARE, MORE_TIMES, cause_of
 from pyddpdiag.analyse.grouped import Float64, median_at_most, sure_median
-from pyddpdiag.analyse.late_ranks import BUSY_LOAD, CPU_SHARE, MORE_TIMES, cause_of
+from pyddpdiag.analyse.late_ranks import BUSY_LOAD
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median, step_walls
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
