@@ -37,7 +37,8 @@ class Job:
         unused: the model has layers that some steps do not use.
         pin: rank i runs on core i modulo the number of cores.
         script: it is a training as people write it, of `bed.scripts`, and none of `bed.rank`; the rest is for it.
-        optimizer: `sgd` or `adamw`.
+        command: the script is started by `pyddpdiag run --nproc` with ranks of its own, as a user starts it.
+        optimizer: `sgd`, `sgd plain` (without momentum, for gradients that are sparse) or `adamw`.
         compiled: by torch.compile.
         epochs, epoch_steps: how many, and steps in each.
     """
@@ -55,6 +56,7 @@ class Job:
     unused: bool = False
     pin: bool = False
     script: bool = False
+    command: bool = False
     optimizer: str = ""
     compiled: bool = False
     epochs: int = 0
@@ -64,7 +66,7 @@ class Job:
 def half_models(model: str) -> dict[str, str]:
     """Further networks of the half that a network is of, by sort."""
     wide = model in MODELS["held out"] or model.endswith(" wide")
-    sorts = {name: f"{name} wide" if wide else name for name in ("batchnorm", "lstm", "embedding")}
+    sorts = {name: f"{name} wide" if wide else name for name in ("batchnorm", "lstm", "embedding", "sparse")}
     return {**sorts, "layers": MANY_LAYERS["deep" if wide else "thin"]}
 
 
@@ -98,10 +100,20 @@ HEALTHY = (
     "batch norm",
     "LSTM",
     "embedding",
+    "sparse embedding",
+    "script, pyddpdiag run",
 )
 """Kinds of healthy training, in turn."""
 
-SCRIPTED = frozenset({"batch norm", "LSTM", "embedding", *(kind for kind in HEALTHY if kind[:6] == "script")})
+SCRIPTED = frozenset(
+    {
+        "batch norm",
+        "LSTM",
+        "embedding",
+        "sparse embedding",
+        *(kind for kind in HEALTHY if kind[:6] == "script"),
+    }
+)
 """Those that are trainings as people write them, watched as `pyddpdiag run` does."""
 
 
@@ -128,6 +140,8 @@ def draw_healthy(random_: random.Random, half: Half, kind: str) -> Job:
         "batch norm": {"model": half_models(job.model)["batchnorm"]},
         "LSTM": {"model": half_models(job.model)["lstm"]},
         "embedding": {"model": half_models(job.model)["embedding"]},
+        "sparse embedding": {"model": half_models(job.model)["sparse"], "optimizer": "sgd plain"},
+        "script, pyddpdiag run": {"command": True},
     }
     if kind in SCRIPTED:
         plain = {"hook": "native", "script": True, "optimizer": "sgd", "epochs": 3, "epoch_steps": 36}

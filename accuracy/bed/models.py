@@ -69,9 +69,9 @@ class Recurrent(nn.Module):
 class Words(nn.Module):
     """A table of words that is nearly all of the network: one gradient, one bucket."""
 
-    def __init__(self, words: int) -> None:
+    def __init__(self, words: int, *, sparse: bool = False) -> None:
         super().__init__()
-        self.table = nn.Embedding(words, 64)
+        self.table = nn.Embedding(words, 64, sparse=sparse)
         self.body = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, CLASSES))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -90,7 +90,14 @@ _BUILD = {"mlp": _mlp, "conv": _conv, "thin": _thin, "deep": _deep, "transformer
 _BUILD |= {"lstm": lambda: Recurrent(96), "lstm wide": lambda: Recurrent(160)}
 _BUILD |= {"batchnorm": lambda: _batchnorm(96), "batchnorm wide": lambda: _batchnorm(144)}
 _BUILD |= {"embedding": lambda: Words(20000), "embedding wide": lambda: Words(30000)}
-_WORDS = {"transformer": 64, "embedding": 20000, "embedding wide": 30000}
+_BUILD |= {"sparse": lambda: Words(20000, sparse=True), "sparse wide": lambda: Words(30000, sparse=True)}
+_WORDS = {
+    "transformer": 64,
+    "embedding": 20000,
+    "embedding wide": 30000,
+    "sparse": 20000,
+    "sparse wide": 30000,
+}
 # Factors that bring all networks to a similar time per step.
 _SHAPES: dict[str, tuple[float, tuple[int, ...]]] = {
     "mlp": (2.0, (512,)),
@@ -104,6 +111,8 @@ _SHAPES: dict[str, tuple[float, tuple[int, ...]]] = {
     "batchnorm wide": (1.0, (144,)),
     "embedding": (1.0, (16,)),
     "embedding wide": (1.0, (24,)),
+    "sparse": (2.0, (16,)),
+    "sparse wide": (2.0, (24,)),
 }
 
 

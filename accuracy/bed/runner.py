@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import psutil
 from bed.causes import CAUSES
 from bed.jobs import HEALTHY, draw, draw_healthy, half_of
 from bed.judge import Judgement, communicates, judge
-from bed.ranks import Ranks
+from bed.ranks import Ranks, environment
 from bed.server import Server
 from bed.surroundings import Surroundings, this_machine
 from bed.truth import Drawn, Truth
@@ -29,6 +29,8 @@ RUN_S = 240.0
 GROUP_S = 120.0
 # From the moment that the job is stuck or dead until the report is asked for.
 LOOK_S = 5.0
+# Of the scripts with a mistake, the share that `pyddpdiag run` itself starts: each takes longer, by torch's start.
+BY_COMMAND = 0.2
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -50,7 +52,10 @@ class Plan:
         rng = random.Random(f"{self.seed} {self.cause} {self.kind}")
         if self.cause == "healthy":
             return Drawn(draw_healthy(rng, half_of(self.seed), self.kind), {"name": ""}, Truth())
-        return CAUSES[self.cause].draw(rng, draw(rng, half_of(self.seed)))
+        drawn = CAUSES[self.cause].draw(rng, draw(rng, half_of(self.seed)))
+        if drawn.job.script and random.Random(f"{self.seed} command").random() < BY_COMMAND:
+            drawn = replace(drawn, job=replace(drawn.job, command=True))
+        return drawn
 
 
 @dataclass
@@ -236,6 +241,13 @@ def _make(outcome: Outcome, folder: Path, brief: bool, ask_again_s: float, serve
     part = "script" if drawn.job.script else "rank"
     with surroundings(drawn, cause.needs if cause else "") as where:
         this = _Run(outcome, where, look, trace)
+        if drawn.job.command:
+            _recorded_by_command(spec, drawn.job.ranks, trace, where)
+            this.judge()
+            if this.needs_cost():
+                _cost_of_script(this, document, folder, server)
+            this.weigh()
+            return
         with Ranks(spec, drawn.job.ranks, where, folder, part, server) as ranks:
             this.ranks = ranks
             stopped = ranks.follow(this.answer, this.hear, RUN_S)
@@ -253,6 +265,23 @@ def _make(outcome: Outcome, folder: Path, brief: bool, ask_again_s: float, serve
             while time.monotonic() < until and not (outcome.judgement and outcome.judgement.cause):
                 time.sleep(2.0)
                 this.judge()
+
+
+def _recorded_by_command(spec: Path, ranks: int, trace: Path, where: Surroundings) -> None:
+    """`pyddpdiag run` starts the script, which knows nothing of it, and waits for its end."""
+    options = ["--trace", str(trace), "--nproc", str(ranks)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pyddpdiag", "run", *options, "--", "-m", "bed.alone", str(spec)],
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+        cwd=trace.parent,
+        env={**environment(), "GLOO_SOCKET_IFNAME": where.interface},
+    )
+    # 1: something was found; 2: too little to judge by.
+    if done.returncode not in (0, 1, 2) or not trace.is_dir():
+        raise RuntimeError(f"pyddpdiag run ended with {done.returncode}: {done.stderr[-400:]}")
 
 
 def _cost_of_script(this: _Run, document: dict[str, Any], folder: Path, server: Server | None) -> None:

@@ -6,8 +6,11 @@ is measured by a second set of ranks (`mode` "cost"): the training with it and w
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -88,7 +91,7 @@ class Script:
         optimizer: torch.optim.Optimizer = (
             torch.optim.AdamW(ddp.parameters(), lr=rate / 10)
             if job.optimizer == "adamw"
-            else torch.optim.SGD(ddp.parameters(), lr=rate, momentum=0.9)
+            else torch.optim.SGD(ddp.parameters(), lr=rate, momentum=0.9 * (job.optimizer != "sgd plain"))
         )
         sampler: DistributedSampler[Any] | None = None
         if self.name != "same data":
@@ -189,3 +192,7 @@ def _measure(job: Job, fault: dict[str, Any], rank: int) -> None:
         dist.barrier()
         if block:
             say(tell="block", on=on, seconds=time.monotonic() - begin)
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), int(sys.argv[2]))

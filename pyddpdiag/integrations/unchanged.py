@@ -201,6 +201,8 @@ def _patch_ddp(module: Any) -> None:
         start_up.note("construction_begin_ns")
         make(self, *given, **named)
         start_up.note("construction_end_ns")
+        if watched is not None:
+            watched.made_module(self)
         _early.made()
 
     # A copy of the compiler's own would be traced; the calls below are made before it begins.

@@ -36,6 +36,9 @@ from pyddpdiag.record.steps import LoopMarks
 AT_ONCE_NS: Final = 50_000_000
 """A loop that takes the first batch so soon after the iterator was made has waited for it since then."""
 
+STEPS_PAST_IT: Final = 3
+"""So many steps of an optimizer with a module's gradients, and no forward pass of the module, are no accident."""
+
 _OURS = (pyddpdiag.timed_allreduce, pyddpdiag.timed_bf16_allreduce, pyddpdiag.timed_fp16_allreduce)
 
 _OWN_HOOK = "the script gave it a recorder or a communication hook"
@@ -83,6 +86,10 @@ class Watched:
         self._made: tuple[weakref.ref[Any], int, int] | None = None  # an iterator, and since and until when
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # that step in every step
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # in the open step
+        # Modules whose forward pass nobody has seen, with the optimizer steps that had gradients of theirs.
+        self._uncalled: weakref.WeakKeyDictionary[DistributedDataParallel, int] = weakref.WeakKeyDictionary()
+        self._passed_by: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()  # recorded all the same
+        self._hears_optimizers = False
         self._begun_by: DistributedDataParallel | None = None
         self._signs = 0  # of backward passes, when that pass began
         self._accumulates = False
@@ -90,11 +97,19 @@ class Watched:
         self.left_alone = ""
         """Why a DDP module that runs is not recorded here; "" if each one is, or none has run with gradients."""
 
+    def made_module(self, ddp: DistributedDataParallel) -> None:
+        """A DDP module was made."""
+        self._uncalled[ddp] = 0
+        if not self._hears_optimizers:
+            self._hears_optimizers = True
+            register_optimizer_step_post_hook(self._optimizer_stepped)
+
     def forward(self, ddp: DistributedDataParallel, given: Any) -> None:
         """A forward pass of a DDP module begins; `given` is torch.compile's module of it, or the same."""
         # DDP itself looks only at this, and never at `training`.
         may_train = torch.is_grad_enabled()
         if may_train and ddp not in self._seen:
+            self._uncalled.pop(ddp, None)
             self._seen.add(ddp)
             self._attach(ddp, given)
         marks = self._loop()
@@ -246,14 +261,39 @@ class Watched:
         if not isinstance(recorder, Recorder):
             self.session = Session(self._folder, self._options, self._recorded_by, self._launch)
             recorder = self.session.recorder
-            register_optimizer_step_post_hook(self._optimizer_stepped)
             # After the note how the process ended, which has priority 0. Processes of multiprocessing run this, too.
             util.Finalize(None, self.session.close, exitpriority=-1)
         elif self.session is None:
             self.left_alone = f"the script has a recorder of its own, of '{recorder.folder}'"
         return recorder
 
+    def _look_for_uncalled(self, optimizer: Optimizer) -> None:
+        """Records a module that is passed by, as by `ddp.module(batch)`: each rank trains it alone."""
+        if threading.get_ident() != self._thread:
+            return
+        trained = {
+            id(one) for group in optimizer.param_groups for one in group["params"] if one.grad is not None
+        }
+        for ddp, steps in list(self._uncalled.items()):
+            if not any(id(one) in trained for one in ddp.parameters()):
+                continue
+            self._uncalled[ddp] = steps + 1
+            if steps + 1 < STEPS_PAST_IT:
+                continue
+            del self._uncalled[ddp]
+            self._seen.add(ddp)
+            if ddp._comm_hooks or is_attached(ddp):
+                continue  # the script's own
+            try:
+                self._open().attach(ddp)
+            except _FAILURES as error:
+                self._cannot(error)
+            else:
+                self._passed_by.add(ddp)
+
     def _optimizer_stepped(self, optimizer: Optimizer, *_: Any) -> None:
+        if self._uncalled:
+            self._look_for_uncalled(optimizer)
         marks = self._loop()
         if marks is not None:
             self._begun_by = None
@@ -266,6 +306,9 @@ class Watched:
                 marks.begin()  # in which an optimizer steps: no evaluation
             if not self._by_batches and all(each in self._stepped for each in self._optimizers):
                 marks.end()
+            if self._passed_by and not marks.open:
+                self._stepped.clear()
+                marks.begin()  # no forward pass will say so
 
     def _loop(self) -> LoopMarks | None:
         """The marks of the loop, on its thread and in the process that records."""

@@ -111,7 +111,7 @@ def test_a_stuck_rank_is_named_with_its_stack(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")
-@pytest.mark.parametrize("victim", [0, 1, 2])
+@pytest.mark.parametrize("victim", [0, 2])
 def test_a_killed_rank_is_named_and_takes_the_others_down_within_seconds(victim: int, tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)
@@ -157,7 +157,7 @@ def test_a_stopped_rank_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")
-@pytest.mark.parametrize("delay_s", [0.0, 0.3, 1.0, 2.5])
+@pytest.mark.parametrize("delay_s", [0.0, 1.0])
 def test_a_rank_that_is_killed_while_it_starts_is_named(delay_s: float, tmp_path: Path) -> None:
     with started(command(*LONG, "--hook", "plain"), tmp_path) as process:
         wait_for(lambda: len(ranks_of(process.pid)) == 2, START_S, "ranks started")
@@ -200,8 +200,9 @@ def test_ranks_do_not_outlive_a_launcher_that_is_killed_while_they_start(tmp_pat
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a console of its own is needed to send Ctrl-C there")
-@pytest.mark.parametrize("whole_group", [True, False])
-@pytest.mark.parametrize("stage", ["starting", "training"])
+@pytest.mark.parametrize(
+    ("stage", "whole_group"), [("starting", True), ("starting", False), ("training", True)]
+)
 def test_ctrl_c_leaves_no_process_and_one_line(stage: str, whole_group: bool, tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()

@@ -97,7 +97,8 @@ def train_otherwise(way: str, rank: int) -> None:
             for parameter, value in zip(ddp.parameters(), before, strict=True):
                 parameter.data = value
         else:
-            _pass(ddp, x, y, "always no_sync" if way == "averaged weights" else "none", last=True)
+            ways = {"averaged weights": "always no_sync", "averaged weights past it": "ddp.module"}
+            _pass(ddp, x, y, ways.get(way, "none"), last=True)
         if way == "gradients of inference":
             with torch.inference_mode():
                 gradients = [parameter.grad.clone() for parameter in ddp.parameters()]  # type: ignore[union-attr]
@@ -108,7 +109,7 @@ def train_otherwise(way: str, rank: int) -> None:
         if way != "alternating" or number % 4 != 3:
             body.step()
         ddp.zero_grad()
-        if way == "averaged weights" and number % 10 == 9:
+        if way.startswith("averaged weights") and number % 10 == 9:
             for parameter in ddp.parameters():
                 dist.all_reduce(parameter.data)
                 parameter.data /= dist.get_world_size()
@@ -131,6 +132,7 @@ OTHER_WAYS = (
     "sharpness",
     "sharpness of each rank",
     "averaged weights",
+    "averaged weights past it",
     "alternating",
     "gradients of inference",
 )
@@ -141,6 +143,7 @@ MISTAKES = {
     "same data": "same_data",
     "unfrozen late": "unreduced_parameters",
     "always no_sync": "unreduced_parameters",
+    "ddp.module": "unreduced_parameters",
     "another rate": "different_weights",
     "changed weights": "different_weights",
     "no no_sync": "missing_no_sync",
