@@ -30,6 +30,11 @@ TIMES: Final = 1.5
 """In a part of the run the wait for data must be this many times what it is in the rest: a share also falls where all
 else takes longer."""
 
+FEW_TIMES: Final = 3
+FEW_SHARE: Final = 0.3
+"""Too few late batches to tell how often they come are said all the same, with confidence low, from this share of the
+time on: a run that lost so much wants to know where."""
+
 ONE_RANK: Final = 0.9
 """Of the time lost: where one rank makes so much of it, it is that rank's loader."""
 
@@ -112,9 +117,11 @@ def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:
     most = np.bincount(last, lost[slow], len(steps.ranks)).max()
     if len(steps.ranks) > 1 and most >= ONE_RANK * lost[slow].sum():
         return
-    if held_up.mean_ms < LEAST_MS or not held_up.repeated.at_least >= HEALTHY_SHARE:
-        return
     times, typical, share = int(np.count_nonzero(slow)), median(lost[slow]), held_up.sums.value
+    few = times >= FEW_TIMES and share >= FEW_SHARE
+    repeated = held_up.repeated.at_least
+    if held_up.mean_ms < LEAST_MS or not (repeated >= HEALTHY_SHARE or few):
+        return
     at = steps.step[rows][slow]
     yield Finding(
         kind="data_wait",
@@ -122,7 +129,7 @@ def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:
         message=f"the ranks wait for data now and then: in {times} of {len(lost)} steps a batch comes "
         f"{milliseconds(typical)} late, on one rank or another, and all wait for it; {percent(share)} of the time goes "
         "by that way.",
-        confidence="high" if held_up.repeated.at_least >= DATA_SHARE else "medium",
+        confidence="high" if repeated >= DATA_SHARE else "medium" if repeated >= HEALTHY_SHARE else "low",
         since_step=int(at[0]),
         cost_ms=held_up.mean_ms,
         cost_s=float(lost.sum()) / 1e3,
@@ -130,7 +137,7 @@ def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:
             "data_wait_ms": typical,
             "step_ms": steps.wall_ms,
             "share": share,
-            "share_at_least": held_up.repeated.at_least,
+            "share_at_least": repeated,
             "times": times,
             "steps": len(lost),
         },

@@ -91,12 +91,13 @@ def write(
     waiting: range = range(0),
     exposed: range = range(0),
     slow_batches: Sequence[Sequence[int]] = ((), ()),
+    slow_ms: int = 250,
     wired: float = 0.0,
     steps: int = 100,
 ) -> None:
     """Steps of 40 ms; in some of them rank 1 is 10 ms late, both wait 20 ms for data, or 30 ms for buckets.
 
-    `slow_batches`: the steps whose batch comes 250 ms late, rank by rank. `wired`: the ranks are on two hosts, and
+    `slow_batches`: the steps whose batch comes `slow_ms` late, rank by rank. `wired`: the ranks are on two hosts, and
     where buckets wait rank 0's link is so many times as slow.
     """
     random = np.random.default_rng(5)
@@ -109,7 +110,7 @@ def write(
             writer.connection_name(name)
     now = 10**9
     for step in range(steps):
-        data = [(20 if step in waiting else 250 if step in slow else 0) * MS for slow in slow_batches]
+        data = [(20 if step in waiting else slow_ms if step in slow else 0) * MS for slow in slow_batches]
         wire = (30 if step in exposed else 2) * MS
         own = [
             int((38 + random.normal(0, 0.5) + (10 if step in late and rank else 0)) * MS) for rank in range(2)
@@ -168,6 +169,11 @@ def test_batches_that_come_late_now_on_one_rank_and_now_on_another_are_found(tmp
     # Three long batches are an incident.
     write(tmp_path / "few", slow_batches=([20], [50, 80]))
     assert "data_wait" not in [found.kind for found in load_report(tmp_path / "few").verdict.findings]
+    # Unless they take a third of the time: too few to tell how often they come, and too dear to be silent.
+    write(tmp_path / "dear", slow_batches=([20], [50, 80]), slow_ms=1000)
+    (found,) = load_report(tmp_path / "dear").verdict.findings
+    assert (found.kind, found.rank, found.confidence) == ("data_wait", None, "low")
+    assert found.evidence["times"] == 3 and found.cost_s == pytest.approx(3.0, rel=0.05)
 
 
 @pytest.mark.parametrize("until", [75, 100])
