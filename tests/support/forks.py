@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     # Windows has no such class.
     from multiprocessing.context import ForkServerContext, SpawnContext
 
-PRELOADED = ("__main__", "pytest", "torch", "torch.distributed")
-"""What nearly every process of a test imports.
+PRELOADED = ("__main__", "pytest", "torch", "torch.distributed", "torch._dynamo")
+"""What nearly every process of a test imports; torch._dynamo is for DDP, whose constructor imports it.
 
 Not the package: the fork server of Python 3.11 does not take over the tests' sys.path, and would prefer the tree's
 package to an installed one. The one thread that these imports start is OpenBLAS's, which takes care of forks itself.
