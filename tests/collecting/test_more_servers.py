@@ -24,6 +24,9 @@ from pyddpdiag.ranks.ports import free_port
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.remote.place import Place
 
+# Azure's client warns of every body that is given as bytes.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
 WAIT_S = 60.0
 SCRIPT = """
 import sys, time
