@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -15,6 +16,16 @@ T = TypeVar("T")
 
 _URL: Final = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _PASSWORD: Final = re.compile(r"://[^/@]*:[^/@]*@")
+_REFUSED: Final = (
+    "accessdenied",
+    "access_denied",
+    "authenti",
+    "credential",
+    "forbidden",
+    "logon",
+    "permission",
+)
+_ABSENT: Final = ("bad_network_name", "does not exist", "no such", "nosuch", "not found", "notfound")
 OPERATION_S: Final = 30.0
 """For one request of a few bytes: a listing, a piece of a trace."""
 LEAST_RATE: Final = 2**18
@@ -73,12 +84,27 @@ def within(limit_s: float, what: str, work: Callable[[], T]) -> T:
     error = failure[0]
     if isinstance(error, PyddpdiagError) or not isinstance(error, Exception):
         raise error
-    raise RemoteError(f"{what}: {_words(error)}") from error
+    raise RemoteError(f"{what}: {_words(error)}", hint=_what_to_do(error)) from error
 
 
 def _words(error: Exception) -> str:
     text = clean(" ".join(str(error).split()), 300)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _what_to_do(error: Exception) -> str:
+    """By the error's number or words: each kind of URL has classes of its own for the same thing."""
+    number = getattr(error, "errno", None)
+    words = f"{type(error).__name__} {error}".lower()
+    if number == errno.ENOSPC or any(word in words for word in ("disk_full", "disk full", "no space left")):
+        return "make room there; what has not come stays here."
+    if number in (errno.EACCES, errno.EPERM) or any(word in words for word in _REFUSED):
+        return "are the keys or the password right, and may they read and write there?"
+    if number == errno.ENOENT or any(word in words for word in _ABSENT):
+        return "does the bucket, container or share exist? It is not made here."
+    if isinstance(error, ConnectionError | TimeoutError) or "connect" in words:
+        return "is the place reachable from here?"
+    return ""
 
 
 class Place:
@@ -157,8 +183,11 @@ class Place:
         def listed() -> Sequence[dict[str, Any]]:
             try:
                 found: Sequence[dict[str, Any]] = self._fresh().ls(self._path(below), detail=True)
-            except FileNotFoundError:
-                return []
+            except OSError as error:
+                # smb:// has a class of its own for it.
+                if isinstance(error, FileNotFoundError) or error.errno == errno.ENOENT:
+                    return []
+                raise
             return found
 
         found: dict[str, int | None] = {}

@@ -313,3 +313,34 @@ def test_names_that_lead_elsewhere_are_not_copied(run: Path, tmp_path: Path) -> 
         place.write(name, b"x")
     with at_hand("memory://far/names") as folder:
         assert content(folder) == content(run)
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (OSError(28, "No space left on device"), "make room"),
+        (PermissionError(13, "Forbidden"), "keys or the password"),
+        (RuntimeError("SpnegoError: STATUS_LOGON_FAILURE"), "keys or the password"),
+        (FileNotFoundError("The specified bucket does not exist"), "exist"),
+        (ConnectionRefusedError(111, "Connection refused"), "reachable"),
+    ],
+)
+def test_what_a_place_refuses_comes_with_what_to_do(error: Exception, word: str) -> None:
+    def refuse() -> None:
+        raise error
+
+    with pytest.raises(RemoteError) as caught:
+        places.within(5, "cannot write", refuse)
+    assert word in (caught.value.hint or "")
+
+
+def test_a_class_of_its_own_for_no_such_folder(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class OwnError(OSError):
+        pass
+
+    def absent(*_: object, **__: object) -> None:
+        raise OwnError(2, "No such file or directory")
+
+    place = Place(url)
+    monkeypatch.setattr(place._fs, "ls", absent)
+    assert place.sizes() == {}
