@@ -26,7 +26,7 @@ from pyddpdiag.integrations.short_start import Limits, Measured, run_shortly
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.messages.shells import this_shell
 from pyddpdiag.model.launch import Launch
-from pyddpdiag.model.paired import Interval, best_is_known, ratio_of_pairs
+from pyddpdiag.model.paired import LOOKS, Interval, best_is_known, beyond, ratio_of_pairs
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.tried import AS_IT_IS, NAME, TrialState, Tried, TriedCure, tried_to_json
 from pyddpdiag.model.words import count, listed, milliseconds, seconds
@@ -34,8 +34,8 @@ from pyddpdiag.output import say
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.run import open_run
 
-LEAST_ROUNDS: Final = 3
-MOST_ROUNDS: Final = 12
+LEAST_ROUNDS: Final = LOOKS[0]
+MOST_ROUNDS: Final = LOOKS[-1]
 _SLOWER: Final = 1.1
 """A setting that is slower by so much in two rounds, by the median, is left."""
 _FAR_SLOWER: Final = 1.5
@@ -181,7 +181,7 @@ class RestartTrial:
             if all(row.left for row in self._rows):
                 self._end("decided")
                 return
-            if number >= LEAST_ROUNDS and self._is_known():
+            if number in LOOKS and self._is_known():
                 self._end("decided")
                 return
         self._end("time_over")
@@ -239,7 +239,9 @@ class RestartTrial:
         return [step / today[number] for number, step in row.steps_s.items() if number in today]
 
     def _interval(self, row: _Row) -> Interval | None:
-        return ratio_of_pairs(self._ratios(row))
+        ratios = self._ratios(row)
+        # All that are tried, also those that were left since: each had its chance to look faster.
+        return ratio_of_pairs(ratios, beyond(len(ratios), len(self._rows)))
 
     def _is_known(self) -> bool:
         intervals = [self._interval(row) for row in self._rows if not row.left]

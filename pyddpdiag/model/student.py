@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ _MOST_FREEDOM: Final = 1e5
 """Here t differs from the normal distribution by 1e-5, and the functions below still have ten digits."""
 
 
+@cache
 def t_quantile(probability: float, freedom: float) -> float:
     """The value that a t variable stays below with this probability.
 

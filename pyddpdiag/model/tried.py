@@ -34,8 +34,8 @@ class TriedCure:
         options: of `pyddpdiag run` that ask for it, with their values; "" for a flag. Of today's setting: all it has.
         rounds: in how many it was measured beside today's setting.
         step_ms: median over the rounds of its steps, each of which lasts as long as on its slowest rank.
-        ratio, ratio_low, ratio_high: of its step to today's, the median over pairs of one round, with its 95%
-            interval; below 1 it is faster.
+        ratio, ratio_low, ratio_high: of its step to today's, the mean or median over pairs of one round, with its
+            interval (95% over all looks and cures of the trial); below 1 it is faster.
         saved_ms: by the ratio, of today's step.
         exposed_ms: what the rank that waits longest waits for communication per step.
         same_bits: whether the training's result keeps its bits with it; None: it cannot be told.
