@@ -37,6 +37,9 @@ ALONE: Final = 0.1
 """A rank is alone in a phase if every other one spends less than this part of its time there."""
 
 LEAST_EPOCH_MS: Final = 50.0
+LEAST_EPOCH_COST: Final = 0.1
+"""Less than of pauses by a rhythm: where they are is known, and nothing is looked for."""
+
 MOST_EPOCHS: Final = 0.8
 """Of the ends of epochs: so many are pauses."""
 
@@ -133,7 +136,7 @@ def _epochs(view: RunView) -> Finding | None:
     if not len(paused) or np.mean(paused > max(_threshold_ms(view), LEAST_EPOCH_MS)) < MOST_EPOCHS:
         return None
     share = lost / (1e3 * found.run_s) if found.run_s else 0.0
-    if share < LEAST_COST:
+    if share < LEAST_EPOCH_COST:
         return None
     waits = float(found.data[rows].min(axis=1).sum())
     # A loader's workers begin while it is made and its first batch is waited for; they also end there.

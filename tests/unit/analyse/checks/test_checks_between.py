@@ -180,6 +180,14 @@ def test_a_loader_that_starts_its_workers_again_at_each_epoch(tmp_path: Path) ->
     assert found.evidence["share"] == pytest.approx(3.6 / 4.6, abs=0.05)
 
 
+@pytest.mark.parametrize(("data_ms", "kinds"), [(90.0, []), (160.0, ["pause"])])
+def test_a_pause_between_epochs_counts_from_a_tenth_of_the_time(
+    tmp_path: Path, data_ms: float, kinds: list[str]
+) -> None:
+    report = write(tmp_path, data_ms=data_ms)
+    assert [each.kind for each in report.verdict.findings] == kinds
+
+
 def test_a_cost_of_the_whole_run_is_that_of_its_steps(tmp_path: Path) -> None:
     writers = [RankWriter(rank, 2) for rank in range(2)]
     now = 10**9
