@@ -1,6 +1,7 @@
 #include "torch/group.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <stdexcept>
 #include <utility>
@@ -57,6 +58,14 @@ std::string backend_name(c10d::ProcessGroup& group, c10::DeviceType device) {
         return group.getBackend(device)->getBackendName();
     } catch (const c10::Error&) {
         return {};
+    }
+}
+
+std::optional<std::uint64_t> collectives_begun(c10d::ProcessGroup& group) {
+    try {
+        return group.getSequenceNumberForGroup();
+    } catch (const std::exception&) {
+        return std::nullopt;
     }
 }
 

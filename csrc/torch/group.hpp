@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,5 +72,10 @@ inline constexpr std::string_view own_group = "pyddpdiag";
 
 // The backend that would reduce a tensor on `device`, such as "gloo"; empty if the group has none.
 [[nodiscard]] std::string backend_name(c10d::ProcessGroup& group, c10::DeviceType device);
+
+// How many collectives this rank has begun in a group. Empty where torch does not count: in a group with a
+// backend for each device ("cpu:gloo,cuda:gloo"), if torch._dynamo, which brings a backend of its own, was
+// imported before.
+[[nodiscard]] std::optional<std::uint64_t> collectives_begun(c10d::ProcessGroup& group);
 
 }  // namespace ddpdiag

@@ -54,6 +54,8 @@ def name_of(file: str) -> str:
 def _installed() -> tuple[Path, ...]:
     paths = sysconfig.get_paths()
     folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    # Also those of the user, and of the system where a virtual environment sees them.
+    folders += [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
     return (*map(Path, folders), Path(pyddpdiag.__file__).parent)
 
 

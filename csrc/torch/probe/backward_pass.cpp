@@ -1,6 +1,5 @@
 #include "torch/probe/backward_pass.hpp"
 
-#include <exception>
 #include <utility>
 
 namespace ddpdiag {
@@ -39,12 +38,11 @@ std::optional<std::uint64_t> BackwardPass::others_of_group() const {
     if (!handle) {
         return std::nullopt;
     }
-    try {
-        return handle->getSequenceNumberForGroup() -
-               group_->bucket_collectives.load(std::memory_order_relaxed);
-    } catch (const std::exception&) {
-        return std::nullopt;  // this version of torch does not count in groups
+    const auto begun = collectives_begun(*handle);
+    if (!begun) {
+        return std::nullopt;
     }
+    return *begun - group_->bucket_collectives.load(std::memory_order_relaxed);
 }
 
 void BackwardPass::finalize_begin() {

@@ -10,6 +10,7 @@ import numpy as np
 from pyddpdiag.analyse.assignment import assignment
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import EXPOSED_SHARE, Exposure
+from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.parts import largest
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.thresholds import LEAST_MS
@@ -73,11 +74,17 @@ def _look(view: RunView) -> Iterator[Finding]:
     rate = view.link_faults.mbit_per_s
     if rate is not None:
         message += f" The links between the hosts carry {number(rate)} Mbit/s while something is to be sent."
+    # No link is slower than the others, but what else goes over one holds up the whole ring.
+    other = single_flow(view.other_traffic)
+    if other is not None:
+        message += f" {other.end.words}"
     yield Finding(
         kind="exposed_communication",
         severity="warning",
         message=message,
         confidence="medium" if span else exposure.confidence,
+        rank=other.end.rank if other else None,
+        peer=other.peer if other else None,
         bucket=blamed.bucket if blamed else None,
         parameter=blamed.parameters[0] if blamed and blamed.parameters else None,
         since_step=since,
@@ -94,12 +101,16 @@ def _look(view: RunView) -> Iterator[Finding]:
             "until_step": until,
             "largest_part": part,
             "mbit_per_s": rate,
+            "other_traffic_bytes": other.end.other if other else None,
             **(span.evidence(exposure.least, "exposed") if span else {}),
             **times_of(view, steps.ranks[0], since if span else None, until),
             **{f"{name}_total_ms": value for name, value in parts.items()},
         },
-        change_mind="The processor is shared with other work, so that all-reduces get less of it than in a real run.",
-        advice=_advice(view, lasting, part),
+        change_mind="The other bytes passed before the first step or after the last: they are counted over all of the "
+        "recording."
+        if other
+        else "The processor is shared with other work, so that all-reduces get less of it than in a real run.",
+        advice=other.end.advice if other else _advice(view, lasting, part),
     )
 
 

@@ -18,7 +18,7 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import WINDOW, stretches
 from pyddpdiag.model import Finding, LinkStats
-from pyddpdiag.model.words import milliseconds, number, size
+from pyddpdiag.model.words import milliseconds, number
 
 TIMES: Final = 1.5
 """Where a link becomes slow, so many times as much communication is exposed as otherwise, at least."""
@@ -39,7 +39,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         severity="warning",
         message=f"{named(culprit, faults.slow)} {culprit.verb('is', 'are')} slow: {milliseconds(busy)} for each MB, "
         f"{number(slowness)} times as long as the other links; waiting for communication holds up "
-        f"{exposed.of_each_step}." + _says(other),
+        f"{exposed.of_each_step}." + (f" {other.words}" if other else ""),
         confidence=confidence(exposed.typical.steps),
         rank=culprit.rank,
         peer=culprit.peer,
@@ -58,8 +58,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         change_mind="The receiving process is slow to read what has arrived: look at its processor."
         if culprit.is_host or culprit.rank is None
         else "One link does not show which side is slow: rank is the sender, peer the receiver.",
-        advice=f"Find the program that uses {other.interface} on the host of rank {other.rank} (Linux: ss -tip, "
-        "nethogs), and give it another interface, another time or a limit."
+        advice=other.advice
         if other
         else "Look at the speed of its interfaces (Linux: ethtool), at other traffic on them, and at limits on "
         "traffic; pyddpdiag bench interfaces compares interfaces.",
@@ -80,15 +79,6 @@ def _other_traffic(view: RunView, slow: Sequence[LinkStats]) -> OtherTraffic | N
             if (of_host.get(each.rank, each.rank), each.interface, each.sends) in near
         ),
         None,
-    )
-
-
-def _says(other: OtherTraffic | None) -> str:
-    if other is None:
-        return ""
-    return (
-        f" Other programs {'send' if other.sends else 'receive'} {size(other.other)} over {other.interface} of rank "
-        f"{other.rank}'s host meanwhile, the ranks {size(other.own)}."
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.model.words import size
 
 HEADERS: Final = 1.1
 """An interface also counts headers and confirmations: at most a tenth of what large segments carry."""
@@ -16,6 +17,9 @@ LEAST_SHARE: Final = 0.25
 """Less beside the ranks' own bytes makes no link slow that is not slow anyway."""
 
 LEAST_BYTES: Final = 5_000_000
+
+ALIKE: Final = 0.5
+"""An interface with this part of the most that one carries is another place to look at."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,45 @@ class OtherTraffic:
     sends: bool
     other: int
     own: int
+
+    @property
+    def words(self) -> str:
+        """A sentence."""
+        return (
+            f"Other connections than the ranks' {'send' if self.sends else 'receive'} {size(self.other)} over "
+            f"{self.interface} of rank {self.rank}'s host meanwhile, the ranks {size(self.own)}."
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return (
+            f"Find what uses {self.interface} on the host of rank {self.rank} (Linux: ss -tip, nethogs), be it another "
+            "program or this training's own files, and give it another interface, another time or a limit."
+        )
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Where other programs' bytes come from, or arrive, and the rank `peer` at whose host the other end is; None: it is
+    none of the run's hosts."""
+
+    end: OtherTraffic
+    peer: int | None
+
+
+def single_flow(found: Sequence[OtherTraffic]) -> Flow | None:
+    """What stands out of `other_traffic`: one sender and one receiver at most; None: nothing, or several do.
+
+    Where all ranks read their data over the network, say, none of them stands out.
+    """
+    ends = [each for each in found if each.other >= ALIKE * found[0].other]
+    senders, receivers = [each for each in ends if each.sends], [each for each in ends if not each.sends]
+    if not ends or len(senders) > 1 or len(receivers) > 1:
+        return None
+    if not senders:
+        return Flow(receivers[0], None)
+    return Flow(senders[0], receivers[0].rank if receivers else None)
 
 
 def other_traffic(links: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> tuple[OtherTraffic, ...]:
@@ -51,12 +94,12 @@ def other_traffic(links: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -
                 own[key] = own.get(key, 0) + link.bytes
                 rank_of[key] = min(rank_of.get(key, rank), rank)
     found = []
-    for key, size in own.items():
+    for key, carried_own in own.items():
         carried = sidecars[rank_of[key]].traffic.get(key[1], {}).get("sent" if key[3] else "received")
-        other = 0 if carried is None else int(carried - HEADERS * size)
-        if other >= max(LEAST_BYTES, LEAST_SHARE * size):
-            found.append(OtherTraffic(rank_of[key], key[1], key[3], other, size))
+        other = 0 if carried is None else int(carried - HEADERS * carried_own)
+        if other >= max(LEAST_BYTES, LEAST_SHARE * carried_own):
+            found.append(OtherTraffic(rank_of[key], key[1], key[3], other, carried_own))
     return tuple(sorted(found, key=lambda each: -each.other))
 
 
-__all__ = ["OtherTraffic", "other_traffic"]
+__all__ = ["Flow", "OtherTraffic", "other_traffic", "single_flow"]

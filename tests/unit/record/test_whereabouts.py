@@ -6,7 +6,10 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from pyddpdiag.model.ending import Stay
+from pyddpdiag.record import script_lines
 from pyddpdiag.record.script_lines import line_of_error, lines_of_frame
 from pyddpdiag.record.whereabouts import Stall
 
@@ -58,3 +61,19 @@ def test_a_line_is_of_own_code_and_never_of_an_installed_package() -> None:
     assert lines[-1].rpartition("/")[2].startswith(f"{name}:")
     assert not [line for line in lines if "site-packages" in line or "_pytest" in line or "pluggy" in line]
     assert line_of_error(KeyError("never raised")) == ""
+
+
+def test_packages_of_the_user_and_of_the_system_are_no_own_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A virtual environment that sees them has another folder of its own."""
+    packages = tmp_path / "lib" / "python3" / "dist-packages"
+    monkeypatch.setattr(sys, "path", [*sys.path, str(packages)])
+    for cached in (script_lines._installed, script_lines.name_of):
+        cached.cache_clear()
+    try:
+        assert script_lines.name_of(str(packages / "torch" / "distributed.py")) == ""
+        assert script_lines.name_of(str(tmp_path / "train.py")).endswith("train.py")
+    finally:
+        for cached in (script_lines._installed, script_lines.name_of):
+            cached.cache_clear()

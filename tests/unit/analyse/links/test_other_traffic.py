@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.wired import MEGABYTES, only, ring
 
 from pyddpdiag.analyse.links.connections import Connection
-from pyddpdiag.analyse.links.other_traffic import other_traffic
+from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic, single_flow
 from pyddpdiag.analyse.links.pairs import links
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Interface, Sidecar, from_json, to_json
@@ -61,3 +65,39 @@ def test_ranks_of_one_host_share_its_counters() -> None:
 def test_counters_survive_the_file() -> None:
     written = sidecars({"sent": 1, "received": 2}, {})[0]
     assert from_json(to_json(written))[0].traffic == {"eth0": {"sent": 1, "received": 2}}
+
+
+def end(rank: int, sends: bool, megabytes: int) -> OtherTraffic:
+    return OtherTraffic(rank, "eth0", sends, megabytes * MB, 100 * MB)
+
+
+def test_the_sender_stands_out_and_the_receiver_is_its_other_end() -> None:
+    found = single_flow([end(2, False, 110), end(1, True, 109)])
+    assert found is not None and (found.end.rank, found.end.sends, found.peer) == (1, True, 2)
+    alone = single_flow([end(2, False, 110), end(1, True, 30)])
+    assert alone is not None and (alone.end.rank, alone.end.sends, alone.peer) == (2, False, None)
+
+
+def test_where_several_send_or_receive_alike_none_stands_out() -> None:
+    assert single_flow([]) is None
+    assert single_flow([end(0, False, 300), end(1, False, 290), end(2, False, 310)]) is None
+
+
+@pytest.mark.parametrize("heavy", [(1,), (0, 1, 2, 3)], ids=["one host", "all read their data so"])
+def test_what_else_an_interface_carries_is_said_where_communication_is_exposed(
+    tmp_path: Path, heavy: tuple[int, ...]
+) -> None:
+    for rank, writer in enumerate(ring(tmp_path, 4)):
+        carried = MEGABYTES * MB * (3 if rank in heavy else 1)
+        writer.sidecar["interfaces"] = [{"name": "eth0", "addresses": [f"10.0.0.{rank + 1}/24"]}]
+        writer.sidecar["traffic"] = {"eth0": {"sent": MEGABYTES * MB, "received": carried}}
+        writer.write(tmp_path)
+    found = only(tmp_path)
+    assert found.kind == "exposed_communication"
+    if len(heavy) > 1:
+        assert found.rank is None and found.evidence["other_traffic_bytes"] is None
+        return
+    assert (found.rank, found.peer) == (1, None)
+    assert found.evidence["other_traffic_bytes"] == pytest.approx(190 * MB)
+    assert "receive 190 MB over eth0 of rank 1's host meanwhile, the ranks 100 MB." in found.message
+    assert found.advice.startswith("Find what uses eth0 on the host of rank 1")
