@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import torch
@@ -21,8 +22,7 @@ def _train(rank: int, _: int, folder: str) -> bool:
     """Whether recorded gradients are those of a group that torch counts for."""
     # It registers a backend of its own, after which a group with a backend for each device has no default one, which
     # would count. DDP's constructor imports it as well.
-    import torch._dynamo
-
+    importlib.import_module("torch._dynamo")
     uncounted = dist.new_group(backend="cpu:gloo")
     torch.manual_seed(3)
     first, second = nn.Linear(20, 5), nn.Linear(20, 5)
