@@ -86,7 +86,8 @@ void BucketOperation::examined(const at::Tensor& buffer, const GradientStatistic
 
 std::uint64_t BucketOperation::collectives() const {
     // A foreign hook may begin collectives whenever one of its own ends, so their number says nothing.
-    return counts_collectives_ ? collectives_begun(*layout_->module->identity.group()->lock()).value_or(0) : 0;
+    return counts_collectives_ ? collectives_begun(*layout_->module->identity.group()->lock()).value_or(0)
+                               : 0;
 }
 
 void BucketOperation::take_note(const Look& seen, std::uint64_t collectives) {
