@@ -91,7 +91,7 @@ class Carrier:
                 done.append(name)
             self._tidy(done)
         except PyddpdiagError as error:
-            return Brought(tuple(done), error.message)
+            return Brought(tuple(done), _in_a_line(error))
         except OSError as error:
             return Brought(tuple(done), f"{error.filename}: {error.strerror or error}")
         return Brought(tuple(done))
@@ -202,11 +202,15 @@ class Syncing:
                 self._carrier.sync()
                 said = ""
             except (PyddpdiagError, OSError) as error:
-                message = error.message if isinstance(error, PyddpdiagError) else str(error)
+                message = _in_a_line(error) if isinstance(error, PyddpdiagError) else str(error)
                 if message != said:
                     said = message
                     with suppress(OSError):
                         say(f"pyddpdiag run: not brought yet: {message} It is tried again.", sys.stderr)
+
+
+def _in_a_line(error: PyddpdiagError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
 def remove_brought(folder: Path, brought: Brought) -> None:
