@@ -18,9 +18,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.ports import own_port
 
 from pyddpdiag.cli import main
-from pyddpdiag.ranks.ports import free_port
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.remote.place import Place
 
@@ -86,7 +86,7 @@ def configured(given: dict[str, str]) -> Iterator[None]:
 def gs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("gcsfs")
     pytest.importorskip("gcp_storage_emulator")
-    port, folder = free_port(27000), tmp_path_factory.mktemp("gs")
+    port, folder = own_port(), tmp_path_factory.mktemp("gs")
     start = "from gcp_storage_emulator.__main__ import main; main()"
     command: list[str | Path] = [sys.executable, "-c", start, "start", "--host=127.0.0.1", f"--port={port}"]
     command += ["--in-memory", "--default-bucket=traces"]
@@ -102,7 +102,7 @@ def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     program = os.environ.get("PYDDPDIAG_AZURITE") or shutil.which("azurite-blob")
     if program is None:
         pytest.skip("no azurite-blob; npm install azurite, and PYDDPDIAG_AZURITE names its program")
-    port, folder = free_port(28000), tmp_path_factory.mktemp("az")
+    port, folder = own_port(), tmp_path_factory.mktemp("az")
     command: list[str | Path] = [program, "--blobHost", "127.0.0.1", "--blobPort", str(port)]
     command += ["--location", folder, "--skipApiVersionCheck", "--silent"]
     text = (
@@ -122,7 +122,7 @@ def smb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     program = shutil.which("smbd", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None or os.geteuid() != 0:
         pytest.skip("smbd takes root; on Debian: apt-get install samba")
-    port, folder = free_port(29000), tmp_path_factory.mktemp("smb")
+    port, folder = own_port(), tmp_path_factory.mktemp("smb")
     for name in ("share", "state"):
         (folder / name).mkdir()
     state = "".join(

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.ports import own_port
 from support.trace_writer import write_training
 
 from pyddpdiag.cli import main
 from pyddpdiag.errors import RemoteError
-from pyddpdiag.ranks.ports import free_port
 from pyddpdiag.remote import carrier as carrying
 from pyddpdiag.remote.carrier import Carrier
 from pyddpdiag.remote.copy import at_hand, copied
@@ -44,7 +44,7 @@ def answers(port: int, process: subprocess.Popen[bytes]) -> None:
 def s3() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     pytest.importorskip("moto")
     pytest.importorskip("s3fs")
-    port = free_port(25000)
+    port = own_port()
     command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", f"-p{port}"]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     given = {
@@ -79,7 +79,7 @@ def sftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subpro
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     (folder / "authorized").write_text((folder / "user.pub").read_text())
-    port = free_port(26000)
+    port = own_port()
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # for its separation of privileges
     (folder / "config").write_text(

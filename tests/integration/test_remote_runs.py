@@ -11,10 +11,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.ports import own_port
 from train_support import START_S, USUAL, finish, started
 
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.ranks.ports import free_port
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.trace.run import open_run
 
@@ -73,7 +73,7 @@ def test_run_brings_its_traces_and_leaves_none(tmp_path: Path, script: str, url:
 
 
 def test_machines_with_one_url_have_one_verdict(tmp_path: Path, script: str, url: str) -> None:
-    meeting = f"127.0.0.1:{free_port(29500)}"
+    meeting = f"127.0.0.1:{own_port()}"
     with ExitStack() as stack:
         running = []
         for node in range(2):
@@ -93,7 +93,7 @@ def test_a_recorder_brings_its_own_files_when_it_is_closed(tmp_path: Path, scrip
     place = tmp_path / "here"
     place.mkdir()
     command = [sys.executable, "-m", "pyddpdiag.integrations.started_ranks", "2", "1", "0", "127.0.0.1"]
-    with started([*command, str(free_port(29500)), script, "own", url], place, **USUAL) as start:
+    with started([*command, str(own_port()), script, "own", url], place, **USUAL) as start:
         code, _, err = finish(start)
     assert code == 0, err
     assert list(place.iterdir()) == [], err
@@ -147,8 +147,8 @@ def test_what_cannot_be_brought_stays_and_is_said(tmp_path: Path, script: str, u
 
 
 def test_machines_without_a_common_folder_gather(tmp_path: Path, script: str) -> None:
-    options = ["--gather", "--gather-port", str(free_port(29600)), "--nproc", "1", "--nnodes", "2"]
-    meeting = ["--rendezvous", f"127.0.0.1:{free_port(29500)}"]
+    options = ["--gather", "--gather-port", str(own_port()), "--nproc", "1", "--nnodes", "2"]
+    meeting = ["--rendezvous", f"127.0.0.1:{own_port()}"]
     with ExitStack() as stack:
         starts = []
         for node in range(2):

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from support import pasted
+from support.ports import own_port
 from support.promised import need
 from train_support import descendants, finish, started, wait_for
 
 from pyddpdiag.cli import main
-from pyddpdiag.ranks.ports import free_port
 from pyddpdiag.trace.nodes import read_nodes
 from pyddpdiag.trace.run import open_run
 
@@ -90,7 +90,7 @@ def test_the_machines_of_torchrun_have_folders_that_merge(tmp_path: Path) -> Non
 @pytest.mark.parametrize("place", [0, 1], ids=["PyTorchJob", "indexed job"])
 def test_the_pods_of_a_job_record_into_a_volume(tmp_path: Path, place: int) -> None:
     """By the variables that Kubernetes sets; its pods are processes here."""
-    port = str(free_port(29500))
+    port = str(own_port())
     line = pasted.lines("Kubernetes", place).replace("29500", port).replace("/runs", str(tmp_path))
     line = line.replace("--nproc 2", "--nproc 1")
     job = {"JOB_NAME": "digits-7d4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
@@ -125,7 +125,7 @@ def test_a_second_run_into_a_folder_is_refused_before_it_trains(tmp_path: Path) 
 
 def test_a_machine_that_never_comes_is_said_and_ctrl_c_ends_the_wait(tmp_path: Path) -> None:
     pasted.bed(tmp_path)
-    options = f"--nproc 1 --nnodes 2 --node-rank 1 --rendezvous 127.0.0.1:{free_port(29500)}"
+    options = f"--nproc 1 --nnodes 2 --node-rank 1 --rendezvous 127.0.0.1:{own_port()}"
     text = f"exec pyddpdiag run --trace run {options} -- train.py"
     with started(shell(text), tmp_path, **pasted.bed(tmp_path)) as process:
         wait_for(lambda: len(descendants(process.pid)) >= 2, 240, "its rank was started")

@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from support.ports import own_port
 from train_support import USUAL, finish, started
 
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.ranks.ports import free_port
 from pyddpdiag.trace.run import open_run
 
 RUN = (sys.executable, "-m", "pyddpdiag", "run")
@@ -41,7 +41,7 @@ def script(tmp_path: Path) -> str:
 
 def test_a_start_of_both_machines_ranks(tmp_path: Path, script: str) -> None:
     """Two machines with folders of their own: one run, whose folders merge."""
-    options = ("--nproc", "1", "--nnodes", "2", "--rendezvous", f"127.0.0.1:{free_port(29500)}")
+    options = ("--nproc", "1", "--nnodes", "2", "--rendezvous", f"127.0.0.1:{own_port()}")
     with ExitStack() as stack:
         starts = []
         for node in range(2):
@@ -58,7 +58,7 @@ def test_a_start_of_both_machines_ranks(tmp_path: Path, script: str) -> None:
 
 
 def test_one_command_for_each_rank_gives_one_folder_and_one_verdict(tmp_path: Path, script: str) -> None:
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port(29500)), "WORLD_SIZE": "2"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(own_port()), "WORLD_SIZE": "2"}
     job = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_ID": "123", "SLURM_STEP_ID": "0"}
     with ExitStack() as stack:
         starts = [

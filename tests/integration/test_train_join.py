@@ -11,11 +11,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from support.ports import own_port
 from train_support import (
     START_S,
     command,
     finish,
-    free_port,
     records_published,
     started,
     summary_of,
@@ -45,7 +45,7 @@ def join_all(url: str, worlds: list[tuple[int, int]], cwd: Path, *options: objec
 @pytest.mark.parametrize("scheme", ["file", "tcp"])
 def test_two_ranks_meet_and_train(scheme: str, tmp_path: Path) -> None:
     path = tmp_path / "meet here"
-    url = path.as_uri() if scheme == "file" else f"tcp://127.0.0.1:{free_port()}"
+    url = path.as_uri() if scheme == "file" else f"tcp://127.0.0.1:{own_port()}"
     ends = join_all(url, [(1, 2), (0, 2)], tmp_path, *SHORT, "--trace", tmp_path / "t", "--json")
     assert [code for code, _, _ in ends] == [0, 0], ends
     assert ends[0][1] == ""  # rank 1 prints nothing
@@ -55,7 +55,7 @@ def test_two_ranks_meet_and_train(scheme: str, tmp_path: Path) -> None:
 
 
 def test_default_trace_folder_is_rank_0s_and_the_report_is_printed_once(tmp_path: Path) -> None:
-    ends = join_all(f"tcp://127.0.0.1:{free_port()}", [(0, 2), (1, 2)], tmp_path, *SHORT)
+    ends = join_all(f"tcp://127.0.0.1:{own_port()}", [(0, 2), (1, 2)], tmp_path, *SHORT)
     assert [code for code, _, _ in ends] == [0, 0], ends
     (folder,) = (tmp_path / "runs").iterdir()
     assert len(list(folder.glob("*.ddptrace"))) == 2
@@ -74,7 +74,7 @@ def torchrun(*options: object) -> list[str]:
             "--master-addr",
             "127.0.0.1",
         ),
-        *("--master-port", str(free_port()), "-m", "pyddpdiag", "train", *map(str, options)),
+        *("--master-port", str(own_port()), "-m", "pyddpdiag", "train", *map(str, options)),
     ]
 
 
@@ -119,7 +119,7 @@ def test_file_that_is_not_ours_is_refused_by_every_rank_and_kept(tmp_path: Path)
 
 @pytest.mark.parametrize("scheme", ["file", "tcp"])
 def test_different_world_sizes_are_reported_at_once(scheme: str, tmp_path: Path) -> None:
-    url = (tmp_path / "meet").as_uri() if scheme == "file" else f"tcp://127.0.0.1:{free_port()}"
+    url = (tmp_path / "meet").as_uri() if scheme == "file" else f"tcp://127.0.0.1:{own_port()}"
     begin = time.monotonic()
     ends = join_all(url, [(0, 2), (1, 3)], tmp_path, "--hook", "plain", "--timeout", 120)
     assert time.monotonic() - begin < 60
@@ -129,13 +129,13 @@ def test_different_world_sizes_are_reported_at_once(scheme: str, tmp_path: Path)
 
 
 def test_missing_rank_is_named_after_the_timeout(tmp_path: Path) -> None:
-    (end,) = join_all(f"tcp://127.0.0.1:{free_port()}", [(0, 2)], tmp_path, "--hook", "plain", "--timeout", 3)
+    (end,) = join_all(f"tcp://127.0.0.1:{own_port()}", [(0, 2)], tmp_path, "--hook", "plain", "--timeout", 3)
     assert end[0] == 2
     assert "missing: 1" in end[2] and "Traceback" not in end[2]
 
 
 def test_missing_rank_0_is_named_after_the_timeout(tmp_path: Path) -> None:
-    port = free_port()
+    port = own_port()
     (end,) = join_all(f"tcp://127.0.0.1:{port}", [(1, 2)], tmp_path, "--hook", "plain", "--timeout", 3)
     assert end[0] == 2
     assert f"could not reach the store at 127.0.0.1:{port} within 3 s" in end[2]
@@ -181,7 +181,7 @@ def test_different_options_are_reported(tmp_path: Path) -> None:
     [("tcp", "raises_value_error", 1), ("file", "rank_0_raises", 0), ("file", "raises_value_error", 1)],
 )
 def test_a_rank_that_fails_tells_the_others_why(scheme: str, job: str, culprit: int, tmp_path: Path) -> None:
-    url = (tmp_path / "meet").as_uri() if scheme == "file" else f"tcp://127.0.0.1:{free_port()}"
+    url = (tmp_path / "meet").as_uri() if scheme == "file" else f"tcp://127.0.0.1:{own_port()}"
     script = str(Path(__file__).with_name("train_support.py"))
     with ExitStack() as stack:
         processes = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -151,13 +150,6 @@ def records_published(folder: Path, rank: int) -> int:
     except OSError:
         return 0
     return int.from_bytes(header[256:264], sys.byteorder) if header[:8] == b"DDPTRACE" else 0
-
-
-def free_port() -> int:
-    """A TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def summary_of(out: str) -> dict:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from pyddpdiag.ranks import interfaces
-from pyddpdiag.ranks.ports import free_port
+
+from support.ports import own_port
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "schedulers.md"
 JOB = Path(__file__).with_name("scheduled_job.py")
@@ -31,7 +32,7 @@ def lines(heading: str, place: int = 0) -> str:
 
 def here(text: str) -> str:
     """The same for this machine: its loopback, and a port that is free."""
-    return text.replace("eth0", interfaces.loopback() or "").replace("29500", str(free_port(29500)))
+    return text.replace("eth0", interfaces.loopback() or "").replace("29500", str(own_port()))
 
 
 def bed(folder: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from pyddpdiag.ranks.ports import free_port
+from support.ports import own_port
 
 _START_S: Final = 120.0
 _PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo", "unshare")
@@ -81,7 +81,7 @@ _MUNGE: Final = {
 
 def _configuration(folder: Path, nodes: int) -> str:
     host = socket.gethostname().partition(".")[0]
-    ports = [free_port(26000 + 100 * place) for place in range(nodes + 1)]
+    ports = [own_port() for place in range(nodes + 1)]
     lines = [
         "ClusterName=bed",
         f"SlurmctldHost={host}(127.0.0.1)",

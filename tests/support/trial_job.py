@@ -33,7 +33,7 @@ def checksum(module: torch.nn.Module) -> str:
     """Of all weights, to the last bit."""
     digest = hashlib.sha256()
     for parameter in module.parameters():
-        digest.update(parameter.detach().numpy().tobytes())
+        digest.update(parameter.detach().cpu().numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -46,9 +46,10 @@ def train(
     unused: bool = False,
     views: bool = False,
     accumulate: int = 1,
+    device: str = "cpu",
 ) -> tuple[str, dict[str, Any] | None]:
     """Trains with momentum; the weights' checksum, and the sidecar's trial of a recorded training."""
-    module = branches(torch.float32, alternate=unused)
+    module = branches(torch.float32, alternate=unused).to(device)
     ddp = DistributedDataParallel(module, find_unused_parameters=unused, gradient_as_bucket_view=views)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01, momentum=0.9)
     recorder = None
@@ -58,7 +59,9 @@ def train(
     for number in range(passes):
         for part in range(accumulate):
             with ddp.no_sync() if part + 1 < accumulate else nullcontext():
-                ddp(batch(rank, accumulate * number + part, torch.float32)).square().mean().backward()
+                ddp(
+                    batch(rank, accumulate * number + part, torch.float32).to(device)
+                ).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
     found = None
