@@ -1,4 +1,4 @@
-"""Steps of DDP on an accelerator whose buckets travel over Gloo or through shared memory, in a process that is a rank."""
+"""Steps of DDP on an accelerator, its buckets over Gloo or in shared memory, in a process that is a rank."""
 
 from __future__ import annotations
 

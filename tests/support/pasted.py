@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 from pyddpdiag.ranks import interfaces
-
 from support.ports import own_port
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "schedulers.md"
