@@ -132,8 +132,8 @@ def _parts(
     put(UNKNOWN if cut else START, at < begun)
     put(FORWARD, _within(at, passes.forward_begin, passes.begin))
     put(COLLECTIVE, _within(at, *_calls(collectives)))
-    put(BACKWARD, _within(at, passes.begin, _ends(passes.begin, passes.finalize_begin)))
-    put(COMMUNICATION, _within(at, passes.finalize_begin, _ends(passes.finalize_begin, passes.finalize_end)))
+    put(BACKWARD, _within(at, passes.begin, _ends(passes.begin, passes.computed)))
+    put(COMMUNICATION, _within(at, passes.computed, _ends(passes.computed, passes.finalize_end)))
     put(PHASE, in_phase)
     return part
 

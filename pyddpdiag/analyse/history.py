@@ -189,7 +189,7 @@ def past(ranks: Sequence[int], histories: Sequence[RankHistory]) -> Past:
     counted = table([each.steps.astype(np.float64) for each in joined])
     return Past(
         steps,
-        UsageMatrix(mean("thread_cpu"), mean("run_delay"), unknown, unknown, unknown, unknown),
+        UsageMatrix(mean("thread_cpu"), mean("run_delay"), unknown, unknown, unknown, unknown, unknown),
         counted.min(axis=1).astype(np.int64) if counted.size else np.empty(0, np.int64),
         length,
     )

@@ -82,6 +82,10 @@ class Intake:
         arranged = arrange(trace.of_kind(Kind.BUCKET))
         self.merged.repeated += arranged.repeated
         steps = StepCounter(trace, arranged.step, passes)
+        if trace.on_device:
+            # Host and device end apart: what is hidden of a bucket is known only when all of its pass have been seen.
+            for _, rows in arranged.chunks(self._rows):
+                passes.match(rows)
         number = -1
         at: Places = slice(0)
         for begin, rows in arranged.chunks(self._rows):

@@ -69,7 +69,8 @@ class LateRank:
 
     `extra_ms` is the median of what it needs more than the ranks' lower median, `sure_ms` what that median
     exceeds with 99% confidence, `often` the share of `steps` in which it is late, `step_ms` a typical step. `data_ms`
-    is its extra waiting for data. `cpu_share` and `core_share` are the parts of the extra time on a core and waiting
+    is its extra waiting for data. `device_share` is the part of the extra time in which its accelerator still computes
+    when its host is done; `cpu_share` and `core_share` are the parts of the extra time on a core and waiting
     for one; None = not known. `disk_ms`: for how much longer than the others it waits for a disk in a step, as far as
     looks at its thread tell; None: they do not. `major_faults`: how many more pages of memory than the others it has to
     read from a disk in a step; None = not known. `computes_much`: it uses a multiple of the others' processor time,
@@ -94,6 +95,7 @@ class LateRank:
     since_step: int
     until_step: int | None
     data_ms: float
+    device_share: float | None
     cpu_share: float | None
     core_share: float | None
     threads: tuple[int, int] | None
@@ -137,6 +139,8 @@ class LateRank:
             return "compute"
         if self.data_ms > DATA_SHARE * self.extra_ms:
             return "data"
+        if (self.device_share or 0.0) >= CPU_SHARE:
+            return "device"
         if self.computes_much or self.other_threads:
             return "compute"
         found = cause_of(self.cpu_share, self.core_share)
@@ -304,6 +308,7 @@ def _describe(
         since_step=since,
         until_step=until,
         data_ms=median(lateness.waits[rows, place]),
+        device_share=share_of(more, usage.device[late], mine, place),
         cpu_share=cpu_share,
         core_share=core_share,
         than=None if lateness.than is None else lateness.ranks[lateness.than],

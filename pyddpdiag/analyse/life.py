@@ -276,7 +276,7 @@ def _within(
         "collectives": take(steps.other_ms[at] / 1e3),
     }
     cpu, delay = side_by_side([(usage.step, usage.cpu_ms), (usage.step, usage.run_delay_ms)], number).T
-    if (trace.of_kind(Kind.BUCKET)["flags"] & Flag.DEVICE).any():
+    if trace.on_device:
         # A thread that sleeps until its device is done is not idle.
         cpu = np.full(len(number), np.nan)
     columns["compute"] = take(np.where(np.isnan(cpu), np.inf, cpu / 1e3))

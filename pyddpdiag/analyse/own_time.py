@@ -25,7 +25,7 @@ def own_time(trace: RankTrace) -> OwnTime:
     cpu, core = (
         side_by_side([(usage.step, column)], step)[:, 0] for column in (usage.cpu_ms, usage.run_delay_ms)
     )
-    if (trace.of_kind(Kind.BUCKET)["flags"] & Flag.DEVICE).any():
+    if trace.on_device:
         # A thread that sleeps until its device is done is not idle.
         cpu = np.full(len(step), np.nan)
     return OwnTime(np.full(len(step), trace.rank, np.int64), step, cpu, core, phases)

@@ -13,7 +13,8 @@ class Passes:
     """One rank's backward passes as columns, times in nanoseconds on the rank's own clock, 0 = not seen.
 
     `last_ended` is when the last of its buckets ended, among those given to `match`; also 0 if one of them
-    has not ended.
+    has not ended. `computed` is when the rank was done with its own part: when DDP began to wait for buckets, or, on
+    an accelerator, when that had computed the last of those given to `match`.
     """
 
     def __init__(self, records: Records) -> None:
@@ -27,6 +28,7 @@ class Passes:
         self.finalize_end: Int64 = times[:, BackwardTime.FINALIZE_END].copy()
         self._latest = np.zeros(len(records), np.int64)
         self._open = np.zeros(len(records), np.bool_)
+        self.computed: Int64 = self.finalize_begin.copy()
         finalized = np.flatnonzero(self.finalize_begin > 0)
         # By module and time, the earlier record first.
         self._order = finalized[np.lexsort((self.finalize_begin[finalized], self.module[finalized]))]
@@ -59,17 +61,21 @@ class Passes:
         found[~there] = -1
         known = found[there]
         np.maximum.at(self._latest, known, rows.ended[there])
+        np.maximum.at(self.computed, known, rows.brought[there])
         self._open[known[rows.ended[there] == 0]] = True
         return found
 
     def hidden(self, rows: BucketRows, found: Int64) -> Float64:
-        """The part of each bucket's all-reduce that lies before its pass finalized; NaN = not known."""
+        """The part of each bucket's all-reduce that lies before the rank's own part was over; NaN = not known.
+
+        All of an accelerator's buckets must have been given to `match` before.
+        """
         if not len(self):
             return np.full(len(rows), np.nan)
-        finalize = np.where(found >= 0, self.finalize_begin[found], 0)
-        span = (rows.ended - rows.enqueued).astype(np.float64)
+        finalize = np.where(found >= 0, self.computed[found], 0)
+        span = (rows.ended - rows.brought).astype(np.float64)
         known = (finalize > 0) & (rows.ended > 0) & (span > 0)
-        before = np.clip(np.minimum(finalize, rows.ended) - rows.enqueued, 0, None)
+        before = np.clip(np.minimum(finalize, rows.ended) - rows.brought, 0, None)
         return np.asarray(np.divide(before, span, out=np.full(len(rows), np.nan), where=known))
 
     def _next(self, module: Int64, enqueued: Int64) -> Int64:

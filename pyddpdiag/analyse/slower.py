@@ -101,6 +101,7 @@ class Slower:
         change: by how much, and where.
         rows: of the step matrix, those that it was looked for in: every rank's own time is known there.
         cpu_share: the part of the difference that the ranks' processor time is; None: not known.
+        device_share: the part that their accelerators compute longer than the hosts; None: not known.
         core_share: the part that they wait for a core; None: not known.
         cpu_times: processor time in the parts over that in the rest; None: not known.
         load: the load average of the busiest host for each core that its ranks may use, in the parts; None: not known.
@@ -109,6 +110,7 @@ class Slower:
     change: Change
     rows: Int64
     cpu_share: float | None
+    device_share: float | None
     core_share: float | None
     cpu_times: float | None
     load: float | None
@@ -116,12 +118,14 @@ class Slower:
     @property
     def cause(self) -> Cause | None:
         """What the ranks do in the time that they need more; None: the trace does not tell."""
+        if (self.device_share or 0.0) >= CPU_SHARE:
+            return "device"
         return None if self.cpu_share is None else cause_of(self.cpu_share, self.core_share)
 
     @property
     def confidence(self) -> Confidence:
         """`low` where other programs on the machine may have made it."""
-        if self.cause == "blocked":
+        if self.cause in ("blocked", "device"):
             return "medium"
         if self.cause == "core":
             return "low"
@@ -157,6 +161,7 @@ def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar
     cpu = _levels(usage.cpu[rows], inside)
     # Without what they wait for a core, nothing of the difference is that.
     delay = _levels(usage.run_delay[rows] * (0.0 if of_itself else 1.0), inside)
+    device = _levels(usage.device[rows], inside)
     others = _levels((usage.process_cpu - usage.cpu)[rows], inside)
     more = found.there_ms - found.usual_ms
     cpu_share = None if cpu is None else (cpu[0] - cpu[1]) / more
@@ -167,6 +172,7 @@ def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar
         found,
         rows=rows,
         cpu_share=cpu_share,
+        device_share=None if device is None else (device[0] - device[1]) / more,
         core_share=None if delay is None else (delay[0] - delay[1]) / more,
         cpu_times=None if cpu is None or not cpu[1] > 0 else cpu[0] / cpu[1],
         load=_load(steps, usage, sidecars, rows[inside]),

@@ -32,7 +32,8 @@ _SPAN: Final = 2**32
 class RankSteps:
     """What one rank's records say about its steps, one entry per step in ascending order; ns, 0 = not seen.
 
-    `other_ms` is the time in other collectives outside of backward passes.
+    `other_ms` is the time in other collectives outside of backward passes. `device_ms` is for how much longer than
+    the host an accelerator computed in the backward passes.
 
     `entered` and `left` are when the rank came to the step's last meeting with the others, and left it.
 
@@ -50,6 +51,7 @@ class RankSteps:
     exposed_ms: Float64
     other_ms: Float64
     own_ms: Float64
+    device_ms: Float64
     entered: Int64
     left: Int64
     passes: int
@@ -98,7 +100,7 @@ class StepCounter:
             return
         # First add up stretches of one step, then add those to other stretches of the same step.
         at = np.searchsorted(self._keys, rows.step[begins])
-        np.maximum.at(self._enqueued, at, np.maximum.reduceat(rows.enqueued, begins))
+        np.maximum.at(self._enqueued, at, np.maximum.reduceat(rows.brought, begins))
         np.maximum.at(self._ended, at, np.maximum.reduceat(rows.ended, begins))
         np.add.at(self._buckets, at, np.diff(begins, append=len(rows)).astype(np.uint32))
         size = np.minimum(rows.bytes, np.uint64(2**53)).astype(np.float64)
@@ -113,7 +115,7 @@ class StepCounter:
         finish = self._ended.copy()
         np.maximum.at(finish, at, passes.finalize_end)
         last_ended = passes.last_ended
-        waited = np.maximum(0, last_ended - passes.finalize_begin)
+        waited = np.maximum(0, last_ended - passes.computed)
         counted = last_ended > 0
         # A step without buckets (accumulation under no_sync) exposes nothing.
         exposed = np.bincount(at[counted], waited[counted], minlength=len(keys)) / 1e6
@@ -138,6 +140,7 @@ class StepCounter:
             exposed_ms=exposed,
             other_ms=self._other(Coverage(*calls), finish),
             own_ms=own_ms,
+            device_ms=np.bincount(at, passes.computed - passes.finalize_begin, minlength=len(keys)) / 1e6,
             entered=entered,
             left=left,
             passes=len(passes),

@@ -64,7 +64,7 @@ class UsageMatrix:
 
     `cpu` and `run_delay` are of the thread that runs backward, `process_cpu` and `collector` of its process;
     milliseconds. `load` is the load average of the rank's machine, `major_faults` how many pages of memory that thread
-    had to read from a disk.
+    had to read from a disk. `device` is for how much longer than the host an accelerator computed; ms.
     """
 
     cpu: Float64
@@ -73,6 +73,7 @@ class UsageMatrix:
     collector: Float64
     load: Float64
     major_faults: Float64
+    device: Float64
 
 
 def rank_usage(records: Records) -> RankUsage:
@@ -94,19 +95,26 @@ def rank_usage(records: Records) -> RankUsage:
     return RankUsage(step=steps.astype(np.int64), load=readings[:, UsageValue.LOAD_MILLI] / 1000.0, **columns)
 
 
-def usage_matrix(ranks: Sequence[int], parts: Sequence[RankUsage], steps: StepMatrix) -> UsageMatrix:
+def usage_matrix(
+    ranks: Sequence[int],
+    parts: Sequence[RankUsage],
+    devices: Sequence[tuple[Int64, Float64]],
+    steps: StepMatrix,
+) -> UsageMatrix:
     """The use of the processor in the judged steps.
 
     Args:
         ranks: the rank of each part.
         parts: what was kept of the ranks.
+        devices: the same of their accelerators: steps, and for how much longer than the host it computed in each.
         steps: the judged steps.
     """
-    of_rank = dict(zip(ranks, parts, strict=True))
-    mine = [of_rank[rank] for rank in steps.ranks]
+    of_rank = dict(zip(ranks, zip(parts, devices, strict=True), strict=True))
+    mine = [of_rank[rank][0] for rank in steps.ranks]
     return UsageMatrix(
+        device=side_by_side([of_rank[rank][1] for rank in steps.ranks], steps.step),
         **{
             name: side_by_side([(part.step, getattr(part, column)) for part in mine], steps.step)
             for name, column in _OF_MATRIX.items()
-        }
+        },
     )

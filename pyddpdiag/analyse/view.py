@@ -184,7 +184,10 @@ class RunView:
     def usage(self) -> UsageMatrix:
         """What the judged steps cost the processor, with all ranks side by side."""
         return usage_matrix(
-            [trace.rank for trace in self.run.ranks], [rank.usage for rank in self._digests], self.judged
+            [trace.rank for trace in self.run.ranks],
+            [rank.usage for rank in self._digests],
+            [(rank.steps.step.astype(np.int64), rank.steps.device_ms) for rank in self._digests],
+            self.judged,
         )
 
     @cached_property

@@ -12,8 +12,9 @@ Status = Literal["healthy", "findings", "cannot_tell"]
 EXIT_CODES: Final[dict[Status, int]] = {"healthy": 0, "findings": 1, "cannot_tell": 2}
 """What a command that judges a run exits with."""
 
-Cause = Literal["compute", "data", "core", "disk", "blocked"]
-"""Why a rank is late: its own computing, its data, waiting for a processor core, or blocked by something else."""
+Cause = Literal["compute", "data", "core", "disk", "device", "blocked"]
+"""Why a rank is late: its own computing, its data, waiting for a processor core, for a disk or for its accelerator, or
+blocked by something else."""
 
 
 @dataclass(frozen=True)

@@ -196,16 +196,16 @@ class Ledger:
         known = ~np.isnan(hidden)
         common["hidden"][at] += np.where(known, hidden, 0.0)
         common["hidden_count"][at] += known
-        later = rows.enqueued > times["latest_enqueued"][at]
+        later = rows.brought > times["latest_enqueued"][at]
         times["last_arriver"][at] = np.where(later, who, times["last_arriver"][at])
-        begun = np.where(rows.started > 0, rows.started, rows.enqueued)
+        begun = np.where(rows.started > 0, rows.started, rows.brought)
         for name, values in (
-            ("latest_enqueued", rows.enqueued),
+            ("latest_enqueued", rows.brought),
             ("latest_begun", begun),
             ("latest_ended", rows.ended),
         ):
             times[name][at] = np.maximum(times[name][at], values)
-        for name, values in (("earliest_enqueued", rows.enqueued), ("earliest_ended", rows.ended)):
+        for name, values in (("earliest_enqueued", rows.brought), ("earliest_ended", rows.ended)):
             times[name][at] = np.minimum(times[name][at], np.where(values > 0, values, NEVER))
         share = self.shares[who]
         if share.waiting is None and rows.in_flight.any():

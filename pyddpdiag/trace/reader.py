@@ -21,6 +21,7 @@ from pyddpdiag.trace.layout import (
     TIMES_USED,
     BucketTime,
     CollectiveTime,
+    Flag,
     Kind,
     PhaseTime,
     Records,
@@ -82,6 +83,11 @@ class RankTrace:
     def rank(self) -> int:
         """Global rank."""
         return self.header.rank
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it has buckets on an accelerator."""
+        return bool((self.of_kind(Kind.BUCKET)["flags"] & Flag.DEVICE).any())
 
     def of_kind(self, kind: Kind) -> Records:
         """This rank's records of one kind, sorted by ticket."""

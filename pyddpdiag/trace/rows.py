@@ -15,6 +15,9 @@ from pyddpdiag.trace.table import take
 CHUNK: Final = 2**14
 """Rows to work on at a time: their columns stay in the processor's cache, however long the trace is."""
 
+_ASKED_NS: Final = 50_000
+"""A worker that asks for a device which is done has its answer after 0.005 to 0.031 ms (99%, H200)."""
+
 Int64 = npt.NDArray[np.int64]
 UInt64 = npt.NDArray[np.uint64]
 Bool = npt.NDArray[np.bool_]
@@ -24,8 +27,9 @@ Bool = npt.NDArray[np.bool_]
 class BucketRows:
     """Bucket records of one rank as columns of equal length, sorted by group and sequence.
 
-    Times are nanoseconds on the rank's own clock, 0 = not seen; `enqueued <= started <= ended` holds wherever they
-    were seen.
+    Times are nanoseconds on the rank's own clock, 0 = not seen; `enqueued <= brought <= started <= ended` holds
+    wherever they were seen. `brought` is when the rank had the bucket's values: when it was enqueued, or, on an
+    accelerator, when that had computed them.
     """
 
     sequence: UInt64
@@ -37,6 +41,7 @@ class BucketRows:
     flags: Int64
     in_flight: Bool
     enqueued: Int64
+    brought: Int64
     started: Int64
     ended: Int64
 
@@ -120,6 +125,10 @@ def _columns(records: Records) -> BucketRows:
     for later in (started, ended):
         np.minimum(enqueued, later, out=enqueued, where=(later > 0))
     flags = records["flags"].astype(np.int64)
+    brought = enqueued
+    if (flags & Flag.DEVICE).any():
+        brought = _brought(enqueued, started, ended, times[:, BucketTime.DEVICE_READY])
+        np.maximum(started, brought, out=started, where=started > 0)
     return BucketRows(
         sequence=records["sequence"].copy(),
         reference=records["reference"].copy(),
@@ -130,6 +139,21 @@ def _columns(records: Records) -> BucketRows:
         flags=flags,
         in_flight=(is_in_flight(records) | (flags & Flag.ABANDONED > 0)) & (ended == 0),
         enqueued=enqueued,
+        brought=brought,
         started=started,
         ended=ended,
     )
+
+
+def _brought(enqueued: Int64, started: Int64, ended: Int64, ready: Int64) -> Int64:
+    """When an accelerator had computed each bucket.
+
+    The worker looks only when it gets to the bucket: it then has to wait, or finds that the device is done, since
+    nobody knows when. But a device computes in order: what was missing of an earlier bucket was missing of this one.
+    """
+    awaited = np.where((started > 0) & (ready - started > _ASKED_NS), ready, 0)
+    earlier = np.maximum.accumulate(awaited) if len(awaited) else awaited
+    # Rows of another group may be from any time.
+    found = np.maximum(enqueued, np.where(earlier <= ready, earlier, 0))
+    found = np.where(ended > 0, np.minimum(found, ended), found)
+    return np.asarray(np.where(enqueued > 0, found, 0))

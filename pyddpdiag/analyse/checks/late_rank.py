@@ -2,7 +2,7 @@
 
 Decided by its own time (from leaving one all-reduce to enqueueing the next) and not by arrival times: that
 needs no common clock and does not blame a rank that only waited for others. The cause is what the rank does in
-the extra time: it waits for data, computes, waits for a processor core, or sleeps.
+the extra time: it waits for data, computes, on its processor or its accelerator, waits for a processor core, or sleeps.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ ADVICE: Final[dict[Cause | None, str]] = {
     "container's CPU set).",
     "disk": "It reads from a disk or writes to one in its own code: look for files that it writes and syncs in each "
     "step (fsync, checkpoints, logs), for data that does not fit into memory, and at the disk itself (iostat -x).",
+    "device": "Its accelerator works longer: look for larger inputs, for work that only this rank does, for another "
+    "program on that device, and for one that is hot and slow (nvidia-smi shows both).",
     "blocked": "It sleeps in its own code: look for a lock, a sleep, or access to a disk or the network. py-spy dump "
     "shows where.",
     None: "Look for another load on its machine, a slower processor, fewer threads, or larger inputs.",
@@ -121,6 +123,8 @@ def _tell_past(view: RunView, late: LateRank) -> Finding:
 def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Finding:
     """`before`: the same rank, where it was late up to the first of these steps, too."""
     threads = late.threads if late.cause == "compute" and not late.other_threads else None
+    # Of a late device, the thread that waits for it spins.
+    beside = late.other_threads if late.other_threads and late.cause != "device" else (None, None)
     where = _where(view, late)
     return Finding(
         kind="late_rank",
@@ -143,6 +147,7 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
             "data_wait_extra_ms": late.data_ms,
             "cpu_share": late.cpu_share,
             "core_wait_share": late.core_share,
+            "device_share": late.device_share if late.cause == "device" else None,
             "disk_wait_ms": late.disk_ms,
             "major_faults": late.major_faults,
             "computes_more_ms": late.computes_more_ms or None,
@@ -152,14 +157,16 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
             "torch_threads": threads[0] if threads else None,
             "torch_threads_of_others": threads[1] if threads else None,
             **(where.facts if where else {}),
-            "other_threads_ms": late.other_threads[0] if late.other_threads else None,
-            "other_threads_of_others_ms": late.other_threads[1] if late.other_threads else None,
+            "other_threads_ms": beside[0],
+            "other_threads_of_others_ms": beside[1],
             "extra_before_records_ms": before.extra_ms if before else None,
             **late.beside,
             **times_of(view, late.rank, late.since_step, late.until_step),
         },
         change_mind="The rank stays late after the other load is gone."
         if late.cause == "core"
+        else "The rank has no more to compute than the others, and another program shares its device."
+        if late.cause == "device"
         else "If lateness follows the data to another rank, the inputs cause it; if it goes when other programs "
         "end, these slowed its core.",
         advice=_advice(late, threads, where),
@@ -168,7 +175,8 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
 
 def _where(view: RunView, late: LateRank) -> Where | None:
     """The line at which it is longer than the others; one that waits for a core does so at any line."""
-    if late.cause == "core":
+    # A host goes on while its device computes: its lines do not tell.
+    if late.cause in ("core", "device"):
         return None
     lateness, rows = view.lateness, late.span.rows if late.span else slice(None)
     if late.than is not None:
@@ -182,7 +190,7 @@ def _where(view: RunView, late: LateRank) -> Where | None:
 def _advice(late: LateRank, threads: tuple[int, int] | None, where: Where | None) -> str:
     if threads:
         return "Give every rank the same OMP_NUM_THREADS and torch.set_num_threads()."
-    if late.other_threads:
+    if late.other_threads and late.cause != "device":
         return OTHER_THREADS
     return ADVICE[late.cause] if where is None else ADVICE_AT[late.cause].format(where)
 
@@ -210,6 +218,8 @@ def _what(view: RunView, late: LateRank) -> str:
 def _why(late: LateRank) -> str:
     if late.cause == "data":
         return f", {milliseconds(late.data_ms)} of it waiting for data"
+    if late.cause == "device":
+        return ", and its accelerator computes that much longer"
     if late.cause == "core":
         return ", because it waits for a processor core"
     if late.other_threads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 from pyddpdiag.analyse.check import Check
@@ -10,7 +10,7 @@ from pyddpdiag.analyse.parts import largest
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding, GpuUse, RankStats
 
-Reason = Literal["data_wait", "exposed_communication", "small_batch", "cannot_tell"]
+Reason = Literal["data_wait", "exposed_communication", "small_batch", "late", "cannot_tell"]
 
 _ADVICE: Final[dict[Reason, str]] = {
     "data_wait": "the largest part of its step is waiting for data ({share:.0%}): give more --workers, or keep the "
@@ -20,21 +20,27 @@ _ADVICE: Final[dict[Reason, str]] = {
     "makes both rarer.",
     "small_batch": "neither data nor gradients hold it up (compute is {share:.0%} of its step), so the work of a step "
     "is too small to fill it: give a larger --batch-size.",
+    "late": "its rank is late itself, and does not compute meanwhile: what is said of that rank is what to mend.",
     "cannot_tell": "why is unknown: no trace separates this rank's steps (--hook native records one).",
 }
 
 
-def judge(gpus: Iterable[GpuUse], ranks: Sequence[RankStats]) -> Iterator[Finding]:
+def judge(
+    gpus: Iterable[GpuUse], ranks: Sequence[RankStats], late: Collection[int] = ()
+) -> Iterator[Finding]:
     """One finding for each GPU of low use: the largest part of its rank's median step.
 
     Args:
         gpus: the samples of the GPUs.
         ranks: the ranks' statistics from the traces; empty if there are none.
+        late: the ranks that are late for another reason than computing.
     """
     for use in gpus:
         if not use.low:
             continue
         reason, share = _reason(next((rank for rank in ranks if rank.rank == use.rank), None))
+        if reason == "small_batch" and use.rank in late:
+            reason = "late"
         yield Finding(
             kind="low_gpu_use",
             severity="note",
@@ -71,7 +77,8 @@ def _reason(stats: RankStats | None) -> tuple[Reason, float | None]:
 
 def _look(view: RunView) -> Iterator[Finding]:
     if view.gpus:
-        yield from judge(view.gpus, view.ranks)
+        late = {one.rank for one in view.late_ranks if one.cause in ("core", "disk", "blocked")}
+        yield from judge(view.gpus, view.ranks, late)
 
 
 CHECK = Check({"low_gpu_use": ("note",)}, _look, rests_on="records", family="devices")

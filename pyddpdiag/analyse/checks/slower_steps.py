@@ -17,6 +17,7 @@ WHAT: Final[dict[Cause | None, str]] = {
     "compute": "; they compute all that time",
     "core": "; they wait for a processor core",
     "disk": "; they wait for a disk",
+    "device": "; their accelerators compute that much longer",
     "blocked": "; they neither compute nor wait for a core",
     None: "",
 }
@@ -34,6 +35,8 @@ ADVICE: Final[dict[Cause | None, str]] = {
     "program in the same caches, processors that become hot and slow (Linux: turbostat, sensors).",
     "core": "Look for other programs on the machine that ran then (top, atop), and for more busy threads than cores.",
     "disk": "Look for what they read or write then: checkpoints, logs, files that do not stay in memory (iostat -x).",
+    "device": "Look for what grows or begins then: longer inputs, another program on the devices, devices that are hot "
+    "and slow (nvidia-smi shows both).",
     "blocked": "Look for what all ranks wait for then: a disk, a file server, a lock, a log, a service on the network.",
     None: "Look for what begins then: longer inputs, other programs on the machine, a slow disk.",
 }
@@ -48,7 +51,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     change = found.change
     since, until = change.span.between(at)
     where = None
-    if found.cause != "core":
+    if found.cause not in ("core", "device"):
         where = view.lines.more_in(at[change.inside], at[~change.inside], change.there_ms - change.usual_ms)
     cause = "disk" if found.cause == "blocked" and where and where.on_disk else found.cause
     yield Finding(

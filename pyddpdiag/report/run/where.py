@@ -26,6 +26,7 @@ _OF_CAUSE: Final = {
     "data": "data_wait",
     "core": "core",
     "disk": "blocked",
+    "device": "compute",
     "blocked": "blocked",
 }
 _OWN: Final = ("data_wait", "compute", "phase", "core", "blocked")

@@ -203,7 +203,7 @@ def test_what_the_whole_run_shows_is_told_once(tmp_path: Path) -> None:
 def looked_at(steps: StepMatrix) -> Iterable[Finding]:
     """What the checks with windows say of these steps."""
     late = lateness(steps)
-    unknown = UsageMatrix(*[np.full(steps.own.shape, np.nan)] * 6)
+    unknown = UsageMatrix(*[np.full(steps.own.shape, np.nan)] * 7)
     view = cast(
         RunView,
         SimpleNamespace(
