@@ -76,7 +76,8 @@ def bucket_stats(
             cost_ms=float(total[code]),
             times=BucketTimes(**{name: times[name][code] for name in METRICS}),
             last_arrivals=arrivals.get(code, {}),
-            shared_memory=bool(shared_count[code] == seen[code]),
+            # A trial changes the way: medians are of that which most took.
+            shared_memory=bool(2 * shared_count[code] > seen[code]),
         )
         for code in order.tolist()
     )

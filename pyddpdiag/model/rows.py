@@ -17,7 +17,7 @@ class BucketStats:
     `bytes` and `dtype` describe what travelled, `gradient_dtype` the gradients. `cost_ms` is the sum of their
     total times. `first_steps_only`: DDP's first layout, replaced when DDP rebuilt its buckets.
     `last_arrivals` counts, by rank, how often it was the last to arrive, where the clocks can tell.
-    `shared_memory`: the ranks averaged it in memory that they share, each time.
+    `shared_memory`: the ranks averaged it in memory that they share, in most of what `times` are of.
     """
 
     bucket: str

@@ -86,6 +86,7 @@ def test_commands_read_urls(run: Path, url: str, tmp_path: Path, capsys: pytest.
 
 
 def test_python_reads_urls(run: Path, url: str) -> None:
+    pytest.importorskip("pandas")
     assert not Carrier(run, Place(url)).finish().trouble
     there, here = load_report(url), load_report(run)
     assert there.folder == url

@@ -225,6 +225,19 @@ def test_where_buckets_are_in_shared_memory_nothing_more_is_saved_by_it(tmp_path
     assert "shared_memory" not in found.advice
 
 
+@pytest.mark.parametrize(("gloo", "kind"), [(6, "exposed_communication"), (34, "loopback")])
+def test_after_a_trial_advice_is_about_the_way_that_most_buckets_took(
+    tmp_path: Path, gloo: int, kind: str
+) -> None:
+    ips = {rank: "192.168.7.7" for rank in range(2)}
+    for writer in ring(tmp_path, 2, ips=ips, sidecar={"host": "one"}):
+        for record in writer.records:
+            if record["kind"] == Kind.BUCKET and record["step"] >= gloo:
+                record["flags"] |= int(Flag.SHARED)
+        writer.write(tmp_path)
+    assert only(tmp_path).kind == kind
+
+
 def test_little_waiting_on_loopback_is_unsure(tmp_path: Path) -> None:
     ips = {rank: "127.0.0.1" for rank in range(2)}
     ring(tmp_path, 2, ips=ips, sidecar={"host": "one"}, buckets=2, compute_ms=40, wire_ms=6.5)
