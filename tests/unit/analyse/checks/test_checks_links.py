@@ -225,7 +225,7 @@ def test_where_buckets_are_in_shared_memory_nothing_more_is_saved_by_it(tmp_path
     assert "shared_memory" not in found.advice
 
 
-@pytest.mark.parametrize(("gloo", "kind"), [(6, "exposed_communication"), (34, "loopback")])
+@pytest.mark.parametrize(("gloo", "kind"), [(6, "exposed_communication"), (14, "loopback")])
 def test_after_a_trial_advice_is_about_the_way_that_most_buckets_took(
     tmp_path: Path, gloo: int, kind: str
 ) -> None:
