@@ -10,10 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyddpdiag.analyse.grouped import stats_by
+from pyddpdiag.analyse.passes import Passes
 from pyddpdiag.model.details import Events, Float64, GradientNorms, Int64, Lateness, RankTimeline
 from pyddpdiag.text import decode
 from pyddpdiag.trace.layout import (
     TIMES_USED,
+    BackwardTime,
     BucketTime,
     Flag,
     GradientValue,
@@ -23,6 +25,7 @@ from pyddpdiag.trace.layout import (
     StepTime,
 )
 from pyddpdiag.trace.reader import RankTrace
+from pyddpdiag.trace.rows import CHUNK, arrange
 
 
 def timeline(trace: RankTrace, offset_ns: int = 0, steps: Int64 | None = None) -> RankTimeline:
@@ -45,14 +48,30 @@ def timeline(trace: RankTrace, offset_ns: int = 0, steps: Int64 | None = None) -
         # Steps do not overlap: a phase touches one if more have begun by its end than had ended at its begin.
         begun = np.searchsorted(begin, times[:, PhaseTime.END], "right")
         phases = phases[begun > np.searchsorted(end, times[:, PhaseTime.BEGIN], "right")]
+    buckets, passes = of(Kind.BUCKET), of(Kind.BACKWARD)
+    if trace.on_device:
+        buckets, passes = _computed(buckets, passes)
     return RankTimeline(
         trace.rank,
-        _events(of(Kind.BUCKET), Kind.BUCKET, offset_ns),
-        _events(of(Kind.BACKWARD), Kind.BACKWARD, offset_ns),
+        _events(buckets, Kind.BUCKET, offset_ns),
+        _events(passes, Kind.BACKWARD, offset_ns),
         _events(marks, Kind.STEP, offset_ns),
         _events(of(Kind.COLLECTIVE), Kind.COLLECTIVE, offset_ns),
         _events(phases, Kind.PHASE, offset_ns),
     )
+
+
+def _computed(buckets: Records, passes: Records) -> tuple[Records, Records]:
+    """The same with the times of the accelerator, which computes on when its host has handed everything over."""
+    arranged, of_pass = arrange(buckets), Passes(passes)
+    buckets, passes = buckets[arranged.order], passes.copy()
+    for begin, rows in arranged.chunks(CHUNK):
+        of_pass.match(rows)
+        times = buckets["times"][begin : begin + len(rows)]
+        times[:, BucketTime.ENQUEUED] = rows.brought
+        times[:, BucketTime.STARTED] = rows.started
+    passes["times"][:, BackwardTime.FINALIZE_BEGIN] = of_pass.computed
+    return buckets, passes
 
 
 def _events(records: Records, kind: Kind, offset_ns: int) -> Events:

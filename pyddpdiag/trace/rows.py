@@ -70,6 +70,11 @@ class Arranged:
     _records: Records
     _order: Int64 | None
 
+    @property
+    def order(self) -> Int64:
+        """The places of these records among those that were given."""
+        return np.arange(len(self.sequence)) if self._order is None else self._order
+
     def sequence_of(self, stretch: int) -> UInt64:
         """The sequence numbers of one stretch."""
         return self.sequence[self.bounds[stretch] : self.bounds[stretch + 1]]

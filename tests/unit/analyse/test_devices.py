@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.trace_writer import MS, RankWriter
 
+from pyddpdiag.analyse.timeline import timeline
 from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.trace.layout import BackwardTime, BucketTime, Kind, StepTime
+from pyddpdiag.trace.run import open_run
 
 STEPS = 40
 DEVICE = 8
@@ -84,6 +88,21 @@ def test_a_bucket_waits_for_the_last_device_and_then_travels(tmp_path: Path) -> 
     assert both.times.arrival_ms.median == pytest.approx(30, abs=11)
     assert both.times.wire_ms.median == pytest.approx(WIRE_MS, abs=0.1)
     assert both.times.queue_ms.median == pytest.approx(0, abs=0.1)
+
+
+def test_the_picture_of_a_step_shows_what_the_device_computes(tmp_path: Path) -> None:
+    _write(tmp_path, [20, 60])
+    trace = open_run(tmp_path).ranks[1]
+    line = timeline(trace, 1000, np.array([7]))
+    begin = line.steps.times[0, StepTime.BEGIN]
+    assert line.passes.times[0, BackwardTime.FINALIZE_BEGIN] == begin + 60 * MS
+    assert (line.buckets.times[:, BucketTime.ENQUEUED] - begin).tolist() == [30 * MS, 60 * MS]
+    assert (line.buckets.times[:, BucketTime.STARTED] - begin).tolist() == [30 * MS, 60 * MS]
+    # What was read is as it was.
+    assert (trace.of_kind(Kind.BUCKET)["times"][:, BucketTime.ENQUEUED] % MS == 0).all()
+    assert (
+        trace.of_kind(Kind.BACKWARD)["times"][7, BackwardTime.FINALIZE_BEGIN] == begin - 1000 + HOST_MS * MS
+    )
 
 
 def test_devices_that_become_slower(tmp_path: Path) -> None:
