@@ -226,7 +226,7 @@ def test(session: nox.Session) -> None:
 
 @nox.session
 def collecting(session: nox.Session) -> None:
-    """Bring traces to real servers and back: S3, sftp (sshd), smb (Samba), and emulators of gs and az; what is there."""
+    """Bring traces to real servers and back: S3, sftp (sshd), smb (Samba), emulators of gs and az, if there."""
     venv = package_venv(session, "test")
     venv.install("collecting", [f"torch=={TORCH}", *group("collecting")])
     venv.run("pytest", *(session.posargs or ["tests/collecting"]))
