@@ -28,6 +28,7 @@ import pyddpdiag
 from pyddpdiag.errors import PyddpdiagError
 from pyddpdiag.model.trial import trial_from_json
 from pyddpdiag.paths import pinning
+from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.layout import BucketTime, Flag, GradientValue, Kind
 from pyddpdiag.trace.run import open_run
 
@@ -130,6 +131,27 @@ def test_the_trace_tells_of_the_device(tmp_path: Path, hook: str) -> None:
         assert len(gradients)
         squares = gradients["times"][:, GradientValue.SUM_SQUARES].view(np.float64)
         assert np.isfinite(squares).all() and (squares > 0).any()
+
+
+def _busy(rank: int, _: int, folder: str, shared: Literal["off", "require"]) -> None:
+    ddp = DistributedDataParallel(branches(torch.float32).to(DEVICE), device_ids=[0])
+    with pyddpdiag.Recorder(folder) as recorder:
+        recorder.attach(ddp, shared_memory=shared)
+        for step in recorder.steps(range(40)):
+            loss = ddp(batch(rank, step, torch.float32).to(DEVICE)).square().mean()
+            if rank == 1:
+                torch.cuda._sleep(20 * LATE_CYCLES)
+            loss.backward()
+
+
+@pytest.mark.parametrize("shared", ["off", "require"])
+def test_a_device_that_computes_longer_makes_its_rank_late(tmp_path: Path, shared: str) -> None:
+    run_ranks(_busy, 2, tmp_path, str(tmp_path / "trace"), shared)
+    report = load_report(tmp_path / "trace")
+    late = [(one.rank, one.cause) for one in report.verdict.findings if one.kind == "late_rank"]
+    assert late == [(1, "device")], report.verdict.findings
+    waits, computes = (rank.exposed_ms.median for rank in report.ranks)
+    assert computes < waits / 4
 
 
 def _reduced(rank: int, _: int, shared: Literal["off", "require"]) -> tuple[list[bytes], list[bytes]]:
