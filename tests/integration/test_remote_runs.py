@@ -162,3 +162,25 @@ def test_machines_without_a_common_folder_gather(tmp_path: Path, script: str) ->
     run = open_run(tmp_path / "machine-0" / "run")
     assert [trace.rank for trace in run.ranks] == [0, 1] and not run.missing_count
     assert (tmp_path / "machine-1" / "run" / "rank_1.ddptrace").exists()
+
+
+def test_one_command_for_each_rank_gathers_from_machines_of_several(tmp_path: Path, script: str) -> None:
+    """As SLURM starts them: two tasks on each of two machines, which have a folder each."""
+    options = ["--gather", "--gather-port", str(own_port()), "--trace", "run"]
+    job = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_JOB_ID": "123", "SLURM_STEP_ID": "0"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(own_port()), "WORLD_SIZE": "4"}
+    with ExitStack() as stack:
+        starts = []
+        for rank in range(4):
+            place = tmp_path / f"machine-{rank // 2}"
+            place.mkdir(exist_ok=True)
+            variables = {**USUAL, **meeting, **job, "RANK": f"{rank}", "SLURM_PROCID": f"{rank}"}
+            command = [*RUN, *options, "--", sys.executable, script]
+            starts.append(stack.enter_context(started(command, place, **variables)))
+        ended = [finish(start) for start in starts]
+    assert [code for code, _, _ in ended] == [0] * 4, ended
+    said = [err for _, _, err in ended]
+    assert "4 of 4 ranks" in said[0] and all("sent to node 0" in err for err in said[1:]), said
+    run = open_run(tmp_path / "machine-0" / "run")
+    assert [trace.rank for trace in run.ranks] == [0, 1, 2, 3] and not run.missing_count
+    assert not list((tmp_path / "machine-0" / "run").glob("*.part"))
