@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -84,7 +85,7 @@ class RankTrace:
         """Global rank."""
         return self.header.rank
 
-    @property
+    @cached_property
     def on_device(self) -> bool:
         """Whether it has buckets on an accelerator."""
         return bool((self.of_kind(Kind.BUCKET)["flags"] & Flag.DEVICE).any())

@@ -81,10 +81,12 @@ class Arranged:
 
     def chunks(self, rows: int) -> Iterator[tuple[int, BucketRows]]:
         """At most `rows` records at a time, and the place of the first of them."""
+        awaited = 0
         for begin in range(0, len(self.sequence), rows):
             part = slice(begin, begin + rows)
             records = self._records[part] if self._order is None else take(self._records, self._order[part])
-            yield begin, _columns(records)
+            columns, awaited = _columns(records, awaited)
+            yield begin, columns
 
 
 def arrange(records: Records) -> Arranged:
@@ -122,7 +124,8 @@ def is_in_flight(records: Records) -> Bool:
     return np.asarray((records["word"] & np.uint64(3)) == State.IN_FLIGHT)
 
 
-def _columns(records: Records) -> BucketRows:
+def _columns(records: Records, awaited: int) -> tuple[BucketRows, int]:
+    """The columns, and until when an accelerator was awaited in these records or, as given, in those before."""
     times = records["times"]
     started, ended = times[:, BucketTime.STARTED].copy(), times[:, BucketTime.ENDED].copy()
     enqueued = times[:, BucketTime.ENQUEUED].copy()
@@ -132,9 +135,9 @@ def _columns(records: Records) -> BucketRows:
     flags = records["flags"].astype(np.int64)
     brought = enqueued
     if (flags & Flag.DEVICE).any():
-        brought = _brought(enqueued, started, ended, times[:, BucketTime.DEVICE_READY])
+        brought, awaited = _brought(enqueued, started, ended, times[:, BucketTime.DEVICE_READY], awaited)
         np.maximum(started, brought, out=started, where=started > 0)
-    return BucketRows(
+    rows = BucketRows(
         sequence=records["sequence"].copy(),
         reference=records["reference"].copy(),
         bytes=records["bytes"].copy(),
@@ -148,17 +151,18 @@ def _columns(records: Records) -> BucketRows:
         started=started,
         ended=ended,
     )
+    return rows, awaited
 
 
-def _brought(enqueued: Int64, started: Int64, ended: Int64, ready: Int64) -> Int64:
-    """When an accelerator had computed each bucket.
+def _brought(enqueued: Int64, started: Int64, ended: Int64, ready: Int64, before: int) -> tuple[Int64, int]:
+    """When an accelerator had computed each bucket, and until when it was awaited; `before`: in the rows before these.
 
     The worker looks only when it gets to the bucket: it then has to wait, or finds that the device is done, since
     nobody knows when. But a device computes in order: what was missing of an earlier bucket was missing of this one.
     """
     awaited = np.where((started > 0) & (ready - started > _ASKED_NS), ready, 0)
-    earlier = np.maximum.accumulate(awaited) if len(awaited) else awaited
+    earlier = np.maximum(np.maximum.accumulate(awaited), before)
     # Rows of another group may be from any time.
     found = np.maximum(enqueued, np.where(earlier <= ready, earlier, 0))
     found = np.where(ended > 0, np.minimum(found, ended), found)
-    return np.asarray(np.where(enqueued > 0, found, 0))
+    return np.where(enqueued > 0, found, 0), int(earlier[-1])

@@ -89,7 +89,18 @@ def other_clocks(folder: Path) -> None:
     write_training(folder, world_size=4, clocks=clocks, jitter_ms=0.5, late_ms={2: 3.0})
 
 
-RUNS = (several_groups, gaps, overwritten, in_flight, repeated, mismatched, other_clocks)
+def on_devices(folder: Path) -> None:
+    """A device is awaited at the first bucket of a step, and until after the host is done."""
+    for rank, writer in enumerate(write_training(folder, buckets=3, jitter_ms=0.5)):
+        for record in writer.records:
+            if record["kind"] == 1:
+                record["flags"] |= 8
+                first = record["sequence"] % 3 == 0
+                record["times"][5] = record["times"][2] + (900_000 if first and rank else 8_000)
+        writer.write(folder)
+
+
+RUNS = (several_groups, gaps, overwritten, in_flight, repeated, mismatched, other_clocks, on_devices)
 
 
 @pytest.mark.parametrize("run", RUNS)
