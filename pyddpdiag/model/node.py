@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from pyddpdiag.output import clean
 
 BEAT_S: Final = 2.0
 """So often the note is renewed."""
 
 _NAME: Final = re.compile(r"node_([0-9a-f]{16})\.json")
+_LATEST_NS: Final = 2**61
+_LATEST_S: Final = 3e10
 
 
 @dataclass(frozen=True)
@@ -48,4 +53,30 @@ def node_of(name: str) -> str | None:
     return found[1] if found else None
 
 
-__all__ = ["BEAT_S", "NodeNote", "node_of", "note_name"]
+def parse_note(node: str, content: bytes) -> NodeNote | None:
+    """The note that a file holds, of which nothing is trusted; None: it is none."""
+    try:
+        return _parse(node, json.loads(content))
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _parse(node: str, raw: Any) -> NodeNote | None:
+    """Raises what a wrong type or a missing field raises."""
+    code, at_ns, at_s, pid = raw.get("exit_code"), raw["at_ns"], raw["at_s"], raw["pid"]
+    host, clock, signal = raw["host"], raw["clock"], raw.get("signal", "")
+    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (at_ns, pid, code or 0))
+    if (
+        not whole
+        or not isinstance(at_s, (int, float))
+        or not all(isinstance(value, str) for value in (host, clock, signal))
+        or not 0 < at_ns < _LATEST_NS
+        or not 0 < at_s < _LATEST_S
+    ):
+        return None
+    return NodeNote(
+        node, clean(host, 255), clean(clock, 64), pid, at_ns, float(at_s), code, clean(signal, 16)
+    )
+
+
+__all__ = ["BEAT_S", "NodeNote", "node_of", "note_name", "parse_note"]

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from pyddpdiag.errors import PyddpdiagError, RemoteError
 from pyddpdiag.model.command import NAME
+from pyddpdiag.model.node import node_of, parse_note
 from pyddpdiag.model.run_files import is_safe
 from pyddpdiag.output import clean
 from pyddpdiag.remote.local import files_of, runs_of
@@ -38,6 +39,7 @@ SILENCE_S: Final = 30.0
 _HELLO: Final = b"pyddpdiag gather 1\n"
 _CHUNK: Final = 2**18
 _MOST_LIST: Final = 2**24
+_MOST_NOTE: Final = 4096
 _RETRY_S: Final = 0.5
 _DIGEST: Final = hashlib.sha256().digest_size
 _PROOF: Final = struct.Struct(f"!32sI{_DIGEST}s")
@@ -77,6 +79,7 @@ class Gatherer:
             raise RemoteError("no trace of this machine, so the others cannot show that they belong to it.")
         self._found = Gathered()
         self._lock = threading.Lock()
+        self._keeping = threading.Lock()
         try:
             family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
             self._server = socket.create_server(
@@ -169,21 +172,33 @@ class Gatherer:
                     channel.receive_into(file.write, size)
             channel.receive_digest()
             # All has come and nothing was changed: only now is any of it seen.
-            for name, part in parts.items():
-                target = self._folder / name
-                # The same one: of machines, or tasks of one machine, that share the folder.
-                if target.exists() and target.name != NAME and not filecmp.cmp(part, target, shallow=False):
-                    raise RemoteError(
-                        f"{name}: there is one already; two machines have a rank of this number."
-                    )
-            for name, part in parts.items():
-                if not (self._folder / name).exists():
-                    part.replace(self._folder / name)
+            with self._keeping:
+                self._keep(parts)
         finally:
             for part in parts.values():
                 with suppress(OSError):
                     part.unlink()
         return list(sizes)
+
+    def _keep(self, parts: Mapping[str, Path]) -> None:
+        """Gives what has come its names. Of what another task of the same machine sent, the later one counts."""
+        notes = [name for name in parts if node_of(name) is not None and (self._folder / name).exists()]
+        later = sum(_noted_at(parts[name], name) for name in notes) > sum(
+            _noted_at(self._folder / name, name) for name in notes
+        )
+        for name, part in parts.items():
+            # The same one: of machines, or tasks of one machine, that share the folder.
+            if not notes and self._differs(name, part):
+                raise RemoteError(f"{name}: there is one already; two machines have a rank of this number.")
+        for name, part in parts.items():
+            target = self._folder / name
+            if not target.exists() or (later and self._differs(name, part)):
+                part.replace(target)
+
+    def _differs(self, name: str, part: Path) -> bool:
+        target = self._folder / name
+        # How the command ended: that of the first machine counts.
+        return target.exists() and target.name != NAME and not filecmp.cmp(part, target, shallow=False)
 
     def _list(self, raw: Mapping[str, Any]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -278,6 +293,12 @@ def _connected(host: str, port: int, until: float, limit_s: float) -> socket.soc
                     hint="is its pyddpdiag run over, or a firewall between?",
                 ) from None
             time.sleep(_RETRY_S)
+
+
+def _noted_at(path: Path, name: str) -> int:
+    """When a machine's note was written, on a clock of its own; 0: it does not say so."""
+    note = parse_note(node_of(name) or "", path.read_bytes()[:_MOST_NOTE])
+    return 0 if note is None else note.at_ns
 
 
 def _reason(error: Exception) -> str:

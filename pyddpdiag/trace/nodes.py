@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyddpdiag.model.attempts import attempt_number
-from pyddpdiag.model.node import NodeNote, node_of
-from pyddpdiag.output import clean
+from pyddpdiag.model.node import NodeNote, node_of, parse_note
 from pyddpdiag.regular_file import RegularFile
 
 _LIMIT: Final = 4096
 _MOST: Final = 16384
-_LATEST_NS: Final = 2**61
-_LATEST_S: Final = 3e10
 
 
 @dataclass(frozen=True)
@@ -50,27 +46,9 @@ def read_note(path: Path) -> NodeNote | None:
         return None
     try:
         with RegularFile(path) as file:
-            return _parse(node, json.loads(file.read(0, _LIMIT)))
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+            return parse_note(node, file.read(0, _LIMIT))
+    except OSError:
         return None
-
-
-def _parse(node: str, raw: Any) -> NodeNote | None:
-    """Raises what a wrong type or a missing field raises."""
-    code, at_ns, at_s, pid = raw.get("exit_code"), raw["at_ns"], raw["at_s"], raw["pid"]
-    host, clock, signal = raw["host"], raw["clock"], raw.get("signal", "")
-    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (at_ns, pid, code or 0))
-    if (
-        not whole
-        or not isinstance(at_s, (int, float))
-        or not all(isinstance(value, str) for value in (host, clock, signal))
-        or not 0 < at_ns < _LATEST_NS
-        or not 0 < at_s < _LATEST_S
-    ):
-        return None
-    return NodeNote(
-        node, clean(host, 255), clean(clock, 64), pid, at_ns, float(at_s), code, clean(signal, 16)
-    )
 
 
 __all__ = ["NodeNotes", "is_over", "read_nodes", "read_note"]

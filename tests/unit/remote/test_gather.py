@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.trace_writer import write_training
@@ -15,6 +18,7 @@ from pyddpdiag.errors import RemoteError, UsageError
 from pyddpdiag.integrations.bringing import Gather, gather_of, run_gather
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.tasks import Task
+from pyddpdiag.model.node import NodeNote, note_name
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.remote import gather
 from pyddpdiag.remote.gather import Gathered, Gatherer, send
@@ -33,7 +37,7 @@ def nodes(tmp_path: Path) -> tuple[Path, Path]:
     return one, two
 
 
-def gathered(gatherer: Gatherer, limit_s: float, act: Callable[[], None]) -> Gathered:
+def gathered(gatherer: Gatherer, limit_s: float, act: Callable[[], Any]) -> Gathered:
     found: list[Gathered] = []
     thread = threading.Thread(target=lambda: found.append(gatherer.gather(limit_s)))
     thread.start()
@@ -178,6 +182,46 @@ def test_two_machines_with_the_same_rank_keep_both(nodes: tuple[Path, Path]) -> 
     first = Gatherer(one, 2, 0)
     gathered(first, 5, lambda: _refused("rank of this number", lambda: _sent(two, first.port)))
     assert content(one) == before
+
+
+def _note(folder: Path, node: int, at_ns: int, exit_code: int | None) -> None:
+    note = NodeNote(f"{node:016x}", "b", "clock", 10 + node, at_ns, at_ns / 1e9, exit_code)
+    (folder / note_name(note.node)).write_text(json.dumps(asdict(note)))
+
+
+@pytest.mark.parametrize("first_sent", ["early", "late"])
+def test_of_two_tasks_of_one_machine_the_later_files_count(nodes: tuple[Path, Path], first_sent: str) -> None:
+    """Each sends all that its machine has; the other's ranks may still run then, and the order is any."""
+    one, two = nodes
+    trace = "rank_1.ddptrace"
+    early, late = one.parent / "early", one.parent / "late"
+    for folder in (early, late):
+        shutil.copytree(two, folder)
+        _note(folder, 2, 1_000, 0)
+    (early / trace).write_bytes((two / trace).read_bytes()[:-192])
+    _note(early, 3, 1_000, None)
+    _note(late, 3, 2_000, 0)
+    order = {"early": (early, late), "late": (late, early)}[first_sent]
+    first = Gatherer(one, 3, 0)
+    found = gathered(
+        first, LONG_S, lambda: [_sent(folder, first.port, node) for node, folder in enumerate(order, 1)]
+    )
+    assert sorted(found.nodes) == [1, 2] and not found.trouble
+    ends = content(late)
+    assert {name: held for name, held in content(one).items() if name in ends} == ends
+
+
+def test_a_task_of_the_first_machine_replaces_nothing_there(nodes: tuple[Path, Path]) -> None:
+    one, _ = nodes
+    _note(one, 1, 1_000, None)
+    snapshot = one.parent / "snapshot"
+    shutil.copytree(one, snapshot)
+    _note(one, 1, 3_000, 0)
+    (snapshot / "rank_0.json").write_text("older")
+    before = content(one)
+    first = Gatherer(one, 2, 0)
+    found = gathered(first, LONG_S, lambda: _sent(snapshot, first.port))
+    assert not found.trouble and content(one) == before
 
 
 def test_trouble_is_said_and_never_raised(
