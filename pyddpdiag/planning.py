@@ -62,6 +62,11 @@ def _table(found: Plan) -> Table:
     if found.round_ms is not None:
         rate = "" if found.bandwidth_gbit is None else f" and {number(found.bandwidth_gbit)} Gbit/s"
         link = f" Fitted to this run: {number(found.round_ms)} ms for a round of the ring{rate}."
+    if found.wire_pace is not None and found.compute_pace is not None and found.compute_pace < 1:
+        link += (
+            f" Ranks and Gloo share cores: while both go on, buckets take {number(1 / found.wire_pace)} times as long, "
+            f"and computing {number(1 / found.compute_pace)} times."
+        )
     missed = percent(abs(found.missed_fraction or 0.0))
     return Table(
         f"Step times planned from {count(found.steps, 'recorded step')}",
@@ -75,8 +80,8 @@ def _table(found: Plan) -> Table:
         },
         texts=1,
         dim=[row.kind == "recorded" for row in known],
-        note=f"The replay misses the run's own step by {missed}.{link} A calculation: its error over models and links "
-        "has not been measured (docs/plan.md).",
+        note=f"The replay misses the run's own step by {missed}.{link} A calculation: docs/plan.md says how far off "
+        "it was.",
     )
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.plan.recorded import CannotTell, Recorded, recorded
-from pyddpdiag.plan.ring import Ring, fit_ring
+from pyddpdiag.plan.ring import Ring
 from pyddpdiag.plan.schedule import replay
 from pyddpdiag.plan.settings import Link, Plan, Row
+from pyddpdiag.plan.sharing import Contention, Sharing, fit
 from pyddpdiag.trace.rows import Int64
 
 DRAWS: Final = 64
@@ -30,10 +31,11 @@ _ONE_SIZE: Final = "the buckets are of about one size, which do not tell latency
 
 @dataclass(frozen=True, eq=False)
 class _Draw:
-    """Some steps, drawn with replacement, and the ring fitted to them."""
+    """Some steps, drawn with replacement, and what was fitted to them."""
 
     steps: Int64
     ring: Ring | None
+    sharing: Sharing
 
 
 def plan(
@@ -65,12 +67,20 @@ class _Planner:
         self._random = np.random.default_rng(0)
         every = np.arange(len(run.step))
         self._all = self._draw(every)
+        self._handed = run.alone(self._all.sharing)
         self._draws = [self._draw(self._random.choice(every, len(every))) for _ in range(DRAWS)]
         self._missed = 0.0
 
     def _draw(self, steps: Int64) -> _Draw:
-        work = np.median(self._run.work[steps], axis=0)
-        return _Draw(steps, fit_ring(self._run.sizes, work, self._run.ranks))
+        run = self._run
+        known = run.core_wait[steps][np.isfinite(run.core_wait[steps])]
+        contention = Contention(
+            float(np.median(known)) if len(known) else np.nan,
+            float(np.median(run.busy[steps, :, -1])),
+            run.most_round_ms,
+        )
+        during, after = (np.median(part[steps], axis=0) for part in (run.during, run.after))
+        return _Draw(steps, *fit(run.sizes, during, after, run.ranks, contention))
 
     def plan(self, folder: str, ranks: Sequence[int], caps_mb: Sequence[float]) -> Plan:
         measured, own = self._measured(), self._replayed()
@@ -97,6 +107,8 @@ class _Planner:
             missed_fraction=self._missed,
             round_ms=None if ring is None else ring.round_ms,
             bandwidth_gbit=8e-6 / ring.ms_per_byte if ring is not None and ring.ms_per_byte > 0 else None,
+            wire_pace=None if ring is None else self._all.sharing.wire,
+            compute_pace=None if ring is None else self._all.sharing.compute,
         )
 
     def _measured(self) -> Row:
@@ -118,7 +130,7 @@ class _Planner:
     def _replayed(self) -> Row:
         run = self._run
         row = Row("replayed", "the same, replayed", run.ranks, buckets=len(run.sizes))
-        return self._told(row, run.handed.max(axis=1), run.sizes, None)
+        return self._told(row, self._handed.max(axis=1), run.sizes, None)
 
     def _row(self, ranks: int, cap: float | None) -> Row:
         layout = "recorded buckets" if cap is None else f"buckets of {cap:g} MiB"
@@ -133,7 +145,7 @@ class _Planner:
 
     def _without_straggler(self) -> Row:
         run = self._run
-        own = np.median(run.handed[:, :, -1], axis=0)
+        own = np.median(self._handed[:, :, -1], axis=0)
         order = np.argsort(own, kind="stable")
         slowest, middle = int(order[-1]), int(order[(run.ranks - 1) // 2])
         row = Row(
@@ -149,7 +161,7 @@ class _Planner:
         except CannotTell as reason:
             return replace(row, cannot_tell=str(reason))
         # Its own scatter stays: what slows down all ranks of a step at once is not its fault.
-        handed = run.handed.copy()
+        handed = self._handed.copy()
         handed[:, slowest] = np.maximum(handed[:, slowest] - (own[slowest] - own[middle]), 0.0)
         return self._told(row, handed.max(axis=1), run.sizes, self._link if self._link.is_given else None)
 
@@ -168,7 +180,7 @@ class _Planner:
         """When each rank hands over each bucket of a layout, and their bytes."""
         run = self._run
         if cap is None:
-            return run.handed, run.sizes
+            return self._handed, run.sizes
         buckets = run.layout.layout(cap) if run.layout is not None else None
         if buckets is None:
             raise CannotTell(
@@ -176,25 +188,30 @@ class _Planner:
             )
         if any(each.name not in run.ready for bucket in buckets for each in bucket):
             raise CannotTell("the run has no times of single parameters: record it with recorder.attach(ddp)")
-        before = np.array([max(run.ready[each.name] for each in bucket) for bucket in buckets])
+        sharing = self._all.sharing
+        before = np.array([max(run.ready_alone(each.name, sharing) for each in bucket) for bucket in buckets])
         # DDP hands them over in their order; the last one when the rank handed over its last.
         before = np.maximum.accumulate(before)
         before[-1] = 0.0
         sizes = np.array([float(sum(each.bytes for each in bucket)) for bucket in buckets])
-        return np.maximum(run.handed[:, :, -1, None] + before, 0.0), sizes
+        return np.maximum(self._handed[:, :, -1, None] + before, 0.0), sizes
 
     def _handed_by(self, handed: Float64, ranks: int) -> Float64:
         """When so many ranks have handed each bucket over: [steps, buckets].
 
-        Further ranks are like the recorded ones, in other steps of theirs: each draws its own good and bad steps.
+        Further ranks are like the recorded ones, in other steps of theirs: each draws its own good and bad steps. What
+        delays all ranks of a step alike stays in that step.
         """
         steps, known, _ = handed.shape
         if ranks < known:
             some = np.argsort(self._random.random((steps, known)), axis=1)[:, :ranks]
             return np.asarray(np.take_along_axis(handed, some[:, :, None], axis=1).max(axis=1))
+        alike = handed[:, :, -1].min(axis=1)
+        alike = (alike - np.median(alike))[:, None]
         latest = handed.max(axis=1)
         for place in range(known, ranks):
-            np.maximum(latest, handed[self._random.permutation(steps), place % known], out=latest)
+            drawn = self._random.permutation(steps)
+            np.maximum(latest, handed[drawn, place % known] - alike[drawn] + alike, out=latest)
         return np.asarray(latest)
 
     def _told(self, row: Row, handed: Float64, sizes: Float64, link: Link | None) -> Row:
@@ -220,11 +237,13 @@ class _Planner:
     ) -> tuple[Float64, Float64]:
         ready = handed[draw.steps]
         if draw.ring is None and (link is None or not link.is_given):
-            each = np.median(self._run.work[draw.steps], axis=0)
+            each = np.median((self._run.during + self._run.after)[draw.steps], axis=0)
         else:
             each = self._over(draw.ring, link or Link()).work_ms(sizes, ranks)
-        steps = replay(ready, np.broadcast_to(each, ready.shape))
-        return steps, steps - ready[:, -1]
+        # Readiness is that of all steps' sharing.
+        sharing = replace(draw.sharing, compute=self._all.sharing.compute)
+        handed_over, ended = replay(ready, np.broadcast_to(each, ready.shape), sharing)
+        return ended, ended - handed_over
 
     def _over(self, ring: Ring | None, link: Link) -> Ring:
         """The recorded ring over another link."""
@@ -242,4 +261,5 @@ def _thinned(run: Recorded) -> Recorded:
     some = np.unique(np.linspace(0, len(run.step) - 1, MOST_STEPS).astype(np.int64))
     if len(run.step) <= MOST_STEPS:
         return run
-    return replace(run, handed=run.handed[some], step=run.step[some], work=run.work[some])
+    by_step = ("handed", "busy", "step", "during", "after", "core_wait")
+    return replace(run, **{name: getattr(run, name)[some] for name in by_step})

@@ -13,6 +13,7 @@ from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import lasting_buckets
 from pyddpdiag.plan.schedule import work_alone
+from pyddpdiag.plan.sharing import ROUND_MS, Sharing, busy_before
 from pyddpdiag.trace.layout import BucketTime, Flag, Kind
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import Int64, UInt64
@@ -29,20 +30,30 @@ class Recorded:
     Attributes:
         numbers: of the ranks.
         handed: when each rank handed each bucket over, from its leaving the step before: [steps, ranks, buckets].
+        busy: for how long of that time buckets were on their way: the same shape.
         step: from the end of the step before to the end of this one: [steps].
-        work: what each bucket would have taken with the link to itself: [steps, buckets].
+        during: what each bucket would have taken with the link to itself, the part while a rank computed:
+            [steps, buckets].
+        after: the other part.
+        core_wait: for how long a rank that could compute had no core, the mean of the ranks: [steps]; NaN: not known.
+        most_round_ms: of the ring, by the connections' round trips; None: not known.
         sizes: the bytes of each bucket.
-        ready: by parameter, when its gradient is ready, before the last bucket is handed over (at most 0).
+        ready: by parameter, when its gradient is ready, before the last bucket is handed over (at most 0), and for
+            how long of the time between buckets were on their way.
         layout: which parameters lie in which bucket; None: not known, or not sent as they are.
         on_one_machine: the ranks met over the loopback interface.
     """
 
     numbers: tuple[int, ...]
     handed: Float64
+    busy: Float64
     step: Float64
-    work: Float64
+    during: Float64
+    after: Float64
+    core_wait: Float64
+    most_round_ms: float | None
     sizes: Float64
-    ready: Mapping[str, float]
+    ready: Mapping[str, tuple[float, float]]
     layout: Assignment | None
     on_one_machine: bool
 
@@ -50,6 +61,15 @@ class Recorded:
     def ranks(self) -> int:
         """How many there were."""
         return int(self.handed.shape[1])
+
+    def alone(self, sharing: Sharing) -> Float64:
+        """`handed`, had the ranks computed alone."""
+        return np.asarray(self.handed - (1.0 - sharing.compute) * self.busy)
+
+    def ready_alone(self, name: str, sharing: Sharing) -> float:
+        """A parameter's time in `ready`, had the ranks computed alone."""
+        before, busy = self.ready[name]
+        return min(0.0, before + (1.0 - sharing.compute) * busy)
 
 
 def recorded(view: RunView) -> Recorded:
@@ -74,8 +94,12 @@ def recorded(view: RunView) -> Recorded:
     return Recorded(
         tuple(trace.rank for trace in view.run.ranks),
         rows.handed,
+        rows.busy,
         rows.step,
-        rows.work,
+        rows.during,
+        rows.after,
+        _core_wait(view, rows),
+        _most_round_ms(view),
         rows.sizes,
         _ready(view, rows, buckets[0].module),
         assignment(view.names, buckets) if plain else None,
@@ -125,8 +149,15 @@ class _Rows:
         self.step = (leave[:, rows].max(axis=0) - leave[:, rows - 1].max(axis=0)) / 1e6
         if np.median(self.step) <= 0:
             raise CannotTell("the times of its steps make no sense.")
-        origin = started[:, :1]
-        self.work = work_alone((started - origin) / 1e6, (ended - origin) / 1e6)
+        # From the step before on, as all ranks have left it.
+        origin = leave[:, rows - 1].max(axis=0)[:, None]
+        self.started, self.ended = (started - origin) / 1e6, (ended - origin) / 1e6
+        stop = (enqueued[:, :, -1].max(axis=0)[:, None] - origin) / 1e6
+        self.during = work_alone(np.minimum(self.started, stop), np.minimum(self.ended, stop))
+        self.after = work_alone(self.started, self.ended) - self.during
+        self.busy = np.stack(
+            [busy_before(self.started, self.ended, self.handed[:, who]) for who in range(len(parts))], axis=1
+        )
         self.sizes = first.bytes[at[0]][places[0]].astype(np.float64)
 
 
@@ -163,9 +194,9 @@ def _usual(rows: Int64, places: Int64, references: UInt64) -> tuple[Int64, Int64
     return rows[usual], places[usual]
 
 
-def _ready(view: RunView, rows: _Rows, module: int) -> dict[str, float]:
-    """By name, the median over ranks and the steps that have parameter records."""
-    index, before = [], []
+def _ready(view: RunView, rows: _Rows, module: int) -> dict[str, tuple[float, float]]:
+    """By name, medians over ranks and the steps that have parameter records."""
+    index, before, busy = [], [], []
     for who, (trace, clock) in enumerate(zip(view.run.ranks, view.clocks, strict=True)):
         records = trace.of_kind(Kind.PARAMETER)
         records = records[(records["module"] == module) & (records["times"][:, 0] > 0)]
@@ -174,8 +205,12 @@ def _ready(view: RunView, rows: _Rows, module: int) -> dict[str, float]:
         known = rows.steps[at] == step
         ready = records["times"][known, 0] + clock.offset_ns
         index.append(records["index"][known].astype(np.int64))
-        before.append(np.minimum(0.0, (ready - rows.last_handed[who, at[known]]) / 1e6))
-    of, value = np.concatenate(index), np.concatenate(before)
+        own = np.minimum(0.0, (ready - rows.last_handed[who, at[known]]) / 1e6)
+        before.append(own)
+        last = rows.handed[at[known], who, -1]
+        until = np.stack([last + own, last], axis=1)
+        busy.append(np.diff(busy_before(rows.started[at[known]], rows.ended[at[known]], until), axis=1)[:, 0])
+    of, value, shared = np.concatenate(index), np.concatenate(before), np.concatenate(busy)
     names = view.names
     layouts = [(key, each) for key, each in names.layouts.items() if each.module == module]
     name = {
@@ -183,7 +218,25 @@ def _ready(view: RunView, rows: _Rows, module: int) -> dict[str, float]:
         for key, each in layouts
         for place, text in zip(each.parameters, names.parameters(key), strict=True)
     }
-    return {name[key]: float(np.median(value[of == key])) for key in np.unique(of).tolist() if key in name}
+    return {
+        name[key]: (float(np.median(value[of == key])), float(np.median(shared[of == key])))
+        for key in np.unique(of).tolist()
+        if key in name
+    }
+
+
+def _core_wait(view: RunView, rows: _Rows) -> Float64:
+    """Of the steps that have it; all NaN where no rank has."""
+    at = np.minimum(np.searchsorted(view.judged.step, rows.steps), len(view.judged.step) - 1)
+    delay = view.usage.run_delay[at]
+    known = np.isfinite(delay)
+    total = np.where(known, delay, 0.0).sum(axis=1)
+    return np.where(known.any(axis=1), total / np.maximum(known.sum(axis=1), 1), np.nan)
+
+
+def _most_round_ms(view: RunView) -> float | None:
+    trips = [link.floor_rtt_ms for link in view.links if link.floor_rtt_ms is not None]
+    return max(trips) + ROUND_MS if trips else None
 
 
 def _on_one_machine(view: RunView) -> bool:

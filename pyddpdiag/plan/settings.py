@@ -44,7 +44,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """All rows. `cannot_tell`: why there is none at all. `missed_fraction`: by how much the replay missed the run."""
+    """All rows. `cannot_tell`: why there is none at all. `missed_fraction`: by how much the replay missed the run.
+
+    `wire_pace`, `compute_pace`: how fast buckets and ranks go on while both do, of what they are alone; None: not
+    known.
+    """
 
     folder: str
     rows: tuple[Row, ...] = ()
@@ -53,6 +57,8 @@ class Plan:
     missed_fraction: float | None = None
     round_ms: float | None = None
     bandwidth_gbit: float | None = None
+    wire_pace: float | None = None
+    compute_pace: float | None = None
 
     @property
     def tells(self) -> bool:

@@ -128,9 +128,9 @@ def _wait_until_up(hosts: Sequence[str], names: Sequence[str]) -> None:
                 time.sleep(0.05)
 
 
-def limit(host: str, name: str, mbit: int) -> None:
-    """Gives what a host sends over one of its interfaces another rate."""
-    _do("tc", "-n", host, "qdisc", "replace", "dev", name, "root", "tbf", *_shape(mbit))
+def limit(host: str, name: str, mbit: int, burst_kb: int | None = None) -> None:
+    """Gives what a host sends over one of its interfaces another rate; so much passes at full speed after a rest."""
+    _do("tc", "-n", host, "qdisc", "replace", "dev", name, "root", "tbf", *_shape(mbit, burst_kb))
 
 
 def cut(host: str) -> None:
@@ -191,9 +191,9 @@ def on_hosts(
             process.communicate()
 
 
-def _shape(mbit: int) -> tuple[str, ...]:
+def _shape(mbit: int, burst_kb: int | None = None) -> tuple[str, ...]:
     # A bucket of a few milliseconds' worth: small against a round, large against a packet.
-    return ("rate", f"{mbit}mbit", "burst", f"{max(64, mbit)}kb", "latency", "100ms")
+    return ("rate", f"{mbit}mbit", "burst", f"{burst_kb or max(64, mbit)}kb", "latency", "100ms")
 
 
 def _do(*command: str) -> None:

@@ -35,10 +35,11 @@ def write(
     parameter_times: bool = True,
     layout: tuple[tuple[int, ...], ...] = LAYOUT,
     unexplained_ms: float = 0.0,
+    pause_ms: float = 0.0,
 ) -> None:
     """A run over a ring whose buckets do not meet; the last rank is late.
 
-    `unexplained_ms`: what the last bucket takes longer in every other step.
+    `unexplained_ms`: what the last bucket takes longer in every other step. `pause_ms`: of all ranks, in every fifth.
     """
     writers = [RankWriter(rank, ranks, capacity=8192) for rank in range(ranks)]
     rounds = 2 * (ranks - 1)
@@ -70,13 +71,14 @@ def write(
     now = 10**9
     for step in range(steps):
         free, spans = 0.0, []
+        pause = pause_ms if step % 5 == 2 else 0.0
         for part in layout:
-            begun = max(free, max(map(ready_ms, part)) + late_ms)
+            begun = max(free, max(map(ready_ms, part)) + late_ms + pause)
             free = begun + rounds * ROUND_MS + rounds / ranks * len(part) * MS_PER_MIB
             spans.append((begun, free))
         end = now + int((free + unexplained_ms * (step % 2)) * MS)
         for rank, writer in enumerate(writers):
-            late = late_ms if rank == ranks - 1 else 0.0
+            late = pause + (late_ms if rank == ranks - 1 else 0.0)
             writer.step(step, now, now, end)
             writer.backward(step, now, now + int((ENDS_MS + late) * MS), end)
             for index in range(PARAMETERS if parameter_times and step % 4 == 0 else 0):
@@ -143,6 +145,15 @@ def test_without_the_straggler_the_others_lead(tmp_path: Path) -> None:
     assert recorded.step_ms is not None and without.step_ms is not None
     assert recorded.step_ms - without.step_ms == pytest.approx(30.0, rel=0.01)
     assert without.setting == "rank 2 as fast as 1"
+
+
+def test_a_pause_of_all_ranks_is_one_pause_for_more_ranks(tmp_path: Path) -> None:
+    write(tmp_path, steps=60, pause_ms=500.0)
+    eight = row(plan_folder(tmp_path, ranks="8"), ranks=8)
+    # Were each of 8 ranks to draw its own, most steps would have one.
+    expected = ENDS_MS + 14 * ROUND_MS + 14 / 8 * 8 * MS_PER_MIB
+    assert eight.step_ms == pytest.approx(expected, rel=1e-3)
+    assert eight.high_ms is not None and eight.high_ms < expected + 10.0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,20 +13,25 @@ from pyddpdiag.plan.ring import Ring, fit_ring
 from pyddpdiag.plan.schedule import replay, work_alone
 
 
+def ends(ready: Sequence[Sequence[float]], work: Sequence[Sequence[float]]) -> list[float]:
+    """When the last bucket of each step ends, where nothing is shared but the link."""
+    return list(map(float, replay(np.array(ready), np.array(work))[1]))
+
+
 def test_buckets_that_do_not_meet_take_what_they_take() -> None:
-    assert replay(np.array([[0.0, 10.0, 20.0]]), np.array([[3.0, 4.0, 5.0]])).tolist() == [25.0]
+    assert ends([[0.0, 10.0, 20.0]], [[3.0, 4.0, 5.0]]) == [25.0]
 
 
 def test_two_buckets_share_the_link_and_a_third_waits_for_a_worker() -> None:
     # Two of 4 ms share the link until 8; only then the third begins, alone.
-    assert replay(np.array([[0.0, 0.0, 0.0]]), np.array([[4.0, 4.0, 4.0]])).tolist() == [12.0]
+    assert ends([[0.0, 0.0, 0.0]], [[4.0, 4.0, 4.0]]) == [12.0]
     # The first has 2 ms for itself; its other 2 ms take 4 beside the second, which ends alone.
-    assert replay(np.array([[0.0, 2.0]]), np.array([[4.0, 4.0]])).tolist() == [8.0]
+    assert ends([[0.0, 2.0]], [[4.0, 4.0]]) == [8.0]
 
 
 def test_steps_do_not_touch_each_other() -> None:
-    ready, work = np.array([[0.0, 1.0], [5.0, 50.0]]), np.array([[2.0, 2.0], [1.0, 1.0]])
-    assert replay(ready, work).tolist() == [replay(ready[:1], work[:1])[0], 51.0]
+    ready, work = [[0.0, 1.0], [5.0, 50.0]], [[2.0, 2.0], [1.0, 1.0]]
+    assert ends(ready, work) == [*ends(ready[:1], work[:1]), 51.0]
 
 
 @settings(max_examples=30, deadline=None)
@@ -32,12 +39,14 @@ def test_steps_do_not_touch_each_other() -> None:
     st.lists(st.tuples(st.floats(0, 20), st.floats(0.1, 20)), min_size=1, max_size=8),
 )
 def test_the_link_is_never_idle_while_a_bucket_waits(buckets: list[tuple[float, float]]) -> None:
-    ready = np.maximum.accumulate(np.array([[each[0] for each in buckets]]), axis=1)
-    work = np.array([[each[1] for each in buckets]])
+    ready = np.maximum.accumulate([each[0] for each in buckets])
+    work = np.array([each[1] for each in buckets])
     free = 0.0
-    for at, took in zip(ready[0], work[0], strict=True):
+    for at, took in zip(ready, work, strict=True):
         free = max(free, at) + took
-    assert replay(ready, work)[0] == pytest.approx(free)
+    handed, ended = replay(ready[None], work[None])
+    assert ended[0] == pytest.approx(free)
+    assert handed[0] == pytest.approx(ready[-1])
 
 
 def test_what_buckets_take_alone_is_found_again() -> None:

@@ -1,0 +1,147 @@
+"""Several bucket layouts of one model, trained in turns by the same ranks, each with a trace of its own.
+
+Run as `python -m harness.layouts RANK SPEC.json`, this module is one such rank; see `train_layouts`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from support.links import NAMES, limit, on_hosts, switched_hosts
+from support.ports import own_port
+from torch import distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
+from pyddpdiag.workloads.transformer import Transformer
+
+MODELS = ("mlp", "transformer", "cnn")
+BURST_KB = 32
+"""A shaped link lets so much through at full speed: more would make small buckets faster than a real one does."""
+RECORDED = "recorded"
+"""The trace of the layout that DDP has without a word from its user."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What the ranks do.
+
+    Attributes:
+        model: one of `MODELS`.
+        ranks: how many.
+        caps_mb: DDP's `bucket_cap_mb`, beside the layout without one.
+        rounds: so often each layout has its turn.
+        steps: of a turn.
+        cores: by rank, the core that it shares with no other rank or with others; none: as the system likes.
+    """
+
+    model: str
+    ranks: int
+    caps_mb: tuple[float, ...]
+    rounds: int = 5
+    steps: int = 12
+    cores: tuple[int, ...] = ()
+
+
+def train_layouts(turns: Turns, folder: Path, mbit: int | None, timeout_s: float = 900) -> None:
+    """One trace in `folder` for each layout, named by its cap or `RECORDED`.
+
+    Args:
+        turns: what the ranks do.
+        folder: empty.
+        mbit: of each host's link, with a host for each rank; None: all ranks meet over loopback.
+        timeout_s: of the whole.
+    """
+    spec = folder / "turns.json"
+    port = own_port()
+    address, interface = ("127.0.0.1", "lo") if mbit is None else ("10.77.0.1", NAMES[0])
+    orders = {"turns": asdict(turns), "url": f"tcp://{address}:{port}", "interface": interface}
+    spec.write_text(json.dumps(orders), encoding="utf-8")
+    commands = [
+        [sys.executable, "-m", "harness.layouts", str(rank), str(spec)] for rank in range(turns.ranks)
+    ]
+    if mbit is None:
+        _here(commands, folder, timeout_s)
+        return
+    with switched_hosts(turns.ranks) as hosts:
+        for host in hosts:
+            limit(host, NAMES[0], mbit, BURST_KB)
+        for rank, (code, _, errors) in enumerate(on_hosts(hosts, commands, folder, timeout_s)):
+            if code != 0:
+                raise RuntimeError(f"rank {rank} ended with {code}:\n{errors}")
+
+
+def _here(commands: Sequence[Sequence[str]], folder: Path, timeout_s: float) -> None:
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    started = [subprocess.Popen(command, cwd=folder, env=variables) for command in commands]
+    try:
+        for rank, process in enumerate(started):
+            if process.wait(timeout_s) != 0:
+                raise RuntimeError(f"rank {rank} ended with {process.returncode}")
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def _model(name: str) -> tuple[nn.Module, torch.Tensor]:
+    """A model with parameters of many sizes, and a batch of input that takes some 20 ms."""
+    torch.manual_seed(0)
+    if name == "mlp":
+        widths = (256, 512, 1024, 1024, 512, 1024, 256)
+        layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.ReLU())]
+        return nn.Sequential(*layers), torch.randn(96, 256)
+    if name == "transformer":
+        return Transformer(96, 64, width=256, layers=3), torch.randint(0, 96, (4, 64))
+    channels = (3, 32, 64, 128, 256, 256, 384)
+    layers = [
+        layer
+        for place, (a, b) in enumerate(pairwise(channels))
+        for layer in (nn.Conv2d(a, b, 3, padding=1, stride=1 + (0 < place < 4)), nn.BatchNorm2d(b), nn.ReLU())
+    ]
+    return nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(100)), torch.randn(8, 3, 32, 32)
+
+
+def _rank(rank: int, spec: Path) -> None:
+    orders = json.loads(spec.read_text(encoding="utf-8"))
+    turns = Turns(**{name: tuple(v) if isinstance(v, list) else v for name, v in orders["turns"].items()})
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = orders["interface"]
+    if turns.cores:
+        os.sched_setaffinity(0, {turns.cores[rank]})
+    dist.init_process_group("gloo", init_method=orders["url"], rank=rank, world_size=turns.ranks)
+    trainings = []
+    for cap in (None, *turns.caps_mb):
+        model, batch = _model(turns.model)
+        model(batch)
+        # One pass without DDP: a lazy layer needs its size.
+        ddp = (
+            DistributedDataParallel(model)
+            if cap is None
+            else DistributedDataParallel(model, bucket_cap_mb=cap)
+        )
+        name = RECORDED if cap is None else f"{cap:g}"
+        recorder = pyddpdiag.Recorder(spec.parent / name, capacity_mb=4)
+        recorder.attach(ddp)
+        trainings.append((ddp, batch, recorder))
+    for _ in range(turns.rounds):
+        for ddp, batch, _ in trainings:
+            for _ in range(turns.steps):
+                ddp.zero_grad(set_to_none=False)
+                ddp(batch).float().square().mean().backward()
+    for _, _, recorder in trainings:
+        recorder.close()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    _rank(int(sys.argv[1]), Path(sys.argv[2]))

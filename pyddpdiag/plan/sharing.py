@@ -1,0 +1,100 @@
+"""The processor that a rank's backward pass and its buckets on their way share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.plan.ring import Ring, fit_ring
+
+ROUND_MS: Final = 0.2
+"""What Gloo's threads add to a round of the ring at most, besides the way there and back."""
+
+_LEAST_LOST: Final = 0.1
+"""Of the time with buckets on their way, a rank that waits less for a core shares none."""
+
+_PACES: Final = np.arange(1.0, 0.195, -0.02)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How fast each goes on while ranks compute and buckets are on their way, of what it is alone.
+
+    `wire` is that of the buckets, `compute` that of the ranks.
+    """
+
+    wire: float = 1.0
+    compute: float = 1.0
+
+
+@dataclass(frozen=True)
+class Contention:
+    """What tells of sharing in a recorded run, in ms.
+
+    Attributes:
+        core_wait: of a step, for which a rank that was ready to compute waited for a core; NaN: not known.
+        both: of a step, with a rank computing and buckets on their way.
+        most_round: what a round of the ring can take at most, by the connections' own round trips; None: not known.
+    """
+
+    core_wait: float
+    both: float
+    most_round: float | None
+
+
+def busy_before(started: Float64, ended: Float64, until: Float64) -> Float64:
+    """For how long something was on its way before `until`: [steps, times].
+
+    Args:
+        started, ended: of each bucket: [steps, buckets].
+        until: [steps, times].
+    """
+    order = np.argsort(started, axis=1)
+    begin, end = (np.take_along_axis(each, order, axis=1) for each in (started, ended))
+    # Each counts from where those before it have ended.
+    before = np.maximum.accumulate(end, axis=1)[:, :-1]
+    begin = np.concatenate([begin[:, :1], np.maximum(begin[:, 1:], before)], axis=1)
+    end = np.maximum(begin, end)
+    found = np.zeros(until.shape)
+    for place in range(begin.shape[1]):
+        found += np.clip(until - begin[:, place, None], 0.0, (end - begin)[:, place, None])
+    return found
+
+
+def fit(
+    sizes: Float64, during: Float64, after: Float64, ranks: int, contention: Contention
+) -> tuple[Ring | None, Sharing]:
+    """The ring over `ranks`, and what backward and buckets take from each other.
+
+    A small bucket that takes long says that the ring's rounds are long, or that the ranks, which compute meanwhile,
+    left it no core. Where they waited for a core themselves, rounds are no longer than the connections' round trips
+    allow; the rest is sharing. A core's time is either's: together they do not go slower than one of them alone.
+
+    Args:
+        sizes: of the buckets, in bytes.
+        during, after: what each took with the link to itself while ranks computed, and after that: [buckets] in ms.
+        ranks: of the recorded run.
+        contention: what else the run tells.
+    """
+    ring = fit_ring(sizes, during + after, ranks)
+    lost = contention.core_wait / contention.both if contention.both > 0 else np.nan
+    if ring is None or not lost >= _LEAST_LOST:
+        return ring, Sharing()
+    compute = max(0.0, 1.0 - lost)
+    most = contention.most_round
+    if most is None or ring.round_ms <= most:
+        return ring, Sharing(1.0, max(compute, _PACES[-1]))
+    pace = 1.0
+    for pace in _PACES.tolist():
+        found = fit_ring(sizes, pace * during + after, ranks)
+        if found is not None:
+            ring = found
+            if found.round_ms <= most:
+                break
+    return ring, Sharing(pace, max(compute, 1.0 - pace, float(_PACES[-1])))
+
+
+__all__ = ["ROUND_MS", "Contention", "Sharing", "busy_before", "fit"]
