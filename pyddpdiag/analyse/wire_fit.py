@@ -78,5 +78,7 @@ def fit_times(size: Float64, wire: Float64) -> WireFit:
     if slope < 0:
         return WireFit(float(columns[:, 0].sum() / (columns[:, 0] ** 2).sum()), 0.0)
     if latency < 0:
-        return WireFit(0.0, float(columns[:, 1].sum() / (columns[:, 1] ** 2).sum()))
+        # Small buckets got more than their share of the link, or its queues took them at once: all together took what
+        # they took.
+        return WireFit(0.0, float(wire.sum() / size.sum()))
     return WireFit(float(latency), float(slope))
