@@ -23,11 +23,13 @@ def write(
     compute_ms: float = 40.0,
     parameters: int = 3,
     noise: float = 0.05,
+    gloo_ms: float | None = None,
     sidecar: dict[str, object] | None = None,
 ) -> list[Finding]:
     """Two ranks whose buckets of these bytes are ready evenly over backward, and sent one after the other.
 
-    `sidecar`: more of the sidecar.
+    `gloo_ms`: processor time of Gloo's threads per step; None: the processor's use is not recorded. `sidecar`: more of
+    the sidecar.
     """
     random = np.random.default_rng(1)
     writers = [RankWriter(rank, 2, capacity=8192) for rank in range(2)]
@@ -66,6 +68,10 @@ def write(
         for writer in writers:
             writer.step(step, now, now, end)
             writer.backward(step, now, done, end)
+            if gloo_ms is not None:
+                cpu = int((step + 1) * compute_ms * MS)
+                gloo = int((step + 1) * gloo_ms * MS)
+                writer.usage(step, end, thread_cpu=cpu, run_delay=0, process_cpu=cpu + gloo)
             for place, (ready, start, ended) in enumerate(spans):
                 writer.bucket(
                     step * len(sizes) + place,

@@ -11,6 +11,7 @@ import numpy as np
 
 from pyddpdiag.analyse.assignment import FINEST, MIB, Parameter, assignment
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.hiding import HIDDEN, saved_by_hiding
 from pyddpdiag.analyse.links.link_faults import LEAST_SHARE
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
 from pyddpdiag.analyse.view import RunView
@@ -22,17 +23,11 @@ from pyddpdiag.model.words import count, milliseconds, percent, size
 EXPLAINED: Final = 0.5
 """It must explain this part of what is exposed."""
 
-HIDDEN: Final = 0.15
-"""More buckets must hide this part of what is exposed: otherwise it is the transfer that takes too long."""
-
 LOOPBACK_MS_PER_BYTE: Final = 2e-6
 """Over the loopback interface: 25 MiB take two ranks 42 to 54 ms, nearly all of it for their bytes."""
 
 PIECES: Final = 4
 """So many buckets are enough to hide most of one behind backward."""
-
-BACKWARD_SHARE: Final = 2 / 3
-"""Of the compute: a layer's backward computes two products (for its inputs and its weights), its forward one."""
 
 LEAST_WIRE_MS: Final = 2.0
 """A single bucket that takes less may be all latency: splitting it would not help."""
@@ -69,17 +64,13 @@ def _single(view: RunView, bucket: BucketStats) -> Iterator[Finding]:
     exposed = view.exposure.cost_ms
     if (bucket.times.wire_ms.median or 0.0) < LEAST_WIRE_MS:
         return
-    # Only backward can hide communication, and only that of the last step of several that accumulate.
-    compute = [
-        rank.compute_ms.median / rank.micro_steps for rank in view.ranks if rank.compute_ms.median is not None
-    ]
     split = _split(view, [bucket], bucket, PIECES)
-    saved = min(split.part * exposed, BACKWARD_SHARE * min(compute, default=0.0))
+    saved = saved_by_hiding(view, [bucket], split.part * exposed)
     most = _most_ms_per_byte(view)
     if most is not None:
         # What is more than the bytes take is latency, of which each bucket has as much.
         saved = min(saved, split.part * bucket.bytes * most)
-    least = max(LEAST_MS, HEALTHY_SHARE * view.exposure.step_ms, HIDDEN * exposed)
+    least = _least(view)
     if split.giant is not None and split.part < HALVED and len(bucket.parameters) > 1:
         yield from _unsplit(view, bucket, split.giant)
         return
@@ -218,9 +209,11 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
     giant = split.giant if split.part < HALVED else None
     alone = giant is not None or len(found.parameters) == 1
     saved = min(exposed, wire * (HALVED if alone else split.part))
-    if wire < EXPLAINED * exposed or found.bytes <= ALL_LATENCY_BYTES or saved < LEAST_MS:
+    if wire < EXPLAINED * exposed or found.bytes <= ALL_LATENCY_BYTES:
         return
-    if not alone and split.part < HIDDEN:
+    if not alone:
+        saved = saved_by_hiding(view, buckets, saved)
+    if saved < LEAST_MS or (not alone and saved < _least(view)):
         return
     what = f"parameter '{found.parameters[0]}' alone" if alone else count(len(found.parameters), "parameter")
     if giant is not None and len(found.parameters) > 1:
@@ -246,6 +239,11 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
         change_mind="The order in which gradients become ready changes from step to step.",
         advice=_for_giant(view, found, giant) if alone else _with_cap(view, split.cap_mb),
     )
+
+
+def _least(view: RunView) -> float:
+    """What another layout must save: otherwise it is the transfer itself that takes too long."""
+    return max(LEAST_MS, HEALTHY_SHARE * view.exposure.step_ms, HIDDEN * view.exposure.cost_ms)
 
 
 def _last_bucket(view: RunView) -> str | None:

@@ -10,6 +10,7 @@ import numpy as np
 from pyddpdiag.analyse.assignment import assignment
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import EXPOSED_SHARE, Exposure
+from pyddpdiag.analyse.hiding import HIDDEN, saved_by_hiding
 from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.parts import largest
 from pyddpdiag.analyse.step_matrix import median
@@ -119,8 +120,9 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str) -> str:
     if part != "arrival" and lasting and all(bucket.bytes <= ALL_LATENCY_BYTES for bucket in lasting):
         return _ALL_LATENCY
     if len(lasting) == 1 and len(lasting[0].parameters) != 1:
-        known = assignment(view.names, lasting)
-        if known is None or not known.is_one_piece:
+        known, exposed = assignment(view.names, lasting), view.exposure.cost_ms
+        helps = saved_by_hiding(view, lasting, exposed) >= HIDDEN * exposed
+        if helps and (known is None or not known.is_one_piece):
             return _ONE_BUCKET
     halved = part != "arrival" and not any(bucket.dtype in ("float16", "bfloat16") for bucket in lasting)
     return _ADVICE[part] + (view.advice.line("--compress", "bf16") if halved else "")

@@ -120,6 +120,29 @@ def test_a_giant_last_bucket(tmp_path: Path, parameters: int, advice: str) -> No
     assert 0 < (found.cost_ms or 0.0) < number(found, "exposed_ms")
 
 
+def test_a_large_last_bucket_that_backward_could_not_hide_is_a_matter_of_the_transfer(tmp_path: Path) -> None:
+    """DDP's own layout of a small model over a slow link: 600 ms of bytes do not fit into 27 ms of backward."""
+    (found,) = write(tmp_path, [MB, 20 * MB], ms_per_mb=30.0)
+    assert found.kind == "exposed_communication" and "bucket" not in found.advice
+
+
+CROWDED, ROOMY = ({"host": "one", "torch_threads": 1, "cores": list(range(cores))} for cores in (2, 4))
+
+
+@pytest.mark.parametrize("sizes", [[20 * MB], [MB, MB, MB, 20 * MB]], ids=["single", "last"])
+def test_what_backward_hides_takes_processor_time_from_it(tmp_path: Path, sizes: list[int]) -> None:
+    """Copies through one machine's memory: Gloo's threads compute as long as a transfer takes."""
+    busy = sum(sizes) / MB
+    (spare,) = write(tmp_path / "spare", sizes, gloo_ms=busy, sidecar=ROOMY)
+    assert spare.kind == ("single_bucket" if len(sizes) == 1 else "large_last_bucket")
+    (none,) = write(tmp_path / "none", sizes, gloo_ms=busy, sidecar=CROWDED)
+    assert none.kind == "exposed_communication" and "bucket_cap_mb" not in none.advice
+    # A link that needs little of it leaves backward alone.
+    (idle,) = write(tmp_path / "idle", sizes, gloo_ms=0.1 * busy, sidecar=CROWDED)
+    assert idle.kind == spare.kind
+    assert idle.cost_ms == pytest.approx(0.9 * (spare.cost_ms or 0.0), rel=0.02)
+
+
 def test_a_giant_first_bucket_is_no_giant_last_one(tmp_path: Path) -> None:
     assert [found.kind for found in write(tmp_path, [40 * MB, MB, MB])] == ["exposed_communication"]
 
