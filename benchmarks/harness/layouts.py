@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import torch
 from support.links import NAMES, limit, on_hosts, switched_hosts
@@ -22,13 +23,18 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
+from pyddpdiag.paths.options import Compress
 from pyddpdiag.workloads.transformer import Transformer
 
-MODELS = ("mlp", "transformer", "cnn")
+MODELS = ("mlp", "transformer", "cnn", "deep", "wide", "lstm")
+"""The model of `pyddpdiag plan` was made with runs of the first three, and not changed after those of the others."""
 BURST_KB = 32
 """A shaped link lets so much through at full speed: more would make small buckets faster than a real one does."""
 RECORDED = "recorded"
 """The trace of the layout that DDP has without a word from its user."""
+
+HALF: Final = "bf16"
+"""The trace of the same with gradients in bfloat16."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Turns:
         rounds: so often each layout has its turn.
         steps: of a turn.
         cores: by rank, the core that it shares with no other rank or with others; none: as the system likes.
+        half: whether gradients in 16 bits (`HALF`) take their turn, too.
     """
 
     model: str
@@ -50,6 +57,7 @@ class Turns:
     rounds: int = 5
     steps: int = 12
     cores: tuple[int, ...] = ()
+    half: bool = False
 
 
 def train_layouts(turns: Turns, folder: Path, mbit: int | None, timeout_s: float = 900) -> None:
@@ -93,6 +101,20 @@ def _here(commands: Sequence[Sequence[str]], folder: Path, timeout_s: float) -> 
             process.wait()
 
 
+class Recurrent(nn.Module):
+    """Two layers, whose gradients are ready when all steps in time are done, and what is made of the last step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.LSTM(384, 384, num_layers=2, batch_first=True)
+        self.scores = nn.Linear(384, 1000)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(n, steps, 384) to (n, 1000)."""
+        scores: torch.Tensor = self.scores(self.layers(x)[0][:, -1])
+        return scores
+
+
 def _model(name: str) -> tuple[nn.Module, torch.Tensor]:
     """A model with parameters of many sizes, and a batch of input that takes some 20 ms."""
     torch.manual_seed(0)
@@ -102,6 +124,14 @@ def _model(name: str) -> tuple[nn.Module, torch.Tensor]:
         return nn.Sequential(*layers), torch.randn(96, 256)
     if name == "transformer":
         return Transformer(96, 64, width=256, layers=3), torch.randint(0, 96, (4, 64))
+    if name == "deep":
+        return nn.Sequential(
+            *(layer for _ in range(24) for layer in (nn.Linear(320, 320), nn.ReLU()))
+        ), torch.randn(96, 320)
+    if name == "wide":
+        return Transformer(512, 48, width=384, layers=2), torch.randint(0, 512, (4, 48))
+    if name == "lstm":
+        return Recurrent(), torch.randn(8, 12, 384)
     channels = (3, 32, 64, 128, 256, 256, 384)
     layers = [
         layer
@@ -120,7 +150,10 @@ def _rank(rank: int, spec: Path) -> None:
         os.sched_setaffinity(0, {turns.cores[rank]})
     dist.init_process_group("gloo", init_method=orders["url"], rank=rank, world_size=turns.ranks)
     trainings = []
-    for cap in (None, *turns.caps_mb):
+    settings: list[tuple[str, float | None, Compress | None]] = [(RECORDED, None, None)]
+    settings += [(f"{cap:g}", cap, None) for cap in turns.caps_mb]
+    settings += [(HALF, None, HALF)] if turns.half else []
+    for name, cap, compress in settings:
         model, batch = _model(turns.model)
         model(batch)
         # One pass without DDP: a lazy layer needs its size.
@@ -129,9 +162,8 @@ def _rank(rank: int, spec: Path) -> None:
             if cap is None
             else DistributedDataParallel(model, bucket_cap_mb=cap)
         )
-        name = RECORDED if cap is None else f"{cap:g}"
         recorder = pyddpdiag.Recorder(spec.parent / name, capacity_mb=4)
-        recorder.attach(ddp)
+        recorder.attach(ddp, compress=compress)
         trainings.append((ddp, batch, recorder))
     for _ in range(turns.rounds):
         for ddp, batch, _ in trainings:

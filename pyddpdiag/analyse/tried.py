@@ -10,6 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.advice import Advice
 from pyddpdiag.analyse.buckets import bucket_stats
+from pyddpdiag.analyse.half_gain import half_gain_ms
 from pyddpdiag.analyse.shared_gain import shared_gain_ms
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.shells import Shell
@@ -19,7 +20,7 @@ from pyddpdiag.model.trial import TODAY, Trial
 from pyddpdiag.model.tried import AS_IT_IS, TrialState, Tried, TriedCure
 
 # The option of `pyddpdiag run` that each number of a finding is about.
-_EXPECTED: Final = {"shared_memory_saves_ms": "--shared-memory"}
+_EXPECTED: Final = {"shared_memory_saves_ms": "--shared-memory", "half_saves_ms": "--compress"}
 _OF_BUCKETS: Final = ("single_bucket", "small_buckets", "large_last_bucket")
 
 _STATES: Final[dict[trial.TrialState, TrialState]] = {
@@ -93,7 +94,6 @@ def _row(cure: trial.TriedCure, launch: Launch, shell: Shell, predicted: Mapping
         cure.options,
         same_bits=cure.same_bits,
         left=cure.left,
-        predicted_saved_ms=expected,
         line=Advice("run", cured, shell).command(),
     )
     if result is None:
@@ -102,6 +102,7 @@ def _row(cure: trial.TriedCure, launch: Launch, shell: Shell, predicted: Mapping
         **{
             **vars(row),
             "rounds": result.pairs,
+            "predicted_saved_ms": expected,
             "step_ms": result.step_s * 1e3,
             "ratio": result.ratio,
             "ratio_low": result.low,
@@ -113,7 +114,7 @@ def _row(cure: trial.TriedCure, launch: Launch, shell: Shell, predicted: Mapping
 
 
 def _expected(view: RunView, noted: Trial) -> dict[str, float]:
-    """What shared memory was expected to save, from the steps with today's setting alone."""
+    """What shared memory and 16 bits were expected to save, from the steps with today's setting alone."""
     waits = [block.exposed_s for block in noted.today.blocks if block.exposed_s is not None]
     steps = np.zeros(len(view.occurrences), np.bool_)
     for block in noted.today.blocks:
@@ -122,11 +123,11 @@ def _expected(view: RunView, noted: Trial) -> dict[str, float]:
     if not waits or not steps.any():
         return {}
     buckets = bucket_stats(view.run, view.occurrences, view.names, view.steps.left_out, steps)
-    links = view.links
-    if not links or not all(link.loopback for link in links):
-        return {}
-    saved = shared_gain_ms(median(waits) * 1e3, buckets)
-    return {} if saved is None else {"--shared-memory": saved}
+    exposed, links = median(waits) * 1e3, view.links
+    by_option = {"--compress": half_gain_ms(exposed, buckets)}
+    if links and all(link.loopback for link in links):
+        by_option["--shared-memory"] = shared_gain_ms(exposed, buckets)
+    return {option: saved for option, saved in by_option.items() if saved is not None}
 
 
 __all__ = ["predicted_savings", "tried_in", "tried_of"]

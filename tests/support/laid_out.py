@@ -9,6 +9,7 @@ import numpy as np
 
 from pyddpdiag.model import Finding
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.trace.layout import DTYPE_NAMES
 from support.trace_writer import GROUP, MS, RankWriter
 
 MB = 1_000_000
@@ -23,6 +24,7 @@ def write(
     compute_ms: float = 40.0,
     parameters: int = 3,
     noise: float = 0.05,
+    dtype: str = "float32",
     gloo_ms: float | None = None,
     sidecar: dict[str, object] | None = None,
 ) -> list[Finding]:
@@ -49,7 +51,7 @@ def write(
                 "module": 0,
                 "index": place,
                 "parameters": list(range(place * parameters, (place + 1) * parameters)),
-                "dtype": "float32",
+                "dtype": dtype,
             }
             for place in range(len(sizes))
         ]
@@ -81,6 +83,7 @@ def write(
                     reference=100 + place,
                     step=step,
                     bytes=sizes[place],
+                    dtype=DTYPE_NAMES.index(dtype),
                 )
         now = end
     for writer in writers:

@@ -11,6 +11,7 @@ import numpy as np
 
 from pyddpdiag.analyse.assignment import FINEST, MIB, Parameter, assignment
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.half_gain import HALF, HALVED
 from pyddpdiag.analyse.hiding import HIDDEN, saved_by_hiding
 from pyddpdiag.analyse.links.link_faults import LEAST_SHARE
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
@@ -35,16 +36,11 @@ LEAST_WIRE_MS: Final = 2.0
 LATENCY_PART: Final = 0.2
 """In the buckets that are advised, latency is this part of the wire time."""
 
-HALVED: Final = 0.4
-"""What 16 bits save of a wire time: somewhat less than half, as measured."""
-
 LARGER: Final = 2.0
 """A large last bucket is so many times the next one."""
 
 MOST: Final = 0.5
 """A parameter is most of a bucket."""
-
-_HALF: Final = ("float16", "bfloat16")
 
 _ASSUMED: Final = " if the link carries 1 Gbit/s"
 
@@ -323,7 +319,7 @@ def _for_giant(view: RunView, bucket: BucketStats, giant: Parameter | None) -> s
     if not bucket.shared_memory and view.links and all(link.loopback for link in view.links):
         ways.append(f"average in shared memory: {view.advice.share_memory()}".rstrip(","))
         line = view.advice.line("--shared-memory", "auto")
-    if bucket.dtype not in _HALF:
+    if bucket.dtype not in HALF:
         ways.append(f"send it in 16 bits: {view.advice.compress()}".rstrip(","))
         line = line or view.advice.line("--compress", "bf16")
     return f"DDP does not split a parameter: {', or '.join(ways)}.{line}"

@@ -10,6 +10,7 @@ import numpy as np
 from pyddpdiag.analyse.assignment import assignment
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import EXPOSED_SHARE, Exposure
+from pyddpdiag.analyse.half_gain import half_gain_ms
 from pyddpdiag.analyse.hiding import HIDDEN, saved_by_hiding
 from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.parts import largest
@@ -24,9 +25,9 @@ from pyddpdiag.model.words import milliseconds, number, percent
 
 _ADVICE: Final = {
     "arrival": "Most of the buckets' time is waiting for the slowest rank: even out the ranks first.",
-    "queue": "Buckets come faster than they are reduced and queue for Gloo's worker threads: less data (bfloat16, "
+    "queue": "Buckets come faster than they are reduced and queue for Gloo's worker threads: less data ({half}, "
     "accumulation) or a faster link.",
-    "wire": "The transfer itself takes longest: less data (bfloat16, accumulation) or a faster link.",
+    "wire": "The transfer itself takes longest: less data ({half}, accumulation) or a faster link.",
 }
 
 _ONE_BUCKET: Final = (
@@ -72,6 +73,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             f"{milliseconds(typical)} for buckets after backward ended, the average is "
             f"{milliseconds(exposure.mean_ms)}."
         )
+    half = half_gain_ms(exposure.cost_ms, lasting) if part != "arrival" else None
     rate = view.link_faults.mbit_per_s
     if rate is not None:
         message += f" The links between the hosts carry {number(rate)} Mbit/s while something is to be sent."
@@ -102,6 +104,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "until_step": until,
             "largest_part": part,
             "mbit_per_s": rate,
+            "half_saves_ms": half,
             "other_traffic_bytes": other.end.other if other else None,
             **(span.evidence(exposure.least, "exposed") if span else {}),
             **times_of(view, steps.ranks[0], since if span else None, until),
@@ -111,11 +114,11 @@ def _look(view: RunView) -> Iterator[Finding]:
         "recording."
         if other
         else "The processor is shared with other work, so that all-reduces get less of it than in a real run.",
-        advice=other.end.advice if other else _advice(view, lasting, part),
+        advice=other.end.advice if other else _advice(view, lasting, part, half),
     )
 
 
-def _advice(view: RunView, lasting: Sequence[BucketStats], part: str) -> str:
+def _advice(view: RunView, lasting: Sequence[BucketStats], part: str, half_ms: float | None) -> str:
     """What fits these buckets: few bytes take as long as one, and a single parameter cannot be split."""
     if part != "arrival" and lasting and all(bucket.bytes <= ALL_LATENCY_BYTES for bucket in lasting):
         return _ALL_LATENCY
@@ -124,8 +127,9 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str) -> str:
         helps = saved_by_hiding(view, lasting, exposed) >= HIDDEN * exposed
         if helps and (known is None or not known.is_one_piece):
             return _ONE_BUCKET
-    halved = part != "arrival" and not any(bucket.dtype in ("float16", "bfloat16") for bucket in lasting)
-    return _ADVICE[part] + (view.advice.line("--compress", "bf16") if halved else "")
+    halved = half_ms is not None and half_ms >= LEAST_MS
+    half = f"bfloat16, which would save about {milliseconds(half_ms)}" if half_ms and halved else "bfloat16"
+    return _ADVICE[part].format(half=half) + (view.advice.line("--compress", "bf16") if halved else "")
 
 
 def _part_of_the_run(exposure: Exposure) -> Stretches | None:
