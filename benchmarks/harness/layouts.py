@@ -27,7 +27,7 @@ from pyddpdiag.paths.options import Compress
 from pyddpdiag.workloads.transformer import Transformer
 
 MODELS = ("mlp", "transformer", "cnn", "deep", "wide", "lstm")
-"""The model of `pyddpdiag plan` was made with runs of the first three, and not changed after those of the others."""
+"""What `pyddpdiag plan` knows was learned from runs of the first three, but for one rule, which is from `deep`'s."""
 BURST_KB = 32
 """A shaped link lets so much through at full speed: more would make small buckets faster than a real one does."""
 RECORDED = "recorded"

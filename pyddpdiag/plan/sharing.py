@@ -13,10 +13,15 @@ from pyddpdiag.plan.ring import Ring, fit_ring
 ROUND_MS: Final = 0.2
 """What Gloo's threads add to a round of the ring at most, besides the way there and back."""
 
+SLOW_START: Final = 4
+"""Where nothing says that cores are shared, a round takes so many times that at most: a connection that was idle begins
+with a few packets per round trip."""
+
 _LEAST_LOST: Final = 0.1
 """Of the time with buckets on their way, a rank that waits less for a core shares none."""
 
-_PACES: Final = np.arange(1.0, 0.195, -0.02)
+_LEAST_PACE: Final = 0.2
+_PACES: Final = np.arange(1.0, _LEAST_PACE - 0.005, -0.02)
 
 
 @dataclass(frozen=True)
@@ -79,22 +84,31 @@ def fit(
         ranks: of the recorded run.
         contention: what else the run tells.
     """
-    ring = fit_ring(sizes, during + after, ranks)
+    work = during + after
+    ring, most = fit_ring(sizes, work, ranks), contention.most_round
     lost = contention.core_wait / contention.both if contention.both > 0 else np.nan
-    if ring is None or not lost >= _LEAST_LOST:
-        return ring, Sharing()
-    compute = max(0.0, 1.0 - lost)
-    most = contention.most_round
-    if most is None or ring.round_ms <= most:
-        return ring, Sharing(1.0, max(compute, _PACES[-1]))
-    pace = 1.0
+    if ring is None:
+        return None, Sharing()
+    if not lost >= _LEAST_LOST:
+        return ring if most is None else _bounded(ring, sizes, work, ranks, SLOW_START * most), Sharing()
+    compute = max(1.0 - lost, _LEAST_PACE)
+    if most is None:
+        return ring, Sharing(1.0, compute)
     for pace in _PACES.tolist():
         found = fit_ring(sizes, pace * during + after, ranks)
-        if found is not None:
-            ring = found
-            if found.round_ms <= most:
-                break
-    return ring, Sharing(pace, max(compute, 1.0 - pace, float(_PACES[-1])))
+        if found is not None and found.round_ms <= most:
+            return found, Sharing(pace, max(compute, 1.0 - pace))
+    # Buckets that were on their way together did not get equal parts of the link.
+    return _bounded(ring, sizes, work, ranks, most), Sharing(1.0, compute)
+
+
+def _bounded(ring: Ring, sizes: Float64, work: Float64, ranks: int, most: float) -> Ring:
+    """The ring with rounds no longer than that, in which all buckets together take what they took."""
+    if ring.round_ms <= most:
+        return ring
+    rounds = 2 * (ranks - 1)
+    left = max(0.0, float(work.sum()) - len(work) * rounds * most)
+    return Ring(most, left / (rounds / ranks * float(sizes.sum())))
 
 
 __all__ = ["ROUND_MS", "Contention", "Sharing", "busy_before", "fit"]

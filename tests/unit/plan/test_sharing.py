@@ -79,22 +79,45 @@ def test_a_small_bucket_that_takes_long_shares_the_processor(pace: float) -> Non
     assert ring.ms_per_byte == pytest.approx(1e-5, rel=0.01)
 
 
+LONG = 3.4
+"""A round's ms in a ring in which the small bucket, at the pace of 0.6, would be explained by latency alone."""
+
+
 @pytest.mark.parametrize(
-    ("contention", "compute"),
+    ("contention", "compute", "round_ms"),
     [
-        (Contention(0.5, 17.0, 0.2), 1.0),
-        (Contention(float("nan"), 17.0, 0.2), 1.0),
-        (Contention(8.5, 0.0, 0.2), 1.0),
-        (Contention(8.5, 17.0, None), 0.5),
-        (Contention(8.5, 17.0, 9.0), 0.5),
+        (Contention(0.5, 17.0, 1.0), 1.0, LONG),
+        (Contention(0.5, 17.0, 0.2), 1.0, 0.8),
+        (Contention(float("nan"), 17.0, 1.0), 1.0, LONG),
+        (Contention(8.5, 0.0, 1.0), 1.0, LONG),
+        (Contention(8.5, 17.0, None), 0.5, LONG),
+        (Contention(8.5, 17.0, 9.0), 0.5, LONG),
     ],
-    ids=["hardly-waits", "waits-not-known", "never-both", "trips-not-known", "long-trips"],
+    ids=[
+        "hardly-waits",
+        "hardly-waits-short-trips",
+        "waits-not-known",
+        "never-both",
+        "trips-not-known",
+        "long-trips",
+    ],
 )
-def test_otherwise_rounds_are_long(contention: Contention, compute: float) -> None:
+def test_otherwise_rounds_are_long(contention: Contention, compute: float, round_ms: float) -> None:
     during, after = slowed(0.6)
     ring, sharing = fit(SIZES, during, after, 2, contention)
-    assert ring is not None and ring.round_ms > 2.0
-    assert sharing == Sharing(1.0, compute)
+    assert ring is not None and sharing == Sharing(1.0, compute)
+    assert ring.round_ms == pytest.approx(round_ms, rel=0.15)
+    assert ring.work_ms(SIZES, 2).sum() == pytest.approx((during + after).sum(), rel=1e-6)
+
+
+def test_buckets_that_were_on_their_way_together_take_what_they_took_together() -> None:
+    """The small one got less than half of the link while backward was long over: neither a pace nor a round says so."""
+    alone = RING.work_ms(SIZES, 2)
+    after = alone + np.array([25.0, -25.0])
+    ring, sharing = fit(SIZES, np.array([1.0, 0.0]), after, 2, Contention(0.5, 1.0, 0.3))
+    assert ring is not None and ring.round_ms == pytest.approx(0.3)
+    assert ring.work_ms(SIZES, 2).sum() == pytest.approx(after.sum() + 1.0)
+    assert sharing == Sharing(1.0, 0.5)
 
 
 def test_buckets_of_one_size_tell_nothing() -> None:
