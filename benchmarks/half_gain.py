@@ -31,7 +31,7 @@ def exposed(folder: Path) -> tuple[float, float | None]:
     intake = Intake()
     view = RunView(open_run(folder, visit=intake.take), intake)
     waits = view.exposure.typical_ms
-    return waits, half_gain_ms(waits, lasting_buckets(view.buckets))
+    return waits, half_gain_ms(waits, lasting_buckets(view.buckets), view.links)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

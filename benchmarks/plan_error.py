@@ -130,7 +130,7 @@ def advice(answers: Sequence[Answer]) -> tuple[str, float] | None:
 
 
 def _cell(one: Answer) -> str:
-    return f"{one.measured:.3g}" + (f" ({one.error:+.0%})" if one.error is not None else " (no answer)")
+    return f"{one.measured:.4g}" + (f" ({one.error:+.0%})" if one.error is not None else " (no answer)")
 
 
 def print_layouts(answers: Sequence[Answer]) -> None:
@@ -149,7 +149,7 @@ def print_layouts(answers: Sequence[Answer]) -> None:
         if best is not None:
             dearer.append(best[1])
         shown = f"{best[0]} | {best[1]:.0%}" if best else f"{row[0].why} | "
-        print(f"| {model}, {link} | {row[0].recorded:.3g} | {' | '.join(map(_cell, row))} | {shown} |")
+        print(f"| {model}, {link} | {row[0].recorded:.4g} | {' | '.join(map(_cell, row))} | {shown} |")
     print(f"\nLayouts: {summary(answers)}.")
     for link in dict.fromkeys(one.link for one in answers):
         print(f"- {link}: {summary([one for one in answers if one.link == link])}.")
@@ -189,7 +189,7 @@ def _measure(folder: Path, models: Sequence[str], most: int) -> None:
     else:
         print("\n| 4 ranks from 2 | 2 ranks | 4 ranks, measured (error of the plan) |\n|---|---|---|")
         for one in more:
-            print(f"| {one.model}, {one.link} | {one.recorded:.3g} | {_cell(one)} {one.why} |")
+            print(f"| {one.model}, {one.link} | {one.recorded:.4g} | {_cell(one)} {one.why} |")
         print(f"\n4 ranks from 2: {summary(more)}.")
 
 

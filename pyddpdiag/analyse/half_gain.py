@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from pyddpdiag.analyse.round_trips import most_latency_ms
 from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, fit_wire
-from pyddpdiag.model import BucketStats
+from pyddpdiag.model import BucketStats, LinkStats
 
 HALVED: Final = 0.4
 """What 16 bits save of a wire time: somewhat less than half, as measured."""
@@ -14,7 +15,9 @@ HALVED: Final = 0.4
 HALF: Final = ("float16", "bfloat16")
 
 
-def half_gain_ms(exposed_ms: float, buckets: Sequence[BucketStats]) -> float | None:
+def half_gain_ms(
+    exposed_ms: float, buckets: Sequence[BucketStats], links: Sequence[LinkStats]
+) -> float | None:
     """What 16 bits would take from what is exposed per step, in ms; None where gradients have them, or cannot.
 
     Small buckets and the latency of large ones stay as they are. What is hidden behind backward counts: the queue of
@@ -23,11 +26,12 @@ def half_gain_ms(exposed_ms: float, buckets: Sequence[BucketStats]) -> float | N
     Args:
         exposed_ms: per step.
         buckets: of the lasting layout.
+        links: of the run; none: not known.
     """
     large = [bucket for bucket in buckets if bucket.bytes > ALL_LATENCY_BYTES and not bucket.shared_memory]
     if not large or any(bucket.dtype in HALF for bucket in buckets):
         return None
-    fit = fit_wire(buckets)
+    fit = fit_wire(buckets, most_latency_ms=most_latency_ms(links))
     latency = fit.latency_ms if fit is not None and not fit.assumed else 0.0
     wire = sum(max(0.0, (bucket.times.wire_ms.median or 0.0) - latency) for bucket in large)
     return min(exposed_ms, HALVED * wire)

@@ -124,7 +124,7 @@ def _expected(view: RunView, noted: Trial) -> dict[str, float]:
         return {}
     buckets = bucket_stats(view.run, view.occurrences, view.names, view.steps.left_out, steps)
     exposed, links = median(waits) * 1e3, view.links
-    by_option = {"--compress": half_gain_ms(exposed, buckets)}
+    by_option = {"--compress": half_gain_ms(exposed, buckets, links)}
     if links and all(link.loopback for link in links):
         by_option["--shared-memory"] = shared_gain_ms(exposed, buckets)
     return {option: saved for option, saved in by_option.items() if saved is not None}

@@ -19,6 +19,9 @@ SMALL_BYTES: Final = 2**18
 SMALL_COUNT: Final = 8
 """From this number of buckets on, small ones are judged even if they are of one size."""
 
+CROWDED_MS: Final = 20.0
+"""So long each of many buckets may wait for a core on a busy machine; more is no latency over short round trips."""
+
 ALL_LATENCY_BYTES: Final = 2**16
 """Up to this size, bytes take as long as a single one, and neither splitting nor rounding helps."""
 
@@ -47,12 +50,18 @@ def lasting_buckets(buckets: Sequence[BucketStats]) -> list[BucketStats]:
     return [bucket for bucket in buckets if not bucket.first_steps_only]
 
 
-def fit_wire(buckets: Sequence[BucketStats], most_ms_per_byte: float | None = None) -> WireFit | None:
+def fit_wire(
+    buckets: Sequence[BucketStats],
+    most_ms_per_byte: float | None = None,
+    most_latency_ms: float | None = None,
+) -> WireFit | None:
     """The fit, by least squares of relative errors; None if the buckets cannot tell.
 
     Args:
         buckets: of one layout.
         most_ms_per_byte: what a bucket's byte takes at most, for buckets of one size; None: not known.
+        most_latency_ms: what a bucket takes at most besides its bytes; None: not known. A small bucket that is on its
+            way with a large one takes long, and is no sign of latency. Many may each wait for a core (`CROWDED_MS`).
     """
     known = [
         (float(bucket.bytes), bucket.times.wire_ms.median)
@@ -68,7 +77,12 @@ def fit_wire(buckets: Sequence[BucketStats], most_ms_per_byte: float | None = No
         slope = ASSUMED_MS_PER_BYTE if most_ms_per_byte is None else most_ms_per_byte
         latency = float(np.median(wire - slope * size))
         return WireFit(latency, slope, assumed=most_ms_per_byte is None) if latency > 0 else None
-    return fit_times(size, wire)
+    fit = fit_times(size, wire)
+    most = np.inf if most_latency_ms is None else most_latency_ms
+    most = max(most, CROWDED_MS) if len(known) >= SMALL_COUNT else most
+    if fit.latency_ms <= most:
+        return fit
+    return WireFit(most, max(0.0, float(wire.sum()) - len(known) * most) / float(size.sum()))
 
 
 def fit_times(size: Float64, wire: Float64) -> WireFit:

@@ -9,11 +9,12 @@ import numpy as np
 
 from pyddpdiag.analyse.assignment import Assignment, assignment
 from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.round_trips import most_round_ms
 from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import lasting_buckets
 from pyddpdiag.plan.schedule import work_alone
-from pyddpdiag.plan.sharing import ROUND_MS, Sharing, busy_before
+from pyddpdiag.plan.sharing import Sharing, busy_before
 from pyddpdiag.trace.layout import BucketTime, Flag, Kind
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import Int64, UInt64
@@ -99,7 +100,7 @@ def recorded(view: RunView) -> Recorded:
         rows.during,
         rows.after,
         _core_wait(view, rows),
-        _most_round_ms(view),
+        most_round_ms(view.links),
         rows.sizes,
         _ready(view, rows, buckets[0].module),
         assignment(view.names, buckets) if plain else None,
@@ -232,11 +233,6 @@ def _core_wait(view: RunView, rows: _Rows) -> Float64:
     known = np.isfinite(delay)
     total = np.where(known, delay, 0.0).sum(axis=1)
     return np.where(known.any(axis=1), total / np.maximum(known.sum(axis=1), 1), np.nan)
-
-
-def _most_round_ms(view: RunView) -> float | None:
-    trips = [link.floor_rtt_ms for link in view.links if link.floor_rtt_ms is not None]
-    return max(trips) + ROUND_MS if trips else None
 
 
 def _on_one_machine(view: RunView) -> bool:

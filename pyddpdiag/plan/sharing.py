@@ -8,14 +8,8 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.round_trips import SLOW_START
 from pyddpdiag.plan.ring import Ring, fit_ring
-
-ROUND_MS: Final = 0.2
-"""What Gloo's threads add to a round of the ring at most, besides the way there and back."""
-
-SLOW_START: Final = 4
-"""Where nothing says that cores are shared, a round takes so many times that at most: a connection that was idle begins
-with a few packets per round trip."""
 
 _LEAST_LOST: Final = 0.1
 """Of the time with buckets on their way, a rank that waits less for a core shares none."""
@@ -111,4 +105,4 @@ def _bounded(ring: Ring, sizes: Float64, work: Float64, ranks: int, most: float)
     return Ring(most, left / (rounds / ranks * float(sizes.sum())))
 
 
-__all__ = ["ROUND_MS", "Contention", "Sharing", "busy_before", "fit"]
+__all__ = ["Contention", "Sharing", "busy_before", "fit"]

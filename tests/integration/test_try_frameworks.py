@@ -16,7 +16,8 @@ from pyddpdiag.pipeline import load_report
 JOB = str(ROOT / "tests" / "support" / "framework_job.py")
 PYDDPDIAG = (sys.executable, "-m", "pyddpdiag")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-STEPS = "150"
+STEPS = "300"
+CURES = "shared-memory,views"
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_cures_take_turns_and_the_weights_are_those_of_the_untouched_run(
     need("frameworks", f"{package} is not installed (dependency group 'frameworks')" if absent else "")
     results = []
     for name, command in (
-        ("tried", (*PYDDPDIAG, "try", "--minutes", "10", "--trace", "trial", "--")),
+        ("tried", (*PYDDPDIAG, "try", "--cures", CURES, "--minutes", "10", "--trace", "trial", "--")),
         ("plain", ()),
     ):
         (tmp_path / name).mkdir()

@@ -14,6 +14,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.half_gain import HALF, HALVED
 from pyddpdiag.analyse.hiding import HIDDEN, saved_by_hiding
 from pyddpdiag.analyse.links.link_faults import LEAST_SHARE
+from pyddpdiag.analyse.round_trips import most_latency_ms
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, fit_wire, lasting_buckets
@@ -124,7 +125,7 @@ def _unsplit(view: RunView, bucket: BucketStats, giant: Parameter) -> Iterator[F
 
 
 def _small(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
-    fit = fit_wire(buckets, _most_ms_per_byte(view))
+    fit = fit_wire(buckets, _most_ms_per_byte(view), most_latency_ms(view.links))
     amount, number = sum(bucket.bytes for bucket in buckets), len(buckets)
     if fit is None or fit.latency_ms <= 0:
         return

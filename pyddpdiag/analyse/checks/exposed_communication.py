@@ -73,7 +73,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             f"{milliseconds(typical)} for buckets after backward ended, the average is "
             f"{milliseconds(exposure.mean_ms)}."
         )
-    half = half_gain_ms(exposure.cost_ms, lasting) if part != "arrival" else None
+    half = half_gain_ms(exposure.cost_ms, lasting, view.links) if part != "arrival" else None
     rate = view.link_faults.mbit_per_s
     if rate is not None:
         message += f" The links between the hosts carry {number(rate)} Mbit/s while something is to be sent."

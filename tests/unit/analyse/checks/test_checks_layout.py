@@ -31,6 +31,24 @@ def test_buckets_of_one_kind_of_cost_are_fitted_as_such(tmp_path: Path, latency_
     assert fit.wire_ms(4 * MB) == pytest.approx(latency_ms or 4.0, rel=0.1)
 
 
+def test_buckets_that_are_on_their_way_together_show_no_latency(tmp_path: Path) -> None:
+    """Over a link with short round trips, the small one only took its part of the large one's time."""
+    write(tmp_path, [MB, 8 * MB], latency_ms=20.0, ms_per_mb=1.0)
+    buckets = lasting_buckets(RunView(open_run(tmp_path)).buckets)
+    free = fit_wire(buckets)
+    bounded = fit_wire(buckets, most_latency_ms=2.0)
+    assert free is not None and free.latency_ms == pytest.approx(20.0, rel=0.1)
+    assert bounded is not None and bounded.latency_ms == 2.0
+    assert bounded.wire_ms(9 * MB, 2) == pytest.approx(free.wire_ms(9 * MB, 2), rel=0.05)
+
+
+def test_many_buckets_may_each_wait_for_a_core(tmp_path: Path) -> None:
+    sizes = [20_000 * (1 + place % 5) for place in range(40)]
+    write(tmp_path, sizes, latency_ms=5.0, ms_per_mb=1.0)
+    fit = fit_wire(lasting_buckets(RunView(open_run(tmp_path)).buckets), most_latency_ms=2.0)
+    assert fit is not None and fit.latency_ms == pytest.approx(5.0, rel=0.1)
+
+
 def test_buckets_of_equal_size_cannot_tell_latency_from_bandwidth(tmp_path: Path) -> None:
     found = write(tmp_path, [400_000] * 30, latency_ms=2.0)
     assert fit_wire(lasting_buckets(RunView(open_run(tmp_path)).buckets)) is None
