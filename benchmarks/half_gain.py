@@ -1,7 +1,8 @@
 """How far off the report is about gradients in 16 bits: predicted and measured, as a table in Markdown.
 
-Run: PYTHONPATH=tests python benchmarks/half_gain.py. Both take turns in the same ranks, on hosts with shaped links (network namespaces:
-root on Linux); the prediction (`half_saves_ms` of `exposed_communication`) is made from the trace of 32 bits alone.
+Run: PYTHONPATH=tests python benchmarks/half_gain.py. Both take turns in the same ranks, on hosts with shaped links
+(network namespaces: root on Linux); the prediction (`half_saves_ms` of `exposed_communication`) is made from the trace
+of 32 bits alone.
 """
 
 from __future__ import annotations

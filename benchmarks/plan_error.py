@@ -1,7 +1,7 @@
 """How far off `pyddpdiag plan` is: steps planned from a run with DDP's own layout, and the same steps measured.
 
-Run: PYTHONPATH=tests python benchmarks/plan_error.py. All layouts take turns in the same ranks. Prints tables in Markdown. Links between
-hosts are network namespaces and take root on Linux; loopback is measured everywhere.
+Run: PYTHONPATH=tests python benchmarks/plan_error.py. All layouts take turns in the same ranks. Prints tables in
+Markdown. Links between hosts are network namespaces and take root on Linux; loopback is measured everywhere.
 """
 
 from __future__ import annotations
