@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyddpdiag.own_clock import monotonic_ns
 
-_marks: dict[str, int] = {}
+_marks: dict[str, str | int] = {}
 _taken = False
 
 
@@ -13,11 +13,16 @@ def note(name: str) -> None:
     _marks.setdefault(name, monotonic_ns())
 
 
-def take() -> dict[str, int]:
+def keep(name: str, value: str | int) -> None:
+    """Something else that was seen, under this name; the first time counts."""
+    _marks.setdefault(name, value)
+
+
+def take() -> dict[str, str | int]:
     """All of them, for the first recorder of the process; a later one began in the middle of its life."""
     global _taken
     first, _taken = not _taken, True
     return dict(_marks) if first else {}
 
 
-__all__ = ["note", "take"]
+__all__ = ["keep", "note", "take"]

@@ -38,9 +38,14 @@ class Judgement:
 
 
 def alarms(report: dict[str, Any]) -> tuple[str, ...]:
-    """Kinds of all findings that are no notes and surer than `low`."""
+    """Kinds of all findings that are no notes and surer than `low`.
+
+    A single bucket that no cap divides promises no other layout: it says what is exposed, and is called that here.
+    """
     return tuple(
-        one["kind"]
+        "exposed_communication"
+        if one["kind"] == "single_bucket" and one["evidence"].get("bucket_cap_mb", 0.0) is None
+        else one["kind"]
         for one in report["verdict"]["findings"]
         if one["severity"] != "note" and one["confidence"] != "low"
     )

@@ -65,6 +65,10 @@ class Between:
         tail_phase: what of it lies in named phases.
         from_start: whether the first one begins where the recorder was opened.
         begun_ns, left_ns: when the first step began, and when the rank left the last meeting.
+        set_up_busy, set_up_calls: what it did, and waited in collectives, between its process group and its first
+            module; NaN: not known.
+        join_after, join_wait: when it began to join its process group, since the process's begin, and how long that
+            took; NaN: not known.
     """
 
     step: Int64
@@ -80,6 +84,10 @@ class Between:
     from_start: bool
     begun_ns: int
     left_ns: int
+    set_up_busy: float
+    set_up_calls: float
+    join_after: float
+    join_wait: float
 
 
 def rank_life(
@@ -153,7 +161,7 @@ def rank_life(
         number,
         columns,
         (last - edges[0]) / S,
-        _between(trace, steps, calls, busy, epochs, forward, int(meets), edges[1]),
+        _between(trace, steps, calls, busy, epochs, forward, int(meets), edges),
         history,
     )
 
@@ -239,6 +247,24 @@ def _start_up(trace: RankTrace, edges: tuple[int, int, int], first: int) -> dict
     return parts
 
 
+def _set_up(trace: RankTrace, started: int) -> dict[str, float]:
+    """What is known of the time before the first module, by the names of `Between`; ms.
+
+    Args:
+        trace: of the rank.
+        started: begin of the process.
+    """
+    marks = trace.sidecar.start_up
+    names = ("rendezvous_begin_ns", "rendezvous_end_ns", "set_up_seen_ns", "set_up_waited_ns")
+    begin, end, seen, waited = (_mark(marks, name) for name in names)
+    found = dict.fromkeys(("set_up_busy", "set_up_calls", "join_after", "join_wait"), float("nan"))
+    if 0 <= waited <= seen <= 10**18 and seen:
+        found |= {"set_up_busy": (seen - waited) / 1e6, "set_up_calls": waited / 1e6}
+    if 0 < started <= begin <= end <= 10**18:
+        found |= {"join_after": (begin - started) / 1e6, "join_wait": (end - begin) / 1e6}
+    return found
+
+
 def _mark(marks: Mapping[str, str | int], name: str) -> int:
     value = marks.get(name, 0)
     return value if isinstance(value, int) else 0
@@ -293,9 +319,10 @@ def _between(
     epochs: Int64,
     forward: Int64,
     meets: int,
-    opened: int,
+    edges: tuple[int, int, int],
 ) -> Between:
     """What the rank did from one meeting with the others to the next."""
+    opened = edges[1]
     entered, left = steps.entered, steps.left
     mine = np.flatnonzero(left > 0)
     from_start = not (trace.header.overwritten or trace.older)
@@ -333,6 +360,7 @@ def _between(
         from_start=from_start,
         begun_ns=int(first[0]) if len(first) else opened,
         left_ns=int(max(meets, left[mine[-1]])) if len(mine) else opened,
+        **_set_up(trace, edges[0]),
     )
 
 

@@ -18,13 +18,17 @@ from pyddpdiag.trace.rows import Bool, Int64
 TAIL: Final = -1
 """In place of a step: after the last one."""
 
+SET_UP_MS: Final = 1000.0
+"""By so much longer than any other, at least: making a model and a data set takes each rank another time."""
+
 
 @dataclass(frozen=True, eq=False)
 class Meetings:
     """[meetings, ranks] in ms, NaN = not known; the fields of `Between` for the meetings that all ranks have.
 
     `step` is the step that ends in the meeting; `TAIL` is the one after the last step. `start`: the first row begins
-    where the recorders were opened. `core`: what the rank waited for a processor core, 0 where it is not known.
+    where the recorders were opened, or has what the ranks did between their process group and their first module.
+    `core`: what the rank waited for a processor core, 0 where it is not known.
     `run_s`: from the first step (from the opening of the recorders, with `start`) to the last meeting.
     """
 
@@ -79,7 +83,9 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
         return np.vstack([table, np.array(tail, np.float64)])
 
     epoch = np.asarray(column("epoch").astype(np.bool_).all(axis=1)) if len(common) else np.empty(0, np.bool_)
-    busy = column("busy")
+    busy, calls = column("busy"), column("calls")
+    if start:
+        _add_set_up(busy, calls, parts)
     core = (
         np.nan_to_num(side_by_side([(each.step, each.run_delay_ms) for each in usage], common))
         if parts
@@ -92,7 +98,7 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
         np.append(common, TAIL) if with_tail else common,
         busy,
         column("outside"),
-        column("calls"),
+        calls,
         column("data"),
         column("phase"),
         core,
@@ -100,6 +106,34 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
         start,
         max(((part.left_ns - part.begun_ns) / 1e9 for part in parts), default=0.0),
     )
+
+
+def _add_set_up(busy: Float64, calls: Float64, parts: Sequence[Between]) -> None:
+    """Before the recorders were opened, too, if one rank was busy for longer than the others there."""
+    if len(parts) < 2:
+        return
+    own, waited = np.zeros(len(parts)), np.zeros(len(parts))
+    for mine, others in (_joining(parts), _in_group(parts)):
+        if np.isfinite(mine).all() and np.isfinite(others).all():
+            own, waited = own + mine, waited + others
+    if np.diff(np.sort(own)[-2:])[0] >= SET_UP_MS:
+        busy[0] += own
+        calls[0] += waited
+
+
+def _in_group(parts: Sequence[Between]) -> tuple[Float64, Float64]:
+    """What each rank did, and waited, between its process group and its first module."""
+    return np.array([part.set_up_busy for part in parts]), np.array([part.set_up_calls for part in parts])
+
+
+def _joining(parts: Sequence[Between]) -> tuple[Float64, Float64]:
+    """What each rank still did while others waited for it to join the process group, and how long it waited itself.
+
+    A rank that was only started later did nothing that took long.
+    """
+    after, wait = (np.array([getattr(part, name) for part in parts]) for name in ("join_after", "join_wait"))
+    least = np.array([np.delete(after, place).min() for place in range(len(parts))])
+    return np.minimum(wait.max() - wait, np.maximum(0.0, after - least)), wait
 
 
 __all__ = ["TAIL", "Meetings", "meetings"]

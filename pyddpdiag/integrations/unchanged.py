@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyddpdiag.cures.trial_options import Trial
     from pyddpdiag.integrations.watched import Watched
     from pyddpdiag.model.launch import Launch
+    from pyddpdiag.record.set_up import SetUp
 
 FOLDER: Final = "PYDDPDIAG_RUN_FOLDER"
 """The environment variable that names the run's folder; empty: the ranks agree on a new one."""
@@ -91,6 +92,9 @@ def watch(watched: Watched) -> None:
     _state.watched = watched
     for name, patch in _PATCHES.items():
         _patch_once(patch, sys.modules.get(name))
+    torch_groups, groups = (sys.modules.get(name) for name in ("torch.distributed", _GROUPS))
+    if torch_groups is not None and groups is not None:
+        torch_groups.init_process_group = groups.init_process_group  # type: ignore[attr-defined]
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
@@ -102,6 +106,7 @@ class _State:
     failed: bool = False
     announced: int = 0  # the id of the module whose call was seen, but not its forward pass
     begun: bool = False  # a DDP module has run; batches before belong to nobody
+    set_up: SetUp | None = None  # looks at what comes before the first module
 
 
 _state = _State()
@@ -198,6 +203,7 @@ def _patch_ddp(module: Any) -> None:
         named: Mapping[str, Any] = options
         if watched is not None and watched.cures is not None:
             (_, *given), named = watched.cures.arguments(make, (self, *arguments), options)
+        _set_up_over()
         start_up.note("construction_begin_ns")
         make(self, *given, **named)
         start_up.note("construction_end_ns")
@@ -245,9 +251,23 @@ def _patch_groups(module: Any) -> None:
         start_up.note("rendezvous_begin_ns")
         made = make(*arguments, **options)
         start_up.note("rendezvous_end_ns")
+        _set_up_begins()
         return made
 
     module.init_process_group = init_process_group
+
+
+def _set_up_begins() -> None:
+    """Looks at what the script does from now on, until it makes its first module."""
+    if _state.set_up is None and not (_state.begun or _state.failed) and os.environ.get(LINES) != "0":
+        from pyddpdiag.record.set_up import SetUp
+
+        _state.set_up = SetUp()
+
+
+def _set_up_over() -> None:
+    if _state.set_up is not None:
+        _state.set_up.close()
 
 
 def _patch_compiled(module: Any) -> None:
@@ -301,8 +321,9 @@ def _patch_loader(module: Any) -> None:
     module.DataLoader._get_iterator = get_iterator
 
 
+_GROUPS: Final = "torch.distributed.distributed_c10d"
 _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
-    "torch.distributed.distributed_c10d": _patch_groups,
+    _GROUPS: _patch_groups,
     "torch.nn.parallel.distributed": _patch_ddp,
     "torch._dynamo.eval_frame": _patch_compiled,
     "torch.utils.data.dataloader": _patch_loader,

@@ -40,7 +40,7 @@ def sample(on_disk: bool = False) -> Sample | None:
 
     `on_disk`: whether it waits for a disk there.
     """
-    frame = _main_frame()
+    frame = main_frame()
     if frame is None:
         return None
     found = [int(on_disk), _foreign(frame)]
@@ -112,7 +112,8 @@ def _function(code: CodeType) -> str:
     return name.rpartition("<locals>.")[2]
 
 
-def _main_frame() -> FrameType | None:
+def main_frame() -> FrameType | None:
+    """Where the main thread is; None: it has no frame."""
     main = threading.main_thread().ident or 0
     if not (_COLLECTS_MEANWHILE and gc.isenabled()):
         return sys._current_frames().get(main)
@@ -139,4 +140,4 @@ def _remember(code: CodeType) -> bool:
     return id(code) in _codes or (len(_codes) < CODES_LIMIT and _codes.setdefault(id(code), code) is code)
 
 
-__all__ = ["Sample", "called", "named", "sample"]
+__all__ = ["Sample", "called", "main_frame", "named", "sample"]

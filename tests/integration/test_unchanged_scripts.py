@@ -57,6 +57,8 @@ def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
     assert not list((tmp_path / "run").glob("**/*.lines"))
     for rank in open_run(tmp_path / "run" / "attempt-1").ranks:
         assert rank.sidecar.recorded_by == "run"
+        assert "construction_end_ns" in rank.sidecar.start_up
+        assert not any(name.startswith("set_up") for name in rank.sidecar.start_up)
         assert rank.sidecar.modules[0].bucket_cap_mb == 1
         steps = without_ends(rank.of_kind(Kind.STEP))
         # The number of batches that were taken for evaluations differs; that of steps does not.
@@ -155,6 +157,46 @@ def test_lightning_with_a_validation_loader_is_recorded_in_every_epoch(tmp_path:
         assert steps["step"].tolist() == list(range(2 * EPOCHS * BATCHES))
         assert not (steps["flags"] & (Flag.ABANDONED | Flag.NO_BATCH)).any()
         assert rank.of_kind(Kind.BACKWARD)["step"].tolist() == list(range(2 * EPOCHS * BATCHES))
+
+
+UNPACKS = """
+import os, sys, time, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def unpack():
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        time.sleep(0.01)
+
+who = sys.argv[1]
+if who == "imports" and os.environ["RANK"] == "1":
+    unpack()
+dist.init_process_group("gloo")
+if who == "all" or who == "first" and dist.get_rank() == 0:
+    unpack()
+dist.barrier()
+ddp = DistributedDataParallel(torch.nn.Linear(8, 8))
+for _ in range(30):
+    ddp(torch.ones(2, 8)).sum().backward()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("who", ["first", "imports", "all"])
+def test_what_one_rank_does_before_its_first_module_is_found(tmp_path: Path, who: str) -> None:
+    """The others wait in a barrier, of which no recorder has a record yet, or to join the process group."""
+    (tmp_path / "unpacks.py").write_text(UNPACKS.lstrip(), encoding="utf-8")
+    code, _, err = ran(*RUN, "--trace", "run", "--nproc", "2", "--", "unpacks.py", who, cwd=tmp_path)
+    assert code in (0, 1), err
+    found = [one for one in load_report(tmp_path / "run").verdict.findings if one.kind == "rank_alone"]
+    if who == "all":
+        assert not found
+        return
+    (alone,) = found
+    assert "before the first step" in alone.message and (alone.cost_s or 0.0) > 3.0
+    assert alone.rank == (0 if who == "first" else 1)
+    # Of what comes before the group only the times are known.
+    assert alone.where in (("unpacks.py:6", "unpacks.py:7") if who == "first" else (None,))
 
 
 ACCELERATED = """

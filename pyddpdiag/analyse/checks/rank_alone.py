@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import percent
 
+MOSTLY: Final = 0.5
+"""A line explains what took long if the rank was at it for this part of that."""
+
 
 def _look(view: RunView) -> Iterator[Finding]:
     found = view.alone
@@ -27,20 +31,21 @@ def _look(view: RunView) -> Iterator[Finding]:
             return  # nothing shows that this is no part of a step
     inside = found.lead_ms[np.isin(found.at, view.judged.step)]
     steps = [int(step) for step in found.at if step != TAIL]
-    where, rhythm = _where(view, found), period(found.at[found.at != TAIL])
+    where, line = _where(view, found), _set_up_line(view, found)
+    rhythm = period(found.at[found.at != TAIL])
     every = f" (every {rhythm:.0f} steps)" if rhythm else ""
     yield Finding(
         kind="rank_alone",
         severity="warning",
         message=f"the ranks stood still for {found.lost_s:.1f} of {found.run_s:.1f} s: rank {found.rank} works alone "
         f"{_when(found)}, {_times(len(found.at))}{every}, and the others wait for it; {percent(found.share)} of the "
-        "time goes by that way." + (f" {where.says('what it does there')}." if where else ""),
+        "time goes by that way." + (f" {where.says('what it does there')}." if where else _set_up_says(line)),
         confidence="high" if found.is_seen else "medium",
         rank=found.rank,
         since_step=steps[0] if steps else None,
         cost_ms=float(inside.sum()) / view.judged.steps if len(inside) else None,
         cost_s=found.lost_s,
-        where=str(where.line) if where else None,
+        where=str(where.line) if where else line or None,
         evidence={
             "lost_s": found.lost_s,
             "run_s": found.run_s,
@@ -65,6 +70,20 @@ def _where(view: RunView, found: Alone) -> Where | None:
         return None
     usual = np.setdiff1d(view.judged.step, found.at)
     return view.lines.of([found.rank]).more_in(found.at[inside], usual, float(found.lead_ms[inside].mean()))
+
+
+def _set_up_line(view: RunView, found: Alone) -> str:
+    """The line at which the rank mostly was before its first module; empty: not known, or that was not it."""
+    sidecar = view.sidecars.get(found.rank)
+    if sidecar is None or not found.from_start or len(found.at) > 1:
+        return ""
+    line, spent = sidecar.start_up.get("set_up_line"), sidecar.start_up.get("set_up_line_ns")
+    known = isinstance(line, str) and isinstance(spent, int) and spent >= MOSTLY * 1e9 * found.lost_s
+    return str(line) if known else ""
+
+
+def _set_up_says(line: str) -> str:
+    return f" There it mostly is at {line}." if line else ""
 
 
 def _when(found: Alone) -> str:

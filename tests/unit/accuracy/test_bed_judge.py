@@ -65,6 +65,15 @@ def test_a_link_across_a_slow_path_is_right_and_one_within_a_host_is_not() -> No
     assert judge(report({"kind": "slow_link", "rank": 2, "peer": 3}), path).blame == "another"
 
 
+def test_a_single_bucket_that_no_cap_divides_only_says_what_is_exposed() -> None:
+    whole = {"kind": "single_bucket", "evidence": {"bucket_cap_mb": None}}
+    split = {"kind": "single_bucket", "evidence": {"bucket_cap_mb": 4.0}}
+    healthy = Truth()
+    assert judge(report(whole), healthy).alarms == ("exposed_communication",)
+    assert not judge(report(whole), healthy, cost=1.6).alarms
+    assert judge(report(split), healthy, cost=1.6).alarms == ("single_bucket",)
+
+
 @pytest.mark.parametrize("status", ["healthy", "cannot_tell"])
 def test_a_fault_without_a_finding_is_missed(status: str) -> None:
     found = judge(report(status=status), LATE)

@@ -14,6 +14,9 @@ from pyddpdiag.report.run.account import account_chart
 from pyddpdiag.report.run.figures import figures
 from pyddpdiag.report.run.page import charts
 
+S = 10**9
+OPENED_NS = 20 * S
+"""When the recorders were opened: 10 s after the processes began, where anything is known of that."""
 NO_BATCH = 16
 STEPS = 24
 
@@ -28,13 +31,17 @@ def write(
     epoch: int = 12,
     start_ms: float = 0.0,
     marks: bool = True,
+    set_up: tuple[dict[str, object], ...] = ({}, {}),
 ) -> RunReport:
     """Two ranks, steps of 40 ms. After each epoch a rank works alone for so long, and the others wait in a barrier.
 
     `all_ms`: every rank does something else there; `data_ms`: the wait for the first batch of the next epoch.
+    `set_up`: what each rank's sidecar has in `start_up`.
     """
-    writers = [RankWriter(rank, 2) for rank in range(2)]
-    now = 10**9 + int(start_ms * MS)
+    writers = [RankWriter(rank, 2, monotonic_ns=OPENED_NS, wall_ns=1_000 * S) for rank in range(2)]
+    for writer, seen in zip(writers, set_up, strict=True):
+        writer.sidecar |= {"start_up": seen, "process_started_s": 990.0} if seen else {}
+    now = OPENED_NS + int(start_ms * MS)
     for step in range(STEPS):
         waits = int((data_ms if step and step % epoch == 0 else 1.0) * MS)
         for writer in writers:
@@ -151,6 +158,79 @@ def test_work_before_the_first_step_by_one_rank(tmp_path: Path) -> None:
     found = load_report(tmp_path).verdict.findings[0]
     assert (found.kind, found.rank, found.cost_ms) == ("rank_alone", 0, None)
     assert "before the first step" in found.message and found.cost_s == pytest.approx(2.0, rel=0.01)
+
+
+def seen(busy_s: float, waited_s: float, line: str = "train.py:7", line_s: float = 0.0) -> dict[str, object]:
+    """As a rank notes what it did between its process group and its first module."""
+    return {
+        "set_up_seen_ns": int((busy_s + waited_s) * S),
+        "set_up_waited_ns": int(waited_s * S),
+        "set_up_line": line,
+        "set_up_line_ns": int((line_s or busy_s) * S),
+    }
+
+
+def test_work_before_the_first_module_by_one_rank_is_named_with_its_line(tmp_path: Path) -> None:
+    """It unpacks a data set, and the others wait in a barrier that no recorder has seen."""
+    found = write(tmp_path, barrier=False, set_up=(seen(6.0, 0.0), seen(0.2, 5.8))).verdict.findings[0]
+    assert (found.kind, found.rank, found.confidence) == ("rank_alone", 0, "high")
+    assert found.cost_s == pytest.approx(5.8, rel=0.02)
+    assert "works alone before the first step, once" in found.message
+    assert found.message.endswith("There it mostly is at train.py:7.") and found.where == "train.py:7"
+    assert found.advice.startswith("Prepare data")
+
+
+def joined(after_s: float, wait_s: float) -> dict[str, object]:
+    """As a rank notes when it joined its process group, so long after the process began."""
+    begin = OPENED_NS + int((after_s - 10.0) * S)
+    return {"rendezvous_begin_ns": begin, "rendezvous_end_ns": begin + int(wait_s * S)}
+
+
+def test_a_rank_that_imports_for_long_before_it_joins_is_named(tmp_path: Path) -> None:
+    found = write(tmp_path, barrier=False, set_up=(joined(2.0, 6.1), joined(8.0, 0.1))).verdict.findings[0]
+    assert (found.kind, found.rank, found.where) == ("rank_alone", 1, None)
+    assert found.cost_s == pytest.approx(6.0, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "set_up",
+    [
+        (joined(2.0, 6.1), joined(2.1, 0.1)),
+        (joined(8.0, 0.1), joined(8.2, 0.1)),
+        (joined(2.0, 6.1), {}),
+        (joined(2.0, 6.1), {"rendezvous_begin_ns": 5, "rendezvous_end_ns": 2}),
+    ],
+    ids=["started-later", "all-ranks-do", "other-not-known", "impossible"],
+)
+def test_a_rank_that_did_nothing_for_long_before_it_joined_is_not(
+    tmp_path: Path, set_up: tuple[dict[str, object], ...]
+) -> None:
+    report = write(tmp_path, barrier=False, set_up=set_up)
+    assert "rank_alone" not in {each.kind for each in report.verdict.findings}
+
+
+def test_a_line_that_explains_little_is_not_named(tmp_path: Path) -> None:
+    set_up = (seen(6.0, 0.0, line_s=2.0), seen(0.2, 5.8))
+    found = write(tmp_path, barrier=False, set_up=set_up).verdict.findings[0]
+    assert found.kind == "rank_alone" and found.where is None and "mostly" not in found.message
+
+
+@pytest.mark.parametrize(
+    "set_up",
+    [
+        (seen(6.0, 0.0), seen(5.6, 0.4)),
+        (seen(0.9, 0.0), seen(0.1, 0.8)),
+        (seen(6.0, 0.0), {}),
+        (seen(6.0, 0.0), {"set_up_seen_ns": S, "set_up_waited_ns": 2 * S}),
+        (seen(6.0, 0.0), {"set_up_seen_ns": "6", "set_up_waited_ns": -1}),
+    ],
+    ids=["all-ranks-do", "short", "other-not-known", "impossible", "no-numbers"],
+)
+def test_set_up_that_no_rank_does_alone_is_no_finding(
+    tmp_path: Path, set_up: tuple[dict[str, object], ...]
+) -> None:
+    report = write(tmp_path, barrier=False, set_up=set_up)
+    assert "rank_alone" not in {each.kind for each in report.verdict.findings}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,88 @@
+"""Looks at what a rank does between its process group and its first module: it works, or waits for others there.
+
+No recorder is open yet: many scripts have rank 0 unpack a data set there, and the others wait in a barrier.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from pyddpdiag import start_up
+from pyddpdiag.own_clock import monotonic_ns
+from pyddpdiag.record.script_lines import lines_of_frame
+from pyddpdiag.record.side_thread import SideThread
+from pyddpdiag.record.stacks import main_frame
+
+INTERVAL_S: Final = (0.02, 0.2)
+"""Between two looks: at first, and after `OFTEN` of them."""
+
+OFTEN: Final = 500
+MOST: Final = 20_000
+"""Looks: some hour. A script that makes no module by then has other things to do."""
+
+WALK_LIMIT: Final = 200
+LINES_LIMIT: Final = 1000
+
+_CALLS: Final = str(Path("torch", "distributed", "distributed_c10d.py"))
+
+
+class SetUp:
+    """A daemon thread that looks at the main thread's frames, until it is closed; then it notes what it saw."""
+
+    def __init__(self) -> None:
+        self._waited_ns = self._seen_ns = 0
+        self._lines: Counter[str] = Counter()
+        self._thread = SideThread("pyddpdiag set-up", self._watch)
+
+    def close(self) -> None:
+        """Ends the thread, and notes how long the rank waited for others, and at which line it mostly was otherwise."""
+        self._thread.close()
+        if not self._seen_ns:
+            return
+        start_up.keep("set_up_seen_ns", self._seen_ns)
+        start_up.keep("set_up_waited_ns", self._waited_ns)
+        line, spent = max(self._lines.items(), key=lambda item: item[1], default=("", 0))
+        if line:
+            start_up.keep("set_up_line", line)
+            start_up.keep("set_up_line_ns", spent)
+
+    def _watch(self, over: threading.Event) -> None:
+        # Whatever goes wrong, a report only knows less of the start.
+        with suppress(Exception):
+            before = monotonic_ns()
+            for look in range(MOST):
+                if over.wait(INTERVAL_S[look >= OFTEN]):
+                    break
+                now = monotonic_ns()
+                self._look(now - before)
+                before = now
+
+    def _look(self, passed_ns: int) -> None:
+        """One look, which stands for the time since the one before."""
+        frame = main_frame()
+        self._seen_ns += passed_ns
+        if _waits(frame):
+            self._waited_ns += passed_ns
+            return
+        lines = lines_of_frame(frame)
+        if lines and (lines[-1] in self._lines or len(self._lines) < LINES_LIMIT):
+            self._lines[lines[-1]] += passed_ns
+
+
+def _waits(frame: FrameType | None) -> bool:
+    """Whether a thread is in a call of torch.distributed."""
+    for _ in range(WALK_LIMIT):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename.endswith(_CALLS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+__all__ = ["SetUp"]

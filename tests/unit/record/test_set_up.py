@@ -1,0 +1,60 @@
+"""What a rank does between its process group and its first module: real threads, looked at from beside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyddpdiag import start_up
+from pyddpdiag.record.set_up import SetUp
+
+GROUP_CALLS = str(Path("elsewhere", "torch", "distributed", "distributed_c10d.py"))
+S = 10**9
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str | int]]:
+    marks: dict[str, str | int] = {}
+    monkeypatch.setattr(start_up, "_marks", marks)
+    yield marks
+
+
+def barrier() -> Any:
+    """A function that a stack shows in torch.distributed."""
+    made: dict[str, Any] = {"time": time}
+    exec(compile("def barrier(seconds):\n    time.sleep(seconds)", GROUP_CALLS, "exec"), made)
+    return made["barrier"]
+
+
+def unpack(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(0.001)
+
+
+def number(marks: dict[str, str | int], name: str) -> int:
+    value = marks[name]
+    assert isinstance(value, int)
+    return value
+
+
+def test_work_and_waiting_are_told_apart_and_the_line_is_noted(kept: dict[str, str | int]) -> None:
+    looks = SetUp()
+    unpack(0.8)
+    barrier()(1.0)
+    looks.close()
+    seen, waited = number(kept, "set_up_seen_ns"), number(kept, "set_up_waited_ns")
+    assert seen > 1.2 * S and 0.4 * S < waited < seen - 0.4 * S
+    assert str(kept["set_up_line"]).rpartition(":")[0].endswith(Path(__file__).name)
+    assert 0.2 * S < number(kept, "set_up_line_ns") <= seen - waited
+
+
+def test_what_ends_at_once_leaves_no_note(kept: dict[str, str | int]) -> None:
+    looks = SetUp()
+    looks.close()
+    looks.close()
+    assert not kept
