@@ -15,13 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.layouts import HALF, MODELS, RECORDED, Turns, train_layouts
+from shared_gain import look
 from support.links import why_not
 
 from pyddpdiag.analyse.half_gain import half_gain_ms
-from pyddpdiag.analyse.intake import Intake
-from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import lasting_buckets
-from pyddpdiag.trace.run import open_run
 
 LINKS = (1000, 150)
 """In Mbit/s."""
@@ -29,8 +27,7 @@ LINKS = (1000, 150)
 
 def exposed(folder: Path) -> tuple[float, float | None]:
     """Milliseconds that a step of the trace waits for buckets, and what 16 bits are said to save of them."""
-    intake = Intake()
-    view = RunView(open_run(folder, visit=intake.take), intake)
+    view = look(folder)
     waits = view.exposure.typical_ms
     return waits, half_gain_ms(waits, lasting_buckets(view.buckets), view.links)
 

@@ -109,12 +109,14 @@ def summary(answers: Sequence[Answer]) -> str:
     errors = [abs(one.error) for one in answers if one.error is not None]
     if not errors:
         return f"no answer to {len(answers)} questions"
-    within = [one for one in answers if one.low is not None and one.high is not None]
-    inside = sum(one.low <= one.measured <= one.high for one in within if one.low and one.high)
+    spans = [
+        (one.low, one.measured, one.high) for one in answers if one.low is not None and one.high is not None
+    ]
+    inside = sum(low <= measured <= high for low, measured, high in spans)
     return (
         f"{len(errors)} of {len(answers)} answered; error {np.median(errors):.1%} in the median, "
         f"{np.percentile(errors, 90):.1%} at the 90th percentile, {max(errors):.1%} at most; "
-        f"{inside} of {len(within)} within the plan's interval"
+        f"{inside} of {len(spans)} within the plan's interval"
     )
 
 

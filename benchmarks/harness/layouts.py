@@ -155,8 +155,7 @@ def _rank(rank: int, spec: Path) -> None:
     settings += [(HALF, None, HALF)] if turns.half else []
     for name, cap, compress in settings:
         model, batch = _model(turns.model)
-        model(batch)
-        # One pass without DDP: a lazy layer needs its size.
+        model(batch)  # without DDP: a lazy layer needs its size
         ddp = (
             DistributedDataParallel(model)
             if cap is None

@@ -27,7 +27,7 @@ class Meetings:
     """[meetings, ranks] in ms, NaN = not known; the fields of `Between` for the meetings that all ranks have.
 
     `step` is the step that ends in the meeting; `TAIL` is the one after the last step. `start`: the first row begins
-    where the recorders were opened, or has what the ranks did between their process group and their first module.
+    where the recorders were opened, or has what the ranks did before their first module.
     `core`: what the rank waited for a processor core, 0 where it is not known.
     `run_s`: from the first step (from the opening of the recorders, with `start`) to the last meeting.
     """

@@ -77,16 +77,23 @@ def fit_wire(
         slope = ASSUMED_MS_PER_BYTE if most_ms_per_byte is None else most_ms_per_byte
         latency = float(np.median(wire - slope * size))
         return WireFit(latency, slope, assumed=most_ms_per_byte is None) if latency > 0 else None
-    fit = fit_times(size, wire)
     most = np.inf if most_latency_ms is None else most_latency_ms
-    most = max(most, CROWDED_MS) if len(known) >= SMALL_COUNT else most
-    if fit.latency_ms <= most:
+    return fit_times(size, wire, max(most, CROWDED_MS) if len(known) >= SMALL_COUNT else most)
+
+
+def fit_times(size: Float64, wire: Float64, most_latency_ms: float = np.inf) -> WireFit:
+    """The fit to sizes in bytes and what they took in ms, all above 0; neither part of it is below 0.
+
+    Where its latency would be above `most_latency_ms`, the rest of what all together took is that of their bytes.
+    """
+    fit = _least_squares(size, wire)
+    if fit.latency_ms <= most_latency_ms:
         return fit
-    return WireFit(most, max(0.0, float(wire.sum()) - len(known) * most) / float(size.sum()))
+    left = max(0.0, float(wire.sum()) - len(wire) * most_latency_ms)
+    return WireFit(most_latency_ms, left / float(size.sum()))
 
 
-def fit_times(size: Float64, wire: Float64) -> WireFit:
-    """The fit to sizes in bytes and what they took in ms, all above 0; neither part of it is below 0."""
+def _least_squares(size: Float64, wire: Float64) -> WireFit:
     columns = np.stack([1.0 / wire, size / wire], axis=1)
     (latency, slope), *_ = np.linalg.lstsq(columns, np.ones(len(wire)), rcond=None)
     if slope < 0:

@@ -92,9 +92,6 @@ def watch(watched: Watched) -> None:
     _state.watched = watched
     for name, patch in _PATCHES.items():
         _patch_once(patch, sys.modules.get(name))
-    torch_groups, groups = (sys.modules.get(name) for name in ("torch.distributed", _GROUPS))
-    if torch_groups is not None and groups is not None:
-        torch_groups.init_process_group = groups.init_process_group  # type: ignore[attr-defined]
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
@@ -255,6 +252,10 @@ def _patch_groups(module: Any) -> None:
         return made
 
     module.init_process_group = init_process_group
+    # Where torch is loaded already, its package has a name of its own for it.
+    package = sys.modules.get("torch.distributed")
+    if package is not None:
+        package.init_process_group = init_process_group  # type: ignore[attr-defined]
 
 
 def _set_up_begins() -> None:
@@ -321,9 +322,8 @@ def _patch_loader(module: Any) -> None:
     module.DataLoader._get_iterator = get_iterator
 
 
-_GROUPS: Final = "torch.distributed.distributed_c10d"
 _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
-    _GROUPS: _patch_groups,
+    "torch.distributed.distributed_c10d": _patch_groups,
     "torch.nn.parallel.distributed": _patch_ddp,
     "torch._dynamo.eval_frame": _patch_compiled,
     "torch.utils.data.dataloader": _patch_loader,

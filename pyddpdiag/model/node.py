@@ -12,6 +12,9 @@ from pyddpdiag.output import clean
 BEAT_S: Final = 2.0
 """So often the note is renewed."""
 
+NOTE_BYTES: Final = 4096
+"""A longer file is no note."""
+
 _NAME: Final = re.compile(r"node_([0-9a-f]{16})\.json")
 _LATEST_NS: Final = 2**61
 _LATEST_S: Final = 3e10
@@ -79,4 +82,4 @@ def _parse(node: str, raw: Any) -> NodeNote | None:
     )
 
 
-__all__ = ["BEAT_S", "NodeNote", "node_of", "note_name", "parse_note"]
+__all__ = ["BEAT_S", "NOTE_BYTES", "NodeNote", "node_of", "note_name", "parse_note"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.wire_fit import SPREAD, fit_times
 
@@ -21,8 +23,11 @@ class Ring:
         return rounds * self.round_ms + rounds / ranks * sizes * self.ms_per_byte
 
 
-def fit_ring(sizes: Float64, work: Float64, ranks: int) -> Ring | None:
-    """The ring over `ranks` in which buckets of these sizes took so long; None if it cannot be told from them."""
+def fit_ring(sizes: Float64, work: Float64, ranks: int, most_round_ms: float = np.inf) -> Ring | None:
+    """The ring over `ranks` in which buckets of these sizes took so long; None if it cannot be told from them.
+
+    Its rounds are no longer than `most_round_ms`; the rest of what all buckets took is that of their bytes.
+    """
     if (
         ranks < 2
         or not len(sizes)
@@ -31,6 +36,6 @@ def fit_ring(sizes: Float64, work: Float64, ranks: int) -> Ring | None:
         or sizes.max() < SPREAD * sizes.min()
     ):
         return None
-    fit = fit_times(sizes, work)
     rounds = 2 * (ranks - 1)
+    fit = fit_times(sizes, work, rounds * most_round_ms)
     return Ring(fit.latency_ms / rounds, fit.ms_per_byte * ranks / rounds)

@@ -79,30 +79,20 @@ def fit(
         contention: what else the run tells.
     """
     work = during + after
-    ring, most = fit_ring(sizes, work, ranks), contention.most_round
+    most = np.inf if contention.most_round is None else contention.most_round
     lost = contention.core_wait / contention.both if contention.both > 0 else np.nan
-    if ring is None:
-        return None, Sharing()
-    if not lost >= _LEAST_LOST:
-        return ring if most is None else _bounded(ring, sizes, work, ranks, SLOW_START * most), Sharing()
+    ring = fit_ring(sizes, work, ranks, SLOW_START * most)
+    if ring is None or not lost >= _LEAST_LOST:
+        return ring, Sharing()
     compute = max(1.0 - lost, _LEAST_PACE)
-    if most is None:
+    if contention.most_round is None:
         return ring, Sharing(1.0, compute)
     for pace in _PACES.tolist():
         found = fit_ring(sizes, pace * during + after, ranks)
         if found is not None and found.round_ms <= most:
             return found, Sharing(pace, max(compute, 1.0 - pace))
     # Buckets that were on their way together did not get equal parts of the link.
-    return _bounded(ring, sizes, work, ranks, most), Sharing(1.0, compute)
-
-
-def _bounded(ring: Ring, sizes: Float64, work: Float64, ranks: int, most: float) -> Ring:
-    """The ring with rounds no longer than that, in which all buckets together take what they took."""
-    if ring.round_ms <= most:
-        return ring
-    rounds = 2 * (ranks - 1)
-    left = max(0.0, float(work.sum()) - len(work) * rounds * most)
-    return Ring(most, left / (rounds / ranks * float(sizes.sum())))
+    return fit_ring(sizes, work, ranks, most), Sharing(1.0, compute)
 
 
 __all__ = ["Contention", "Sharing", "busy_before", "fit"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from pyddpdiag.model.ending import Stay
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.script_lines import lines_of_frame
 from pyddpdiag.record.side_thread import SideThread
+from pyddpdiag.record.stacks import main_frame
 
 LOOK_S: Final = 1.0
 LEAST_S: Final = 2.0
@@ -92,7 +92,7 @@ class Stall:
 
 
 def _lines() -> tuple[str, ...]:
-    return lines_of_frame(sys._current_frames().get(threading.main_thread().ident or 0))
+    return lines_of_frame(main_frame())
 
 
 def _common(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from pyddpdiag.errors import PyddpdiagError, RemoteError
 from pyddpdiag.model.command import NAME
-from pyddpdiag.model.node import node_of, parse_note
+from pyddpdiag.model.node import NOTE_BYTES, node_of, parse_note
 from pyddpdiag.model.run_files import is_safe
 from pyddpdiag.output import clean
 from pyddpdiag.remote.local import files_of, runs_of
@@ -39,7 +39,6 @@ SILENCE_S: Final = 30.0
 _HELLO: Final = b"pyddpdiag gather 1\n"
 _CHUNK: Final = 2**18
 _MOST_LIST: Final = 2**24
-_MOST_NOTE: Final = 4096
 _RETRY_S: Final = 0.5
 _DIGEST: Final = hashlib.sha256().digest_size
 _PROOF: Final = struct.Struct(f"!32sI{_DIGEST}s")
@@ -297,7 +296,8 @@ def _connected(host: str, port: int, until: float, limit_s: float) -> socket.soc
 
 def _noted_at(path: Path, name: str) -> int:
     """When a machine's note was written, on a clock of its own; 0: it does not say so."""
-    note = parse_note(node_of(name) or "", path.read_bytes()[:_MOST_NOTE])
+    with path.open("rb") as file:
+        note = parse_note(node_of(name) or "", file.read(NOTE_BYTES))
     return 0 if note is None else note.at_ns
 
 

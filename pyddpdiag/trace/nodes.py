@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from pyddpdiag.model.attempts import attempt_number
-from pyddpdiag.model.node import NodeNote, node_of, parse_note
+from pyddpdiag.model.node import NOTE_BYTES, NodeNote, node_of, parse_note
 from pyddpdiag.regular_file import RegularFile
 
-_LIMIT: Final = 4096
 _MOST: Final = 16384
 
 
@@ -46,7 +45,7 @@ def read_note(path: Path) -> NodeNote | None:
         return None
     try:
         with RegularFile(path) as file:
-            return parse_note(node, file.read(0, _LIMIT))
+            return parse_note(node, file.read(0, NOTE_BYTES))
     except OSError:
         return None
 

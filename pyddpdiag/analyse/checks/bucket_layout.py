@@ -67,11 +67,10 @@ def _single(view: RunView, bucket: BucketStats) -> Iterator[Finding]:
     if most is not None:
         # What is more than the bytes take is latency, of which each bucket has as much.
         saved = min(saved, split.part * bucket.bytes * most)
-    least = _least(view)
     if split.giant is not None and split.part < HALVED and len(bucket.parameters) > 1:
         yield from _unsplit(view, bucket, split.giant)
         return
-    if split.buckets < 2 or saved < least:
+    if split.buckets < 2 or saved < _least(view):
         return
     yield Finding(
         kind="single_bucket",
@@ -205,12 +204,10 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
     split = _split(view, buckets, found, 2 * PIECES)
     giant = split.giant if split.part < HALVED else None
     alone = giant is not None or len(found.parameters) == 1
-    saved = min(exposed, wire * (HALVED if alone else split.part))
-    if wire < EXPLAINED * exposed or found.bytes <= ALL_LATENCY_BYTES:
-        return
+    saved, least = min(exposed, wire * HALVED), LEAST_MS
     if not alone:
-        saved = saved_by_hiding(view, buckets, saved)
-    if saved < LEAST_MS or (not alone and saved < _least(view)):
+        saved, least = saved_by_hiding(view, buckets, min(exposed, wire * split.part)), _least(view)
+    if wire < EXPLAINED * exposed or found.bytes <= ALL_LATENCY_BYTES or saved < least:
         return
     what = f"parameter '{found.parameters[0]}' alone" if alone else count(len(found.parameters), "parameter")
     if giant is not None and len(found.parameters) > 1:
