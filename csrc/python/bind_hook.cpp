@@ -66,19 +66,6 @@ std::shared_ptr<PythonFutureWrapper> foreign(const std::shared_ptr<Recorder>& re
     return wrapper;
 }
 
-// `rates`: latency in ns and ps per byte of each.
-std::shared_ptr<Lanes> make_lanes(std::vector<std::string> names,
-                                  const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends,
-                                  const std::vector<std::pair<std::int64_t, std::int64_t>>& rates,
-                                  bool divides) {
-    std::vector<LaneRate> known;
-    known.reserve(rates.size());
-    for (const auto& [latency_ns, ps_per_byte] : rates) {
-        known.push_back({.latency_ns = latency_ns, .ps_per_byte = ps_per_byte});
-    }
-    return std::make_shared<Lanes>(std::move(names), backends, std::move(known), divides);
-}
-
 }  // namespace
 
 void bind_hook(py::module_& module) {
@@ -86,12 +73,6 @@ void bind_hook(py::module_& module) {
         .value("none", Compression::none)
         .value("bf16", Compression::bf16)
         .value("fp16", Compression::fp16);
-    py::class_<Lanes, std::shared_ptr<Lanes>>(module, "Lanes")
-        .def(py::init(&make_lanes), py::arg("names"), py::arg("backends"), py::arg("rates"),
-             py::arg("divides"))
-        .def("ends", &Lanes::ends, py::arg("bytes"))
-        .def("seconds", &seconds_over, py::arg("bytes"), py::arg("times"),
-             py::call_guard<py::gil_scoped_release>());
     py::class_<PathOptions>(module, "PathOptions")
         .def(py::init([](Compression compression, bool error_feedback, std::shared_ptr<SharedRanks> shared,
                          std::shared_ptr<Lanes> lanes) {

@@ -85,8 +85,11 @@ def hooks_of(
     compress: Sequence[str] = ("none",),
     error_feedback: bool = False,
     shared_memory: Sequence[str] = ("off",),
+    lanes: Sequence[tuple[str, ...]] = ((),),
 ) -> list[str]:
     """The labels for all combinations of the axes. A hook that does not record stands for itself, once.
+
+    Lanes exclude the other two: where those vary, lanes are combined with `none` and `off` only.
 
     Raises:
         UsageError: a name is not known, or the values exclude each other.
@@ -100,10 +103,13 @@ def hooks_of(
         if hook in NOT_OURS or not HookKind(hook).records:
             labels.append(hook)
             continue
-        for bits, mode in itertools.product(compress, shared_memory):
+        vary = "none" in compress and "off" in shared_memory
+        for bits, mode, names in itertools.product(compress, shared_memory, lanes):
+            if names and vary and (bits, mode) != ("none", "off"):
+                continue
             way = None if bits == "none" else cast(Compress, bits)
             feedback = error_feedback and way is not None
-            labels.append(Averaging(HookKind(hook), way, feedback, cast(SharedMemory, mode)).label)
+            labels.append(Averaging(HookKind(hook), way, feedback, cast(SharedMemory, mode), names).label)
     return list(dict.fromkeys(labels))
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from pyddpdiag.cli._lanes import lanes_of
 from pyddpdiag.output import say
 
 # A panel of --help.
@@ -187,20 +188,17 @@ def run(
     from pyddpdiag.integrations import recorded_command, tasks
     from pyddpdiag.integrations.bringing import Bringing, gather_of, local_folder
     from pyddpdiag.integrations.started_ranks import start_of
-    from pyddpdiag.paths.lanes import parse as parse_lanes
     from pyddpdiag.ranks import interfaces
     from pyddpdiag.remote.place import is_url
 
     start = start_of(nproc, nnodes, node_rank, rendezvous)
     names = interfaces.parse(interface) if interface is not None else ()
     interfaces.check(names, "from --interface")
-    if lanes is not None:
-        interfaces.check(tuple(lane.interface for lane in parse_lanes(lanes.split(","))), "from --lanes")
     cures = Cures(
         shared_memory=shared_memory.value if shared_memory is not None else "off",
         compress=compress.value if compress is not None else None,
         error_feedback=error_feedback,
-        lanes=() if lanes is None else tuple(lanes.split(",")),
+        lanes=lanes_of(lanes),
         bucket_cap_mb=bucket_cap_mb,
         bucket_cap_mb_list=sizes_of(bucket_cap_mb_list or ""),
         gradient_as_bucket_view=gradient_as_bucket_view,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -12,6 +11,8 @@ import typer
 
 from pyddpdiag import train as training
 from pyddpdiag._loader import require_torch
+from pyddpdiag.cli._lanes import lanes_of
+from pyddpdiag.cli._trained import show, show_details
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.output import say
 from pyddpdiag.paths.averaging import HookKind, refuse_combined
@@ -19,7 +20,6 @@ from pyddpdiag.paths.options import Compress, SharedMemory
 from pyddpdiag.ranks import interfaces, rendezvous
 from pyddpdiag.train.display import Display
 from pyddpdiag.train.settings import Device, TrainSettings
-from pyddpdiag.train.summary import keep, summary
 from pyddpdiag.workloads.archs import TRAINED
 
 _DEFAULTS = TrainSettings()
@@ -122,6 +122,14 @@ def train(
             rich_help_panel=_AVERAGING,
         ),
     ] = "off",
+    lanes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME[,...]",
+            help="Send each bucket in parts over several interfaces at once (docs/lanes.md).",
+            rich_help_panel=_AVERAGING,
+        ),
+    ] = None,
     amp: Annotated[
         bool,
         typer.Option("--amp", help="Forward and backward in bfloat16 (autocast).", rich_help_panel=_TRAINING),
@@ -235,6 +243,7 @@ def train(
         compress=cast("Compress | None", compress),
         error_feedback=error_feedback,
         shared_memory=cast(SharedMemory, shared_memory),
+        lanes=lanes_of(lanes),
         trace=_text(trace),
         force=force,
         interfaces=interfaces.parse(interface) if interface is not None else (),
@@ -299,7 +308,7 @@ def _scale(
         with Display() as display:
             say(run(settings, text, output_dir, display, as_json=as_json), end="")
     except RankFailedError as error:
-        _show_details(error)
+        show_details(error)
         raise
     except KeyboardInterrupt:
         say("Interrupted: all ranks have been ended.", sys.stderr)
@@ -335,12 +344,12 @@ def _launch(
         with Display() as display:
             result = training.launch(settings, nproc, on_event=display, on_note=display.note, machine=machine)
     except RankFailedError as error:
-        _show_details(error)
+        show_details(error)
         raise
     except KeyboardInterrupt:
         say("Interrupted: all ranks have been ended.", sys.stderr)
         raise typer.Exit(130) from None
-    _show(result, as_json)
+    show(result, as_json)
 
 
 def _join(settings: TrainSettings, place: rendezvous.Place, as_json: bool) -> None:
@@ -350,46 +359,15 @@ def _join(settings: TrainSettings, place: rendezvous.Place, as_json: bool) -> No
             result = training.join(settings, place, on_event=watch)
     except PyddpdiagError as error:
         if isinstance(error, RankFailedError):
-            _show_details(error)
+            show_details(error)
         say(f"error: {error}", sys.stderr)
         _leave(2)
     if place.rank == 0:
-        _show(result, as_json)
+        show(result, as_json)
 
 
 def _show_nothing(event: object) -> None:
     del event
-
-
-def _show_details(error: RankFailedError) -> None:
-    if error.details:
-        say(error.details, sys.stderr)
-
-
-def _show(result: training.TrainResult, as_json: bool) -> None:
-    from pyddpdiag.pipeline import explain_gpus, print_report
-
-    low_use = explain_gpus(result.gpus, result.trace)
-    try:
-        keep(result)
-    except OSError as error:
-        say(f"The losses were not written beside the trace: {error.strerror or error}.", sys.stderr)
-    if as_json:
-        say(json.dumps(summary(result, low_use), indent=2))
-        return
-    accuracy = f"Test accuracy {result.accuracy:.2%}" if result.history else "Done"
-    say(
-        f"{accuracy} after {len(result.history)} epochs in {result.seconds:.1f} s, "
-        f"{result.world_size} ranks, {result.buckets} buckets, hook {result.hook}."
-    )
-    for use in result.gpus:
-        why = low_use.get(use.rank)
-        say(str(use) if why is None else f"{use} {why.advice}")
-    if result.trace is None:
-        say("Nothing was recorded, so there is no report; --hook native records training.")
-        return
-    sys.stdout.flush()
-    print_report(Path(result.trace))
 
 
 def _leave(code: int) -> NoReturn:

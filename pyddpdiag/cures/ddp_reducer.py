@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,11 +51,12 @@ def layout_of(ddp: DistributedDataParallel) -> Layout:
     return Layout(ddp._bucket_config, bool(ddp.gradient_as_bucket_view))
 
 
-def with_size(ddp: DistributedDataParallel, size_mb: float) -> Any:
-    """torch's configuration for another bucket size, in MiB."""
+def with_sizes(ddp: DistributedDataParallel, sizes_mb: Sequence[float]) -> Any:
+    """torch's configuration for another size of all buckets, or for one of each, in MiB."""
     # torch annotates a whole number, and takes any.
     make: Any = type(ddp._bucket_config).create
-    return make(size_mb, None, False)
+    several = len(sizes_mb) > 1
+    return make(None if several else sizes_mb[0], list(sizes_mb) if several else None, False)
 
 
 def replace_reducer(ddp: DistributedDataParallel, layout: Layout) -> None:
@@ -96,4 +98,4 @@ def _own_memory(ddp: DistributedDataParallel) -> None:
             parameter.grad = gradient.detach().clone()
 
 
-__all__ = ["Layout", "layout_of", "replace_reducer", "why_not", "with_size"]
+__all__ = ["Layout", "layout_of", "replace_reducer", "why_not", "with_sizes"]

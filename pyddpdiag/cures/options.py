@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pyddpdiag.errors import UsageError
@@ -158,4 +158,22 @@ def sizes_of(text: str) -> tuple[float, ...]:
         ) from None
 
 
-__all__ = ["Cures", "from_options", "sizes_of"]
+def with_sizes(today: Cures, value: str) -> Cures:
+    """These cures with the bucket sizes in `4`, or `1:4:25` for a size of each bucket, in MiB.
+
+    Raises:
+        UsageError: it holds no size.
+    """
+    try:
+        sizes = sizes_of(value.replace(":", ","))
+        if len(sizes) > 1:
+            return replace(today, bucket_cap_mb=None, bucket_cap_mb_list=sizes)
+        return replace(today, bucket_cap_mb=sizes[0], bucket_cap_mb_list=())
+    except (UsageError, IndexError):
+        raise UsageError(
+            f"buckets={value}: that is no value of buckets.",
+            hint="write buckets=4, or buckets=1:4:25 for a size of each bucket, in MiB.",
+        ) from None
+
+
+__all__ = ["Cures", "from_options", "sizes_of", "with_sizes"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from pyddpdiag.cures.options import Cures
-from pyddpdiag.cures.trial_options import DEFAULT
+from pyddpdiag.cures.names import Named
+from pyddpdiag.cures.options import Cures, with_sizes
+from pyddpdiag.cures.trial_options import DEFAULT, named_of
 from pyddpdiag.model.trial import TODAY, TriedCure
 from pyddpdiag.paths.options import Compress, PathRequest
 
@@ -21,18 +23,18 @@ class Setting:
 
     Attributes:
         path: how buckets are summed.
-        bucket_cap_mb: None: as the script has it.
+        bucket_caps_mb: one for all buckets, or one for each; empty: as the script has it.
         views: `gradient_as_bucket_view`; None: as the script has it.
     """
 
     path: PathRequest
-    bucket_cap_mb: float | None = None
+    bucket_caps_mb: tuple[float, ...] = ()
     views: bool | None = None
 
     @property
-    def layout(self) -> tuple[float | None, bool | None]:
+    def layout(self) -> tuple[tuple[float, ...], bool | None]:
         """What a change of needs a new reducer."""
-        return self.bucket_cap_mb, self.views
+        return self.bucket_caps_mb, self.views
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def candidates(names: Sequence[str], module: Module) -> tuple[Candidate, list[Ca
     """Today's setting and the others, in the order in which they were named.
 
     Args:
-        names: of `trial_options.CURES`; empty: the defaults, each where it keeps the bits.
+        names: as `Trial.cures`; empty: the defaults, each where it keeps the bits.
         module: on which they are tried.
 
     Returns:
@@ -87,7 +89,9 @@ def candidates(names: Sequence[str], module: Module) -> tuple[Candidate, list[Ca
     today = Setting(module.path)
     found: list[Candidate] = []
     for name in dict.fromkeys(names or DEFAULT):
-        for each in _of_name(name, module):
+        of_each = [_of_name(one, module) for one in named_of(name)]
+        for parts in itertools.product(*of_each):
+            each = _together(parts, module)
             left = each.cure.left
             if not left and each.setting.layout != today.layout:
                 left = module.no_rebuild
@@ -101,7 +105,33 @@ def candidates(names: Sequence[str], module: Module) -> tuple[Candidate, list[Ca
 _LANES: Final = "its buckets go over several interfaces, which a trial does not change"
 
 
-def _of_name(name: str, module: Module) -> list[Candidate]:
+def _together(parts: Sequence[Candidate], module: Module) -> Candidate:
+    """A setting that has all of them. Each changes another field of today's setting."""
+    if len(parts) == 1:
+        return parts[0]
+    path, views = module.path, None
+    caps: tuple[float, ...] = ()
+    for part in parts:
+        changed = {
+            one.name: getattr(part.setting.path, one.name)
+            for one in fields(path)
+            if getattr(part.setting.path, one.name) != getattr(module.path, one.name)
+        }
+        path = replace(path, **changed)
+        caps = part.setting.bucket_caps_mb or caps
+        views = views if part.setting.views is None else part.setting.views
+    options = {name: value for part in parts for name, value in part.cure.options.items()}
+    cure = TriedCure(
+        " + ".join(part.cure.name for part in parts),
+        options,
+        all(part.cure.same_bits for part in parts),
+        left=next((f"{part.cure.name}: {part.cure.left}" for part in parts if part.cure.left), ""),
+    )
+    return Candidate(Setting(path, caps, views), cure)
+
+
+def _of_name(one: Named, module: Module) -> list[Candidate]:
+    name = one.name
     if name == "shared-memory":
         exact = module.dtypes <= {"float32", "float64"} and module.one_host and module.path.compress is None
         had = "the ranks average in shared memory already" if module.path.shared_memory != "off" else ""
@@ -113,8 +143,11 @@ def _of_name(name: str, module: Module) -> list[Candidate]:
         had = "gradients are views of the buckets already" if module.views else ""
         cures = replace(_asked(module.path), gradient_as_bucket_view=True)
         return [_candidate("views", Setting(module.path, views=True), cures, exact, had)]
+    if one.value:
+        cures = with_sizes(_asked(module.path), one.value)
+        return [_of_sizes(cures.bucket_cap_mb_list or (float(cures.bucket_cap_mb or 0),), module)]
     if name == "buckets":
-        return [_of_size(size, module) for size in bucket_sizes(module)] or [
+        return [_of_sizes((size,), module) for size in bucket_sizes(module)] or [
             _candidate(
                 "buckets",
                 Setting(module.path),
@@ -166,12 +199,12 @@ def _buckets_of(module: Module, first_cap: float, cap: float) -> tuple[int, ...]
     return (*found, filled) if filled else tuple(found)
 
 
-def _of_size(size: float, module: Module) -> Candidate:
-    cures = replace(_asked(module.path), bucket_cap_mb=size)
+def _of_sizes(sizes: tuple[float, ...], module: Module) -> Candidate:
+    text = ", ".join(f"{size:g}" for size in sizes)
     return _candidate(
-        f"buckets of {size:g} MiB",
-        Setting(module.path, bucket_cap_mb=size),
-        cures,
+        f"buckets of {text} MiB",
+        Setting(module.path, bucket_caps_mb=sizes),
+        with_sizes(_asked(module.path), ":".join(map(str, sizes))),
         module.ranks <= 2 and module.path.compress is None,
     )
 
@@ -182,7 +215,9 @@ def _candidate(name: str, setting: Setting, cures: Cures, same_bits: bool, left:
 
 def _asked(path: PathRequest, *, auto: bool = False) -> Cures:
     mode = "auto" if auto and path.shared_memory == "require" else path.shared_memory
-    return Cures(shared_memory=mode, compress=path.compress, error_feedback=path.error_feedback)
+    return Cures(
+        shared_memory=mode, compress=path.compress, error_feedback=path.error_feedback, lanes=path.lanes
+    )
 
 
 __all__ = ["Candidate", "Module", "Setting", "bucket_sizes", "candidates"]

@@ -280,12 +280,12 @@ class TrialEngine:
         old = self._old_layout
         if old is None:
             return  # no setting of this trial has had another reducer
-        size = setting.bucket_cap_mb
+        sizes = setting.bucket_caps_mb
         ddp_reducer.replace_reducer(
             ddp,
             replace(
                 old,
-                config=old.config if size is None else ddp_reducer.with_size(ddp, size),
+                config=ddp_reducer.with_sizes(ddp, sizes) if sizes else old.config,
                 views=old.views if setting.views is None else setting.views,
             ),
         )

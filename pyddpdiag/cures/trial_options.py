@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pyddpdiag.cures.names import Named, together_of
+from pyddpdiag.cures.options import Cures, with_sizes
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model.trial import Keep
 
@@ -38,7 +40,8 @@ class Trial:
     """A trial of cures, for `recorder.attach(ddp, trial=pyddpdiag.Trial())`; the same on all ranks.
 
     Attributes:
-        cures: names of `CURES`; empty: those of `DEFAULT` that keep the bits.
+        cures: names of `CURES`, also `buckets=4` and `buckets=1:4:25` in MiB, and several at once as `views+compress`;
+            empty: those of `DEFAULT` that keep the bits.
         minutes: the time that the trial may take.
         keep: with what the training goes on: "best", or "none" for what it had.
         stop: end the training when the trial is over, by `SystemExit` with code 0 from the forward pass in every rank.
@@ -55,12 +58,8 @@ class Trial:
     def __post_init__(self) -> None:
         if isinstance(self.cures, str):
             raise UsageError(f"cures must be a list of names, not the text {self.cures!r}.")
-        unknown = [each for each in self.cures if each not in CURES]
-        if unknown:
-            hint = f"choose from {', '.join(CURES)}."
-            if unknown[0].partition("=")[0] in (*CURES, *BY_STARTS):
-                hint = f"pyddpdiag try --restart takes it; in a running training, {hint}"
-            raise UsageError(f"there is no cure '{unknown[0]}' to try.", hint=hint)
+        for each in self.cures:
+            named_of(each)
         if not (math.isfinite(self.minutes) and self.minutes > 0):
             raise UsageError(
                 f"a trial of {self.minutes} minutes cannot be right.", hint="give a number above 0."
@@ -81,6 +80,27 @@ class Trial:
         begin(recorder, ddp, ddp if given is None else given, self)
 
 
+def named_of(text: str) -> tuple[Named, ...]:
+    """The cures of a trial that are on together.
+
+    Raises:
+        UsageError: there is no such cure in a running training, one is named twice, or a value is none of it.
+    """
+    hint = f"choose from {', '.join(CURES)}."
+    if any(part.partition("=")[0].strip() in BY_STARTS for part in text.split("+")):
+        hint = f"pyddpdiag try --restart takes it; in a running training, {hint}"
+    found = together_of(text, CURES, hint)
+    for one in found:
+        if one.value and one.name != "buckets":
+            raise UsageError(
+                f"{one.name}={one.value}: {one.name} takes no value here.",
+                hint="with --restart it may; in a running training only buckets takes one, in MiB.",
+            )
+        if one.value:
+            with_sizes(Cures(), one.value)
+    return found
+
+
 def to_text(trial: Trial) -> str:
     """For an environment variable."""
     return json.dumps(asdict(trial) | {"cures": list(trial.cures)})
@@ -95,4 +115,4 @@ def from_text(text: str) -> Trial:
     return Trial(**json.loads(text))
 
 
-__all__ = ["CURES", "DEFAULT", "Trial", "from_text", "to_text"]
+__all__ = ["CURES", "DEFAULT", "Trial", "from_text", "named_of", "to_text"]

@@ -116,5 +116,6 @@ def check_same_on_all_ranks(
         raise ReductionError(
             f"rank {group.rank()}: the ranks disagree on their parameters: {others} of the group differ from its "
             f"rank 0 (parameters per rank: {', '.join(str(int(e[1])) for e in everyone)}).",
-            hint="make the GradientReducer on every rank with the same model, bucket_cap_mb, dtype and shared_memory.",
+            hint="make the GradientReducer on every rank with the same model, bucket_cap_mb, dtype, shared_memory and "
+            "number of lanes.",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -14,12 +14,13 @@ import torch
 import torch.distributed as dist
 
 from pyddpdiag import _native
-from pyddpdiag.errors import NoProcessGroupError, ReductionError, UsageError
+from pyddpdiag.errors import NoProcessGroupError, RecorderError, ReductionError, UsageError
 from pyddpdiag.gradients.bucket_views import BucketViews
 from pyddpdiag.gradients.buckets import Bucket, check_same_on_all_ranks, in_buckets, named
 from pyddpdiag.gradients.flattening import STREAMING_ABOVE
-from pyddpdiag.paths import gloo, shared_setup
-from pyddpdiag.paths.options import SharedMemory, require_mode
+from pyddpdiag.paths import gloo, lanes_setup, shared_setup
+from pyddpdiag.paths import lanes as lane_names
+from pyddpdiag.paths.options import SharedMemory, path_request
 from pyddpdiag.record import orderly_exit
 from pyddpdiag.record.ddp_modules import Description
 from pyddpdiag.record.recorder import Recorder
@@ -56,6 +57,8 @@ class GradientReducer:
         shared_memory: "auto": where all ranks of the group share memory, they average the buckets there, without
             Gloo (docs/shared-memory.md); Gloo otherwise. "require": an error where they do not. "off": Gloo.
             The same on all ranks.
+        lanes: interfaces of this host that carry parts of each bucket at once (docs/lanes.md); not with
+            `shared_memory`. As many on all ranks.
         gradient_as_bucket_view: as DDP's option of this name: gradients are views of their buckets from the moment
             their all-reduce begins, and are not copied back. That is faster, and once they are averaged, they take no
             memory beside the buckets. What you keep of a gradient changes in the next pass; between `backward` and
@@ -64,10 +67,11 @@ class GradientReducer:
 
     Raises:
         NoProcessGroupError: torch.distributed is not initialised.
-        NotGlooError: `recorder` was given, and the process group does not reduce the gradients over Gloo.
+        NotGlooError: `recorder` or `lanes` was given, and the process group does not reduce the gradients over Gloo.
         UsageError: there are no parameters, one cannot be reduced, or an argument is out of its range; or gradients
             are to be views of buckets of another type.
-        ReductionError: the ranks disagree on their parameters; or they do not share memory, and must.
+        ReductionError: the ranks disagree on their parameters; they do not share memory, and must; or their lanes do
+            not fit.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class GradientReducer:
         process_group: dist.ProcessGroup | None = None,
         recorder: Recorder | None = None,
         shared_memory: SharedMemory = "off",
+        lanes: Sequence[str] = (),
         gradient_as_bucket_view: bool = False,
     ) -> None:
         if not (dist.is_available() and dist.is_initialized()):
@@ -85,7 +90,7 @@ class GradientReducer:
                 "a GradientReducer needs other ranks, but torch.distributed is not initialised.",
                 hint="make it after torch.distributed.init_process_group('gloo', ...).",
             )
-        require_mode(shared_memory)
+        way = path_request(shared_memory=shared_memory, lanes=lanes)
         orderly_exit.arrange()
         group = process_group if process_group is not None else dist.group.WORLD
         assert group is not None
@@ -100,11 +105,13 @@ class GradientReducer:
         if gradient_as_bucket_view:
             self._views = [BucketViews(b, self._parameters, self._names) for b in self._buckets]
         self._recorder = recorder
-        if recorder is not None:
+        if recorder is not None or way.lanes:
             gloo.require(group, self._parameters[0].device, self._rank)
         # The recorder that knows this reducer, and our handle for recording into it.
         self._known: tuple[weakref.ref[Recorder], _native.Reduction] | None = None
-        check_same_on_all_ranks(self._buckets, self._parameters, group, shared_memory)
+        check_same_on_all_ranks(
+            self._buckets, self._parameters, group, f"{shared_memory} {len(way.lanes)} lanes"
+        )
         # What adds up the buckets in shared memory; None: Gloo does. Not the recorder's, which may be closed on some
         # ranks before others: all must go the same way.
         self._shared: _native.SharedRanks | None = None
@@ -112,6 +119,12 @@ class GradientReducer:
         if shared_memory != "off":
             self._shared, self._sharing = shared_setup.share(group, shared_memory)
         self._places = [_native.SharedPlace() for _ in self._buckets]
+        # What carries the buckets over several interfaces; None: the group does.
+        self._lanes: _native.Lanes | None = None
+        if way.lanes and self._size > 1:
+            self._lane_names = lane_names.parse(way.lanes)
+            self._lanes, self._lane_facts = lanes_setup.connect(group, self._lane_names)
+        self._parts = [self._parts_of(bucket.buffer) for bucket in self._buckets]
         self._broken = ""  # why no pass can be trusted any more
         self._passes = -1
         self._home = {p: b for b, bucket in enumerate(self._buckets) for p in bucket.parameters}
@@ -124,6 +137,12 @@ class GradientReducer:
             parameter.register_post_accumulate_grad_hook(partial(_ready, this, i))  # type: ignore[no-untyped-call]
             for i, parameter in enumerate(self._parameters)
         ]
+
+    def _parts_of(self, buffer: torch.Tensor) -> _native.LaneParts | None:
+        """What carries a bucket over the lanes; None: what is empty or on an accelerator goes over the group."""
+        if self._lanes is None or buffer.device.type != "cpu" or buffer.numel() == 0:
+            return None
+        return _native.LaneParts(buffer, self._lanes)
 
     def _begin(self) -> None:
         """Waits for the first gradient of a pass."""
@@ -159,8 +178,15 @@ class GradientReducer:
         self._seen[index] = 1
         self._missing[home] -= 1
         # In the same order on every rank, whatever the order in which gradients arrive.
-        while self._next < len(self._buckets) and self._missing[self._next] == 0:
-            self._launch()
+        try:
+            while self._next < len(self._buckets) and self._missing[self._next] == 0:
+                self._launch()
+        except ReductionError:
+            # The backward pass ends here, and with it this pass.
+            self._known = None
+            self._let_go()
+            self._begin()
+            raise
 
     def _begin_recording(self) -> None:
         """Finds out who records this pass. All ranks come here together if any has a sentinel, which then meets."""
@@ -175,10 +201,14 @@ class GradientReducer:
             module = recorder.modules.add(
                 Description("GradientReducer", self._group, self._cap_mb, self._names, self._parameters)
             )
-            options = _native.PathOptions(shared=self._shared)
+            options = _native.PathOptions(shared=self._shared, lanes=self._lanes)
             self._known = (weakref.ref(recorder), _native.Reduction(recorder.core, module, options))
             if self._sharing:
                 shared_setup.tell(recorder.core, self._group.group_name, self._sharing)
+            if self._lanes is not None:
+                lanes_setup.tell(
+                    recorder.core, self._group, self._lane_names, (self._lanes, self._lane_facts)
+                )
             recorder.modules.write_sidecar()
         self._recording = self._known[1]
 
@@ -189,17 +219,27 @@ class GradientReducer:
         number = self._passes * len(self._buckets) + bucket.index
         gradients = [self._gradient(i) for i in bucket.parameters]
         bring_back = self._fill(bucket, gradients)
-        work: dist.Work | None
+        try:
+            work, collect = self._started(bucket, number)
+        except RecorderError:
+            raise
+        except RuntimeError as error:  # an earlier bucket has failed meanwhile
+            raise self._not_reduced(bucket, error) from error
+        self._in_flight.append((work, bring_back if collect is None else _first(collect, bring_back)))
+        self._next += 1
+
+    def _started(self, bucket: Bucket, number: int) -> tuple[dist.Work | None, Callable[[], None] | None]:
+        """Begins a bucket's sum: its work, and what must run when that has ended before the sum is in the bucket."""
+        parts = self._parts[bucket.index]
         if self._recording is not None:
             parameters = [self._parameters[i] for i in bucket.parameters]
             work = self._recording.begin(bucket.index, len(self._buckets), bucket.buffer, parameters, number)
-        elif self._shared is not None and bucket.buffer.numel() > 0:
-            work = self._shared.add_up(bucket.buffer, number, self._places[self._next])
-        else:
-            work = dist.all_reduce(bucket.buffer, group=self._group, async_op=True)
-            assert work is not None
-        self._in_flight.append((work, bring_back))
-        self._next += 1
+            return work, None
+        if parts is not None:
+            return parts.begin(bucket.buffer), partial(parts.bring_back, bucket.buffer)
+        if self._shared is not None and bucket.buffer.numel() > 0:
+            return self._shared.add_up(bucket.buffer, number, self._places[bucket.index]), None
+        return dist.all_reduce(bucket.buffer, group=self._group, async_op=True), None
 
     def _require_sound(self) -> None:
         if self._broken:
@@ -254,6 +294,7 @@ class GradientReducer:
         if not self._hooks:
             raise UsageError(f"rank {self._rank}: the GradientReducer is closed.", hint="make a new one.")
         if not self._accumulated:
+            self._require_sound()
             raise UsageError(
                 f"rank {self._rank}: all_reduce() was called twice, or without a backward pass: no gradient came "
                 "since the last call.",
@@ -290,13 +331,16 @@ class GradientReducer:
             else:
                 work.wait(timedelta(seconds=timeout_s))
         except RuntimeError as error:
-            first = self._names[bucket.parameters[0]]
-            raise ReductionError(
-                f"rank {self._rank}: bucket {bucket.index} ('{first}' and {len(bucket.parameters) - 1} more, "
-                f"{bucket.buffer.nbytes / 1e6:.3f} MB) was not reduced over the {self._size} ranks: {error}",
-                hint="another rank failed, hangs, or did not call all_reduce(); look there first. This process "
-                "group cannot be used any more.",
-            ) from error
+            raise self._not_reduced(bucket, error) from error
+
+    def _not_reduced(self, bucket: Bucket, error: RuntimeError) -> ReductionError:
+        first = self._names[bucket.parameters[0]]
+        return ReductionError(
+            f"rank {self._rank}: bucket {bucket.index} ('{first}' and {len(bucket.parameters) - 1} more, "
+            f"{bucket.buffer.nbytes / 1e6:.3f} MB) was not reduced over the {self._size} ranks: {error}",
+            hint="another rank failed, hangs, or did not call all_reduce(); look there first. This process "
+            "group cannot be used any more.",
+        )
 
     def _let_go(self) -> None:
         """Makes buckets on their way through shared memory ours again: no other rank sums what is in them later."""
@@ -304,6 +348,8 @@ class GradientReducer:
             self._shared.give_up()
             self._shared = self._recording = None
             self._broken = self._broken or "its buckets in shared memory may be half summed"
+        if self._lanes is not None and self._in_flight:
+            self._broken = self._broken or "its buckets over several interfaces may be half summed"
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -321,7 +367,8 @@ class GradientReducer:
             hook.remove()
         self._hooks = []
         self._let_go()
-        self._shared = self._known = None
+        self._shared = self._known = self._lanes = None
+        self._parts = []
 
     def __enter__(self) -> GradientReducer:
         """The reducer itself."""
@@ -332,6 +379,14 @@ class GradientReducer:
     ) -> None:
         """Closes the reducer."""
         self.close()
+
+
+def _first(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
+    def both() -> None:
+        one()
+        other()
+
+    return both
 
 
 def _ready(this: weakref.ref[GradientReducer], index: int, parameter: torch.Tensor) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
-from pyddpdiag.cures.options import Cures, sizes_of
+from pyddpdiag.cures.names import Named, together_of
+from pyddpdiag.cures.options import Cures, with_sizes
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.paths.options import Compress, SharedMemory
@@ -18,12 +20,8 @@ BUCKET_SIZES: Final = (1.0, 5.0, 100.0)
 """In MiB, around DDP's own 25."""
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A cure that the user named, with its value; empty: what fits the run."""
-
-    name: str
-    value: str = ""
+Wanted = tuple[Named, ...]
+"""Cures that the user named, to be on together."""
 
 
 @dataclass(frozen=True)
@@ -83,25 +81,18 @@ def _is_loopback(sidecar: Sidecar, name: str) -> bool:
 
 
 def wanted_of(text: str) -> tuple[Wanted, ...]:
-    """The cures in `NAME[=VALUE],...`; those of `BY_DEFAULT` if it is empty.
+    """The cures in `NAME[=VALUE][+NAME...],...`; those of `BY_DEFAULT` if it is empty.
 
     Raises:
         UsageError: there is no such cure, or a value is none of it.
     """
     if not text.strip():
-        return tuple(Wanted(name) for name in BY_DEFAULT)
-    found = []
-    for part in text.split(","):
-        name, _, value = (word.strip() for word in part.partition("="))
-        if name not in _KINDS:
-            raise UsageError(
-                f"--cures: there is no cure '{name}'.",
-                hint=f"with --restart, choose among: {', '.join(_KINDS)}.",
-            )
-        one = Wanted(name, value)
-        if value:
+        return tuple((Named(name),) for name in BY_DEFAULT)
+    hint = f"with --restart, choose among: {', '.join(_KINDS)}."
+    found = [together_of(part, _KINDS, hint) for part in text.split(",")]
+    for one in itertools.chain(*found):
+        if one.value:
             _with_value(one, Cures())
-        found.append(one)
     return tuple(dict.fromkeys(found))
 
 
@@ -118,23 +109,36 @@ def settings(wanted: Sequence[Wanted], today: Cures, run: Seen) -> tuple[list[Se
     """
     found: dict[str, Setting] = {}
     notes = []
-    for one in wanted:
-        values = [one.value] if one.value else _KINDS[one.name](run)
-        made = [
-            Setting(_named(one.name, value), _with_value(Wanted(one.name, value), today)) for value in values
-        ]
-        new = [setting for setting in made if setting.cures != today]
-        if not new:
-            notes.append(f"{one.name} is not tried: {_WHY_NOT.get(one.name, 'today has it already')}.")
-        found.update({setting.name: setting for setting in new})
+    for together in wanted:
+        # Of each, every value that changes something.
+        each = [_values(one, today, run) for one in together]
+        for one, values in zip(together, each, strict=True):
+            if not values:
+                name = "+".join(part.name for part in together)
+                why = _WHY_NOT.get(one.name, "today has it already")
+                other = f"{one.name}: " if len(together) > 1 else ""
+                notes.append(f"{name} is not tried: {other}{why}.")
+        for parts in itertools.product(*each):
+            cures = today
+            for part in parts:
+                cures = _with_value(part, cures)
+            name = " + ".join(_named(part) for part in parts)
+            found[name] = Setting(name, cures)
     return list(found.values()), notes
 
 
-def _named(name: str, value: str) -> str:
-    return f"{name} {value}" if value not in ("", "auto") else name
+def _values(one: Named, today: Cures, run: Seen) -> list[Named]:
+    """A cure with each of its values that is not today's."""
+    values = [one.value] if one.value else _KINDS[one.name](run)
+    named = [Named(one.name, value) for value in values]
+    return [each for each in named if _with_value(each, today) != today]
 
 
-def _with_value(one: Wanted, today: Cures) -> Cures:
+def _named(one: Named) -> str:
+    return f"{one.name} {one.value}" if one.value not in ("", "auto") else one.name
+
+
+def _with_value(one: Named, today: Cures) -> Cures:
     """Today's setting with a cure.
 
     Raises:
@@ -142,7 +146,7 @@ def _with_value(one: Wanted, today: Cures) -> Cures:
     """
     try:
         return _CHANGES[one.name](today, one.value)
-    except (ValueError, IndexError):
+    except ValueError:
         raise UsageError(
             f"--cures {one.name}={one.value}: that is no value of {one.name}.",
             hint=f"write {_EXAMPLES.get(one.name, one.name)}.",
@@ -157,13 +161,6 @@ def _flag(value: str) -> Literal[True]:
 
 def _shared(today: Cures, value: str) -> Cures:
     return replace(today, shared_memory=cast(SharedMemory, value or "auto"))
-
-
-def _buckets(today: Cures, value: str) -> Cures:
-    sizes = sizes_of(value.replace(":", ","))
-    if len(sizes) > 1:
-        return replace(today, bucket_cap_mb=None, bucket_cap_mb_list=sizes)
-    return replace(today, bucket_cap_mb=sizes[0], bucket_cap_mb_list=())
 
 
 def _interfaces(run: Seen) -> list[str]:
@@ -192,7 +189,7 @@ _KINDS: Final[dict[str, Callable[[Seen], list[str]]]] = {
 
 _CHANGES: Final[dict[str, Callable[[Cures, str], Cures]]] = {
     "shared-memory": _shared,
-    "buckets": _buckets,
+    "buckets": with_sizes,
     "views": lambda today, value: replace(today, gradient_as_bucket_view=_flag(value)),
     "compress": lambda today, value: replace(today, compress=cast(Compress, value)),
     "interface": lambda today, value: replace(today, interfaces=tuple(value.split("+"))),
@@ -203,7 +200,6 @@ _CHANGES: Final[dict[str, Callable[[Cures, str], Cures]]] = {
 
 _EXAMPLES: Final = {
     "compress": "compress=bf16 or compress=fp16",
-    "buckets": "buckets=4, or buckets=1:4:25 for a size of each bucket, in MiB",
     "threads": "threads=4",
     "workers": "workers=2",
     "interface": "interface=eth0, or interface=eth0+eth1",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, get_args
 
@@ -32,7 +32,7 @@ class Averaging:
     Attributes:
         hook: `native` is `recorder.attach`, `timed` a hook that is registered from Python; both record. `plain` is DDP
             without a hook, `builtin` torch's own.
-        compress, error_feedback, shared_memory: as in `Recorder.attach`; only with a hook that records.
+        compress, error_feedback, shared_memory, lanes: as in `Recorder.attach`; only with a hook that records.
 
     Raises:
         UsageError: there is no such value, or the values exclude each other.
@@ -42,19 +42,20 @@ class Averaging:
     compress: Compress | None = None
     error_feedback: bool = False
     shared_memory: SharedMemory = "off"
+    lanes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        path_request(self.compress, self.error_feedback, self.shared_memory)
+        _ = self.path  # checks it
         if self.path and not self.hook.records:
             raise UsageError(
                 f"--hook {self.hook.value} averages over Gloo, in the gradients' own type.",
-                hint="--compress, --error-feedback and --shared-memory need --hook native or --hook timed.",
+                hint="--compress, --error-feedback, --shared-memory and --lanes need --hook native or --hook timed.",
             )
 
     @property
     def path(self) -> dict[str, Any]:
         """What `Recorder.attach` and `Recorder.hook` get; empty: their defaults."""
-        return path_request(self.compress, self.error_feedback, self.shared_memory).arguments
+        return path_request(self.compress, self.error_feedback, self.shared_memory, self.lanes).arguments
 
     @property
     def exact(self) -> bool:
@@ -63,16 +64,18 @@ class Averaging:
 
     @property
     def label(self) -> str:
-        """Its name in result files and tables, such as `native+bf16`."""
+        """Its name in result files and tables, such as `native+bf16` or `native+lanes=eth0,eth1`."""
         parts = [
             self.hook.value,
             self.compress or "",
             "feedback" if self.error_feedback else "",
             _SHARED[self.shared_memory],
+            _LANES + ",".join(self.lanes) if self.lanes else "",
         ]
         return "+".join(filter(None, parts))
 
 
+_LANES: Final = "lanes="
 _SHARED: Final[dict[str, str]] = {"off": "", "auto": "shared", "require": "required"}
 # Names that stood for two options at once; result files still hold them.
 _COMBINED: Final = {
@@ -93,7 +96,14 @@ def current_label(name: str) -> str:
 
 def from_label(label: str) -> Averaging | None:
     """The reverse of `Averaging.label`; None: there is no such way."""
-    return _labels().get(label)
+    hook, over_lanes, names = label.partition(f"+{_LANES}")
+    way = _labels().get(hook)
+    if way is None or not over_lanes:
+        return way
+    try:
+        return replace(way, lanes=tuple(names.split(",")))
+    except UsageError:
+        return None
 
 
 @functools.cache

@@ -64,7 +64,7 @@ def prepare(
     known = _outcomes.setdefault(core, {})
     name = group.group_name
     if name not in known or known[name][0] != lanes:
-        known[name] = (lanes, *_set_up(group, lanes))
+        known[name] = (lanes, *connect(group, lanes))
     return known[name][1]
 
 
@@ -74,7 +74,25 @@ def outcome(core: _native.Recorder, group_name: str) -> tuple[GroupLane, ...]:
     return found[2] if found is not None else ()
 
 
-def _set_up(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.Lanes, tuple[GroupLane, ...]]:
+def tell(
+    core: _native.Recorder,
+    group: dist.ProcessGroup,
+    lanes: tuple[Lane, ...],
+    connected: tuple[_native.Lanes, tuple[GroupLane, ...]],
+) -> None:
+    """Has a recorder know what `connect` gave for a group: later calls of `prepare` take it."""
+    _outcomes.setdefault(core, {})[group.group_name] = (lanes, *connected)
+
+
+def connect(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.Lanes, tuple[GroupLane, ...]]:
+    """Connects and measures, each time; as `prepare` without a recorder, for a group of several ranks.
+
+    Returns:
+        What carries the buckets; each lane's rate and share, as this rank calls them.
+
+    Raises:
+        ReductionError: as `prepare`.
+    """
     made = _backends.setdefault(group, [])
     store = PrefixStore(f"pyddpdiag/lanes/{len(made)}", group.get_group_store())
     devices, error = _devices(lanes)
@@ -218,4 +236,4 @@ def _facts(names: list[str], rates: list[tuple[int, int]], lanes: _native.Lanes)
     )
 
 
-__all__ = ["outcome", "prepare"]
+__all__ = ["connect", "outcome", "prepare", "tell"]

@@ -18,6 +18,7 @@ _PRIVATE = {
     "trace",
     "force",
     "interfaces",
+    "lanes",
     "timeout_s",
     "data",
     "script",
@@ -37,7 +38,7 @@ class TrainSettings:
         lr: peak learning rate; with `scale_lr`, multiplied by the number of ranks. Left out: that of `arch`.
         seed: decides the first weights and the order of the samples.
         bucket_cap_mb: DDP's bucket size in MiB. Left out: that of `arch`.
-        hook, compress, error_feedback, shared_memory: how gradients are averaged (`Averaging`).
+        hook, compress, error_feedback, shared_memory, lanes: how gradients are averaged (`Averaging`).
         trace: folder of the trace; None asks for `runs/<time>`, or for none if the hook records nothing.
         force: replace a trace that is already in that folder.
         interfaces: network interfaces for Gloo; empty leaves the choice to `pyddpdiag.ranks.interfaces`.
@@ -70,6 +71,7 @@ class TrainSettings:
     compress: Compress | None = None
     error_feedback: bool = False
     shared_memory: SharedMemory = "off"
+    lanes: tuple[str, ...] = ()
     trace: str | None = None
     force: bool = False
     interfaces: tuple[str, ...] = ()
@@ -131,7 +133,7 @@ class TrainSettings:
     @property
     def averaging(self) -> Averaging:
         """How gradients are averaged."""
-        return Averaging(self.hook, self.compress, self.error_feedback, self.shared_memory)
+        return Averaging(self.hook, self.compress, self.error_feedback, self.shared_memory, self.lanes)
 
     def without_hook(self, **changes: Any) -> TrainSettings:
         """The same with DDP's own averaging, which is not recorded, and these other changes."""
@@ -178,7 +180,8 @@ class TrainSettings:
     def shared(self) -> dict[str, str]:
         """The settings that all ranks must agree on, by the name of their option."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _PRIVATE}
-        return {
+        named = {
             "--" + name.replace("_", "-"): value.value if isinstance(value, HookKind) else repr(value)
             for name, value in values.items()
         }
+        return {**named, "--lanes": f"{len(self.lanes)} interfaces"}

@@ -16,6 +16,7 @@ import pytest
 from train_support import descendants, started
 
 from pyddpdiag.bench.reading import read
+from pyddpdiag.ranks.interfaces import loopback
 
 SMALL = ("allreduce", "--size", "4K,64K")
 
@@ -47,13 +48,15 @@ def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 def test_a_sweep_of_steps(tmp_path: Path) -> None:
     path = tmp_path / "steps.json"
     options = ("--arch", "mlp_small", "--hook", "plain,native,torch_bf16,noop", "--bucket-cap-mb", "0.25")
-    command = bench("buckets", *options, "--nproc", "2", "--rounds", 6, "--output", path)
+    parts = f"{loopback()}=100,{loopback()}=300"
+    lanes = ("--lanes", "off", "--lanes", parts)
+    command = bench("buckets", *options, *lanes, "--nproc", "2", "--rounds", 6, "--output", path)
     with started(command, tmp_path) as process:
         code, out, err = end(process)
     assert code == 0, err
     assert str(path) in out and "torch_bf16" in out
     found = {e.extra_info["hook"]: e for e in read(path).entries}
-    assert set(found) == {"plain", "native", "torch_bf16", "noop"}
+    assert set(found) == {"plain", "native", f"native+lanes={parts}", "torch_bf16", "noop"}
     for hook, entry in found.items():
         info = entry.extra_info
         assert len(entry.round_s) == 6

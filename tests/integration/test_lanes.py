@@ -17,7 +17,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.errors import ReductionError
+from pyddpdiag.errors import ReductionError, UsageError
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.run import open_run
@@ -181,3 +181,100 @@ def _unused(rank: int, _: int, folder: str) -> list[Any]:
 def test_ranks_that_leave_early_are_not_counted_as_without_lanes(tmp_path: Path) -> None:
     for plain, divided in run_ranks(_unused, 2, tmp_path, str(tmp_path)):
         assert plain == divided
+
+
+class Reduced:
+    """The module that a GradientReducer averages, as `gradients` takes it."""
+
+    def __init__(self, dtype: torch.dtype, **options: Any) -> None:
+        self._model = Sizes(dtype)
+        self.reducer = pyddpdiag.GradientReducer(
+            self._model.named_parameters(), bucket_cap_mb=0.001, **options
+        )
+
+    def gradients(self, rank: int, step: int) -> list[bytes]:
+        """Of one step; the same for whoever asks."""
+        generator = torch.Generator().manual_seed(1000 * step + rank)
+        parameters = list(self._model.parameters())
+        factors = [torch.randn(size, generator=generator).to(parameters[0].dtype) for size in SIZES]
+        self._model.zero_grad()
+        self._model(factors).backward()
+        self.reducer.all_reduce()
+        return [p.grad.view(torch.uint8).numpy().tobytes() for p in parameters if p.grad is not None]
+
+
+def _reduced(rank: int, _: int, folder: str) -> dict[str, bool]:
+    same = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        expected = [Reduced(dtype).gradients(rank, step) for step in range(4)]
+        for views in (False, True):
+            name = f"{str(dtype).rpartition('.')[2]}-{views}"
+            plain = Reduced(dtype, lanes=DIVIDED, gradient_as_bucket_view=views)
+            same[name] = [plain.gradients(rank, step) for step in range(4)] == expected
+            recorder = pyddpdiag.Recorder(f"{folder}/{name}", capacity_mb=1)
+            reduced = Reduced(dtype, lanes=DIVIDED, gradient_as_bucket_view=views, recorder=recorder)
+            bits = []
+            for step in range(4):
+                # One rank is recorded for longer than the other: both must go the same way all the same.
+                if step == 2 + rank:
+                    recorder.close()
+                bits.append(reduced.gradients(rank, step))
+            same[f"{name}-recorded"] = bits == expected
+    return same
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_reducer_has_the_bits_of_one_all_reduce_however_a_bucket_is_divided(
+    ranks: int, tmp_path: Path
+) -> None:
+    for same in run_ranks(_reduced, ranks, tmp_path, str(tmp_path), timeout_s=300):
+        assert len(same) == 8 and all(same.values()), same
+    for rank in open_run(tmp_path / "float32-False").ranks:
+        # The two smallest are in one bucket.
+        assert len(complete(rank, Kind.BUCKET)) >= 2 * (len(SIZES) - 1)
+        [group] = rank.sidecar.groups.values()
+        assert [(lane.interface, lane.mbit) for lane in group.lanes] == [("lo", 100), ("lo", 300)]
+
+
+def _reducers_refused(rank: int, _: int) -> list[str]:
+    said = []
+    wrong: list[list[dict[str, Any]]] = [
+        [{"lanes": DIVIDED}, {}],
+        [{"lanes": DIVIDED}, {"lanes": [*DIVIDED, "lo=50"]}],
+        [{"lanes": ["lo", "nowhere7"]}, {"lanes": ["lo", "lo"]}],
+    ]
+    for options in wrong:
+        with pytest.raises(ReductionError) as caught:
+            Reduced(torch.float32, **options[rank])
+        said.append(str(caught.value))
+    with pytest.raises(UsageError, match="cannot be combined with shared_memory"):
+        Reduced(torch.float32, lanes=DIVIDED, shared_memory="auto")
+    # All ranks have failed alike, so they can go on.
+    Reduced(torch.float32, lanes=DIVIDED).gradients(rank, 0)
+    return said
+
+
+def test_ranks_whose_reducers_go_different_ways_all_learn_of_it(tmp_path: Path) -> None:
+    for said in run_ranks(_reducers_refused, 2, tmp_path):
+        assert all("number of lanes" in text for text in said[:2]), said
+        assert "rank 0 of the group cannot use them: its interface 'nowhere7' does not exist" in said[2]
+
+
+def _reducer_killed(rank: int, _: int) -> list[str]:
+    reduced = Reduced(torch.float32, lanes=DIVIDED)
+    reduced.gradients(rank, 0)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    said = []
+    for step in (1, 2):
+        with pytest.raises(ReductionError) as caught:
+            reduced.gradients(rank, step)
+        said.append(str(caught.value))
+    return said
+
+
+def test_a_killed_rank_ends_a_reducers_pass_with_an_error_that_names_a_lane(tmp_path: Path) -> None:
+    said, gone = run_ranks(_reducer_killed, 2, tmp_path, group_timeout_s=30, lost=frozenset({1}))
+    assert gone is None
+    assert "(interface lo)" in said[0] and "rank 0: bucket" in said[0], said
+    assert "an earlier pass of this GradientReducer has failed" in said[1], said

@@ -12,6 +12,7 @@ from support.nvml import Gpu, Nvml
 from train_support import records_published
 
 from pyddpdiag.model import GpuUse
+from pyddpdiag.ranks.interfaces import loopback
 from pyddpdiag.record.gpu import Watch
 from pyddpdiag.trace.sidecar import read_sidecar
 from pyddpdiag.train import Averaging, HookKind, TrainResult, TrainSettings, gpu, launch
@@ -30,6 +31,9 @@ BF16, TIMED_BF16 = Averaging(compress="bf16"), Averaging(HookKind.TIMED, compres
 FP16, TIMED_FP16 = Averaging(compress="fp16"), Averaging(HookKind.TIMED, compress="fp16")
 FEEDBACK = Averaging(compress="bf16", error_feedback=True)
 SHARED = Averaging(shared_memory="auto")
+# Rates that are given, so that buckets are divided whatever this machine does meanwhile.
+PARTS = (f"{loopback()}=100", f"{loopback()}=300")
+LANES, TIMED_LANES = Averaging(lanes=PARTS), Averaging(HookKind.TIMED, lanes=PARTS)
 # On one host nothing travels, so nothing is rounded.
 SHARED_BF16 = Averaging(compress="bf16", shared_memory="require")
 
@@ -81,7 +85,7 @@ def _several(session: Session, hooks: Sequence[Averaging]) -> TrainResult:
     return results[hooks[0]]
 
 
-# Twelve trainings in all, on a machine that may be busy.
+# Fifteen trainings in all, on a machine that may be busy.
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "hooks",
@@ -90,8 +94,9 @@ def _several(session: Session, hooks: Sequence[Averaging]) -> TrainResult:
         (BF16, TIMED_BF16, FEEDBACK),
         (FP16, TIMED_FP16),
         (SHARED, NATIVE, SHARED_BF16),
+        (LANES, TIMED_LANES, NATIVE),
     ],
-    ids=["exact", "bf16", "fp16", "shared"],
+    ids=["exact", "bf16", "fp16", "shared", "lanes"],
 )
 def test_every_hook_learns_the_digits_and_exact_ones_to_the_last_bit_as_plain_ddp(
     hooks: tuple[Averaging, ...], tmp_path: Path
@@ -117,6 +122,7 @@ def test_no_hook_is_left_out() -> None:
     ways = [way for hooks in marks.args[1] for way in hooks]
     assert {way.hook for way in ways} == set(HookKind)
     assert {way.compress for way in ways} == {None, "bf16", "fp16"}
+    assert {bool(way.lanes) for way in ways} == {True, False}
 
 
 @pytest.mark.timeout(240)

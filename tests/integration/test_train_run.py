@@ -108,6 +108,8 @@ def test_existing_trace_is_refused_and_replaced_by_force(tmp_path: Path) -> None
         (("--bucket-cap-mb", 0), "--bucket-cap-mb is 0"),
         (("--timeout", -1), "--timeout is -1"),
         (("--interface", "no-such-card"), "no-such-card"),
+        (("--lanes", "no-such-card,another"), "no-such-card' (from --lanes) does not exist"),
+        (("--lanes", "lo"), "names 1 of 2"),
         (("--hook", "plain", "--trace", "x"), "records nothing"),
         (("--rank", 1), "--dist-url"),
         (("--dist-url", "tcp://127.0.0.1:29511"), "--world-size"),

@@ -51,3 +51,26 @@ def test_weights_keep_their_bits(tmp_path: Path, ranks: int) -> None:
         else:
             assert not any(name.startswith("buckets") for name in on), kind
         assert trial.on == TODAY or trial.on in {each.name for each in trial.cures}
+
+
+NAMED = ("buckets=0.0005:0.001:0.01", "shared-memory+views", "views+buckets=0.002")
+
+
+def _named(rank: int, _: int, folder: str) -> tuple[str, str, Any]:
+    short_blocks()
+    untouched, _ = train(rank, None, PASSES)
+    tried, noted = train(rank, Path(folder), PASSES, pyddpdiag.Trial(NAMED, minutes=5))
+    return untouched, tried, noted
+
+
+def test_a_size_of_each_bucket_and_cures_together_keep_the_bits(tmp_path: Path) -> None:
+    for untouched, tried, noted in run_ranks(_named, 2, tmp_path, str(tmp_path / "run"), timeout_s=400):
+        assert tried == untouched
+        trial = trial_from_json(noted)
+        assert trial is not None
+        assert {each.name: dict(each.options) for each in trial.cures} == {
+            "buckets of 0.0005, 0.001, 0.01 MiB": {"--bucket-cap-mb-list": "0.0005,0.001,0.01"},
+            "shared memory + views": {"--shared-memory": "auto", "--gradient-as-bucket-view": ""},
+            "views + buckets of 0.002 MiB": {"--gradient-as-bucket-view": "", "--bucket-cap-mb": "0.002"},
+        }
+        assert all(each.blocks and each.same_bits for each in trial.cures), trial

@@ -36,6 +36,13 @@ def buckets(
     shared_memory: Annotated[
         str, typer.Option(help="off, auto, require: of the hooks that record, each of these.")
     ] = "off",
+    lanes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="off|NAME,NAME[,...]",
+            help="Of the hooks that record: off, or several interfaces at once for each bucket; repeat to vary it.",
+        ),
+    ] = None,
     bucket_cap_mb: Annotated[
         str, typer.Option(help="Bucket sizes in MiB; 'default' is DDP's own (25, and 1 for the first).")
     ] = "default,0.25,1,5,100",
@@ -57,12 +64,19 @@ def buckets(
     from pyddpdiag.bench.cases import hooks_of, step_cases
     from pyddpdiag.bench.engine.plan import SweepPlan
     from pyddpdiag.bench.engine.result_writer import ResultWriter
+    from pyddpdiag.cli._lanes import lanes_of
     from pyddpdiag.cli.bench import running
 
     names, picks = options.interfaces(interface)
     cases = step_cases(
         options.words(model),
-        hooks_of(options.words(hook), options.words(compress), error_feedback, options.words(shared_memory)),
+        hooks_of(
+            options.words(hook),
+            options.words(compress),
+            error_feedback,
+            options.words(shared_memory),
+            [lanes_of(None if each == "off" else each) for each in lanes or ["off"]],
+        ),
         options.caps(bucket_cap_mb),
         options.whole_numbers(ranks, "--nproc"),
         picks,

@@ -35,6 +35,17 @@ def test_each_cure_is_added_to_what_the_run_has() -> None:
     }
 
 
+def test_cures_can_be_on_together() -> None:
+    assert tried("shared-memory+views,interface=eth0+eth1+threads=3") == {
+        "shared-memory + views": Cures(shared_memory="auto", gradient_as_bucket_view=True),
+        "interface eth0+eth1 + threads 3": Cures(interfaces=("eth0", "eth1"), threads=3),
+    }
+    assert list(tried("views+workers")) == ["views + workers 1", "views + workers 2"]
+    found, notes = settings(wanted_of("views+threads"), Cures(), replace(RUN, cores=2))
+    assert not found
+    assert notes == ["views+threads is not tried: threads: the ranks have the threads that fit their cores."]
+
+
 def test_what_the_run_has_already_is_not_tried_and_said() -> None:
     found, notes = settings(
         wanted_of("views,threads"), Cures(gradient_as_bucket_view=True), replace(RUN, cores=2)
@@ -57,6 +68,8 @@ def test_what_the_run_has_already_is_not_tried_and_said() -> None:
         ("views=1", "no value of views"),
         ("buckets=1:x", "no value of buckets"),
         ("workers=0", "no value of workers"),
+        ("views+foo", "there is no cure 'foo'"),
+        ("threads=2+threads=3", "names one thing twice"),
     ],
 )
 def test_a_wrong_name_or_value_is_said_before_anything_starts(text: str, said: str) -> None:

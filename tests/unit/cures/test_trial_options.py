@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import pyddpdiag
-from pyddpdiag.cures.trial_candidates import Module, bucket_sizes, candidates
+from pyddpdiag.cures.trial_candidates import Module, Setting, bucket_sizes, candidates
 from pyddpdiag.cures.trial_options import from_text, to_text
 from pyddpdiag.errors import UsageError
 from pyddpdiag.paths.options import PathRequest
@@ -18,7 +18,21 @@ MODULE = Module(PathRequest(), 2, True, 100 * 2**20, frozenset({"float32"}), 25,
 
 @pytest.mark.parametrize(
     "options",
-    [{"cures": ["magic"]}, {"cures": "views"}, {"minutes": 0}, {"minutes": float("nan")}, {"keep": "all"}],
+    [
+        {"cures": ["magic"]},
+        {"cures": ["views+magic"]},
+        {"cures": ["views+views"]},
+        {"cures": ["compress+compress-fp16"]},
+        {"cures": ["buckets=x"]},
+        {"cures": ["buckets=-1"]},
+        {"cures": ["buckets=1:0"]},
+        {"cures": ["views=2"]},
+        {"cures": ["threads=2"]},
+        {"cures": "views"},
+        {"minutes": 0},
+        {"minutes": float("nan")},
+        {"keep": "all"},
+    ],
 )
 def test_what_cannot_be_right_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
@@ -26,7 +40,7 @@ def test_what_cannot_be_right_is_refused(options: dict[str, Any]) -> None:
 
 
 def test_options_reach_the_ranks() -> None:
-    trial = pyddpdiag.Trial(["views", "compress"], minutes=0.5, keep="none", stop=True)
+    trial = pyddpdiag.Trial(["views+buckets=1:4", "compress"], minutes=0.5, keep="none", stop=True)
     assert from_text(to_text(trial)) == trial
 
 
@@ -69,6 +83,28 @@ def test_lossy_cures_are_named() -> None:
         "--compress": "bf16",
         "--error-feedback": "",
     }
+
+
+def test_sizes_are_named_and_cures_are_on_together() -> None:
+    assert _tried(MODULE, "buckets=4", "buckets=1:4:25", "shared-memory+views", "compress+buckets=0.5") == {
+        "buckets of 4 MiB": {"--bucket-cap-mb": "4"},
+        "buckets of 1, 4, 25 MiB": {"--bucket-cap-mb-list": "1,4,25"},
+        "shared memory + views": {"--shared-memory": "auto", "--gradient-as-bucket-view": ""},
+        "bf16 + buckets of 0.5 MiB": {"--compress": "bf16", "--bucket-cap-mb": "0.5"},
+    }
+    _, found = candidates(["shared-memory+compress+views+buckets=2:3"], MODULE)
+    [all_of_it] = found
+    assert all_of_it.setting == Setting(PathRequest("bf16", False, "require"), (2, 3), True)
+    assert not all_of_it.cure.same_bits
+    # Each size that fits the module, and views with it.
+    assert len(_tried(MODULE, "views+buckets")) == 3
+
+
+def test_cures_together_are_left_for_the_reason_of_one() -> None:
+    _, [found] = candidates(["compress+views"], replace(MODULE, views=True))
+    assert found.cure.left == "views: gradients are views of the buckets already"
+    _, [found] = candidates(["compress+views"], replace(MODULE, no_rebuild="static"))
+    assert found.cure.left == "static"
 
 
 @pytest.mark.parametrize(
