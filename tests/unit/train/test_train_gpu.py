@@ -16,7 +16,7 @@ import torch
 from support.nvml import Gpu, Nvml, NVMLError
 from support.trace_writer import write_training
 
-from pyddpdiag.cli.train import _show
+from pyddpdiag.cli._trained import show
 from pyddpdiag.model import GpuUse
 from pyddpdiag.pipeline import explain_gpus, load_report
 from pyddpdiag.record import gpu
@@ -216,15 +216,15 @@ def test_text_and_json_tell_the_use_with_its_reason(
     write_training(tmp_path, data_wait_ms=60.0)
     busy = GpuUse(0, 1, 90.0, 1_000_000_000, 80_000_000_000)
     result = TrainResult(2, "native", str(tmp_path), 10, 1, (), 1.0, gpus=(busy, LOW))
-    _show(result, False)
+    show(result, False)
     out = capsys.readouterr().out
     assert "GPU of rank 0: 90% used, 1.00 of 80.00 GB memory (median of 1 sample).\n" in out
     assert "GPU of rank 1: 20% used" in out and "Low use: the largest part" in out
-    _show(result, True)
+    show(result, True)
     gpus = json.loads(capsys.readouterr().out)["gpus"]
     assert gpus[0]["low_use"] is None and gpus[0]["memory_total_bytes"] == 80_000_000_000
     assert gpus[1]["low_use"]["cause"] == "data_wait" and gpus[1]["low_use"]["share"] > 0.7
-    _show(dataclasses.replace(result, trace=None, hook="plain"), False)
+    show(dataclasses.replace(result, trace=None, hook="plain"), False)
     assert "no trace separates" in capsys.readouterr().out
-    _show(dataclasses.replace(result, trace=str(tmp_path / "gone")), True)
+    show(dataclasses.replace(result, trace=str(tmp_path / "gone")), True)
     assert json.loads(capsys.readouterr().out)["gpus"][1]["low_use"]["cause"] == "cannot_tell"

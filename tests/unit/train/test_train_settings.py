@@ -99,6 +99,7 @@ def test_settings_travel_and_name_their_options() -> None:
         "--compress": "None",
         "--error-feedback": "False",
         "--shared-memory": "'off'",
+        "--lanes": "0 interfaces",
         "--arch": "'digits-cnn'",
         "--image-size": "224",
         "--scale-lr": "False",
