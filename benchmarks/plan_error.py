@@ -20,7 +20,7 @@ from support.links import why_not
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.plan.recorded import recorded
 from pyddpdiag.plan.settings import Plan, Row
-from pyddpdiag.planning import plan_folder
+from pyddpdiag.planning.answer import plan_folder
 from pyddpdiag.trace.run import open_run
 
 CAPS_MB = (0.25, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 100.0)

@@ -66,15 +66,18 @@ class _Line:
     parameters: tuple[Parameter, ...]
     backwards: bool
 
-    def filled(self, cap_bytes: float) -> list[list[Parameter]]:
-        """What is in each bucket, the one that is ready first at the front: it closes as it reaches the cap."""
+    def filled(self, *caps_bytes: float) -> list[list[Parameter]]:
+        """What is in each bucket, the one that is ready first at the front: it closes as it reaches its cap.
+
+        Each bucket has a cap of its own, as DDP fills them one after the other; the last one is for all further ones.
+        """
         found: list[list[Parameter]] = []
         bucket: list[Parameter] = []
         size = 0
         for parameter in self.parameters:
             bucket.append(parameter)
             size += parameter.bytes
-            if size >= cap_bytes:
+            if size >= caps_bytes[min(len(found), len(caps_bytes) - 1)]:
                 found.append(bucket)
                 bucket, size = [], 0
         found += [bucket] if size else []
@@ -104,9 +107,12 @@ class Assignment:
         """How many buckets a cap makes."""
         return sum(len(line.buckets(cap_mb * MIB)) for line in self.lines)
 
-    def layout(self, cap_mb: float) -> list[list[Parameter]] | None:
-        """What a cap puts into each bucket, in the order in which they leave; None for gradients of several types."""
-        return self.lines[0].filled(cap_mb * MIB) if len(self.lines) == 1 else None
+    def layout(self, *caps_mb: float) -> list[list[Parameter]] | None:
+        """What a cap puts into each bucket, or a cap of each; in the order in which they leave.
+
+        None for gradients of several types.
+        """
+        return self.lines[0].filled(*(cap * MIB for cap in caps_mb)) if len(self.lines) == 1 else None
 
     def last_bytes(self, cap_mb: float) -> int:
         """The bytes that a cap leaves in the buckets that are ready last."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from pyddpdiag.cli._cures import Half, Shared
+
+if TYPE_CHECKING:
+    from pyddpdiag.plan import paths as plan_paths
 
 
 def plan(
@@ -25,11 +31,22 @@ def plan(
     ] = "",
     bucket_cap_mb: Annotated[
         str,
-        typer.Option(metavar="MIB,...", help="DDP's bucket sizes to plan beside the recorded one, as 5,25."),
+        typer.Option(
+            metavar="MIB,...",
+            help="DDP's bucket sizes to plan beside the recorded one, as 5,25, or as 1:4:25 for a size of each bucket.",
+        ),
     ] = "",
+    compress: Annotated[Half | None, typer.Option(help="Also plan gradients in 16 bits.")] = None,
+    shared_memory: Annotated[
+        Shared | None, typer.Option(help="Also plan averaging in shared memory, on one machine.")
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON (docs/plan.md) instead of a table.")
     ] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page with charts and tables.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Say what a recorded run's step would take with other ranks, links and bucket layouts, and without a straggler.
 
@@ -38,12 +55,26 @@ def plan(
     # Here, so that --help needs neither NumPy nor rich's tables.
     import sys
 
-    from pyddpdiag.planning import plan_folder, print_plan
+    from pyddpdiag.files import refuse_existing
+    from pyddpdiag.planning.answer import plan_folder
+    from pyddpdiag.planning.page import write_page
+    from pyddpdiag.planning.text import print_plan
     from pyddpdiag.remote.copy import at_hand
 
+    refuse_existing([html] if html is not None else [], force, "--html")
+
+    paths: list[plan_paths.Path] = [] if compress is None else [compress.value]
+    paths += [] if shared_memory is None else ["shared memory"]
     with at_hand(folder) as traces:
         found = plan_folder(
-            traces, ranks=ranks, bandwidth=bandwidth, latency=latency, bucket_cap_mb=bucket_cap_mb
+            traces,
+            ranks=ranks,
+            bandwidth=bandwidth,
+            latency=latency,
+            bucket_cap_mb=bucket_cap_mb,
+            paths=paths,
         )
+    if html is not None:
+        write_page(found, html, force=force)
     print_plan(found, sys.stdout, as_json=json)
     raise typer.Exit(0 if found.tells else 2)

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pyddpdiag.cli._lanes import lanes_of
+from pyddpdiag.cli._cures import Half, Shared, lanes_of
 from pyddpdiag.output import say
 
 # A panel of --help.
 _CURES = "Applied to every DistributedDataParallel and rank of the script (docs/cures.md)"
-
-
-class Shared(str, Enum):
-    """Modes of shared memory that `run` applies."""
-
-    AUTO = "auto"
-    REQUIRE = "require"
-
-
-class Half(str, Enum):
-    """Types of 16 bits in which gradients travel."""
-
-    BF16 = "bf16"
-    FP16 = "fp16"
 
 
 def run(

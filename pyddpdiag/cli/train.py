@@ -11,7 +11,7 @@ import typer
 
 from pyddpdiag import train as training
 from pyddpdiag._loader import require_torch
-from pyddpdiag.cli._lanes import lanes_of
+from pyddpdiag.cli._cures import lanes_of
 from pyddpdiag.cli._trained import show, show_details
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.output import say

@@ -10,10 +10,13 @@ import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.wire_fit import SMALL_BYTES
+from pyddpdiag.plan.paths import Path, on_path
 from pyddpdiag.plan.recorded import CannotTell, Recorded, recorded
 from pyddpdiag.plan.ring import Ring
+from pyddpdiag.plan.scaling import scaling
 from pyddpdiag.plan.schedule import replay
-from pyddpdiag.plan.settings import Link, Plan, Row
+from pyddpdiag.plan.settings import Limit, Link, Plan, Row, Scaling
 from pyddpdiag.plan.sharing import Contention, Sharing, fit
 from pyddpdiag.trace.rows import Int64
 
@@ -28,6 +31,8 @@ MISSED: Final = 0.1
 
 LEFT_OUT: Final = 0.06
 """Of a planned step, what the model missed at most in 9 of 10 measured cases (docs/plan.md): its interval has that."""
+
+HALF_PATHS: Final = ("bf16", "fp16")
 
 _ONE_SIZE: Final = "the buckets are of about one size, which do not tell latency and bandwidth apart"
 
@@ -45,21 +50,23 @@ def plan(
     view: RunView,
     folder: str,
     ranks: Sequence[int] = (),
-    caps_mb: Sequence[float] = (),
+    caps_mb: Sequence[tuple[float, ...]] = (),
     link: Link = Link(),  # noqa: B008
+    paths: Sequence[Path] = (),
 ) -> Plan:
-    """The answers for each number of ranks with each bucket layout.
+    """The answers for each number of ranks with each bucket layout and path.
 
     Args:
         view: of a run whose records are still there.
         folder: its name.
         ranks: none: as many as recorded.
-        caps_mb: in MiB; the recorded layout is planned beside them.
+        caps_mb: a size of all buckets, or one of each, in MiB; the recorded layout is planned beside them.
         link: what replaces the recorded one.
+        paths: of the buckets; Gloo's all-reduce is planned beside them.
     """
     try:
         run = _thinned(recorded(view))
-        return _Planner(run, link).plan(folder, ranks, caps_mb)
+        return _Planner(run, link).plan(folder, ranks, caps_mb, paths)
     except CannotTell as reason:
         return Plan(folder, cannot_tell=str(reason))
 
@@ -73,6 +80,7 @@ class _Planner:
         self._handed = run.alone(self._all.sharing)
         self._draws = [self._draw(self._random.choice(every, len(every))) for _ in range(DRAWS)]
         self._missed = 0.0
+        self._alone_ms = self._step_ms(1, frozenset())
 
     def _draw(self, steps: Int64) -> _Draw:
         run = self._run
@@ -85,7 +93,9 @@ class _Planner:
         during, after = (np.median(part[steps], axis=0) for part in (run.during, run.after))
         return _Draw(steps, *fit(run.sizes, during, after, run.ranks, contention))
 
-    def plan(self, folder: str, ranks: Sequence[int], caps_mb: Sequence[float]) -> Plan:
+    def plan(
+        self, folder: str, ranks: Sequence[int], caps_mb: Sequence[tuple[float, ...]], paths: Sequence[Path]
+    ) -> Plan:
         measured, own = self._measured(), self._replayed()
         assert measured.step_ms is not None and own.step_ms is not None
         self._missed = own.step_ms / measured.step_ms - 1
@@ -95,11 +105,13 @@ class _Planner:
                 f"{measured.step_ms:.4g} ms: what its steps wait for is not in this model."
             )
         rows = [measured, own]
+        every: list[Path] = ["gloo", *paths]
         rows += [
-            self._row(count, cap)
+            self._row(count, cap, path)
             for count in ranks or (self._run.ranks,)
-            for cap in (None, *caps_mb)
-            if (count, cap) != (self._run.ranks, None) or self._link.is_given
+            for cap in ((), *caps_mb)
+            for path in every
+            if (count, cap, path) != (self._run.ranks, (), "gloo") or self._link.is_given
         ]
         rows.append(self._without_straggler())
         ring = self._all.ring
@@ -112,7 +124,27 @@ class _Planner:
             bandwidth_gbit=8e-6 / ring.ms_per_byte if ring is not None and ring.ms_per_byte > 0 else None,
             wire_pace=None if ring is None else self._all.sharing.wire,
             compute_pace=None if ring is None else self._all.sharing.compute,
+            scaling=self._scaling(),
         )
+
+    def _scaling(self) -> Scaling | None:
+        try:
+            self._needs_link(self._run.ranks + 1)
+        except CannotTell:
+            return None
+        return scaling(self._step_ms)
+
+    def _step_ms(self, ranks: int, without: frozenset[Limit]) -> float:
+        handed = self._handed_by(self._handed, 1 if "slowest rank" in without else ranks)
+        if ranks == 1:
+            return float(np.median(handed[:, -1]))
+        ring = self._over(self._all.ring, self._link)
+        ring = Ring(
+            0.0 if "latency" in without else ring.round_ms,
+            0.0 if "bandwidth" in without else ring.ms_per_byte,
+        )
+        each = ring.work_ms(self._run.sizes, ranks)
+        return float(np.median(replay(handed, np.broadcast_to(each, handed.shape), self._all.sharing)[1]))
 
     def _measured(self) -> Row:
         run = self._run
@@ -135,14 +167,19 @@ class _Planner:
         row = Row("replayed", "the same, replayed", run.ranks, buckets=len(run.sizes))
         return self._told(row, self._handed.max(axis=1), run.sizes, None)
 
-    def _row(self, ranks: int, cap: float | None) -> Row:
-        layout = "recorded buckets" if cap is None else f"buckets of {cap:g} MiB"
-        row = Row("planned", f"{ranks} {'rank' if ranks == 1 else 'ranks'}, {layout}", ranks, cap)
+    def _row(self, ranks: int, caps: tuple[float, ...], path: Path) -> Row:
+        sizes = ", ".join(f"{cap:g}" for cap in caps)
+        layout = f"buckets of {sizes} MiB" if caps else "recorded buckets"
+        how = "" if path == "gloo" else f" in {path}"
+        one, several = (caps[0] if len(caps) == 1 else None), (caps if len(caps) > 1 else ())
+        setting = f"{ranks} {'rank' if ranks == 1 else 'ranks'}, {layout}{how}"
+        row = Row("planned", setting, ranks, one, several, path)
         try:
             self._needs_link(ranks)
-            handed, sizes = self._layout(cap)
-            row = replace(row, buckets=len(sizes))
-            return self._told(row, self._handed_by(handed, ranks), sizes, self._link)
+            self._needs_path(path, ranks)
+            handed, bytes_ = self._layout(caps)
+            row = replace(row, buckets=len(bytes_))
+            return self._told(row, self._handed_by(handed, ranks), bytes_, self._link)
         except CannotTell as reason:
             return replace(row, cannot_tell=str(reason))
 
@@ -179,12 +216,21 @@ class _Planner:
         if not whole and any(draw.ring is None for draw in (self._all, *self._draws)):
             raise CannotTell(_ONE_SIZE)
 
-    def _layout(self, cap: float | None) -> tuple[Float64, Float64]:
+    def _needs_path(self, path: Path, ranks: int) -> None:
+        run = self._run
+        if path in HALF_PATHS and run.sixteen_bits:
+            raise CannotTell("gradients travel in 16 bits already")
+        if path == "shared memory" and (not run.on_one_machine or ranks != run.ranks or self._link.is_given):
+            raise CannotTell(
+                "ranks share memory on one machine only, and this is planned for as many as were recorded"
+            )
+
+    def _layout(self, caps: tuple[float, ...]) -> tuple[Float64, Float64]:
         """When each rank hands over each bucket of a layout, and their bytes."""
         run = self._run
-        if cap is None:
+        if not caps:
             return self._handed, run.sizes
-        buckets = run.layout.layout(cap) if run.layout is not None else None
+        buckets = run.layout.layout(*caps) if run.layout is not None else None
         if buckets is None:
             raise CannotTell(
                 "the sizes of the parameters are not known, differ in type, or were not sent as they are"
@@ -219,10 +265,11 @@ class _Planner:
 
     def _told(self, row: Row, handed: Float64, sizes: Float64, link: Link | None) -> Row:
         """The row with its numbers. `link`: None: buckets take what they took, where no ring can be fitted."""
-        steps, exposed = self._replay(self._all, handed, sizes, row.ranks, link)
+        steps, exposed = self._replay(self._all, handed, sizes, row.ranks, link, row.path)
         middle = float(np.median(steps))
         medians = [
-            float(np.median(self._replay(draw, handed, sizes, row.ranks, link)[0])) for draw in self._draws
+            float(np.median(self._replay(draw, handed, sizes, row.ranks, link, row.path)[0]))
+            for draw in self._draws
         ]
         low, high = np.percentile([*medians], [2.5, 97.5])
         # By what the replay misses of the run itself, it may miss of this; and by what it missed elsewhere.
@@ -233,16 +280,20 @@ class _Planner:
             low_ms=max(0.0, min(float(low), middle) - off),
             high_ms=max(float(high), middle) + off,
             exposed_ms=float(np.median(exposed)),
+            efficiency=self._alone_ms / middle,
         )
 
     def _replay(
-        self, draw: _Draw, handed: Float64, sizes: Float64, ranks: int, link: Link | None
+        self, draw: _Draw, handed: Float64, sizes: Float64, ranks: int, link: Link | None, path: Path = "gloo"
     ) -> tuple[Float64, Float64]:
         ready = handed[draw.steps]
         if draw.ring is None and (link is None or not link.is_given):
-            each = np.median((self._run.during + self._run.after)[draw.steps], axis=0)
+            taken = np.median((self._run.during + self._run.after)[draw.steps], axis=0)
+            # In buckets of one size, only that separates latency from bytes.
+            latency = np.where(sizes <= SMALL_BYTES, taken, 0.0)
+            each = on_path(path, sizes, latency, taken - latency)
         else:
-            each = self._over(draw.ring, link or Link()).work_ms(sizes, ranks)
+            each = on_path(path, sizes, *self._over(draw.ring, link or Link()).parts_ms(sizes, ranks))
         # Readiness is that of all steps' sharing.
         sharing = replace(draw.sharing, compute=self._all.sharing.compute)
         handed_over, ended = replay(ready, np.broadcast_to(each, ready.shape), sharing)

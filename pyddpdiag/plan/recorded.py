@@ -9,6 +9,7 @@ import numpy as np
 
 from pyddpdiag.analyse.assignment import Assignment, assignment
 from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.half_gain import HALF
 from pyddpdiag.analyse.round_trips import most_round_ms
 from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.analyse.view import RunView
@@ -43,6 +44,7 @@ class Recorded:
             how long of the time between buckets were on their way.
         layout: which parameters lie in which bucket; None: not known, or not sent as they are.
         on_one_machine: the ranks met over the loopback interface.
+        sixteen_bits: gradients travel in 16 bits already.
     """
 
     numbers: tuple[int, ...]
@@ -57,6 +59,7 @@ class Recorded:
     ready: Mapping[str, tuple[float, float]]
     layout: Assignment | None
     on_one_machine: bool
+    sixteen_bits: bool
 
     @property
     def ranks(self) -> int:
@@ -105,6 +108,7 @@ def recorded(view: RunView) -> Recorded:
         _ready(view, rows, buckets[0].module),
         assignment(view.names, buckets) if plain else None,
         _on_one_machine(view),
+        any(bucket.dtype in HALF for bucket in buckets),
     )
 
 

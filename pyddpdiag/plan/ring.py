@@ -19,8 +19,13 @@ class Ring:
 
     def work_ms(self, sizes: Float64, ranks: int) -> Float64:
         """What buckets of these bytes take over so many ranks, each with the link to itself."""
+        latency, rest = self.parts_ms(sizes, ranks)
+        return latency + rest
+
+    def parts_ms(self, sizes: Float64, ranks: int) -> tuple[Float64, Float64]:
+        """The same in two parts: the rounds, and the bytes."""
         rounds = 2 * (ranks - 1)
-        return rounds * self.round_ms + rounds / ranks * sizes * self.ms_per_byte
+        return np.full(len(sizes), rounds * self.round_ms), rounds / ranks * sizes * self.ms_per_byte
 
 
 def fit_ring(sizes: Float64, work: Float64, ranks: int, most_round_ms: float = np.inf) -> Ring | None:

@@ -31,21 +31,22 @@ def ranks_of(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def caps_of(text: str) -> tuple[float, ...]:
-    """Bucket sizes in MiB, in the order given, each once.
+def caps_of(text: str) -> tuple[tuple[float, ...], ...]:
+    """Bucket layouts in the order given, each once: a size in MiB for all buckets, or one for each as `1:4:25`.
 
     Raises:
         UsageError: it is not that.
     """
     found = []
     for part in text.split(","):
-        value = _number(part)
-        if value is None or value <= 0:
+        values = [_number(each) for each in part.split(":")]
+        sizes = tuple(value for value in values if value is not None and value > 0)
+        if len(sizes) < len(values):
             raise UsageError(
                 f"--bucket-cap-mb {text}: '{part.strip()}' is no size above 0.",
-                hint="in MiB, for example --bucket-cap-mb 5,25,100.",
+                hint="in MiB, for example --bucket-cap-mb 5,25, or 1:4:25 for a size of each bucket.",
             )
-        found.append(value)
+        found.append(sizes)
     return tuple(dict.fromkeys(found))
 
 

@@ -64,7 +64,7 @@ def buckets(
     from pyddpdiag.bench.cases import hooks_of, step_cases
     from pyddpdiag.bench.engine.plan import SweepPlan
     from pyddpdiag.bench.engine.result_writer import ResultWriter
-    from pyddpdiag.cli._lanes import lanes_of
+    from pyddpdiag.cli._cures import lanes_of
     from pyddpdiag.cli.bench import running
 
     names, picks = options.interfaces(interface)

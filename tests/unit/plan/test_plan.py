@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from support.trace_writer import GROUP, MS, PARAMETER, RankWriter
 
+from pyddpdiag.analyse.half_gain import HALVED
+from pyddpdiag.analyse.shared_gain import BYTES_SHARE, LATENCY_SHARE
 from pyddpdiag.cli import main
 from pyddpdiag.plan.settings import Plan, Row
-from pyddpdiag.planning import plan_folder
+from pyddpdiag.planning.answer import plan_folder
+from pyddpdiag.planning.text import scaling_sentence
 
 ROUND_MS, MS_PER_MIB = 0.5, 4.0
 PARAMETERS = 12
@@ -131,6 +134,13 @@ def test_other_ranks_links_and_layouts(tmp_path: Path) -> None:
     assert (four.buckets, four.step_ms) == (3, pytest.approx(ENDS_MS + 17.0, rel=1e-3))
     one = row(plan, ranks=2, bucket_cap_mb=100.0)
     assert (one.buckets, one.step_ms) == (1, pytest.approx(ENDS_MS + 49.0, rel=1e-3))
+    # Of 1, 3, 3, 3 and 2 MiB: the fourth, ready at 70 ms, takes 13 ms and shares the link with the last one.
+    uneven = row(plan_folder(tmp_path, bucket_cap_mb="1:3"), bucket_cap_mb_list=(1.0, 3.0))
+    assert uneven.setting == "2 ranks, buckets of 1, 3 MiB"
+    assert (uneven.buckets, uneven.step_ms) == (
+        5,
+        pytest.approx(ENDS_MS + 1.0 + 2 * MS_PER_MIB + 3.0, rel=1e-3),
+    )
     for each in plan.rows:
         assert each.low_ms is not None and each.step_ms is not None and each.high_ms is not None
         assert each.low_ms <= each.step_ms <= each.high_ms
@@ -200,6 +210,81 @@ def test_ranks_without_a_trace_leave_no_plan(tmp_path: Path) -> None:
     plan = plan_folder(tmp_path, ranks="8")
     assert plan.cannot_tell == "traces of some ranks are missing or damaged."
     assert not plan.rows and not plan.tells
+
+
+def test_sixteen_bits_save_of_the_bytes_alone(tmp_path: Path) -> None:
+    write(tmp_path)
+    plan = plan_folder(tmp_path, ranks="2,8", paths=["bf16"])
+    # The last bucket of 8 MiB is what is exposed.
+    for ranks in (2, 8):
+        rounds = 2 * (ranks - 1)
+        expected = ENDS_MS + rounds * ROUND_MS + (1 - HALVED) * rounds / ranks * 8 * MS_PER_MIB
+        assert row(plan, ranks=ranks, path="bf16").step_ms == pytest.approx(expected, rel=1e-3)
+    assert row(plan, ranks=2, path="bf16").setting == "2 ranks, recorded buckets in bf16"
+
+
+def test_shared_memory_is_for_ranks_of_one_machine(tmp_path: Path) -> None:
+    write(tmp_path / "one", host="one")
+    plan = plan_folder(tmp_path / "one", paths=["shared memory"])
+    expected = ENDS_MS + LATENCY_SHARE * 2 * ROUND_MS + BYTES_SHARE * 8 * MS_PER_MIB
+    assert row(plan, path="shared memory").step_ms == pytest.approx(expected, rel=1e-3)
+    assert plan.scaling is None  # more ranks would share its cores
+    write(tmp_path / "two")
+    for asked in ({}, {"ranks": "8"}, {"bandwidth": "1Gbit"}):
+        refused = row(plan_folder(tmp_path / "two", paths=["shared memory"], **asked), path="shared memory")
+        assert "ranks share memory on one machine only" in refused.cannot_tell
+
+
+@pytest.mark.parametrize(
+    ("link", "ends_at", "limit"),
+    [
+        ({"latency": "0.5ms", "bandwidth": "100Gbit"}, 32, "latency"),
+        ({"latency": "10ms", "bandwidth": "100Gbit"}, 2, "latency"),
+        # Two ranks take longer than one alone, but the bytes grow no more with further ones.
+        ({"latency": "0.001us", "bandwidth": "0.1Gbit"}, None, None),
+    ],
+)
+def test_where_scaling_ends_and_why(
+    tmp_path: Path, link: dict[str, str], ends_at: int | None, limit: str | None
+) -> None:
+    write(tmp_path)
+    plan = plan_folder(tmp_path, **link)
+    found = plan.scaling
+    assert found is not None and (found.ends_at, found.limit) == (ends_at, limit)
+    assert found.alone_ms == pytest.approx(ENDS_MS, rel=1e-3)
+    steps = {point.ranks: point for point in found.points}
+    assert list(steps) == [2**power for power in range(13)]
+    for point in found.points:
+        assert point.throughput == pytest.approx(point.ranks * found.alone_ms / point.step_ms)
+    eight = row(plan_folder(tmp_path, ranks="8", **link), ranks=8)
+    assert steps[8].step_ms == pytest.approx(eight.step_ms, rel=1e-3)
+    assert eight.efficiency == pytest.approx(found.alone_ms / steps[8].step_ms, rel=1e-3)
+    if ends_at is not None:
+        assert found.limit_ms is not None and 0 < found.limit_ms < steps[2 * ends_at].step_ms
+        sentence = scaling_sentence(found)
+        assert f"Scaling ends at {ends_at} ranks" in sentence and "latency" in sentence
+    else:
+        assert "Scaling does not end: with 4096 ranks" in scaling_sentence(found)
+
+
+def test_the_page_has_the_charts_and_is_never_written_over_another_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "run")
+    page = tmp_path / "plan.html"
+    command = ["plan", str(tmp_path / "run"), "--ranks", "2,8", "--compress", "bf16", "--html", str(page)]
+    assert main(command) == 0
+    assert "recorded buckets in bf16" in capsys.readouterr().out
+    text = page.read_text(encoding="utf-8")
+    assert "The step in each setting" in text and "Throughput by number of ranks" in text
+    page.write_text("mine", encoding="utf-8")
+    assert main(command) == 2
+    assert "exists already" in capsys.readouterr().err and page.read_text(encoding="utf-8") == "mine"
+    assert main([*command, "--force"]) == 0 and page.read_text(encoding="utf-8") != "mine"
+    # Where it cannot tell, the page says that.
+    (tmp_path / "run" / "rank_1.ddptrace").unlink()
+    assert main([*command, "--force"]) == 2
+    assert "Cannot tell: traces of some ranks are missing" in page.read_text(encoding="utf-8")
 
 
 def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,22 @@
-"""The option --lanes, wherever a command has it."""
+"""The values of the options that name cures, wherever a command has them."""
 
 from __future__ import annotations
+
+from enum import Enum
+
+
+class Shared(str, Enum):
+    """Modes of shared memory."""
+
+    AUTO = "auto"
+    REQUIRE = "require"
+
+
+class Half(str, Enum):
+    """Types of 16 bits in which gradients travel."""
+
+    BF16 = "bf16"
+    FP16 = "fp16"
 
 
 def lanes_of(text: str | None, option: str = "--lanes") -> tuple[str, ...]:
@@ -19,4 +35,4 @@ def lanes_of(text: str | None, option: str = "--lanes") -> tuple[str, ...]:
     return names
 
 
-__all__ = ["lanes_of"]
+__all__ = ["Half", "Shared", "lanes_of"]

@@ -1,0 +1,36 @@
+"""What a bucket takes on another path than Gloo's all-reduce, from what it takes there."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.half_gain import HALVED
+from pyddpdiag.analyse.shared_gain import BYTES_SHARE, LATENCY_SHARE
+from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES
+
+Path = Literal["gloo", "bf16", "fp16", "shared memory"]
+
+
+def on_path(path: Path, sizes: Float64, latency: Float64, rest: Float64) -> Float64:
+    """What each bucket takes, in ms.
+
+    The shares are those with which the report predicts the same cures; docs/cures.md says how far off these are.
+
+    Args:
+        path: that all buckets take.
+        sizes: of the buckets, in bytes.
+        latency: what each takes over Gloo, however small it is, in ms.
+        rest: what it takes beyond that.
+    """
+    if path == "gloo":
+        return latency + rest
+    if path == "shared memory":
+        return LATENCY_SHARE * latency + BYTES_SHARE * rest
+    # Small ones take as long as before.
+    return latency + rest * np.where(sizes > ALL_LATENCY_BYTES, 1.0 - HALVED, 1.0)
+
+
+__all__ = ["Path", "on_path"]

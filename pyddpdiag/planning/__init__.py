@@ -1,0 +1,1 @@
+"""Plans from trace folders, printed and as pages."""

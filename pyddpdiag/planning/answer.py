@@ -1,0 +1,40 @@
+"""From a trace folder to a plan."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from os import PathLike
+
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.plan.paths import Path
+from pyddpdiag.plan.plan import plan
+from pyddpdiag.plan.settings import Link, Plan
+from pyddpdiag.plan.units import caps_of, latency_ms_of, ms_per_byte_of, ranks_of
+from pyddpdiag.trace.attempts import choose_attempt
+from pyddpdiag.trace.run import open_run
+
+
+def plan_folder(
+    folder: str | PathLike[str],
+    *,
+    ranks: str = "",
+    bandwidth: str = "",
+    latency: str = "",
+    bucket_cap_mb: str = "",
+    paths: Sequence[Path] = (),
+) -> Plan:
+    """The plan for a run; the options are as they are typed, empty: as recorded. `paths`: of the buckets, beside Gloo.
+
+    Raises:
+        TraceError: there are no traces, or none can be read.
+        UsageError: an option is not what it should be.
+    """
+    link = Link(ms_per_byte_of(bandwidth) if bandwidth else None, latency_ms_of(latency) if latency else None)
+    counts = ranks_of(ranks) if ranks else ()
+    caps = caps_of(bucket_cap_mb) if bucket_cap_mb else ()
+    chosen, _ = choose_attempt(pathlib.Path(folder))
+    return plan(RunView(open_run(chosen)), str(chosen), counts, caps, link, paths)
+
+
+__all__ = ["plan_folder"]

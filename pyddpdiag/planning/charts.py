@@ -1,0 +1,85 @@
+"""A plan as charts: each setting's step with its interval, and throughput by number of ranks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyddpdiag.plan.settings import Plan, Row, Scaling
+from pyddpdiag.planning.text import scaling_sentence, scaling_table, steps_table
+from pyddpdiag.report.charts.chart import Axis, Chart, Line, Mark, Panel, Points, Whiskers, plain
+
+_LOOK: Final[dict[str, tuple[str, str, Mark]]] = {
+    "recorded": ("measured", "same", "diamond"),
+    "replayed": ("the same, by the model", "unsure", "cross"),
+    "planned": ("planned", "accent", "circle"),
+}
+_ROW: Final = 26
+"""Pixels of a setting."""
+
+
+def charts(found: Plan) -> list[Chart]:
+    """The charts that have something to show."""
+    rows = [row for row in found.rows if row.step_ms is not None]
+    drawn = [_steps(found, rows)] if rows else []
+    return [*drawn, *([] if found.scaling is None else [_throughput(found.scaling)])]
+
+
+def _steps(found: Plan, rows: list[Row]) -> Chart:
+    series = []
+    for kind, (name, colour, mark) in _LOOK.items():
+        mine = [(place, row) for place, row in enumerate(rows) if row.kind == kind]
+        series.append(
+            Whiskers(
+                name,
+                [place for place, _ in mine],
+                [row.step_ms or 0.0 for _, row in mine],
+                [row.low_ms or 0.0 for _, row in mine],
+                [row.high_ms or 0.0 for _, row in mine],
+                colour,
+                mark,
+                [
+                    f"{row.setting}: {row.step_ms:.4g} ms ({row.low_ms:.4g} to {row.high_ms:.4g}), "
+                    f"{row.exposed_ms:.4g} ms of it exposed"
+                    for _, row in mine
+                ],
+            )
+        )
+    labels = [row.setting for row in rows]
+    return Chart(
+        "plan-steps",
+        "The step in each setting",
+        "Median steps with their intervals.",
+        [Panel([each for each in series if each.row], Axis("", labels=labels), height=_ROW * len(rows) + 24)],
+        Axis("ms", from_zero=True),
+        steps_table(found),
+    )
+
+
+def _throughput(scaling: Scaling) -> Chart:
+    ranks = [point.ranks for point in scaling.points]
+    series: list[Line | Points] = [
+        Line("ideal", ranks, ranks, "ideal", "dot"),
+        Line("planned", ranks, plain(point.throughput for point in scaling.points), "accent", marks=True),
+    ]
+    ends = [point for point in scaling.points if point.ranks == scaling.ends_at]
+    if ends:
+        series.append(
+            Points(
+                "scaling ends",
+                [point.ranks for point in ends],
+                plain(point.throughput for point in ends),
+                "bad",
+                "diamond",
+            )
+        )
+    return Chart(
+        "plan-scaling",
+        "Throughput by number of ranks",
+        scaling_sentence(scaling),
+        [Panel(series, Axis("times a rank alone", logarithmic=True), height=280)],
+        Axis("ranks", logarithmic=True, ticks=ranks),
+        scaling_table(scaling),
+    )
+
+
+__all__ = ["charts"]
