@@ -20,9 +20,11 @@ from shared_gain import look
 from support.links import why_not
 
 from pyddpdiag.analyse.half_gain import half_gain_ms
+from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import lasting_buckets
 from pyddpdiag.plan.recorded import recorded
 from pyddpdiag.planning.answer import plan_folder
+from pyddpdiag.trace.run import open_run
 
 LINKS = (1000, 150)
 """In Mbit/s."""
@@ -43,7 +45,7 @@ def steps(before: Path, after: Path) -> tuple[float | None, float]:
     if why:
         print(f"no planned step: {why}", file=sys.stderr)
     planned = None if why else rows[0].step_ms
-    return planned, float(np.median(recorded(look(after)).step))
+    return planned, float(np.median(recorded(RunView(open_run(after))).step))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -115,7 +115,7 @@ class Recurrent(nn.Module):
         return scores
 
 
-def _model(name: str) -> tuple[nn.Module, torch.Tensor]:
+def model_of(name: str) -> tuple[nn.Module, torch.Tensor]:
     """A model with parameters of many sizes, and a batch of input that takes some 20 ms."""
     torch.manual_seed(0)
     if name == "mlp":
@@ -154,7 +154,7 @@ def _rank(rank: int, spec: Path) -> None:
     settings += [(f"{cap:g}", cap, None) for cap in turns.caps_mb]
     settings += [(HALF, None, HALF)] if turns.half else []
     for name, cap, compress in settings:
-        model, batch = _model(turns.model)
+        model, batch = model_of(turns.model)
         model(batch)  # without DDP: a lazy layer needs its size
         ddp = (
             DistributedDataParallel(model)

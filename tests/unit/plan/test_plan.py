@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support.trace_writer import GROUP, MS, PARAMETER, RankWriter
 
-from pyddpdiag.analyse.half_gain import HALVED
 from pyddpdiag.analyse.shared_gain import BYTES_SHARE, LATENCY_SHARE
 from pyddpdiag.cli import main
+from pyddpdiag.plan.paths import HALVED
 from pyddpdiag.plan.settings import Plan, Row
 from pyddpdiag.planning.answer import plan_folder
 from pyddpdiag.planning.text import scaling_sentence
