@@ -1,8 +1,8 @@
-"""How far off the report and `pyddpdiag plan` are about gradients in 16 bits, as a table in Markdown.
+"""How far off the report is about gradients in 16 bits: predicted and measured, as a table in Markdown.
 
 Run: PYTHONPATH=tests python benchmarks/half_gain.py. Both take turns in the same ranks, on hosts with shaped links
-(network namespaces: root on Linux); the prediction (`half_saves_ms` of `exposed_communication`) and the planned step
-are made from the trace of 32 bits alone.
+(network namespaces: root on Linux); the prediction (`half_saves_ms` of `exposed_communication`) is made from the trace
+of 32 bits alone.
 """
 
 from __future__ import annotations
@@ -14,17 +14,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from harness.layouts import HALF, MODELS, RECORDED, Turns, train_layouts
 from shared_gain import look
 from support.links import why_not
 
 from pyddpdiag.analyse.half_gain import half_gain_ms
-from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import lasting_buckets
-from pyddpdiag.plan.recorded import recorded
-from pyddpdiag.planning.answer import plan_folder
-from pyddpdiag.trace.run import open_run
 
 LINKS = (1000, 150)
 """In Mbit/s."""
@@ -37,17 +32,6 @@ def exposed(folder: Path) -> tuple[float, float | None]:
     return waits, half_gain_ms(waits, lasting_buckets(view.buckets), view.links)
 
 
-def steps(before: Path, after: Path) -> tuple[float | None, float]:
-    """The step in 16 bits in ms: planned from the trace before, and measured."""
-    plan = plan_folder(before, paths=["bf16"])
-    rows = [row for row in plan.rows if row.path == "bf16"]
-    why = plan.cannot_tell or rows[0].cannot_tell
-    if why:
-        print(f"no planned step: {why}", file=sys.stderr)
-    planned = None if why else rows[0].step_ms
-    return planned, float(np.median(recorded(RunView(open_run(after))).step))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures all cases and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -57,12 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     missing = why_not()
     if missing:
         sys.exit(f"no links between hosts: {missing}")
-    print(
-        "| model, link | exposed in 32 bits | in bfloat16 | predicted saving | predicted / measured "
-        "| step in bfloat16 | planned step, less measured |"
-    )
-    print("|---|---|---|---|---|---|---|")
-    shares, errors = [], []
+    print("| model, link | exposed in 32 bits | in bfloat16 | predicted saving | predicted / measured |")
+    print("|---|---|---|---|---|")
+    shares = []
     for mbit in LINKS:
         for model in options.models.split(","):
             with tempfile.TemporaryDirectory() as name:
@@ -70,16 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 train_layouts(Turns(model, 2, (), rounds=options.rounds, half=True), folder, mbit)
                 before, predicted = exposed(folder / RECORDED)
                 after, _ = exposed(folder / HALF)
-                planned, step = steps(folder / RECORDED, folder / HALF)
             assert predicted is not None
             shares.append(predicted / (before - after))
-            row = f"{before:.3g} | {after:.3g} | {predicted:.3g} | {shares[-1]:.2f} | {step:.4g}"
-            row += " | no answer" if planned is None else f" | {planned / step - 1:+.0%}"
-            errors += [] if planned is None else [abs(planned / step - 1)]
+            row = f"{before:.3g} | {after:.3g} | {predicted:.3g} | {shares[-1]:.2f}"
             print(f"| {model}, {mbit} Mbit/s | {row} |", flush=True)
     print(f"\nFrom {min(shares):.2f} to {max(shares):.2f}, {statistics.median(shares):.2f} in the median.")
-    if errors:
-        print(f"Planned steps: {statistics.median(errors):.1%} off in the median, {max(errors):.1%} at most.")
 
 
 if __name__ == "__main__":

@@ -12,13 +12,14 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
-from harness.layouts import MODELS, RECORDED, Turns, train_layouts
+from harness.layouts import HALF, MODELS, RECORDED, SHARED, Turns, train_layouts
 from support.links import why_not
 
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.plan.recorded import recorded
+from pyddpdiag.plan.recorded import steps_ms
 from pyddpdiag.plan.settings import Plan, Row
 from pyddpdiag.planning.answer import plan_folder
 from pyddpdiag.trace.run import open_run
@@ -58,7 +59,7 @@ def link_name(mbit: int | None) -> str:
 
 def _step(folder: Path) -> float:
     """The median of a run's steps, from the end of one to the end of the next, as plan counts them."""
-    return float(np.median(recorded(RunView(open_run(folder))).step))
+    return float(np.median(steps_ms(RunView(open_run(folder)))))
 
 
 def layouts(model: str, mbit: int | None, rounds: int, folder: Path) -> list[Answer]:
@@ -84,6 +85,15 @@ def four_ranks(model: str, mbit: int, rounds: int, folder: Path) -> Answer:
     two, four = folder / "two" / RECORDED, folder / "four" / RECORDED
     found = plan_folder(two, ranks="4")
     return _answer((model, link_name(mbit), 4, "DDP's own"), found, lambda row: row.ranks == 4, four, two)
+
+
+def other_path(model: str, mbit: int | None, rounds: int, folder: Path) -> Answer:
+    """16 bits over a link, and shared memory on one machine."""
+    path: Literal["bf16", "shared memory"] = SHARED if mbit is None else HALF
+    _train(Turns(model, 2, (), rounds=rounds, half=mbit is not None, shared=mbit is None), folder, mbit)
+    found = plan_folder(folder / RECORDED, paths=[path])
+    which = (model, link_name(mbit), 2, path)
+    return _answer(which, found, lambda row: row.path == path, folder / path, folder / RECORDED)
 
 
 def _train(turns: Turns, folder: Path, mbit: int | None) -> None:
@@ -167,28 +177,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--folder", type=Path, help="where to keep the traces; what is there is not measured again"
     )
+    parser.add_argument("--paths-only", action="store_true", help="16 bits and shared memory alone")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
-        _measure(options.folder or Path(scratch), options.models.split(","), options.rounds)
+        _measure(
+            options.folder or Path(scratch), options.models.split(","), options.rounds, not options.paths_only
+        )
 
 
-def _measure(folder: Path, models: Sequence[str], most: int) -> None:
-    found, more = [], []
+def _measure(folder: Path, models: Sequence[str], most: int, layouts_too: bool) -> None:
+    found, more, paths = [], [], []
     missing = why_not()
     for mbit in LINKS if not missing else (None,):
         rounds = most if mbit is None or mbit >= 1000 else max(2, most // 2)
         for model in models:
             place = folder / f"{model}-{mbit or 'loopback'}"
-            found += layouts(model, mbit, rounds, place / "layouts")
-            print(
-                f"{model}, {link_name(mbit)}: {summary(found[-len(CAPS_MB) :])}", file=sys.stderr, flush=True
-            )
-            if mbit is not None:
+            if layouts_too:
+                found += layouts(model, mbit, rounds, place / "layouts")
+                said = f"{model}, {link_name(mbit)}: {summary(found[-len(CAPS_MB) :])}"
+                print(said, file=sys.stderr, flush=True)
+            paths.append(other_path(model, mbit, 2 * rounds, place / "paths"))
+            if mbit is not None and layouts_too:
                 more.append(four_ranks(model, mbit, rounds, place / "ranks"))
-    print_layouts(found)
+    if layouts_too:
+        print_layouts(found)
+    print("\n| path | over Gloo, ms | on that path, measured (error of the plan) |\n|---|---|---|")
+    for one in paths:
+        print(f"| {one.model}, {one.link}, {one.setting} | {one.recorded:.4g} | {_cell(one)} {one.why} |")
+    print(f"\nOther paths: {summary(paths)}.")
     if missing:
         print(f"\nNo links between hosts: {missing}.")
-    else:
+    elif layouts_too:
         print("\n| 4 ranks from 2 | 2 ranks | 4 ranks, measured (error of the plan) |\n|---|---|---|")
         for one in more:
             print(f"| {one.model}, {one.link} | {one.recorded:.4g} | {_cell(one)} {one.why} |")

@@ -24,7 +24,6 @@ from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.shared_gain import shared_gain_ms
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.paths.options import SharedMemory
-from pyddpdiag.planning.answer import plan_folder
 from pyddpdiag.ranks.session import Session
 from pyddpdiag.trace.run import open_run
 
@@ -63,7 +62,6 @@ class Saved:
     over_gloo: float
     in_shared_memory: float
     predicted: float
-    planned: float | None
 
     @property
     def share(self) -> float:
@@ -103,16 +101,10 @@ def measure(case: Case) -> Saved:
     with tempfile.TemporaryDirectory() as folder:
         run(train, case.ranks, folder, case)
         gloo, shared = (look(Path(folder, way)) for way in WAYS)
-        plan = plan_folder(Path(folder, WAYS[0]), paths=["shared memory"])
     exposed = gloo.exposure.typical_ms
     predicted = shared_gain_ms(exposed, gloo.buckets)
     assert predicted is not None
-    steps = {
-        row.path if row.kind == "planned" and row.straggler else row.kind: row.step_ms for row in plan.rows
-    }
-    own, other = steps.get("replayed"), steps.get("shared memory")
-    saved = None if own is None or other is None else own - other
-    return Saved(exposed, shared.exposure.typical_ms, predicted, saved)
+    return Saved(exposed, shared.exposure.typical_ms, predicted)
 
 
 def _range(values: Sequence[float]) -> str:
@@ -123,14 +115,9 @@ def _range(values: Sequence[float]) -> str:
 def row(case: Case, found: Sequence[Saved]) -> str:
     """The case's line of the table."""
     shares = ", ".join(f"{one.share:.2f}" for one in found)
-    planned = ", ".join(
-        "-" if one.planned is None else f"{one.planned / (one.over_gloo - one.in_shared_memory):.2f}"
-        for one in found
-    )
     return (
         f"| {case.layers} of {case.width}, {case.bucket_cap_mb:g} | {case.ranks} "
-        f"| {_range([one.over_gloo for one in found])} | {_range([one.in_shared_memory for one in found])} | {shares} "
-        f"| {planned} |"
+        f"| {_range([one.over_gloo for one in found])} | {_range([one.in_shared_memory for one in found])} | {shares} |"
     )
 
 
@@ -139,11 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=2, help="how often each case is measured")
     times = parser.parse_args(arguments).times
-    print(
-        "| layers, `bucket_cap_mb` | ranks | over Gloo | in shared memory | predicted / measured saving "
-        "| planned / measured saving |"
-    )
-    print("|---|---|---|---|---|---|")
+    print("| layers, `bucket_cap_mb` | ranks | over Gloo | in shared memory | predicted / measured saving |")
+    print("|---|---|---|---|---|")
     shares: list[float] = []
     for case in CASES:
         found = [measure(case) for _ in range(times)]

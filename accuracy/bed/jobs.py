@@ -135,7 +135,8 @@ def draw_healthy(random_: random.Random, half: Half, kind: str) -> Job:
         "script": {},
         "script, no_sync": {"accumulate": random_.choice((2, 4))},
         "script, AdamW": {"optimizer": "adamw"},
-        "script, compiled": {"compiled": True, "ranks": 2},
+        # torch.compile refuses DDP with buckets below its first one, of 1 MiB.
+        "script, compiled": {"compiled": True, "ranks": 2, "cap_mb": max(1.0, job.cap_mb)},
         "script, 30 steps": {"epochs": 3, "epoch_steps": 10},
         "batch norm": {"model": half_models(job.model)["batchnorm"]},
         "LSTM": {"model": half_models(job.model)["lstm"]},

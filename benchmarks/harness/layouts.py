@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.paths.options import Compress
+from pyddpdiag.paths.options import Compress, SharedMemory
 from pyddpdiag.workloads.transformer import Transformer
 
 MODELS = ("mlp", "transformer", "cnn", "deep", "wide", "lstm")
@@ -35,6 +35,9 @@ RECORDED = "recorded"
 
 HALF: Final = "bf16"
 """The trace of the same with gradients in bfloat16."""
+
+SHARED: Final = "shared memory"
+"""The trace of the same in shared memory."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Turns:
         steps: of a turn.
         cores: by rank, the core that it shares with no other rank or with others; none: as the system likes.
         half: whether gradients in 16 bits (`HALF`) take their turn, too.
+        shared: whether averaging in shared memory (`SHARED`) does.
     """
 
     model: str
@@ -58,6 +62,7 @@ class Turns:
     steps: int = 12
     cores: tuple[int, ...] = ()
     half: bool = False
+    shared: bool = False
 
 
 def train_layouts(turns: Turns, folder: Path, mbit: int | None, timeout_s: float = 900) -> None:
@@ -150,10 +155,11 @@ def _rank(rank: int, spec: Path) -> None:
         os.sched_setaffinity(0, {turns.cores[rank]})
     dist.init_process_group("gloo", init_method=orders["url"], rank=rank, world_size=turns.ranks)
     trainings = []
-    settings: list[tuple[str, float | None, Compress | None]] = [(RECORDED, None, None)]
-    settings += [(f"{cap:g}", cap, None) for cap in turns.caps_mb]
-    settings += [(HALF, None, HALF)] if turns.half else []
-    for name, cap, compress in settings:
+    settings: list[tuple[str, float | None, Compress | None, SharedMemory]] = [(RECORDED, None, None, "off")]
+    settings += [(f"{cap:g}", cap, None, "off") for cap in turns.caps_mb]
+    settings += [(HALF, None, HALF, "off")] if turns.half else []
+    settings += [(SHARED, None, None, "require")] if turns.shared else []
+    for name, cap, compress, shared in settings:
         model, batch = model_of(turns.model)
         model(batch)  # without DDP: a lazy layer needs its size
         ddp = (
@@ -162,7 +168,7 @@ def _rank(rank: int, spec: Path) -> None:
             else DistributedDataParallel(model, bucket_cap_mb=cap)
         )
         recorder = pyddpdiag.Recorder(spec.parent / name, capacity_mb=4)
-        recorder.attach(ddp, compress=compress)
+        recorder.attach(ddp, compress=compress, shared_memory=shared)
         trainings.append((ddp, batch, recorder))
     for _ in range(turns.rounds):
         for ddp, batch, _ in trainings:

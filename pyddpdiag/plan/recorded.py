@@ -112,6 +112,15 @@ def recorded(view: RunView) -> Recorded:
     )
 
 
+def steps_ms(view: RunView) -> Float64:
+    """The judged steps, each from the end of the last bucket before it to that of its own: also in shared memory.
+
+    Raises:
+        CannotTell: there are too few.
+    """
+    return np.asarray(_Rows(view).step)
+
+
 class _Rows:
     """The buckets of the steps that a plan is made from, side by side."""
 
