@@ -22,7 +22,7 @@ from pyddpdiag.cures.options import Cures
 from pyddpdiag.errors import PyddpdiagError
 from pyddpdiag.files import write_whole
 from pyddpdiag.integrations.restart_choices import Seen, Setting, Wanted, seen, settings
-from pyddpdiag.integrations.short_start import Limits, Measured, run_shortly
+from pyddpdiag.integrations.short_start import NEEDED, Limits, Measured, run_shortly
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.messages.shells import this_shell
 from pyddpdiag.model.launch import Launch
@@ -46,6 +46,8 @@ _LEAST_START_S: Final = 60.0
 """For that of later starts, or ten times as long as the first one took: the machine may be busier then."""
 _TRAIN_S: Final = (4.0, 40.0)
 """Least and most seconds of training in each start."""
+_MOST_PART: Final = 0.25
+"""Of the trial's time, what a start may take for the steps that are needed."""
 
 
 @dataclass(frozen=True)
@@ -143,22 +145,23 @@ class RestartTrial:
         if not chosen:
             self._end("decided", " ".join(notes).rstrip("."))
             return False
-        self._plan(time.monotonic() - began_s)
+        self._plan(time.monotonic() - began_s, first.step_s or 0.0)
         return True
 
     def _size(self, found: Seen, took_s: float) -> None:
         self._start_s = max(_LEAST_START_S, 10 * took_s)
 
-    def _plan(self, took_s: float) -> None:
+    def _plan(self, took_s: float, step_s: float) -> None:
         """How long each start may train, so that the rounds fit into the time."""
+        least_s = max(_TRAIN_S[0], NEEDED * step_s)
         settings_ = len(self._rows) + 1
         each_s = max(0.0, self._until_s - time.monotonic()) / (LEAST_ROUNDS * settings_)
-        before_s = max(0.0, took_s - _TRAIN_S[0])
-        self._train_s = min(max(each_s - before_s, _TRAIN_S[0]), _TRAIN_S[1])
-        needed_s = LEAST_ROUNDS * settings_ * (before_s + _TRAIN_S[0])
+        before_s = max(0.0, took_s - least_s)
+        self._train_s = max(least_s, min(each_s - before_s, _TRAIN_S[1]))
+        needed_s = LEAST_ROUNDS * settings_ * (before_s + least_s)
         self._say(
             f"{listed([AS_IT_IS, *(row.setting.name for row in self._rows)], 16)}: {LEAST_ROUNDS} rounds or more, "
-            f"each start takes about {seconds(before_s + min(self._train_s, 6.0))}."
+            f"each start takes about {seconds(before_s + max(least_s, min(self._train_s, 6.0)))}."
         )
         if needed_s > self._until_s - time.monotonic():
             self._say(
@@ -217,7 +220,7 @@ class RestartTrial:
         self._number += 1
         slug = "".join(c if c.isalnum() else "-" for c in row.setting.name)[:40]
         folder = asked.folder / f"start-{self._number:03d}-{name}-{slug}"
-        limits = Limits(self._start_s, self._train_s)
+        limits = Limits(self._start_s, self._train_s, _MOST_PART * asked.limit_s)
         shown = run_shortly(asked.command, folder, row.setting.cures, asked.start, limits)
         self.signal_number = self.signal_number or shown.signal_number
         return shown

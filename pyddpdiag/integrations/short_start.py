@@ -32,6 +32,8 @@ LEAST_S: Final = 3.0
 """That many steps, for so long: short steps need more of them."""
 FEWEST: Final = 8
 """Counted steps with which a start says something."""
+NEEDED: Final = 14
+"""Trained steps of which so many are counted: the first ones are not."""
 _LOOK_S: Final = 0.5
 _KEEP: Final = 256
 _TAIL: Final = 2000
@@ -44,11 +46,13 @@ class Limits:
 
     Attributes:
         start_s: seconds in which its ranks must have trained their first step.
-        train_s: seconds of training after that, at most.
+        train_s: seconds of training after that, at most, once `NEEDED` steps are trained.
+        most_s: at most for these.
     """
 
     start_s: float
     train_s: float
+    most_s: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +128,8 @@ class _Enough:
         if self.trained_since_s is None:
             self.trained_since_s = now
         trained_s = now - self.trained_since_s
+        if steps < NEEDED:
+            return trained_s > self.limits.most_s
         return trained_s > self.limits.train_s or (steps >= STEPS and trained_s > LEAST_S)
 
 
@@ -196,4 +202,4 @@ def _said(folder: Path) -> str:
     return f" (its output: {folder / OUTPUT})"
 
 
-__all__ = ["FEWEST", "OUTPUT", "STEPS", "Limits", "Measured", "medians", "run_shortly", "steps_of"]
+__all__ = ["FEWEST", "NEEDED", "OUTPUT", "STEPS", "Limits", "Measured", "medians", "run_shortly", "steps_of"]

@@ -133,7 +133,7 @@ def test_a_second_trial_needs_a_folder_of_its_own(tmp_path: Path) -> None:
 def test_a_short_start_ends_by_itself_when_its_time_is_over(tmp_path: Path) -> None:
     script = tmp_path / "sleeps.py"
     script.write_text("import time; time.sleep(3600)")
-    found = run_shortly([str(script)], tmp_path / "start", Cures(), Start(1), Limits(1.0, 1.0))
+    found = run_shortly([str(script)], tmp_path / "start", Cures(), Start(1), Limits(1.0, 1.0, 1.0))
     assert found.why == "no step was trained within 1 s"
     assert not of(str(script))
 

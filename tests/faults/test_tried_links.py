@@ -1,0 +1,87 @@
+"""Trials of cures over shaped links: what they find there, and on which of two interfaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.links import NAMES, on_hosts, two_hosts
+from support.ports import own_port
+from support.trial_job import noted
+
+pytestmark = pytest.mark.usefixtures("links")
+
+SLOW, FAST = NAMES
+SUPPORT = Path(__file__).parents[1] / "support"
+TRAINS = """
+import os, sys, torch, pyddpdiag
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from support.trial_job import noted
+torch.set_num_threads(1)
+rank, url, folder, interface = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
+os.environ["GLOO_SOCKET_IFNAME"] = interface
+dist.init_process_group("gloo", init_method=url, rank=rank, world_size=2)
+ddp = DistributedDataParallel(torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(2))))
+recorder = pyddpdiag.Recorder(folder, capacity_mb=1, lines=False)
+recorder.attach(ddp, trial=pyddpdiag.Trial(["compress"], minutes=1.5))
+over = torch.zeros(1)
+while not over:
+    for _ in range(5):
+        ddp(torch.ones(2, 512)).square().mean().backward()
+    trial = noted(recorder.path)
+    over[0] = trial is not None and trial.state not in ("waiting", "running")
+    dist.all_reduce(over)
+recorder.close()
+"""
+
+
+def test_sixteen_bits_are_found_over_a_slow_link(tmp_path: Path) -> None:
+    url = f"tcp://10.77.0.1:{own_port()}"
+    folder = tmp_path / "run"
+    commands = [[sys.executable, "-c", TRAINS, str(rank), url, str(folder), SLOW] for rank in range(2)]
+    with two_hosts((50, 50)) as hosts:
+        ends = on_hosts(hosts, commands, tmp_path, 300)
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    trial = noted(folder / "rank_0.ddptrace")
+    assert trial is not None
+    [half] = trial.cures
+    # Buckets of 2 MiB take 340 ms over the link, and half of that in 16 bits.
+    assert (trial.state, trial.best, trial.kept) == ("decided", "bf16", "bf16"), trial
+    assert half.result is not None and half.result.high is not None
+    assert half.result.ratio < 0.8 and half.result.high < 1 and not half.same_bits
+    assert half.options == {"--compress": "bf16"}
+
+
+def test_the_faster_of_two_interfaces_is_found_by_starts(tmp_path: Path) -> None:
+    job = [str(SUPPORT / "tried_job.py"), "communication", "1000000", "-"]
+    with two_hosts((100, 1000)) as hosts:
+        launch = [
+            sys.executable,
+            "-m",
+            "support.both_hosts",
+            str(own_port()),
+            ",".join(hosts),
+            *job,
+        ]
+        command = [sys.executable, "-m", "pyddpdiag", "try", "--restart", "--minutes", "4"]
+        command += ["--cures", f"interface={FAST}", "--trace", "trial", "--json", "result.json", "--"]
+        env = {
+            **os.environ,
+            "GLOO_SOCKET_IFNAME": SLOW,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
+        done = subprocess.run(
+            [*command, *launch], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=400
+        )
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    [fast] = found["cures"]
+    assert found["best"] == fast["name"] == f"interface {FAST}", done.stderr
+    assert fast["ratio_high"] < 1 and fast["options"] == {"--interface": FAST}
+    assert f"pyddpdiag run --interface {FAST} -- " in done.stderr
