@@ -29,10 +29,17 @@ class Extra:
     beside: float = 0.0
     faults: int = 0
     steps: Sequence[int] = range(STEPS)
+    less: Sequence[int] = ()
+    """Steps in which it has `cpu` less to compute."""
 
     def at(self, step: int) -> float:
         """How much longer the rank takes in this step."""
-        return self.cpu + self.delay + self.sleep if step in self.steps else 0.0
+        waits = self.delay + self.sleep if step in self.steps else 0.0
+        return self.computes(step) + waits
+
+    def computes(self, step: int) -> float:
+        """How much more it computes in this step."""
+        return self.cpu * ((step in self.steps) - (step in self.less))
 
 
 NOTHING = Extra()
@@ -66,9 +73,9 @@ def write(
             writer.bucket(step, now + own[rank], arrived, done)
             on = step in extra.steps
             added = (
-                30 + on * extra.cpu,
+                30 + extra.computes(step),
                 on * extra.delay,
-                30 * THREADS + on * (extra.cpu + extra.beside),
+                30 * THREADS + extra.computes(step) + on * extra.beside,
                 on * extra.collector,
                 on * extra.faults / MS,
             )

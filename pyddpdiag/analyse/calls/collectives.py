@@ -41,7 +41,7 @@ class RankCollectives:
     recorder close. `begun` and `ended` are nanoseconds on the rank's clock, 0 = not seen. `called` is how often each
     name was called, as far as the records tell: the newest carries its running number. `bytes` and `dtype` are of what
     the rank puts in. `beside`: it began while a backward pass that reduces, or the forward pass before it,
-    went on, or may have.
+    went on, or may have. `passes`: how many of those that are known had ended by then.
     """
 
     names: tuple[bytes, ...]
@@ -57,6 +57,7 @@ class RankCollectives:
     bytes: npt.NDArray[np.int64]
     dtype: npt.NDArray[np.int64]
     beside: Bool
+    passes: npt.NDArray[np.int64]
 
     def of_group(self, key: int) -> RankCollectives:
         """Those of one process group; `called` is that of all."""
@@ -92,6 +93,7 @@ def rank_collectives(records: Records, passes: Passes) -> RankCollectives:
         bytes=records["bytes"].astype(np.int64),
         dtype=records["dtype"].astype(np.int64),
         beside=_beside(started, passes),
+        passes=np.searchsorted(_ends(passes), started).astype(np.int64),
     )
 
 
@@ -100,7 +102,7 @@ def _beside(begun: Int64, passes: Passes) -> Bool:
 
     Where the begin of a forward pass was not seen, nothing is known of the calls before its end.
     """
-    ends = np.sort(passes.finalize_end[passes.finalize_end > 0])
+    ends = _ends(passes)
     order = np.argsort(passes.finalize_end, kind="stable")[len(passes) - len(ends) :]
     if not len(ends):
         return np.ones(len(begun), np.bool_)
@@ -108,6 +110,11 @@ def _beside(begun: Int64, passes: Passes) -> Bool:
     inside = following < len(ends)
     begin = passes.forward_begin[order][np.minimum(following, len(ends) - 1)]
     return np.asarray(inside & (begin <= begun))
+
+
+def _ends(passes: Passes) -> Int64:
+    """When passes ended, in this order."""
+    return np.sort(passes.finalize_end[passes.finalize_end > 0])
 
 
 def _groups(records: Records) -> UInt64:

@@ -14,6 +14,7 @@ from pyddpdiag.analyse.calls.different import ALIKE
 from pyddpdiag.analyse.calls.parties import Party
 from pyddpdiag.analyse.progress import Progress
 from pyddpdiag.text import decode
+from pyddpdiag.trace.rows import Bool
 
 NAMES: Final = tuple(dict.fromkeys((*ALIKE, *MEETING)))
 """Operations that every rank of a group calls. Not those between two ranks."""
@@ -77,6 +78,13 @@ def unequal_calls(
                 steps = {who: _by_step(parts[who], name, party.group) for who in counts}
                 first = _first_step(steps[high[0]], steps[low[0]])
                 odd = [who for who in counts if _strayed(steps[who], first, last_step[reached[who].rank])]
+                if (
+                    not odd
+                    and crossed
+                    and all(_as_always(parts[who], name, party.group, first) for who in high)
+                ):
+                    # They went on without a call that the others made as ever.
+                    odd = low
                 found.append(
                     UnequalCalls(
                         decode(name),
@@ -109,21 +117,46 @@ def _strayed(amounts: Mapping[int, int], step: int | None, last: int | None) -> 
 
     Fewer only count where it has gone on to a later step: else they may have been about to come.
     """
-    if step is None or step < CUSTOM:
+    custom, mine = _custom(amounts, step), _in(amounts, step)
+    if step is None or custom is None:
         return False
+    return mine > custom or (mine < custom and (last or 0) > step)
+
+
+def _custom(amounts: Mapping[int, int], step: int | None) -> int | None:
+    """How often a rank called it in each of the steps right before; None: not alike, or there are too few."""
+    if step is None or step < CUSTOM:
+        return None
     before = {amounts.get(earlier, 0) for earlier in range(step - CUSTOM, step)}
-    mine = amounts.get(step, 0)
-    return len(before) == 1 and mine not in before and (mine > max(before) or (last or 0) > step)
+    return before.pop() if len(before) == 1 else None
+
+
+def _as_always(part: RankCollectives, name: bytes, group: int, step: int | None) -> bool:
+    """Whether a rank called it in a step as often as in those right before, at the same places between its passes."""
+    if step is None or step < CUSTOM or name not in part.names or not part.passes.any():
+        return False
+    mine = _of(part, name, group)
+    places = [np.sort(part.passes[mine & (part.step == each)]) for each in range(step - CUSTOM, step + 1)]
+    if len({len(each) for each in places}) != 1 or not len(places[0]):
+        return False
+    between = np.diff(np.stack(places), axis=0)
+    return bool((between == between[0]).all() and (between[0] > 0).all())
+
+
+def _in(amounts: Mapping[int, int], step: int | None) -> int:
+    return 0 if step is None else amounts.get(step, 0)
 
 
 def _by_step(part: RankCollectives, name: bytes, group: int) -> dict[int, int]:
     if name not in part.names:
         return {}
-    mine = part.name == part.names.index(name)
-    if group:
-        mine &= part.group == np.uint64(group)
-    steps, amounts = np.unique(part.step[mine], return_counts=True)
+    steps, amounts = np.unique(part.step[_of(part, name, group)], return_counts=True)
     return dict(zip(steps.tolist(), amounts.tolist(), strict=True))
+
+
+def _of(part: RankCollectives, name: bytes, group: int) -> Bool:
+    mine = part.name == part.names.index(name)
+    return np.asarray(mine & (part.group == np.uint64(group)) if group else mine)
 
 
 __all__ = ["UnequalCalls", "unequal_calls"]

@@ -19,8 +19,16 @@ from pyddpdiag.model.words import milliseconds, ranks, verb
 WORK_SHARE: Final = 0.15
 SURE_WORK_SHARE: Final = 0.2
 """How much the ranks' processor times of a step differ: their standard deviation over their mean. Healthy ranks stay
-below 0.13, also on a busy machine, and inputs of different length reach 0.17 to 0.35; who waits for a core makes no
-difference."""
+below 0.13, and inputs of different length reach 0.17 to 0.35; who waits for a core makes no difference. Where the
+machine works for others in the ranks' time (the network of other programs), healthy ranks reached 0.2 to 0.6."""
+
+LEAST_WORK: Final = 0.1
+"""What a machine does beside only ever adds to a rank's time. So inputs differ if its smallest steps, by this quantile,
+are below its usual one by as much as the ranks differ: 1.9 to 2.6 times that with inputs of different length, 0.3 to
+0.8 times with other work."""
+
+BOTH_WAYS: Final = 0.9
+"""Of the difference between the ranks, so much at least."""
 
 EARLY_SHARE: Final = 0.25
 """It must be earlier than most ranks by this share of a step."""
@@ -56,7 +64,9 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"in a typical step the slowest rank needs {milliseconds(typical)} more than {than}, but it is "
         "not always the same one.",
         # Other load on the machine looks the same, except that it takes no processor time of the ranks'.
-        confidence="medium" if spread >= SURE_WORK_SHARE else "low",
+        confidence="medium"
+        if spread >= SURE_WORK_SHARE and _saved_work(view) >= BOTH_WAYS * spread
+        else "low",
         cost_ms=typical,
         evidence={
             "extra_ms": typical,
@@ -129,6 +139,14 @@ def _spread_of_work(view: RunView) -> float:
     if len(cpu) < MANY_STEPS or not usual > 0.0:
         return 0.0
     return sure_median((cpu - column_medians(cpu)).std(axis=1, ddof=1)) / usual
+
+
+def _saved_work(view: RunView) -> float:
+    """By how much a rank's smallest steps need less of the processor than its usual one, as a part of that."""
+    cpu = view.usage.cpu
+    cpu = cpu[~np.isnan(cpu).any(axis=1)]
+    usual = column_medians(cpu)
+    return median((usual - np.quantile(cpu, LEAST_WORK, axis=0)) / np.maximum(usual, 1e-9))
 
 
 CHECK = Check(

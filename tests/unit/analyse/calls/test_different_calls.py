@@ -181,3 +181,39 @@ def test_a_rank_that_may_just_be_behind_has_left_nothing_out(
     calls: tuple[int, int], buckets: tuple[int, int], name: str, tmp_path: Path
 ) -> None:
     assert unequal(tmp_path, calls, buckets, name, closed=OPEN) == []
+
+
+@pytest.mark.parametrize("extra", [False, True], ids=["left out", "one too many"])
+def test_where_it_stands_among_the_passes_says_which_of_two_ranks_went_astray(
+    extra: bool, tmp_path: Path
+) -> None:
+    """A call at the begin of each step: one rank leaves it out, or makes one more at the end of its step."""
+    writers = [RankWriter(rank, 2, closed=0) for rank in range(2)]
+    last = 6
+    for step in range(last + 1):
+        begin = 10**9 + 10 * step * MS
+        for writer in writers:
+            trains = (writer.rank, step) != (0, last)
+            calls = trains if extra else (writer.rank, step) != (1, last)
+            if calls:
+                stuck = not extra and step == last
+                state = {"state": IN_FLIGHT} if stuck else {}
+                ended = 0 if stuck else begin + 2 * MS
+                writer.collective("gloo:all_reduce", begin + MS, ended, sequence=step, step=step, **state)
+            if trains:
+                fails = int((writer.rank, step) == (1, last))
+                writer.backward(step, begin + 3 * MS, begin + 4 * MS, begin + 6 * MS)
+                writer.bucket(step, begin + 4 * MS, begin + 5 * MS, begin + 6 * MS, step=step, flags=fails)
+    if extra:
+        at = 10**9 + (10 * last - 2) * MS
+        for number in (last, last + 1):
+            writers[0].collective(
+                "gloo:all_reduce", at, 0, sequence=number, step=last - 1, state=IN_FLIGHT
+            )
+    for writer in writers:
+        writer.write(tmp_path)
+    (found,) = [
+        each for each in load_report(tmp_path).verdict.findings if each.kind == "mismatched_all_reduce"
+    ]
+    assert (found.rank, found.since_step) == ((0, last - 1) if extra else (1, last)), found.message
+    assert ("less than rank 0" in found.message) is not extra

@@ -175,17 +175,28 @@ def test_ranks_that_wait_for_a_core_in_turn_are_all_held_up(tmp_path: Path) -> N
     assert found["core_contention"] is None
 
 
-@pytest.mark.parametrize(("cpu", "confidence"), [(12.0, "medium"), (9.0, "low"), (0.0, "")])
+@pytest.mark.parametrize(("cpu", "confidence"), [(12.0, "medium"), (5.5, "low"), (0.0, "")])
 def test_inputs_of_different_length_are_reported_by_what_ranks_compute(
     tmp_path: Path, cpu: float, confidence: str
 ) -> None:
     """Three ranks on two cores: whoever has more to compute also waits for a core."""
-    uneven = [Extra(cpu=cpu, delay=20, steps=range(who, STEPS, 3)) for who in range(3)]
+    uneven = [
+        Extra(cpu=cpu, delay=20, steps=range(who, STEPS, 3), less=range((who + 1) % 3, STEPS, 3))
+        for who in range(3)
+    ]
     write(tmp_path, uneven, cores=2, load=3.0)
     found = {one.kind: one.confidence for one in findings(tmp_path)}
     assert found.get("uneven_ranks", "") == confidence
     if confidence:
         assert next(iter(found)) == "uneven_ranks"
+
+
+def test_what_only_ever_adds_to_the_ranks_time_is_not_surely_their_input(tmp_path: Path) -> None:
+    """The kernel's work for other programs counts as the time of whoever runs meanwhile."""
+    busy = [Extra(cpu=25, delay=10, steps=range(who, STEPS, 3)) for who in range(3)]
+    write(tmp_path, busy, cores=2, load=6.0)
+    found = {one.kind: one.confidence for one in findings(tmp_path)}
+    assert found["uneven_ranks"] == "low"
 
 
 def test_of_two_ranks_one_may_be_late_by_less_than_their_mean_shows(tmp_path: Path) -> None:
