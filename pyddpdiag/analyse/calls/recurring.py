@@ -12,6 +12,7 @@ from pyddpdiag.analyse.calls.collectives import RankCollectives, whole_rows
 from pyddpdiag.analyse.calls.parties import Party
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import StepMatrix, median
+from pyddpdiag.model.words import milliseconds
 from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.rows import Bool, Int64
 
@@ -22,29 +23,48 @@ OFTEN: Final = 0.9
 """In so many of the judged steps a call comes back in every step."""
 
 
+MEETING_SHARE: Final = 0.01
+"""Of a step: less waiting for each other is not worth a word."""
+
+
 @dataclass(frozen=True, eq=False)
 class Recurring:
     """Calls that come back in nearly every judged step, of the ranks that meet in them.
 
-    `cost_ms` is what they take in each step, without waiting for a rank that comes late; `calls` and `bytes` are those
-    of a typical step.
+    `took_ms` is what they take in each step, without waiting for a rank that comes late; `cost_ms` what the step would
+    be shorter without them, which is more where ranks are late by turns: they wait at each meeting. `calls` and `bytes`
+    are those of a typical step.
     """
 
     name: str
     ranks: tuple[int, ...]
+    took_ms: Float64
     cost_ms: Float64
     calls: float
     bytes: int
 
     @property
     def known_ms(self) -> Float64:
-        """What they take in the steps in which that is known."""
+        """What they cost in the steps in which that is known."""
         return np.asarray(self.cost_ms[~np.isnan(self.cost_ms)])
 
     @property
     def typical_ms(self) -> float:
-        """What they take in a typical step."""
+        """What they cost in a typical step."""
         return median(self.cost_ms)
+
+    @property
+    def typical_took_ms(self) -> float:
+        """What they take in a typical step."""
+        return median(self.took_ms)
+
+
+def met(found: Recurring, step_ms: float) -> str:
+    """What to say beside the cost of calls, where it is more than what they take."""
+    more = found.typical_ms - found.typical_took_ms
+    if more < MEETING_SHARE * step_ms:
+        return ", apart from waiting for a late rank"
+    return f", {milliseconds(more)} of which ranks that are late by turns wait for each other there"
 
 
 class CallsInSteps:
@@ -119,15 +139,36 @@ def recurring(
         for part, mine in zip(party.parts, rows, strict=True)
     ]
     at = np.searchsorted(steps.step, party.parts[0].step[kept[0]])
-    cost = np.bincount(at, _costs(party, name, kept, clocks), minlength=len(steps.step))
+    took = np.where(
+        alike, np.bincount(at, _costs(party, name, kept, clocks), minlength=len(steps.step)), np.nan
+    )
     size = np.bincount(at, party.parts[0].bytes[kept[0]], minlength=len(steps.step))
     return Recurring(
         name.decode(),
         tuple(ranks[who] for who in party.members),
-        np.where(alike, cost, np.nan),
+        took,
+        np.maximum(took, _held_ms(party, steps, ranks) * _share(party.parts[0], rows[0], steps.step)),
         float(np.median(counts[0][alike])),
         int(np.median(size[alike])),
     )
+
+
+def _held_ms(party: Party, steps: StepMatrix, ranks: Sequence[int]) -> Float64:
+    """How much shorter each step would be without any collective beside its buckets; 0 where it is not known.
+
+    Until it hands over its last bucket, a rank computes and is in collectives. Without these, the ranks would meet when
+    the one that computes longest has done so.
+    """
+    if not steps.other.size:
+        return np.zeros(len(steps.step))
+    places = [steps.place_of[ranks[who]] for who in party.members]
+    own, other = steps.own[:, places], steps.other[:, places]
+    return np.asarray(np.nan_to_num(np.maximum(0.0, (own + other).max(axis=1) - own.max(axis=1))))
+
+
+def _share(part: RankCollectives, rows: Int64, steps: Int64) -> float:
+    """The part of a rank's collectives in the judged steps that are these calls."""
+    return len(rows) / max(1, int(np.count_nonzero(np.isin(part.step, steps))))
 
 
 def _rows(part: RankCollectives, name: bytes, steps: Int64, chosen: Bool) -> Int64:

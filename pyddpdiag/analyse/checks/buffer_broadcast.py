@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyddpdiag.analyse.calls.recurring import met
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.thresholds import confidence, matters
@@ -31,14 +32,15 @@ def _look(view: RunView) -> Iterator[Finding]:
             severity="warning" if matters(sure_median(found.known_ms), steps.wall_ms) else "note",
             message=f"{count(buffers, 'buffer')} of {size(sent)} in all are sent to every rank before each forward "
             f"pass, {found.calls:g} {'call' if found.calls == 1 else 'calls'} a step: {milliseconds(cost)} of a step "
-            f"of {milliseconds(steps.wall_ms)} ({percent(cost / steps.wall_ms)}).",
+            f"of {milliseconds(steps.wall_ms)} ({percent(cost / steps.wall_ms)}){met(found, steps.wall_ms)}.",
             confidence=confidence(len(found.known_ms)),
             cost_ms=cost,
             evidence={
                 "calls_per_step": found.calls,
                 "buffers": buffers,
                 "bytes": sent,
-                "broadcast_ms": cost,
+                "broadcast_ms": found.typical_took_ms,
+                "cost_ms": cost,
                 "step_ms": steps.wall_ms,
                 "steps": len(found.known_ms),
             },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pyddpdiag.analyse.calls.recurring import Recurring
+from pyddpdiag.analyse.calls.recurring import Recurring, met
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.thresholds import matters
@@ -54,14 +54,15 @@ def _of(view: RunView, found: Recurring) -> Finding:
         severity="warning" if matters(sure_median(found.known_ms), steps.wall_ms) else "note",
         message=f"{what} calls {found.name}{amount} in every step, outside the passes "
         f"({found.calls:g} {'call' if found.calls == 1 else 'calls'} a step): {milliseconds(cost)} of a step of "
-        f"{milliseconds(steps.wall_ms)} ({percent(cost / steps.wall_ms)}), apart from waiting for each other.",
+        f"{milliseconds(steps.wall_ms)} ({percent(cost / steps.wall_ms)}){met(found, steps.wall_ms)}.",
         confidence="medium" if barrier or (found.bytes <= FEW and "reduce" in found.name) else "low",
         cost_ms=cost,
         evidence={
             "name": found.name,
             "calls_per_step": found.calls,
             "bytes": found.bytes,
-            "call_ms": cost,
+            "call_ms": found.typical_took_ms,
+            "cost_ms": cost,
             "saved_ms": saved,
             "step_ms": steps.wall_ms,
             "steps": len(found.known_ms),

@@ -207,9 +207,7 @@ def test_where_it_stands_among_the_passes_says_which_of_two_ranks_went_astray(
     if extra:
         at = 10**9 + (10 * last - 2) * MS
         for number in (last, last + 1):
-            writers[0].collective(
-                "gloo:all_reduce", at, 0, sequence=number, step=last - 1, state=IN_FLIGHT
-            )
+            writers[0].collective("gloo:all_reduce", at, 0, sequence=number, step=last - 1, state=IN_FLIGHT)
     for writer in writers:
         writer.write(tmp_path)
     (found,) = [

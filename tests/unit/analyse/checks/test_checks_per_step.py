@@ -59,6 +59,27 @@ def test_a_loss_that_is_averaged_in_every_step_is_named(tmp_path: Path) -> None:
     assert "dist.all_reduce(total)" in found.advice
 
 
+def test_what_ranks_that_are_late_by_turns_wait_at_it_is_a_cost_of_it(tmp_path: Path) -> None:
+    """One comes 8 ms late to the call, the other one then computes 8 ms more: without it, they would be in time."""
+    for rank in range(2):
+        writer = RankWriter(rank, 2)
+        for step in range(STEPS):
+            now = 10**9 + 28 * step * MS
+            first = rank == step % 2
+            ready = now + (17 if first else 25) * MS
+            writer.step(step, now, now, now + 28 * MS)
+            begins = now + (10 if first else 2) * MS
+            writer.collective("gloo:all_reduce", begins, now + 11 * MS, step=step, bytes=4, dtype=1)
+            passes = (ready - 4 * MS, ready - 3 * MS, ready, now + 27 * MS, now + 11 * MS, ready - 4 * MS)
+            writer.add(3, times=passes, step=step)
+            writer.bucket(step, ready, now + 25 * MS, now + 27 * MS)
+        writer.write(tmp_path)
+    [found] = [one for one in load_report(tmp_path).verdict.findings if one.kind == "collective_per_step"]
+    assert found.cost_ms == pytest.approx(9.0, abs=0.3) and found.evidence["call_ms"] == pytest.approx(1.0)
+    assert "of which ranks that are late by turns wait for each other there" in found.message
+    assert found.severity == "warning"
+
+
 def test_one_that_costs_little_is_a_note_and_the_run_is_healthy(tmp_path: Path) -> None:
     assert write(tmp_path, [("gloo:all_reduce", 0.2, 4)])["collective_per_step"].severity == "note"
     assert load_report(tmp_path).verdict.status == "healthy"
