@@ -12,9 +12,9 @@ from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES
 
 Path = Literal["gloo", "bf16", "fp16", "shared memory"]
 
-HALVED: Final = 0.47
-"""Of what a bucket takes beyond its latency, what 16 bits save: 0.42 to 0.55 in 12 runs, this in the median
-(benchmarks/half_gain.py). What the report promises is less (`analyse.half_gain`), so that it is kept."""
+HALVED: Final = 0.5
+"""Of what a bucket takes beyond its latency, what 16 bits save: half of the bytes. What the report promises is less
+(`analyse.half_gain`), so that it is kept."""
 
 
 def on_path(path: Path, sizes: Float64, latency: Float64, rest: Float64) -> Float64:
