@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast, get_args
 
-from pyddpdiag.model.trial_verdict import Verdict, verdict_of
+from pyddpdiag.model.trial_verdict import Verdict, judges, verdict_of
 from pyddpdiag.model.untrusted import needed_list, needed_whole, number, text, whole
 from pyddpdiag.output import clean
 
@@ -129,11 +129,11 @@ class Trial:
     def verdict(self) -> Verdict:
         """As `Tried.verdict`."""
         results = [cure.result for cure in self.cures]
-        known = any(each is not None and each.high is not None for each in results)
+        known = [each is not None and each.high is not None for each in results]
         return verdict_of(
             over=self.state in ("decided", "time over"),
             best=self.best not in ("", TODAY),
-            judged=bool(self.today.blocks) and (known or any(cure.left for cure in self.cures)),
+            judged=bool(self.today.blocks) and judges(known, [bool(cure.left) for cure in self.cures]),
             lows=[each.result.low if each.result else None for each in self.cures if not each.left],
         )
 

@@ -7,12 +7,12 @@ from typing import Final, Literal
 
 from pyddpdiag.model.paired import MARGIN
 
-Verdict = Literal["faster", "nothing to gain", "nothing to gain for sure", "could not judge", "not over"]
+Verdict = Literal["faster", "nothing to gain", "no sure gain", "could not judge", "not over"]
 """`faster`: the best cure is, for sure. `nothing to gain`: no cure is, and none could save more than 2% of a step.
-`nothing to gain for sure`: none is for sure, but one might save more. `not over`: the trial goes on, or was
-interrupted."""
+`no sure gain`: none is for sure, but one might save more. `could not judge`: of no cure enough is known. `not over`:
+the trial goes on, or was interrupted."""
 
-NOTHING: Final = ("nothing to gain", "nothing to gain for sure")
+NOTHING: Final = ("nothing to gain", "no sure gain")
 
 
 def verdict_of(*, over: bool, best: bool, judged: bool, lows: Iterable[float | None]) -> Verdict:
@@ -30,8 +30,21 @@ def verdict_of(*, over: bool, best: bool, judged: bool, lows: Iterable[float | N
         return "not over"
     if not judged:
         return "could not judge"
-    least = min((1.0 if low is None else low for low in lows), default=1.0)
-    return "nothing to gain" if least >= 1 - MARGIN else "nothing to gain for sure"
+    every = list(lows)
+    # Of a cure without an interval, nothing is known: neither that it saves something, nor that it does not.
+    surely_nothing = all(low is not None and low >= 1 - MARGIN for low in every)
+    return "nothing to gain" if surely_nothing else "no sure gain"
 
 
-__all__ = ["NOTHING", "Verdict", "verdict_of"]
+def judges(known: Iterable[bool], left: Iterable[bool]) -> bool:
+    """Whether something follows from a trial: of one cure an interval is known, or all cost too much.
+
+    Args:
+        known: of each cure, whether its interval is.
+        left: of each cure, whether it got no more turns.
+    """
+    every = list(left)
+    return any(known) or (bool(every) and all(every))
+
+
+__all__ = ["NOTHING", "Verdict", "judges", "verdict_of"]

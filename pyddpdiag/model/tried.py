@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, cast, get_args
 
 from pyddpdiag.model.launch import ARGUMENTS_LIMIT, LENGTH_LIMIT
-from pyddpdiag.model.trial_verdict import Verdict, verdict_of
+from pyddpdiag.model.trial_verdict import Verdict, judges, verdict_of
 from pyddpdiag.model.untrusted import needed_list, number, text, whole
 from pyddpdiag.output import clean
 
@@ -95,8 +95,9 @@ class Tried:
 
     @property
     def judged(self) -> bool:
-        """Whether something follows from it: of at least one cure, an interval is known, or that it is slower."""
-        return any(cure.ratio_high is not None or cure.left for cure in self.cures) and self.today.rounds > 0
+        """Whether something follows from it: of one cure an interval is known, or all cost too much."""
+        known = [cure.ratio_high is not None for cure in self.cures]
+        return self.today.rounds > 0 and judges(known, [bool(cure.left) for cure in self.cures])
 
     @property
     def verdict(self) -> Verdict:

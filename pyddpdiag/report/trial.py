@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from pyddpdiag.model.paired import MARGIN
 from pyddpdiag.model.trial_verdict import NOTHING
 from pyddpdiag.model.tried import AS_IT_IS, Tried, TriedCure
 from pyddpdiag.model.words import closed, count, listed, milliseconds, number, percent, sentence
@@ -58,10 +59,12 @@ def _found(tried: Tried) -> str:
     if tried.verdict == "nothing to gain":
         which = names if len(tried.cures) == 1 else f"none of {names}"
         return f"{words}: {which} is {'not ' if len(tried.cures) == 1 else ''}faster than the run as it is."
-    return (
-        f"{words}: no interval lies below 1. {most.name} might still save up to "
-        f"{percent(1 - could)}, or nothing: more rounds would tell."
-    )
+    if could < 1 - MARGIN:
+        more = f"{most.name} might still save up to {percent(1 - could)}, or nothing"
+    else:
+        unknown = [cure.name for cure in tried.cures if cure.ratio_low is None and not cure.left]
+        more = f"Of {listed(unknown, 12)} too little is known"
+    return f"{words}: no interval lies below 1. {more}: more rounds would tell."
 
 
 def status(tried: Tried) -> str:

@@ -164,9 +164,16 @@ def test_nothing_to_gain_is_said_plainly() -> None:
     same = TriedCure("views", rounds=9, step_ms=20.1, ratio=1.0, ratio_low=0.99, ratio_high=1.01)
     assert answer(tried(same)) == "Nothing to gain: views is not faster than the run as it is."
     wide = replace(same, name="pin-ranks", ratio_low=0.7, ratio_high=1.3)
-    assert answer(tried(same, wide)).startswith(
-        "Nothing to gain for sure: no interval lies below 1. pin-ranks might"
+    assert answer(tried(same, wide)).startswith("No sure gain: no interval lies below 1. pin-ranks might")
+    # Nobody knows what a cure with too few rounds is worth, whatever others are.
+    few = TriedCure("shared memory", rounds=2, ratio=0.6)
+    slow = TriedCure("threads 2", rounds=1, left="its step takes 2.58 of what it is")
+    assert answer(tried(same, few)) == (
+        "No sure gain: no interval lies below 1. Of shared memory too little is known: more rounds would tell."
     )
+    assert tried(slow, few).verdict == "could not judge" and not tried(slow, few).judged
+    assert answer(tried(slow, few)) == "The trial could not judge."
+    assert tried(slow).verdict == "nothing to gain"
     assert answer(tried()) == "Nothing was tried."
     assert answer(tried(TriedCure("views"))) == "The trial could not judge."
 
