@@ -88,6 +88,8 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     seen = around | found.epoch | waited | in_phase
     hit = lead >= max(LEAST_MS, LEAST_STEPS * step_ms)
     hit &= around | waited | in_phase | (outside >= HALF * lead)
+    # Waiting for a batch is a part of the step, whatever the others wait in meanwhile.
+    hit &= around | found.epoch | (np.nan_to_num(found.data[rows, last]) < HALF * lead)
     if not hit.any():
         return None
     place = int(np.bincount(last[hit], lead[hit], len(found.ranks)).argmax())

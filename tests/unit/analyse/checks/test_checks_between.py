@@ -118,6 +118,26 @@ def test_without_a_collective_the_others_wait_in_the_next_step(tmp_path: Path) -
     assert 50 < share <= 100
 
 
+def test_a_rank_that_waits_for_a_batch_does_not_work_alone(tmp_path: Path) -> None:
+    """DDP sends its new buckets' layout in the second step: the others wait there, and in no work of the rank's."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    now = 10**9
+    for step in range(STEPS):
+        late = 400 * MS if step == 1 else 0
+        for writer in writers:
+            begin = now + (late if writer.rank == 1 else 0)
+            arrived, end = begin + 25 * MS, now + late + 34 * MS
+            writer.step(step, now, begin, end)
+            if late:
+                writer.collective("gloo:broadcast", begin, now + late + MS, step=step)
+            writer.add(3, times=(begin, begin, begin + 30 * MS, end, begin, begin + MS), step=step)
+            writer.bucket(step, arrived, now + late + 26 * MS, now + late + 32 * MS, step=step)
+        now += late + 40 * MS
+    for writer in writers:
+        writer.write(tmp_path)
+    assert "rank_alone" not in {each.kind for each in load_report(tmp_path).verdict.findings}
+
+
 def test_the_bars_mark_where_a_rank_works_alone_though_no_loader_marks_the_steps(tmp_path: Path) -> None:
     """The steps follow each other without a gap, and the last evaluation is the smallest part of what it does alone."""
     writers = [RankWriter(rank, 2) for rank in range(2)]
