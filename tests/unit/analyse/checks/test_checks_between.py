@@ -126,12 +126,14 @@ def test_a_rank_that_waits_for_a_batch_does_not_work_alone(tmp_path: Path) -> No
         late = 400 * MS if step == 1 else 0
         for writer in writers:
             begin = now + (late if writer.rank == 1 else 0)
-            arrived, end = begin + 25 * MS, now + late + 34 * MS
+            passes = now + late
+            end = passes + 34 * MS
             writer.step(step, now, begin, end)
             if late:
-                writer.collective("gloo:broadcast", begin, now + late + MS, step=step)
-            writer.add(3, times=(begin, begin, begin + 30 * MS, end, begin, begin + MS), step=step)
-            writer.bucket(step, arrived, now + late + 26 * MS, now + late + 32 * MS, step=step)
+                writer.collective("gloo:broadcast", begin, passes + MS, step=step)
+            times = (passes + MS, passes + MS, passes + 30 * MS, end, passes, passes + MS)
+            writer.add(3, times=times, step=step)
+            writer.bucket(step, passes + 25 * MS, passes + 26 * MS, passes + 32 * MS, step=step)
         now += late + 40 * MS
     for writer in writers:
         writer.write(tmp_path)
