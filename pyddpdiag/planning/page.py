@@ -7,23 +7,21 @@ from pathlib import Path
 from pyddpdiag.files import write_whole
 from pyddpdiag.plan.settings import Plan
 from pyddpdiag.planning.charts import charts
-from pyddpdiag.planning.text import scaling_table, sentences, steps_table
+from pyddpdiag.planning.text import sentences
 from pyddpdiag.report.page import Paragraph, Part, Section
 from pyddpdiag.report.page import page as whole_page
 
 
 def page(found: Plan) -> str:
-    """What can be told and what cannot, the charts, and the tables.
+    """What can be told and what cannot, and the charts with their numbers as tables.
 
     Raises:
         UsageError: plotly is not installed.
     """
     if found.cannot_tell:
         return whole_page("Plan", [Paragraph(f"Cannot tell: {found.cannot_tell}")], found.folder)
-    tables = [steps_table(found)] + ([] if found.scaling is None else [scaling_table(found.scaling)])
     said: list[Part | Section] = [Paragraph(sentence) for sentence in sentences(found)]
-    parts = [*said, Section("Charts", charts(found)), Section("Tables", tables)]
-    return whole_page("Plan", parts, found.folder)
+    return whole_page("Plan", [*said, *charts(found)], found.folder)
 
 
 def write_page(found: Plan, path: Path, *, force: bool = False) -> None:

@@ -95,9 +95,7 @@ def scaling_table(scaling: Scaling) -> Table:
         {
             "ranks": [str(point.ranks) for point in scaling.points],
             "step ms": [number(point.step_ms) for point in scaling.points],
-            "throughput of so many ranks alone": [
-                percent(point.throughput / point.ranks) for point in scaling.points
-            ],
+            "efficiency": [percent(point.throughput / point.ranks) for point in scaling.points],
             "times a rank alone": [number(point.throughput) for point in scaling.points],
         },
         texts=0,
