@@ -13,6 +13,7 @@ from pyddpdiag import train as training
 from pyddpdiag._loader import require_torch
 from pyddpdiag.cli._cures import lanes_of
 from pyddpdiag.cli._trained import show, show_details
+from pyddpdiag.cures.options import sizes_of
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.output import say
 from pyddpdiag.paths.averaging import HookKind, refuse_combined
@@ -22,6 +23,7 @@ from pyddpdiag.train.display import Display
 from pyddpdiag.train.settings import Device, TrainSettings
 from pyddpdiag.workloads.archs import TRAINED
 
+# Longer than 400 lines: each option of the command is some of them.
 _DEFAULTS = TrainSettings()
 # Panels of --help. What has none comes first: all that a newcomer needs.
 _TRAINING = "Training"
@@ -92,6 +94,38 @@ def train(
             rich_help_panel=_TRAINING,
         ),
     ] = None,
+    bucket_cap_mb_list: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="A size for each of DDP's buckets in MiB; the last one is for all further ones. Needs torch 2.13.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = None,
+    gradient_as_bucket_view: Annotated[
+        bool,
+        typer.Option(
+            "--gradient-as-bucket-view",
+            help="Gradients are views of DDP's buckets, and are not copied.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="torch's threads in each rank. Default: the machine's cores, shared by its ranks.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = None,
+    pin_ranks: Annotated[
+        bool,
+        typer.Option(
+            "--pin-ranks",
+            help="Keep each rank to an equal share of its host's cores.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = False,
     image_size: Annotated[
         int, typer.Option(help="Crop images to this many pixels on each side.", rich_help_panel=_TRAINING)
     ] = _DEFAULTS.image_size,
@@ -232,6 +266,11 @@ def train(
         )
     if device not in get_args(Device):
         raise UsageError(f"--device is {device}.", hint=f"choose among: {', '.join(get_args(Device))}.")
+    if bucket_cap_mb is not None and bucket_cap_mb_list is not None:
+        raise UsageError(
+            "--bucket-cap-mb and --bucket-cap-mb-list exclude each other.",
+            hint="the first is one size for all buckets, the second one for each.",
+        )
     settings = TrainSettings(
         epochs=epochs,
         batch_size=batch_size,
@@ -239,6 +278,10 @@ def train(
         lr=cast(float, lr),
         bucket_cap_mb=cast(float, bucket_cap_mb),
         seed=seed,
+        bucket_cap_mb_list=sizes_of(bucket_cap_mb_list or ""),
+        gradient_as_bucket_view=gradient_as_bucket_view,
+        threads=threads,
+        pin_ranks=pin_ranks,
         hook=_hook(hook),
         compress=cast("Compress | None", compress),
         error_feedback=error_feedback,

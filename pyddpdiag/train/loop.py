@@ -12,7 +12,6 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.errors import TrainError
-from pyddpdiag.ranks.cores import threads_per_rank
 from pyddpdiag.ranks.events import Note
 from pyddpdiag.train import devices, gpu, state
 from pyddpdiag.train.evaluate import evaluate, scores_and_loss, total
@@ -20,6 +19,7 @@ from pyddpdiag.train.events import EpochDone, Planned, StepDone, TrainResult
 from pyddpdiag.train.probes import NoProbe, Probe, probes
 from pyddpdiag.train.rank_session import Session
 from pyddpdiag.train.waiting import Waiting
+from pyddpdiag.train.wrapping import ddp_arguments, use_cores
 from pyddpdiag.workloads.samples import ShardedBatches, share, steps_per_epoch
 from pyddpdiag.workloads.workload import Workload
 
@@ -55,8 +55,7 @@ def train_rank(session: Session) -> TrainResult:
         UsageError: the settings leave nothing to train, or the batch cannot be split over the ranks.
     """
     settings, place = session.settings, session.place
-    threads = threads_per_rank(place.local_world_size)
-    torch.set_num_threads(threads)
+    threads = use_cores(session)
     device = devices.choose(settings.device, place)
     with gpu.watched(device, lambda text: session.tell(Note(text))) as gpu_use:
         if settings.script is not None:
@@ -110,7 +109,7 @@ def _wrap(session: Session, module: nn.Module, device: torch.device) -> nn.Modul
     if not settings.ddp or settings.evaluate:
         return module
     ids = [device] if device.type == "cuda" else None
-    return DistributedDataParallel(module, device_ids=ids, bucket_cap_mb=settings.bucket_cap_mb)
+    return DistributedDataParallel(module, device_ids=ids, **ddp_arguments(session))
 
 
 def _plan(run: _Run, threads: int) -> Planned:

@@ -18,6 +18,7 @@ from pyddpdiag.train.events import EpochDone, TrainResult
 from pyddpdiag.train.inputs import split_script
 from pyddpdiag.train.probes import Probe, probes
 from pyddpdiag.train.rank_session import Session
+from pyddpdiag.train.wrapping import ddp_arguments
 
 T = TypeVar("T")
 _MODULE = "pyddpdiag_user_script"
@@ -56,7 +57,7 @@ class Script:
             )
         settings = self._session.settings
         ids = [self.device] if self.device.type == "cuda" else None
-        options = {"device_ids": ids, "bucket_cap_mb": settings.bucket_cap_mb, **options}
+        options = {"device_ids": ids, **ddp_arguments(self._session), **options}
         self.model = DistributedDataParallel(module.to(self.device), **options)  # type: ignore[arg-type]
         trace, watchdog_s = self._session.trace, settings.watchdog_s
         self._open = probes(self.model, settings.averaging, trace, settings.force, watchdog_s)

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
+from pyddpdiag.cures.options import Cures
 from pyddpdiag.errors import UsageError
 from pyddpdiag.paths.averaging import Averaging, HookKind
 from pyddpdiag.paths.options import Compress, SharedMemory
@@ -19,6 +20,7 @@ _PRIVATE = {
     "force",
     "interfaces",
     "lanes",
+    "threads",
     "timeout_s",
     "data",
     "script",
@@ -38,6 +40,10 @@ class TrainSettings:
         lr: peak learning rate; with `scale_lr`, multiplied by the number of ranks. Left out: that of `arch`.
         seed: decides the first weights and the order of the samples.
         bucket_cap_mb: DDP's bucket size in MiB. Left out: that of `arch`.
+        bucket_cap_mb_list: a size for each bucket instead, in MiB; empty: `bucket_cap_mb` for all.
+        gradient_as_bucket_view: as in `DistributedDataParallel`.
+        threads: of torch in each rank; None: the cores of the machine, shared by its ranks.
+        pin_ranks: whether each rank keeps to its own share of its host's cores.
         hook, compress, error_feedback, shared_memory, lanes: how gradients are averaged (`Averaging`).
         trace: folder of the trace; None asks for `runs/<time>`, or for none if the hook records nothing.
         force: replace a trace that is already in that folder.
@@ -67,6 +73,10 @@ class TrainSettings:
     lr: float = None  # type: ignore[assignment]
     seed: int = 0
     bucket_cap_mb: float = None  # type: ignore[assignment]
+    bucket_cap_mb_list: tuple[float, ...] = ()
+    gradient_as_bucket_view: bool = False
+    threads: int | None = None
+    pin_ranks: bool = False
     hook: HookKind = HookKind.NATIVE
     compress: Compress | None = None
     error_feedback: bool = False
@@ -92,6 +102,7 @@ class TrainSettings:
 
     def __post_init__(self) -> None:
         _ = self.averaging  # checks it
+        Cures(bucket_cap_mb_list=self.bucket_cap_mb_list, threads=self.threads)  # likewise
         usual = arch_of(self.arch)
         for name in ("lr", "bucket_cap_mb"):
             if getattr(self, name) is None:
@@ -134,6 +145,14 @@ class TrainSettings:
     def averaging(self) -> Averaging:
         """How gradients are averaged."""
         return Averaging(self.hook, self.compress, self.error_feedback, self.shared_memory, self.lanes)
+
+    @property
+    def ddp_arguments(self) -> dict[str, Any]:
+        """What DistributedDataParallel gets."""
+        wanted: dict[str, Any] = {"gradient_as_bucket_view": True} if self.gradient_as_bucket_view else {}
+        if self.bucket_cap_mb_list:
+            return {**wanted, "bucket_cap_mb_list": list(self.bucket_cap_mb_list)}
+        return {**wanted, "bucket_cap_mb": self.bucket_cap_mb}
 
     def without_hook(self, **changes: Any) -> TrainSettings:
         """The same with DDP's own averaging, which is not recorded, and these other changes."""

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from support.nvml import Gpu, Nvml
 from train_support import records_published
 
@@ -111,6 +112,27 @@ def test_every_hook_learns_the_digits_and_exact_ones_to_the_last_bit_as_plain_dd
             if hook.hook.records:
                 sidecar, _ = read_sidecar(tmp_path / f"t-{hook.label}" / f"rank_{rank}.json")
                 assert sidecar.recorded_by == "train"
+
+
+def _laid_out(session: Session) -> TrainResult:
+    """Fails in the rank unless other buckets, views, and cores of its own leave the training as it is."""
+    plain = replace(session.settings.without_hook(), trace=None, threads=1)
+    other = replace(plain, bucket_cap_mb_list=(1.0, 5.0), gradient_as_bucket_view=True, pin_ranks=True)
+    one, result = (
+        train_rank(replace(session, settings=each, trace=None, tell=lambda event: None))
+        for each in (plain, other)
+    )
+    if torch.get_num_threads() != 1 or one.buckets == result.buckets:
+        raise ValueError(f"{torch.get_num_threads()} threads, {one.buckets} and {result.buckets} buckets")
+    curves = [[(e.train_loss, e.test_loss) for e in each.history] for each in (one, result)]
+    if curves[0] != curves[1]:
+        raise ValueError(f"{curves[0]} is not {curves[1]}")
+    return result
+
+
+@pytest.mark.timeout(240)
+def test_other_buckets_views_threads_and_cores_are_those_of_the_options() -> None:
+    launch(replace(TWO_EPOCHS, epochs=1), 2, job=_laid_out)
 
 
 def test_no_hook_is_left_out() -> None:
