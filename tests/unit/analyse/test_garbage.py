@@ -139,8 +139,8 @@ def _each_on_its_own(folder: Path, count: int) -> float:
 def test_every_record_in_its_own_group_step_and_bucket(tmp_path: Path) -> None:
     """The worst for anything that loops over groups, buckets or steps: the time does not grow with their square.
 
-    Compared in one run, and again if something held up the longer part. 8 times the records take 10 to 17 times as long,
-    as they fit the processor's caches no more; with their square it would be 64.
+    Compared in one run, and again if something held up the longer part. 8 times the records take 10 to 17 times as
+    long, as they fit the processor's caches no more; with their square it would be 64.
     """
     for attempt in range(3):
         few = _each_on_its_own(tmp_path / f"few{attempt}", 2_000)
