@@ -182,9 +182,11 @@ class GradientReducer:
             while self._next < len(self._buckets) and self._missing[self._next] == 0:
                 self._launch()
         except ReductionError:
-            # The backward pass ends here, and with it this pass.
+            # The backward pass ends here, and with it this pass, of which the other ranks still wait for the rest: a
+            # bucket of the next one must never meet it.
             self._known = None
             self._let_go()
+            self._broken = self._broken or "the sum of a bucket could not begin"
             self._begin()
             raise
 
