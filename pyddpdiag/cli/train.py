@@ -13,7 +13,7 @@ from pyddpdiag import train as training
 from pyddpdiag._loader import require_torch
 from pyddpdiag.cli._cures import lanes_of
 from pyddpdiag.cli._trained import show, show_details
-from pyddpdiag.cures.options import sizes_of
+from pyddpdiag.cures.options import Cures, sizes_of
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.output import say
 from pyddpdiag.paths.averaging import HookKind, refuse_combined
@@ -266,11 +266,9 @@ def train(
         )
     if device not in get_args(Device):
         raise UsageError(f"--device is {device}.", hint=f"choose among: {', '.join(get_args(Device))}.")
-    if bucket_cap_mb is not None and bucket_cap_mb_list is not None:
-        raise UsageError(
-            "--bucket-cap-mb and --bucket-cap-mb-list exclude each other.",
-            hint="the first is one size for all buckets, the second one for each.",
-        )
+    sizes = sizes_of(bucket_cap_mb_list or "")
+    if sizes:
+        Cures(bucket_cap_mb=bucket_cap_mb, bucket_cap_mb_list=sizes)  # they exclude each other
     settings = TrainSettings(
         epochs=epochs,
         batch_size=batch_size,
@@ -278,7 +276,7 @@ def train(
         lr=cast(float, lr),
         bucket_cap_mb=cast(float, bucket_cap_mb),
         seed=seed,
-        bucket_cap_mb_list=sizes_of(bucket_cap_mb_list or ""),
+        bucket_cap_mb_list=sizes,
         gradient_as_bucket_view=gradient_as_bucket_view,
         threads=threads,
         pin_ranks=pin_ranks,

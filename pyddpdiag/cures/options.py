@@ -158,22 +158,32 @@ def sizes_of(text: str) -> tuple[float, ...]:
         ) from None
 
 
-def with_sizes(today: Cures, value: str) -> Cures:
-    """These cures with the bucket sizes in `4`, or `1:4:25` for a size of each bucket, in MiB.
+def layout_of(value: str) -> tuple[float, ...]:
+    """The bucket sizes in `4`, or `1:4:25` for a size of each bucket, in MiB.
 
     Raises:
-        UsageError: it holds no size.
+        UsageError: it holds no size, or one that is out of its range.
     """
     try:
         sizes = sizes_of(value.replace(":", ","))
-        if len(sizes) > 1:
-            return replace(today, bucket_cap_mb=None, bucket_cap_mb_list=sizes)
-        return replace(today, bucket_cap_mb=sizes[0], bucket_cap_mb_list=())
+        with_layout(Cures(), sizes)  # checks them
     except (UsageError, IndexError):
         raise UsageError(
             f"buckets={value}: that is no value of buckets.",
             hint="write buckets=4, or buckets=1:4:25 for a size of each bucket, in MiB.",
         ) from None
+    return sizes
 
 
-__all__ = ["Cures", "from_options", "sizes_of", "with_sizes"]
+def with_layout(today: Cures, sizes: tuple[float, ...]) -> Cures:
+    """These cures with a bucket size in MiB, or with several, one for each bucket.
+
+    Raises:
+        UsageError: a size is out of its range.
+    """
+    if len(sizes) > 1:
+        return replace(today, bucket_cap_mb=None, bucket_cap_mb_list=sizes)
+    return replace(today, bucket_cap_mb=sizes[0], bucket_cap_mb_list=())
+
+
+__all__ = ["Cures", "from_options", "layout_of", "sizes_of", "with_layout"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from pyddpdiag.cures.names import Named
-from pyddpdiag.cures.options import Cures, with_sizes
+from pyddpdiag.cures.options import Cures, layout_of, with_layout
 from pyddpdiag.cures.trial_options import DEFAULT, named_of
 from pyddpdiag.model.trial import TODAY, TriedCure
 from pyddpdiag.paths.options import Compress, PathRequest
@@ -144,8 +144,7 @@ def _of_name(one: Named, module: Module) -> list[Candidate]:
         cures = replace(_asked(module.path), gradient_as_bucket_view=True)
         return [_candidate("views", Setting(module.path, views=True), cures, exact, had)]
     if one.value:
-        cures = with_sizes(_asked(module.path), one.value)
-        return [_of_sizes(cures.bucket_cap_mb_list or (float(cures.bucket_cap_mb or 0),), module)]
+        return [_of_sizes(layout_of(one.value), module)]
     if name == "buckets":
         return [_of_sizes((size,), module) for size in bucket_sizes(module)] or [
             _candidate(
@@ -204,7 +203,7 @@ def _of_sizes(sizes: tuple[float, ...], module: Module) -> Candidate:
     return _candidate(
         f"buckets of {text} MiB",
         Setting(module.path, bucket_caps_mb=sizes),
-        with_sizes(_asked(module.path), ":".join(map(str, sizes))),
+        with_layout(_asked(module.path), sizes),
         module.ranks <= 2 and module.path.compress is None,
     )
 

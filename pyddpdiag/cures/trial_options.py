@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyddpdiag.cures.names import Named, together_of
-from pyddpdiag.cures.options import Cures, with_sizes
+from pyddpdiag.cures.options import layout_of
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model.trial import Keep
 
@@ -97,7 +97,7 @@ def named_of(text: str) -> tuple[Named, ...]:
                 hint="with --restart it may; in a running training only buckets takes one, in MiB.",
             )
         if one.value:
-            with_sizes(Cures(), one.value)
+            layout_of(one.value)
     return found
 
 

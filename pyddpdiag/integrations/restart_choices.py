@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 from pyddpdiag.cures.names import Named, together_of
-from pyddpdiag.cures.options import Cures, with_sizes
+from pyddpdiag.cures.options import Cures, layout_of, with_layout
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.paths.options import Compress, SharedMemory
@@ -189,7 +189,7 @@ _KINDS: Final[dict[str, Callable[[Seen], list[str]]]] = {
 
 _CHANGES: Final[dict[str, Callable[[Cures, str], Cures]]] = {
     "shared-memory": _shared,
-    "buckets": with_sizes,
+    "buckets": lambda today, value: with_layout(today, layout_of(value)),
     "views": lambda today, value: replace(today, gradient_as_bucket_view=_flag(value)),
     "compress": lambda today, value: replace(today, compress=cast(Compress, value)),
     "interface": lambda today, value: replace(today, interfaces=tuple(value.split("+"))),

@@ -133,8 +133,7 @@ def _spread_of_work(view: RunView) -> float:
 
     Without what is usual for each rank.
     """
-    cpu = view.usage.cpu
-    cpu = cpu[~np.isnan(cpu).any(axis=1)]
+    cpu = _work(view)
     usual = median(cpu.ravel())
     if len(cpu) < MANY_STEPS or not usual > 0.0:
         return 0.0
@@ -143,10 +142,15 @@ def _spread_of_work(view: RunView) -> float:
 
 def _saved_work(view: RunView) -> float:
     """By how much a rank's smallest steps need less of the processor than its usual one, as a part of that."""
-    cpu = view.usage.cpu
-    cpu = cpu[~np.isnan(cpu).any(axis=1)]
+    cpu = _work(view)
     usual = column_medians(cpu)
     return median((usual - np.quantile(cpu, LEAST_WORK, axis=0)) / np.maximum(usual, 1e-9))
+
+
+def _work(view: RunView) -> Float64:
+    """The ranks' processor times, in the steps in which all are known."""
+    cpu = view.usage.cpu
+    return np.asarray(cpu[~np.isnan(cpu).any(axis=1)])
 
 
 CHECK = Check(
