@@ -90,14 +90,18 @@ class Compression(Enum):
     fp16 = 2
 
 class Lanes:
-    """Gloo groups of the same ranks over several interfaces. `rates`: of each, its latency in ns and ps per byte."""
+    """Gloo groups of the same ranks over several interfaces.
+
+    `rates`: of each, its latency in ns and ps per byte. `divides_from`: bytes; a smaller buffer goes over one of them,
+    and with None each does.
+    """
 
     def __init__(
         self,
         names: Sequence[str],
         backends: Sequence[dist.ProcessGroupGloo],
         rates: Sequence[tuple[int, int]],
-        divides: bool,
+        divides_from: int | None,
     ) -> None: ...
     def ends(self, bytes: int) -> list[int]: ...
     def seconds(self, bytes: int, times: int) -> float: ...

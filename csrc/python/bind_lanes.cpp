@@ -1,6 +1,7 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -13,17 +14,18 @@
 namespace ddpdiag::python {
 namespace {
 
-// `rates`: latency in ns and ps per byte of each.
+// `rates`: latency in ns and ps per byte of each. `divides_from`: bytes; none: it divides nothing.
 std::shared_ptr<Lanes> make_lanes(std::vector<std::string> names,
                                   const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends,
                                   const std::vector<std::pair<std::int64_t, std::int64_t>>& rates,
-                                  bool divides) {
+                                  std::optional<std::uint64_t> divides_from) {
     std::vector<LaneRate> known;
     known.reserve(rates.size());
     for (const auto& [latency_ns, ps_per_byte] : rates) {
         known.push_back({.latency_ns = latency_ns, .ps_per_byte = ps_per_byte});
     }
-    return std::make_shared<Lanes>(std::move(names), backends, std::move(known), divides);
+    return std::make_shared<Lanes>(std::move(names), backends, std::move(known),
+                                   divides_from.value_or(Lanes::never));
 }
 
 LaneParts make_parts(const at::Tensor& buffer, std::shared_ptr<Lanes> lanes) {
@@ -42,7 +44,7 @@ c10::intrusive_ptr<c10d::Work> begin(LaneParts& parts, const at::Tensor& buffer)
 void bind_lanes(py::module_& module) {
     py::class_<Lanes, std::shared_ptr<Lanes>>(module, "Lanes")
         .def(py::init(&make_lanes), py::arg("names"), py::arg("backends"), py::arg("rates"),
-             py::arg("divides"))
+             py::arg("divides_from"))
         .def("ends", &Lanes::ends, py::arg("bytes"))
         .def("seconds", &seconds_over, py::arg("bytes"), py::arg("times"),
              py::call_guard<py::gil_scoped_release>());

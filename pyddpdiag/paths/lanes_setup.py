@@ -36,10 +36,11 @@ _LATENCY_NS: Final = 200_000
 _SMALL: Final = 4096
 _SMALL_TIMES: Final = 30
 _FIRST, _LAST = 2**20, 2**26
+_FACTOR: Final = 4
 # So long that the burst which shapers let through counts for little.
 _LONG_S: Final = 0.1
 _TIMES: Final = 3
-# All lanes at once must be faster than the best alone by this, or nothing is divided.
+# All lanes at once must be faster than the best alone by this, or no bucket of this size is divided.
 _WORTHWHILE: Final = 0.95
 
 
@@ -110,12 +111,12 @@ def connect(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.
                 ]
                 names = [lane.interface for lane in lanes]
                 if rates is None:
-                    found, divides = _Measuring(names, backends, meeting).rates()
+                    found, divides_from = _Measuring(names, backends, meeting).rates()
                 else:
                     # 8 bits of a byte at a million bits a second.
                     found = [(_LATENCY_NS, round(8e6 / float(rate or 1))) for rate in rates]
-                    divides = True
-                chosen = json.loads(meeting.swap("rates", json.dumps([found, divides]))[0])
+                    divides_from = 0
+                chosen = json.loads(meeting.swap("rates", json.dumps([found, divides_from]))[0])
             # Either all ranks have them or none: then the next meeting has the same number on all ranks.
             meeting.swap("done", "done")
     except RuntimeError as failure:
@@ -134,7 +135,7 @@ def connect(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.
         )
     made.append(backends)
     agreed = [(int(latency), int(cost)) for latency, cost in chosen[0]]
-    result = _native.Lanes(names, backends, agreed, bool(chosen[1]))
+    result = _native.Lanes(names, backends, agreed, chosen[1])
     return result, _facts(names, agreed, result)
 
 
@@ -182,7 +183,10 @@ def _connected(
 
 
 class _Measuring:
-    """Measures lanes, in all ranks together; every time counts as that of the slowest rank."""
+    """Measures lanes, in all ranks together.
+
+    Every time counts as that of the slowest rank, so that all conclude the same.
+    """
 
     def __init__(
         self, names: list[str], backends: list[dist.ProcessGroupGloo], meeting: gathering.Meeting
@@ -192,8 +196,8 @@ class _Measuring:
         self._meeting = meeting
         self._swaps = 0
 
-    def rates(self) -> tuple[list[tuple[int, int]], bool]:
-        """Latency in ns and ps per byte of each lane, and whether to divide buckets at all."""
+    def rates(self) -> tuple[list[tuple[int, int]], int | None]:
+        """Latency in ns and ps per byte of each lane, and from how many bytes on to divide; None: never."""
         found, sizes = [], []
         for place in range(len(self._names)):
             alone = self._alone(place)
@@ -202,29 +206,45 @@ class _Measuring:
             latency = min(self._seconds(alone, _SMALL, _SMALL_TIMES) for _ in range(5)) / _SMALL_TIMES
             size = _FIRST
             while (taken := self._seconds(alone, size, _TIMES) / _TIMES) < _LONG_S and size < _LAST:
-                size *= 4
+                size *= _FACTOR
             cost = max(0.0, taken - latency) / size
             found.append((min(2**36, round(latency * 1e9)), min(2**30, max(1, round(cost * 1e12)))))
             sizes.append(size)
-        return found, self._worthwhile(found, max(sizes))
+        return found, self._divides_from(found, max(sizes))
 
-    def _worthwhile(self, rates: list[tuple[int, int]], size: int) -> bool:
-        """Whether all at once are faster than the best alone: they may share a link, or the processor."""
-        together = _native.Lanes(self._names, self._backends, rates, True)
-        best = self._alone(min(range(len(rates)), key=lambda place: rates[place][1]))
+    def _divides_from(self, rates: list[tuple[int, int]], size: int) -> int | None:
+        """The smallest size at which all at once are faster than the best alone, down from one at which rates count.
+
+        They may share a link, or the processor: what a division takes of it shows in small buckets first.
+        """
+        smallest = None
+        together = _native.Lanes(self._names, self._backends, rates, 0)
+        while _is_divided(together, size) and self._worthwhile(together, rates, size):
+            smallest = size
+            size //= _FACTOR
+        return smallest
+
+    def _worthwhile(self, together: _native.Lanes, rates: list[tuple[int, int]], size: int) -> bool:
+        seconds = [latency / 1e9 + size * cost / 1e12 for latency, cost in rates]
+        best = self._alone(seconds.index(min(seconds)))
+        times = max(2, round(_LONG_S / min(seconds)))
         at_once, alone = [], []
-        for _ in range(2):
-            at_once.append(self._seconds(together, size, 2))
-            alone.append(self._seconds(best, size, 2))
+        for _ in range(_TIMES):
+            at_once.append(self._seconds(together, size, times))
+            alone.append(self._seconds(best, size, times))
         return min(at_once) < _WORTHWHILE * min(alone)
 
     def _alone(self, place: int) -> _native.Lanes:
-        return _native.Lanes([self._names[place]], [self._backends[place]], [(0, 1)], False)
+        return _native.Lanes([self._names[place]], [self._backends[place]], [(0, 1)], None)
 
     def _seconds(self, lanes: _native.Lanes, size: int, times: int) -> float:
         taken = lanes.seconds(size, times)
         self._swaps += 1
         return max(float(each) for each in self._meeting.swap(f"time/{self._swaps}", repr(taken)))
+
+
+def _is_divided(lanes: _native.Lanes, size: int) -> bool:
+    return len({0, *lanes.ends(size)}) > 2
 
 
 def _facts(names: list[str], rates: list[tuple[int, int]], lanes: _native.Lanes) -> tuple[GroupLane, ...]:

@@ -29,7 +29,7 @@ def test_two_links_carry_a_bucket_faster_than_the_better_one_alone(tmp_path: Pat
         "second": {"interfaces": SECOND},
         "lanes": {"interfaces": FIRST, "lanes": list(NAMES)},
     }
-    orders = {"ways": ways, "sizes": [8 * MIB], "rounds": 3, "folder": str(tmp_path)}
+    orders = {"ways": ways, "sizes": [8 * MIB], "rounds": 3, "bytes": 0, "folder": str(tmp_path)}
     spec.write_text(json.dumps(orders), encoding="utf-8")
     commands = [
         [sys.executable, "-m", "support.lanes_job", str(rank), "2", "tcp://10.77.0.1:29521", str(spec)]

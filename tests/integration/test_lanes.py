@@ -17,6 +17,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
+from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError, UsageError
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import RankTrace
@@ -99,6 +100,20 @@ def test_the_bits_of_torchs_hook_however_a_bucket_is_divided(ranks: int, tmp_pat
     for rank in open_run(tmp_path / "float32-measured").ranks:
         # What was measured is none either.
         assert "gloo:all_reduce" not in collectives(rank)
+
+
+def test_what_is_smaller_than_a_division_pays_for_goes_over_one_lane() -> None:
+    options = dist.ProcessGroupGloo._Options()
+    options._devices = [dist.ProcessGroupGloo.create_device(interface="lo")]
+    backend = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, options)
+
+    def ends(divides_from: int | None, size: int) -> list[int]:
+        return _native.Lanes(["a", "b"], [backend] * 2, [(0, 300_000), (0, 100_000)], divides_from).ends(size)
+
+    whole = ends(0, 1)[-1]
+    assert ends(2**20, 2**20 - 1) == [0, whole], "the second is the faster one"
+    assert ends(2**20, 2**20) == ends(0, 2**20) == [pytest.approx(whole / 4, abs=1), whole]
+    assert ends(None, 2**40) == [0, whole]
 
 
 def _refused(rank: int, _: int, folder: str) -> list[str]:

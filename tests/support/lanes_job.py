@@ -16,9 +16,11 @@ from typing import Any
 
 
 def main(rank: int, world_size: int, url: str, spec: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
-    """Seconds of each bucket by way and size in bytes; a warm-up round is left out.
+    """Seconds of a bucket in each round by way and size in bytes; a warm-up round is left out.
 
-    `spec`: `ways` (name: {"interfaces": for the process group, "lanes": of attach}), `sizes`, `rounds`, `folder`.
+    `spec`: `ways` (name: {"interfaces": for the process group, "lanes": of attach}), `sizes`, `rounds`, `folder`, and
+    `bytes`: a round sums the same bucket in a row until it has sent this much, so that the burst which a shaped link
+    lets through after a rest counts for little.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["GLOO_SOCKET_IFNAME"] = next(iter(spec["ways"].values()))["interfaces"]
@@ -54,14 +56,17 @@ def main(rank: int, world_size: int, url: str, spec: dict[str, Any]) -> dict[str
             order = list(modules.items())
             random.Random(turn).shuffle(order)
             for (name, size), ddp in order:
-                ddp.zero_grad()
-                loss = ddp(ones[size])
+                seconds = 0.0
+                times = max(1, spec["bytes"] // int(size))
                 dist.barrier()
-                begin = time.perf_counter()
-                loss.backward()
+                for _ in range(times):
+                    ddp.zero_grad()
+                    loss = ddp(ones[size])
+                    begin = time.perf_counter()
+                    loss.backward()
+                    seconds += time.perf_counter() - begin
                 if turn > 0:
-                    of_way = taken.setdefault(name, {})
-                    of_way.setdefault(size, []).append(time.perf_counter() - begin)
+                    taken.setdefault(name, {}).setdefault(size, []).append(seconds / times)
     dist.barrier()
     dist.destroy_process_group()
     return taken

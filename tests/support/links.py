@@ -63,21 +63,29 @@ def two_hosts(mbit: tuple[int, int]) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def switched_hosts(count: int) -> Iterator[tuple[str, ...]]:
-    """The names of `count` namespaces on one switch; host i has 10.77.0.<i+1> on its first interface."""
-    with _namespaces(count + 1) as (switch, *hosts):
-        _do("ip", "-n", switch, "link", "add", "switch0", "type", "bridge")
-        _do("ip", "-n", switch, "link", "set", "switch0", "up")
-        for place, host in enumerate(hosts):
-            port = f"port{place}"
-            _do(
-                *("ip", "link", "add", port, "netns", switch),
-                *("type", "veth", "peer", "name", NAMES[0], "netns", host),
-            )
-            _do("ip", "-n", switch, "link", "set", port, "master", "switch0", "up")
-            _do("ip", "-n", host, "address", "add", f"10.77.0.{place + 1}/24", "dev", NAMES[0])
-            _do("ip", "-n", host, "link", "set", NAMES[0], "up")
-        _wait_until_up(hosts, NAMES[:1])
+def switched_hosts(count: int, mbit: Sequence[int | None] = (None,)) -> Iterator[tuple[str, ...]]:
+    """The names of `count` namespaces on a switch for each of `mbit`; host i has 10.77.<switch>.<i+1> on each.
+
+    What a host sends to a switch is held to its rate, if there is one.
+    """
+    names = NAMES[: len(mbit)]
+    with _namespaces(count + len(mbit)) as made:
+        hosts = made[len(mbit) :]
+        for link, (switch, name, rate) in enumerate(zip(made, names, mbit, strict=False)):
+            _do("ip", "-n", switch, "link", "add", "switch0", "type", "bridge")
+            _do("ip", "-n", switch, "link", "set", "switch0", "up")
+            for place, host in enumerate(hosts):
+                port = f"port{place}"
+                _do(
+                    *("ip", "link", "add", port, "netns", switch),
+                    *("type", "veth", "peer", "name", name, "netns", host),
+                )
+                _do("ip", "-n", switch, "link", "set", port, "master", "switch0", "up")
+                _do("ip", "-n", host, "address", "add", f"10.77.{link}.{place + 1}/24", "dev", name)
+                _do("ip", "-n", host, "link", "set", name, "up")
+                if rate is not None:
+                    _do("tc", "-n", host, "qdisc", "add", "dev", name, "root", "tbf", *_shape(rate))
+        _wait_until_up(hosts, names)
         yield tuple(hosts)
 
 

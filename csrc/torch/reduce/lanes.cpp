@@ -33,8 +33,8 @@ std::uint64_t bytes_within(const LaneRate& rate, std::int64_t ns) {
 }  // namespace
 
 Lanes::Lanes(std::vector<std::string> names, const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends,
-             std::vector<LaneRate> rates, bool divides)
-    : names_(std::move(names)), rates_(std::move(rates)), divides_(divides) {
+             std::vector<LaneRate> rates, std::uint64_t divides_from)
+    : names_(std::move(names)), rates_(std::move(rates)), divides_from_(divides_from) {
     if (backends.empty() || names_.size() != backends.size() || rates_.size() != backends.size()) {
         throw std::invalid_argument("each lane needs a name, a group and a rate.");
     }
@@ -75,8 +75,8 @@ std::vector<std::uint64_t> Lanes::ends(std::uint64_t bytes) const {
         }
     }
     std::vector<std::uint64_t> result;
-    const bool divided =
-        divides_ && low < alone_ns / 100 * worthwhile_percent && low <= alone_ns - worthwhile_ns;
+    const bool divided = bytes >= divides_from_ && low < alone_ns / 100 * worthwhile_percent &&
+                         low <= alone_ns - worthwhile_ns;
     std::uint64_t carried = 0;
     for (std::size_t lane = 0; lane < rates_.size(); ++lane) {
         if (divided) {

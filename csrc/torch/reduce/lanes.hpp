@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -24,10 +25,13 @@ public:
     // Parts of a buffer are counted in these, so that no product overflows.
     static constexpr std::uint64_t whole = std::uint64_t{1} << 16U;
 
-    // `names`: for errors, as this rank calls them. `divides`: false, if every buffer goes over the best lane.
+    // Divides no buffer, however large.
+    static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+
+    // `names`: for errors, as this rank calls them. `divides_from`: bytes; a smaller buffer goes over the best lane.
     // Throws std::invalid_argument: not one name and one rate for each backend, or a rate out of its range.
     Lanes(std::vector<std::string> names, const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends,
-          std::vector<LaneRate> rates, bool divides);
+          std::vector<LaneRate> rates, std::uint64_t divides_from);
 
     [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
     [[nodiscard]] std::int64_t ranks() const noexcept { return ranks_; }
@@ -52,7 +56,7 @@ private:
     // Weak: Gloo's threads must end with the training's group, which Python ties them to.
     std::vector<c10::weak_intrusive_ptr<c10d::Backend>> backends_;
     std::vector<LaneRate> rates_;
-    bool divides_;
+    std::uint64_t divides_from_;
     std::int64_t ranks_ = 0;
     mutable std::mutex mutex_;
     std::string failure_;  // empty: none
