@@ -10,6 +10,7 @@ from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_details
 from pyddpdiag.report.charts.picture import as_png
 from pyddpdiag.report.run.page import charts, run_page
+from pyddpdiag.trace.budget import USUAL_GB
 
 
 def write_pages(
@@ -19,12 +20,13 @@ def write_pages(
     *,
     step: int | None = None,
     attempt: int | None = None,
+    memory_gb: float = USUAL_GB,
     force: bool = False,
     report: RunReport | None = None,
 ) -> list[Path]:
     """Write the page of a run into the file `html`, and its charts into the folder `png`, whichever are given.
 
-    `report`: of the folder `source`, if the caller has it already.
+    `report`: of the folder `source`, if the caller has it already. `memory_gb`: as in `load_report`.
 
     Returns:
         what was written.
@@ -37,7 +39,7 @@ def write_pages(
         ResultWriteError: a file cannot be written.
     """
     refuse_existing([html] if html is not None else [], force, "--html")
-    report, details = load_details(source, step=step, attempt=attempt, report=report)
+    report, details = load_details(source, step=step, attempt=attempt, report=report, memory_gb=memory_gb)
     written: list[Path] = []
     if html is not None:
         write_whole(html, run_page(report, details), force=force, option="--html")

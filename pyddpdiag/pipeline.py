@@ -24,6 +24,7 @@ from pyddpdiag.report.json import report_to_json
 from pyddpdiag.report.saved import read_report
 from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.attempts import choose_attempt
+from pyddpdiag.trace.budget import USUAL_GB
 from pyddpdiag.trace.folder import folder_of
 from pyddpdiag.trace.run import open_run
 from pyddpdiag.trace.training import read_loss
@@ -37,6 +38,7 @@ def load_report(
     bucket: str | None = None,
     gpus: Sequence[GpuUse] = (),
     attempt: int | None = None,
+    memory_gb: float = USUAL_GB,
 ) -> RunReport:
     """The report of a folder of traces, or one that `pyddpdiag report --json` saved in a file.
 
@@ -48,6 +50,8 @@ def load_report(
         bucket: narrow the buckets to this id (its beginning) or parameter name (a part of it); not for a file.
         gpus: what was seen of the ranks' GPUs while they trained; not for a file.
         attempt: of a job whose launcher restarted the ranks, from 0; None: the newest; not for a file.
+        memory_gb: about how much memory the records may take, in GB (10^9 bytes): of more, only the newest are read,
+            and a warning says so; 0: no limit; not for a file.
 
     Raises:
         TraceError: there are no traces, or none can be read.
@@ -57,7 +61,9 @@ def load_report(
     """
     if is_url(str(source)):
         with at_hand(str(source)) as copy:
-            report = load_report(copy, step=step, bucket=bucket, gpus=gpus, attempt=attempt)
+            report = load_report(
+                copy, step=step, bucket=bucket, gpus=gpus, attempt=attempt, memory_gb=memory_gb
+            )
         return of_copy(report, copy, shown(str(source)))
     path = folder_of(Path(source))
     if not path.is_file():
@@ -66,7 +72,7 @@ def load_report(
         tried = read_trial(path)
         start = start_to_show(path) if tried is not None else None
         folder, others = choose_attempt(start or path, attempt)
-        run = open_run(folder, visit=intake.take)
+        run = open_run(folder, visit=intake.take, memory_gb=memory_gb)
         report = analyse(run, intake, step=step, bucket=bucket, gpus=gpus)
         if start is not None:
             others = (
@@ -94,6 +100,7 @@ def load_details(
     step: int | None = None,
     attempt: int | None = None,
     report: RunReport | None = None,
+    memory_gb: float = USUAL_GB,
 ) -> tuple[RunReport, RunDetails | None]:
     """The report, and what a page shows beyond it; None for a report that was saved in a file.
 
@@ -102,19 +109,20 @@ def load_details(
         step: show this step beside those that are worth a look by themselves.
         attempt: as in `load_report`.
         report: what `load_report` gave for it already; None: it is made here.
+        memory_gb: as in `load_report`.
 
     Raises:
         TraceError: there are no traces, or none can be read.
         ReportFileError: the file is not a saved report.
         UsageError: there is no such step or attempt.
     """
-    report = report if report is not None else load_report(source, attempt=attempt)
+    report = report if report is not None else load_report(source, attempt=attempt, memory_gb=memory_gb)
     path = folder_of(Path(source))
     if path.is_file():
         return report, None
     start = start_to_show(path) if report.tried is not None else None
     folder, _ = choose_attempt(start or path, attempt)
-    details = run_details(report, folder, step=step)
+    details = run_details(report, folder, step=step, memory_gb=memory_gb)
     return report, replace(details, loss=read_loss(folder))
 
 
@@ -147,6 +155,7 @@ def print_report(
     top: int = 10,
     every_rank: bool = False,
     attempt: int | None = None,
+    memory_gb: float = USUAL_GB,
     file: TextIO | None = None,
     named: str = "",
 ) -> int:
@@ -161,6 +170,7 @@ def print_report(
         top: how many buckets the text shows; 0 = all.
         every_rank: the text shows all ranks, however many.
         attempt: as in `load_report`.
+        memory_gb: as in `load_report`.
         file: where to print; standard output by default.
         named: how the report calls the folder, which may be the copy of another one; empty: as it is called.
 
@@ -168,7 +178,7 @@ def print_report(
         TraceError: there are no traces, or none can be read.
         UsageError: there is no such step, bucket or attempt.
     """
-    report = load_report(folder, step=step, bucket=bucket, attempt=attempt)
+    report = load_report(folder, step=step, bucket=bucket, attempt=attempt, memory_gb=memory_gb)
     if named:
         report = of_copy(report, folder, named)
     target = file if file is not None else sys.stdout

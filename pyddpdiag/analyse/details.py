@@ -20,8 +20,10 @@ SAMPLED: Final = 400
 """Steps that lateness by bucket rests on, evenly over the run."""
 
 
-def run_details(report: RunReport, folder: Path, *, step: int | None = None) -> RunDetails:
-    """What the traces in `folder` hold of the steps worth a look, and of `step`.
+def run_details(
+    report: RunReport, folder: Path, *, step: int | None = None, memory_gb: float = 0.0
+) -> RunDetails:
+    """What the traces in `folder` hold of the steps worth a look, and of `step`; `memory_gb` as in `open_run`.
 
     A run that has started again there in the meantime is left alone: its steps are others.
 
@@ -46,7 +48,7 @@ def run_details(report: RunReport, folder: Path, *, step: int | None = None) -> 
             norms.append(gradient_norms(trace))
             own.append(own_time(trace))
 
-    open_run(folder, visit=take)
+    open_run(folder, visit=take, memory_gb=memory_gb)
     clock_errors = [rank.clock.uncertainty_ms for rank in report.ranks]
     clock_error_ms = (
         None

@@ -59,7 +59,7 @@ class Intake:
         phases = rank_phases(trace.of_kind(Kind.PHASE))
         steps = self._take_buckets(trace, passes).finish(collectives, phases)
         lines = self._lines.read(trace)
-        cut = bool(trace.header.overwritten or trace.older)
+        cut = trace.begins_late
         usage = rank_usage(trace.of_kind(Kind.USAGE))
         self.ranks.append(
             RankDigest(

@@ -125,7 +125,7 @@ def rank_life(
         add(parts, "phases_s", in_all - in_calls)
         add(parts, name, length - in_all)
 
-    lost = bool(trace.header.overwritten or trace.older)
+    lost = trace.begins_late
     history = rank_history(trace, int(begin[0]) if lost and len(begin) else 0)
     if len(begin):
         known = np.array([max(edges[1], parts.pop("_known"))])
@@ -325,7 +325,7 @@ def _between(
     opened = edges[1]
     entered, left = steps.entered, steps.left
     mine = np.flatnonzero(left > 0)
-    from_start = not (trace.header.overwritten or trace.older)
+    from_start = not trace.begins_late
     since = np.concatenate([[opened], left[mine[:-1]]]) if len(mine) else np.empty(0, np.int64)
     until = np.maximum(entered[mine], since)
     in_calls = calls.within(since, until)

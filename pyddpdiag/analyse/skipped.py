@@ -55,8 +55,8 @@ def skipped_steps(steps: StepTable, run: Run, groups: Mapping[int, Membership], 
     np.maximum.at(lasts, row_of, steps.step)
     np.minimum.at(firsts, row_of, steps.step)
     last = lasts.tolist()
-    # The ring has kept the first step of such a rank only in part.
-    cut = np.array([trace.header.overwritten > 0 for trace in run.ranks]) & (lasts >= 0)
+    # The first step of such a rank is there only in part.
+    cut = np.array([trace.begins_late for trace in run.ranks]) & (lasts >= 0)
     first_whole = int(firsts[cut].max(initial=-1)) + 1
     # In its last step a rank may have been on its way; after it, it has no row.
     end = min([*last, before])

@@ -258,6 +258,6 @@ def _left_out(run: Run, parts: Sequence[RankSteps], step: Int64) -> tuple[int, .
     cut = [
         int(part.step[0])
         for trace, part in zip(run.ranks, parts, strict=True)
-        if (trace.header.overwritten or trace.older) and len(part.step)
+        if trace.begins_late and len(part.step)
     ]
     return tuple(sorted({*cut, *([0] if (step == 0).any() else [])}))

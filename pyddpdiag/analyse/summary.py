@@ -136,7 +136,7 @@ def _say_left_out(steps: tuple[int, ...]) -> str:
     reasons = ["0 (warm-up and DDP's first bucket layout)"] if steps[0] == 0 else []
     cut = steps[len(reasons) :]
     if cut:
-        reasons.append(f"{listed(cut)} (partly overwritten)")
+        reasons.append(f"{listed(cut)} (not all of their records are there)")
     return f"medians leave out step {' and '.join(reasons)}."
 
 

@@ -36,6 +36,14 @@ def report(
         int | None,
         typer.Option(min=0, help="For a restarted job: which attempt to read instead of the newest."),
     ] = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="GB",
+            help="About how much the records may take: of more, only the newest are read. 0: no limit. Usually 0.4.",
+        ),
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -58,18 +66,22 @@ def report(
     from pyddpdiag.pipeline import print_report
     from pyddpdiag.remote.copy import at_hand
     from pyddpdiag.remote.place import is_url, shown
+    from pyddpdiag.trace.budget import USUAL_GB
 
     if detail and not json:
         raise UsageError(
             "--detail belongs to --json.",
             hint="the text shows every rank with --all, every bucket with --top 0.",
         )
+    memory_gb = USUAL_GB if memory is None else memory
     written: list[Path] = []
     with at_hand(folder) as traces:
         if html is not None or png is not None:
             from pyddpdiag.pages import write_pages
 
-            written = write_pages(traces, html, png, step=step, attempt=attempt, force=force)
+            written = write_pages(
+                traces, html, png, step=step, attempt=attempt, memory_gb=memory_gb, force=force
+            )
         code = print_report(
             traces,
             json=json,
@@ -79,6 +91,7 @@ def report(
             top=top,
             every_rank=every_rank,
             attempt=attempt,
+            memory_gb=memory_gb,
             named=shown(folder) if is_url(folder) else "",
         )
     for path in written:

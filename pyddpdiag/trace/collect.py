@@ -121,7 +121,7 @@ def _one_run(traces: Sequence[Path], folders: Sequence[Path]) -> tuple[tuple[int
     ranks: set[int] = set()
     world_size = 0
     for path in traces:
-        header, _ = read_header(path)
+        header = read_header(path)[0]
         attempt = path.parent.name if attempt_number(path.parent.name) is not None else ""
         runs.setdefault(attempt, {}).setdefault(header.run_id, path)
         ranks.add(header.rank)

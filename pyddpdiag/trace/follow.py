@@ -74,7 +74,7 @@ class _File:
             self._take(published, header, since)
         tables = tables or Tables()
         tables.clear()
-        unknown, unsound = sort_in([self._window], tables)
+        unknown, unsound, _ = sort_in([self._window], tables)
         first = max(0, header.tickets - self._keep)
         # What earlier looks did not find is not looked for again.
         expected = min(self._keep, header.capacity, header.tickets)

@@ -45,6 +45,9 @@ ORDERED: Final = {
 }
 """Pairs of times; the second, where it was seen, cannot be earlier than the first."""
 
+RARE: Final = (Kind.ERROR, Kind.HISTORY)
+"""Records that do not come again with every step; neither do the names of connections."""
+
 
 @dataclass(frozen=True, eq=False)
 class RankTrace:
@@ -57,7 +60,7 @@ class RankTrace:
     them is in `by_kind`. `damage` says what is wrong with a file that lacks more than its writer may have left out, or
     holds much that cannot be right. `warnings` are
     pairs of a file's name and what is wrong with it. `glance` is what was seen of the process that writes it,
-    None if that runs elsewhere. `older` records, or fewer, were in the file and were not read.
+    None if that runs elsewhere. `older` records, or fewer, were in the file and were not read, or are left out.
     """
 
     path: Path
@@ -79,6 +82,11 @@ class RankTrace:
     def is_whole(self) -> bool:
         """Whether every record that is still there was read: what has no record did not happen, or is overwritten."""
         return not (self.header.dropped or self.torn or self.malformed or self.absent)
+
+    @property
+    def begins_late(self) -> bool:
+        """Whether there were records before the first one: they were overwritten, or not read."""
+        return bool(self.header.overwritten or self.older)
 
     @property
     def rank(self) -> int:
@@ -103,18 +111,22 @@ class RankTrace:
         return replace(self, by_kind={})
 
 
-def read_header(path: Path) -> tuple[Header, FileIdentity]:
-    """The header of a trace file, and the file's identity (None: it has none).
+def read_header(path: Path) -> tuple[Header, FileIdentity, int]:
+    """The header of a trace file, the file's identity (None: it has none), and its size in bytes.
 
     Raises:
         TraceError: the file cannot be read or is not a trace; the message names it.
     """
     with opened(path) as file:
-        return parse_header(file.read(0, HEADER_BYTES), path), file.identity
+        return parse_header(file.read(0, HEADER_BYTES), path), file.identity, file.size
 
 
 def read_trace(
-    path: Path, sidecars: SidecarReader | None = None, tables: Tables | None = None, newest: int | None = None
+    path: Path,
+    sidecars: SidecarReader | None = None,
+    tables: Tables | None = None,
+    newest: int | None = None,
+    keep: int | None = None,
 ) -> RankTrace:
     """Read one trace file. It may still be written by a live process.
 
@@ -123,6 +135,7 @@ def read_trace(
         sidecars: what the traces of one run share; the file's own if None.
         tables: where to put the records, until another trace is read into them; None: they are the trace's own.
         newest: read so many of the newest records, and not the others; None: all.
+        keep: leave out what is not among so many of the newest records, unless it is `RARE`; None: leave out nothing.
 
     Raises:
         TraceError: the file cannot be read or is not a trace; the message names it.
@@ -135,18 +148,20 @@ def read_trace(
         shared, tables = tables, tables or Tables()
         tables.clear()
         pieces = published if header.native else map(to_native, published)
-        unknown, unsound = sort_in(pieces, tables)
+        unknown, unsound, left_out = sort_in(pieces, tables, 0 if keep is None else header.tickets - keep)
         if shared is None:
             tables.fit()
     sidecar = (sidecars or SidecarReader()).read(path.with_suffix(".json"))
-    return assemble(path, header, process, tables, Read(published, unknown, unsound, since), sidecar)
+    read = Read(published, unknown, unsound, since, left_out=left_out)
+    return assemble(path, header, process, tables, read, sidecar)
 
 
 @dataclass(frozen=True)
 class Read:
     """What a look at a file's slots left out: unknown kinds, unsound records, and those before ticket `since`.
 
-    `absent`: records that are not in the file, where more than `published` was looked at.
+    `left_out`: older records that were read. `absent`: records that are not in the file, where more than `published`
+    was looked at.
     """
 
     published: PublishedRecords
@@ -154,6 +169,7 @@ class Read:
     unsound: int
     since: int = 0
     absent: int | None = None
+    left_out: int = 0
 
 
 def assemble(
@@ -201,7 +217,7 @@ def assemble(
         read.unknown,
         tuple(warnings),
         process,
-        max(0, min(read.since, header.capacity - (header.tickets - read.since))),
+        max(0, min(read.since, header.capacity - (header.tickets - read.since))) + read.left_out,
         absent,
         _damage(published.notes, absent, malformed),
     )
@@ -232,11 +248,21 @@ def opened(path: Path) -> Iterator[RegularFile]:
         ) from error
 
 
-def sort_in(pieces: Iterable[Records], tables: Tables) -> tuple[int, int]:
-    """Put records into the table of their kind; how many are of unknown kinds, and how many cannot be right."""
-    unknown = unsound = 0
+def sort_in(pieces: Iterable[Records], tables: Tables, since: int = 0) -> tuple[int, int, int]:
+    """Put records into the table of their kind, but before ticket `since` only the `RARE` ones.
+
+    Returns:
+        How many are of unknown kinds, cannot be right, and are left out because they are older.
+    """
+    unknown = unsound = left_out = 0
     for piece in pieces:
         kinds = piece["kind"].copy()
+        if since > 0:
+            named = (kinds == Kind.CONNECTION) & (piece["flags"] & Flag.NAME > 0)
+            old = (tickets_of(piece) < np.uint64(since)) & ~np.isin(kinds, RARE) & ~named
+            left_out += int(np.count_nonzero(old))
+            # No kind: it goes into no table.
+            kinds[old] = 0
         unknown += len(piece)
         for kind, table in tables.by_kind.items():
             chosen = np.flatnonzero(kinds == kind)
@@ -249,7 +275,7 @@ def sort_in(pieces: Iterable[Records], tables: Tables) -> tuple[int, int]:
                 table.keep(before, good)
             unknown -= len(chosen)
             unsound += before + len(chosen) - len(table)
-    return unknown, unsound
+    return unknown - left_out, unsound, left_out
 
 
 def _by_ticket(records: Records) -> Records:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +13,11 @@ from pyddpdiag.errors import TraceError
 from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar
 from pyddpdiag.regular_file import FileIdentity
+from pyddpdiag.trace.budget import SAMPLE, needed_gb, records_per_step
 from pyddpdiag.trace.command import read_command
 from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, named, number_of
 from pyddpdiag.trace.header import Header
+from pyddpdiag.trace.layout import HEADER_BYTES, RECORD_BYTES
 from pyddpdiag.trace.nodes import NodeNotes, read_nodes
 from pyddpdiag.trace.reader import RankTrace, read_header, read_trace
 from pyddpdiag.trace.sidecar import SidecarReader
@@ -76,6 +79,7 @@ def open_run(
     folder: Path,
     visit: Callable[[RankTrace], None] | None = None,
     read: Callable[[Path, SidecarReader, Tables | None], RankTrace] = read_trace,
+    memory_gb: float = 0.0,
 ) -> Run:
     """Read the traces of all ranks in a folder: the files named rank_<number>.ddptrace.
 
@@ -83,6 +87,9 @@ def open_run(
         folder: where they are.
         visit: called with each rank, in ascending order; the run then keeps no records, so that only one
             rank's records at a time are in memory.
+        read: reads one rank.
+        memory_gb: if all records would take more than about this many GB (10^9 bytes), the older ones of each rank are
+            left out, and a warning says so; 0: none are. Needs the usual `read`.
 
     Raises:
         TraceError: there is no folder, no trace in it, or none that can be read.
@@ -91,6 +98,8 @@ def open_run(
     failures: dict[Path, TraceError] = {}
     # Headers first: only what is kept is read whole.
     kept = _one_per_rank(_one_run(_headers(files[:FILE_LIMIT], failures, warnings), warnings), warnings)
+    if memory_gb > 0 and (some := _some_of(kept, memory_gb, warnings)) is not None:
+        read = some
     sidecars = SidecarReader()
     tables = None if visit is None else Tables()
     traces: list[RankTrace] = []
@@ -165,6 +174,13 @@ class _File:
 
     path: Path
     header: Header
+    size: int
+
+    @property
+    def held(self) -> int:
+        """How many records it may have, whatever its header says."""
+        there = max(0, self.size - HEADER_BYTES) // RECORD_BYTES
+        return min(self.header.capacity, self.header.tickets, there)
 
     @property
     def in_its_place(self) -> bool:
@@ -179,17 +195,44 @@ def _headers(paths: Sequence[Path], failures: dict[Path, TraceError], warnings: 
     again: list[str] = []
     for path in paths:
         try:
-            header, identity = read_header(path)
+            header, identity, size = read_header(path)
         except TraceError as error:
             failures[path] = error
             continue
         if identity is not None and names.setdefault(identity, path.name) != path.name:
             again.append(f"{path.name} (as {names[identity]})")
         else:
-            found.append(_File(path, header))
+            found.append(_File(path, header, size))
     if again:
         warnings.append(f"left out, as they are links to the same file: {named(again)}.")
     return found
+
+
+def _some_of(
+    files: Sequence[_File], memory_gb: float, warnings: list[str]
+) -> Callable[[Path, SidecarReader, Tables | None], RankTrace] | None:
+    """What reads only the newest records of each rank, and a warning that says so; None: all of them fit."""
+    held = {file.path: file.held for file in files}
+    counts = list(held.values())
+    if needed_gb(counts) <= memory_gb:
+        return None
+    try:
+        sample = read_trace(max(held, key=lambda path: held[path]), newest=SAMPLE)
+    except TraceError:
+        # It is read once more, and what is wrong with it is said then.
+        all_gb = needed_gb(counts)
+    else:
+        all_gb = needed_gb(counts, records_per_step(sample))
+    if not all_gb > memory_gb:
+        return None
+    share, total = memory_gb / all_gb, sum(counts)
+    keep = {path: int(share * count) for path, count in held.items()}
+    warnings.append(
+        f"only the newest {share:.0%} of the {total / 1e6:.1f} million records were read, which takes about "
+        f"{memory_gb:g} GB of memory; of earlier steps only the recorder's sums. `pyddpdiag report --memory "
+        f"{math.ceil(10 * all_gb) / 10:g}` reads all."
+    )
+    return lambda path, sidecars, tables: read_trace(path, sidecars, tables, keep=keep[path])
 
 
 def _require(file: _File, trace: RankTrace) -> RankTrace:

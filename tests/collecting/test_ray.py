@@ -1,4 +1,4 @@
-"""Ray Train's torch backend, recorded by the line of docs/schedulers.md."""
+"""Ray Train's torch backend, recorded by the line of docs/schedulers.md and by a `Recorder` of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pyddpdiag.trace.layout import Kind
 from pyddpdiag.trace.run import open_run
 
 DRIVER = """
@@ -18,14 +19,25 @@ import torch
 from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
-def train():
+def train(config):
+    recorder = None
     ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 4))
+    if config["folder"]:
+        import pyddpdiag
+        recorder = pyddpdiag.Recorder(config["folder"])
+        recorder.attach(ddp)
     for _ in range(40):
         ddp(torch.ones(2, 8)).sum().backward()
+    if recorder is not None:
+        recorder.close()
 
 ray.init(num_cpus=2, include_dashboard=False)
 scaling, place = ScalingConfig(num_workers=2), RunConfig(storage_path=sys.argv[1])
-TorchTrainer(train, torch_config=TorchConfig(backend="gloo"), scaling_config=scaling, run_config=place).fit()
+given = {"folder": sys.argv[2] if len(sys.argv) > 2 else ""}
+gloo = TorchConfig(backend="gloo")
+TorchTrainer(
+    train, train_loop_config=given, torch_config=gloo, scaling_config=scaling, run_config=place
+).fit()
 """
 
 
@@ -44,4 +56,23 @@ def test_one_folder_and_one_verdict(tmp_path: Path) -> None:
     )
     assert ended.returncode in (0, 1), ended.stdout + ended.stderr
     assert [rank.rank for rank in open_run(tmp_path / "run").ranks] == [0, 1]
-    assert ended.stdout.count("Where each rank's life went") == 1
+    assert (ended.stdout + ended.stderr).count("Where each rank's life went") == 1, ended.stderr
+
+
+def test_a_recorder_in_the_training_function(tmp_path: Path) -> None:
+    """In a cluster that runs already: nothing of it was started by `pyddpdiag run`."""
+    pytest.importorskip("ray.train")
+    (tmp_path / "driver.py").write_text(DRIVER, encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "driver.py", str(tmp_path / "kept"), str(tmp_path / "run")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    run = open_run(tmp_path / "run")
+    assert [rank.rank for rank in run.ranks] == [0, 1]
+    assert all(rank.header.closed and len(rank.of_kind(Kind.BUCKET)) == 40 for rank in run.ranks)

@@ -134,7 +134,7 @@ def test_step_that_the_ring_has_partly_overwritten_is_left_out(tmp_path: Path) -
     report = load_report(tmp_path)
     assert report.steps.step.tolist() == list(range(9, 20))
     assert report.steps.left_out == (9,)
-    assert "medians leave out step 9 (partly overwritten)." in report.warnings
+    assert "medians leave out step 9 (not all of their records are there)." in report.warnings
 
 
 def test_bucket_of_the_first_layout_is_kept_and_marked(tmp_path: Path) -> None:

@@ -1,0 +1,114 @@
+"""Runs with more records than a report may take memory for: their newest are read, and that is said."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from support.bulk_writer import PER_STEP, write_bulk
+from support.trace_writer import ERROR, MS, RankWriter
+
+from pyddpdiag.pipeline import load_details, load_report, print_report
+from pyddpdiag.trace.budget import needed_gb, records_per_step
+from pyddpdiag.trace.layout import Kind
+from pyddpdiag.trace.reader import read_trace
+from pyddpdiag.trace.run import open_run
+
+HISTORY = 12
+
+
+def test_what_is_needed_grows_with_the_largest_rank_and_with_all_steps() -> None:
+    assert needed_gb([]) == 0
+    assert needed_gb([10**6], 10) == pytest.approx(0.205 + 0.06)
+    assert needed_gb([10**6] * 10, 10) == pytest.approx(0.205 + 0.6)
+    # Without knowing how many records a step has, the most that they can take.
+    assert needed_gb([10**6]) > needed_gb([10**6], 10)
+
+
+def test_how_many_records_a_step_has_is_seen_in_some_of_them(tmp_path: Path) -> None:
+    write_bulk(tmp_path, ranks=1, records=6000)
+    sample = read_trace(tmp_path / "rank_0.ddptrace", newest=1200)
+    assert records_per_step(sample) == pytest.approx(PER_STEP, rel=0.02)
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_the_newest_records_are_read_and_the_report_says_so(tmp_path: Path, ranks: int) -> None:
+    written = write_bulk(tmp_path, ranks=ranks, records=120_000)
+    whole = load_report(tmp_path, memory_gb=0)
+    assert whole.warnings == load_report(tmp_path).warnings
+    assert not any("newest" in text for text in whole.warnings)
+    per_rank = written // ranks
+    memory_gb = 0.25 * needed_gb([per_rank] * ranks, PER_STEP)
+    report = load_report(tmp_path, memory_gb=memory_gb)
+    [said] = [text for text in report.warnings if "newest" in text]
+    assert "only the newest 25% of the 0.1 million records were read" in said
+    assert "`pyddpdiag report --memory 0.1` reads all." in said
+    for rank in report.ranks:
+        assert rank.records == pytest.approx(0.25 * per_rank, rel=0.01)
+        assert rank.overwritten == 0
+    # All ranks end at the last step, and none blames another for what was not read.
+    last = int(whole.steps.step.max())
+    assert int(report.steps.step.max()) == last
+    assert int(report.steps.step.min()) == pytest.approx(0.75 * last, abs=2)
+    kinds = {finding.kind for finding in report.verdict.findings}
+    assert kinds == ({"late_rank"} if ranks > 1 else set())
+    first = int(report.steps.step.min())
+    assert f"medians leave out step {first} (not all of their records are there)." in report.warnings
+
+
+def test_pages_and_text_take_the_same_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_bulk(tmp_path, ranks=2, records=60_000)
+    report, details = load_details(tmp_path, memory_gb=0.005)
+    assert details is not None
+    steps = set(report.steps.step.tolist())
+    assert all(set(line.buckets.step.tolist()) <= steps for line in details.timelines)
+    assert print_report(tmp_path, memory_gb=0.005) == 1
+    assert "only the newest" in " ".join(capsys.readouterr().out.split())
+
+
+def test_sums_errors_and_names_of_connections_are_kept_however_old(tmp_path: Path) -> None:
+    writer = RankWriter(0, 1, capacity=4096)
+    writer.connection_name("10.0.0.1:1 > 10.0.0.2:2 over eth0")
+    writer.add(HISTORY, times=(1 * MS, 2 * MS, 1, 1, 1, 1, 1, 1), index=4, module=4, sequence=4)
+    failed = writer.bucket(0, 1 * MS, 2 * MS, 3 * MS, flags=1)
+    writer.error(failed, "Connection closed by peer")
+    for step in range(1, 1000):
+        writer.bucket(step, step * 10 * MS, step * 10 * MS + 1, step * 10 * MS + 2)
+        writer.reading("10.0.0.1:1 > 10.0.0.2:2 over eth0", step * 10 * MS, bytes_sent=step)
+    writer.write(tmp_path)
+    trace = read_trace(tmp_path / "rank_0.ddptrace", keep=400)
+    assert trace.begins_late and trace.older == len(writer.records) - 400 - 3
+    assert len(trace.of_kind(Kind.HISTORY)) == len(trace.of_kind(ERROR)) == 1
+    assert trace.of_kind(Kind.BUCKET)["step"].min() == 800
+    names = trace.of_kind(Kind.CONNECTION)["flags"] != 0
+    assert names.sum() == 1 and (~names).sum() == 200
+    assert (trace.unknown, trace.malformed, trace.absent, trace.damage) == (0, 0, 0, "")
+    whole = read_trace(tmp_path / "rank_0.ddptrace", keep=4000)
+    assert not whole.begins_late and len(whole.of_kind(Kind.BUCKET)) == 1000
+
+
+def test_a_header_that_claims_more_than_its_file_holds_limits_nobody(tmp_path: Path) -> None:
+    for rank in range(2):
+        writer = RankWriter(rank, 2, capacity=64)
+        for step in range(8):
+            writer.bucket(step, step * MS + 1, step * MS + 2, step * MS + 3)
+        writer.header["tickets"] = 2**26
+        writer.header["capacity"] = 2**26
+        writer.write(tmp_path)
+    run = open_run(tmp_path, memory_gb=0.1)
+    assert not any("newest" in text for text in run.warnings)
+    assert [len(trace.of_kind(Kind.BUCKET)) for trace in run.ranks] == [8, 8]
+
+
+def test_a_rank_of_many_records_takes_no_more_than_the_limit(tmp_path: Path) -> None:
+    """600,000 records of one rank; they and what is made of them were 150 MB."""
+    write_bulk(tmp_path, ranks=1, records=600_000)
+    tracemalloc.start()
+    try:
+        report = load_report(tmp_path, memory_gb=0.04)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert report.ranks[0].records > 50_000
+    assert peak < 60_000_000, f"{peak / 1e6:.0f} MB"
