@@ -105,7 +105,8 @@ class TrialEngine:
             today.cure,
             [each.cure for each in others],
             self._native.index,
-            options.keep,
+            # A training that ends goes on with nothing.
+            "none" if options.stop else options.keep,
             60 * options.minutes,
             self._agreement.brought[0]["seed"],
         )

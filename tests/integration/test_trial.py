@@ -194,3 +194,5 @@ def _stopping(rank: int, _: int, folder: str) -> Any:
 
 def test_the_training_can_be_ended(tmp_path: Path) -> None:
     assert run_ranks(_stopping, 2, tmp_path, str(tmp_path / "run"), timeout_s=300) == [0, 0]
+    trial = noted(tmp_path / "run" / "rank_0.ddptrace")
+    assert trial is not None and trial.state != "running" and trial.kept == TODAY, "nothing is kept"
