@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.filing import OWN, PARTS, PHASE, RankLines
+from pyddpdiag.analyse.filing import OWN, PARTS, PHASE, START, RankLines
 from pyddpdiag.analyse.flames import ON_DISK, flame, stacks_of
 from pyddpdiag.model.lines import Flame, Line, LineStats
 from pyddpdiag.model.words import percent
@@ -24,6 +24,9 @@ LEAST_SEEN: Final = 0.5
 """The looks must have seen this part of what a rank needs more."""
 
 LEAST_SAMPLES: Final = 5
+LEAST_ALONE: Final = 3
+"""Looks at a line at which no rank was at any other time: what makes that rank differ, or at least a lead."""
+
 SURE: Final = 2.5
 """A line must have more samples than elsewhere by this many standard deviations of the counts."""
 
@@ -127,6 +130,28 @@ class RunLines:
             return _Times([(each, each.of_parts(*OWN) & np.isin(each.step, steps))])
 
         return _more(times(mine), [times(each) for each in others], extra_ms)
+
+    def only_of(self, rank: int, first_step: int | None, last_step: int) -> Where | None:
+        """The line at which a rank was in its own time of these steps, and nobody was at any other time.
+
+        `first_step`: None: from the start of its process on.
+        """
+        mine = self._ranks.get(rank)
+        if mine is None:
+            return None
+        # The own time before the second step has no number.
+        then = mine.of_parts(*OWN, *(() if first_step is not None else (START,)))
+        then &= (mine.step >= (-1 if first_step is None else first_step)) & (mine.step <= last_step)
+        here = _Times([(mine, then)])
+        elsewhere = _Times(
+            [(each, ~then if each is mine else np.ones(len(each), np.bool_)) for each in self._ranks.values()]
+        )
+        alone = {line: count for line, count in here.samples.items() if line not in elsewhere.samples}
+        line = max(alone, key=lambda each: alone[each], default=None)
+        if line is None or alone[line] < LEAST_ALONE:
+            return None
+        share = here.ms[line] / here.total_ms
+        return Where(line, here.call(line), share, alone[line], on_disk=here.waits([line]))
 
     def more_on_disk_ms(self, rank: int, steps: Numbers) -> float:
         """For how much longer than the others, by their lower median, a rank waits for a disk in all of these steps.

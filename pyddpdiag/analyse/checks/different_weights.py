@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.majority import odd_ones
 from pyddpdiag.analyse.training import optimizer_settings
 from pyddpdiag.analyse.view import RunView
@@ -45,6 +46,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         for place, rank in enumerate(compared.ranks)
         if compared.bits[widest, place]
     }
+    where = _between(view, odd or list(compared.ranks), equal, int(compared.step[first]))
+    meanwhile = f". In between, rank {where[0]} alone was at {where[1]}" if where is not None else ""
     blame = f"; {ranks(odd)} {verb(odd, 'differs', 'differ')} from the rest" if odd else ""
     since = f"seen first in step {int(compared.step[first])}"
     if equal is not None:
@@ -55,18 +58,20 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"the weights differ between the ranks, {since}: {count(len(names), 'parameter')}, "
         f"{listed((repr(name) for name in names), 3)} (norm of '{_name(view, compared, widest)}': "
         + ", ".join(f"{norm:.6g} on rank {rank}" for rank, norm in list(norms.items())[:4])
-        + f"){blame}{_why(settings)}. DDP averages gradients only, so they do not become equal again.",
+        + f"){blame}{_why(settings)}{meanwhile}. DDP averages gradients only, so they do not become equal again.",
         confidence="low" if rounding else "certain" if until is None else "medium",
         rank=odd[0] if len(odd) == 1 else None,
         parameter=names[0],
         since_step=int(compared.step[first]),
         until_step=until,
+        where=str(where[1]) if where is not None else None,
         evidence={
             "comparisons": len(compared),
             "comparisons_different": len(bad),
             "parameters": len(names),
             "last_equal_step": equal,
             "norm_difference": float(compared.gap[bad].max()),
+            **(where[1].facts if where is not None else {}),
             **{f"norm_rank_{rank}": norm for rank, norm in list(norms.items())[:8]},
         },
         change_mind="The ranks train apart on purpose and average their weights now and then (local SGD); or "
@@ -83,6 +88,16 @@ def _same_everywhere(view: RunView) -> list[int]:
         for index, module in sidecar.modules.items():
             by_index.setdefault(index, set()).add((module.name, module.parameters, module.shapes))
     return [index for index, kinds in by_index.items() if len(kinds) == 1]
+
+
+def _between(
+    view: RunView, suspects: Sequence[int], equal: int | None, first: int
+) -> tuple[int, Where] | None:
+    """The rank that alone did something of its own after the weights were last seen equal, and the line."""
+    found = [
+        (rank, where) for rank in suspects if (where := view.lines.only_of(rank, equal, first)) is not None
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _why(settings: dict[int, str]) -> str:

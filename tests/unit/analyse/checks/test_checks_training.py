@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ def _found(
     gradient: Callable[[int, int], float] = lambda rank, step: 2.0 + rank + step,
     weights: Weights = lambda rank, step: (77 + step, 3.5),
     training: Sequence[Mapping[str, Any]] = ({}, {}),
+    looks: Callable[[int], Iterable[tuple[int, tuple[str, int, str], str]]] = lambda _: (),
 ) -> list[Finding]:
     """Findings about a run of so many ranks as have an entry in `training`."""
     for rank, seen in enumerate(training):
@@ -59,6 +60,8 @@ def _found(
              "parameters": [{"name": name, "shape": [2], "dtype": "float32"} for name in ("bias", "body.weight")]}
         ]  # fmt: skip
         writer.sidecar["training"] = seen
+        for at, line, call in looks(rank):
+            writer.look(at, line, call)
         writer.write(folder)
     return [one for one in analyse(open_run(folder)).verdict.findings if one.kind in KINDS]
 
@@ -126,6 +129,41 @@ def test_weights_that_differ_from_some_step_on(tmp_path: Path) -> None:
     assert found.evidence["last_equal_step"] == 13
     assert "lr=0.1 on rank 0, lr=0.1 on rank 1, lr=0.2 on rank 2" in found.message
     assert note.kind == "settings_differ" and "momentum" not in note.message
+
+
+@pytest.mark.parametrize("since", [0, 21])
+def test_what_one_rank_alone_did_before_its_weights_were_different(tmp_path: Path, since: int) -> None:
+    """It loads them, after a step in which all were equal or before the first one."""
+
+    def looks(
+        rank: int, all_ranks: bool = False, times: int = 4
+    ) -> list[tuple[int, tuple[str, int, str], str]]:
+        begin = 1_000_000_000
+        found = [
+            (begin + step * 10_000_000 + 5_000_000, ("train.py", 50, "main"), "time.sleep")
+            for step in range(STEPS)
+        ]
+        loading = begin + (18 * 10_000_000 + 6_000_000 if since else -500_000_000)
+        loads = [
+            (loading + number * 100_000, ("train.py", 33, "restore"), "torch.load") for number in range(times)
+        ]
+        return sorted(found + (loads if rank == 1 or all_ranks else []))
+
+    def differ(folder: str, **options: Any) -> Finding:
+        [found] = _found(
+            tmp_path / folder,
+            weights=lambda rank, step: (77 + step + rank * (step >= since), 3.5 + rank * (step >= since)),
+            looks=lambda rank: looks(rank, **options),
+        )
+        return found
+
+    found = differ("one")
+    assert found.where == "train.py:33 in restore (torch.load)" and found.rank is None
+    assert "In between, rank 1 alone was at train.py:33 in restore (torch.load)." in found.message
+    assert found.evidence["where_samples"] == 4
+    # What all ranks do explains nothing, nor does what was seen once or twice.
+    assert differ("all", all_ranks=True).where is None
+    assert differ("hardly", times=2).where is None
 
 
 def test_weights_that_differ_in_the_last_bits_are_a_note(tmp_path: Path) -> None:
