@@ -13,6 +13,8 @@ from support.links import NAMES, on_hosts, two_hosts
 from support.ports import own_port
 from support.trial_job import noted
 
+from pyddpdiag.model.trial import Trial
+
 pytestmark = pytest.mark.usefixtures("links")
 
 SLOW, FAST = NAMES
@@ -24,15 +26,16 @@ from torch.nn.parallel import DistributedDataParallel
 from support.trial_job import noted
 torch.set_num_threads(1)
 rank, url, folder, interface = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
+cure, layers, rows = sys.argv[5], int(sys.argv[6]), int(sys.argv[7])
 os.environ["GLOO_SOCKET_IFNAME"] = interface
 dist.init_process_group("gloo", init_method=url, rank=rank, world_size=2)
-ddp = DistributedDataParallel(torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(2))))
+ddp = DistributedDataParallel(torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(layers))))
 recorder = pyddpdiag.Recorder(folder, capacity_mb=1, lines=False)
-recorder.attach(ddp, trial=pyddpdiag.Trial(["compress"], minutes=1.5))
+recorder.attach(ddp, trial=pyddpdiag.Trial([cure], minutes=1.5))
 over = torch.zeros(1)
 while not over:
     for _ in range(5):
-        ddp(torch.ones(2, 512)).square().mean().backward()
+        ddp(torch.ones(rows, 512)).square().mean().backward()
     trial = noted(recorder.path)
     over[0] = trial is not None and trial.state not in ("waiting", "running")
     dist.all_reduce(over)
@@ -40,21 +43,37 @@ recorder.close()
 """
 
 
-def test_sixteen_bits_are_found_over_a_slow_link(tmp_path: Path) -> None:
+def tried(tmp_path: Path, mbit: int, *job: str) -> Trial:
+    """A trial of one cure over a link of so many Mbit/s; `job`: the cure, layers of 1 MiB, rows of each batch."""
     url = f"tcp://10.77.0.1:{own_port()}"
     folder = tmp_path / "run"
-    commands = [[sys.executable, "-c", TRAINS, str(rank), url, str(folder), SLOW] for rank in range(2)]
-    with two_hosts((50, 50)) as hosts:
+    commands = [[sys.executable, "-c", TRAINS, str(rank), url, str(folder), SLOW, *job] for rank in range(2)]
+    with two_hosts((mbit, mbit)) as hosts:
         ends = on_hosts(hosts, commands, tmp_path, 300)
     assert [code for code, _, _ in ends] == [0, 0], ends
     trial = noted(folder / "rank_0.ddptrace")
     assert trial is not None
+    return trial
+
+
+def test_sixteen_bits_are_found_over_a_slow_link(tmp_path: Path) -> None:
+    trial = tried(tmp_path, 50, "compress", "2", "2")
     [half] = trial.cures
     # Buckets of 2 MiB take 340 ms over the link, and half of that in 16 bits.
     assert (trial.state, trial.best, trial.kept) == ("decided", "bf16", "bf16"), trial
     assert half.result is not None and half.result.high is not None
     assert half.result.ratio < 0.8 and half.result.high < 1 and not half.same_bits
     assert half.options == {"--compress": "bf16"}
+
+
+def test_buckets_that_go_beside_backward_are_found_over_a_link(tmp_path: Path) -> None:
+    """By default, the last bucket of 7 MiB is ready when backward is over."""
+    trial = tried(tmp_path, 400, "buckets=1", "8", "1500")
+    [small] = trial.cures
+    assert (trial.state, trial.best, trial.kept) == ("decided", small.name, small.name), trial
+    assert small.result is not None and small.result.high is not None
+    assert small.result.high < 1 and small.same_bits
+    assert small.options == {"--bucket-cap-mb": "1"}
 
 
 def test_the_faster_of_two_interfaces_is_found_by_starts(tmp_path: Path) -> None:
