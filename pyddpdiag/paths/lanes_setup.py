@@ -40,7 +40,8 @@ _FACTOR: Final = 4
 # So long that the burst which shapers let through counts for little.
 _LONG_S: Final = 0.1
 _TIMES: Final = 3
-# All lanes at once must be faster than the best alone by this, or no bucket of this size is divided.
+# All lanes at once must be faster than the best alone by this, and by half of what the rates promise, or no bucket of
+# this size is divided: a training's own threads stand in the way of a division more than in this measurement.
 _WORTHWHILE: Final = 0.95
 
 
@@ -226,13 +227,22 @@ class _Measuring:
 
     def _worthwhile(self, together: _native.Lanes, rates: list[tuple[int, int]], size: int) -> bool:
         seconds = [latency / 1e9 + size * cost / 1e12 for latency, cost in rates]
-        best = self._alone(seconds.index(min(seconds)))
-        times = max(2, round(_LONG_S / min(seconds)))
+        expected = min(seconds)
+        best = self._alone(seconds.index(expected))
+        times = max(2, round(_LONG_S / expected))
+        # What the slowest part takes by the rates.
+        ends = [0, *together.ends(size)]
+        parts = [
+            latency / 1e9 + size * (end - begin) / ends[-1] * cost / 1e12
+            for (latency, cost), begin, end in zip(rates, ends[:-1], ends[1:], strict=True)
+            if end > begin
+        ]
+        most = min(_WORTHWHILE, (1 + max(parts) / expected) / 2)
         at_once, alone = [], []
         for _ in range(_TIMES):
             at_once.append(self._seconds(together, size, times))
             alone.append(self._seconds(best, size, times))
-        return min(at_once) < _WORTHWHILE * min(alone)
+        return min(at_once) < most * min(alone)
 
     def _alone(self, place: int) -> _native.Lanes:
         return _native.Lanes([self._names[place]], [self._backends[place]], [(0, 1)], None)
