@@ -97,9 +97,11 @@ def _warnings(view: RunView, step: int | None) -> list[str]:
         )
     if len(view.past):
         before = view.past
+        unread = any(trace.older for trace in view.run.ranks)
+        why = "their records were not read" if unread else "newer records took the place of theirs"
         warnings.append(
             f"of steps {before.steps.step[0]} to {before.until_step} there are only sums, over intervals of "
-            f"{before.length} steps: newer records took the place of theirs."
+            f"{before.length} steps: {why}."
         )
     gaps = [gap for gap in view.gaps if gap.rank not in view.run.damaged]
     warnings += [_say_gap(gap) for gap in gaps[:16]] + _clock_warnings(view.ranks)

@@ -23,6 +23,7 @@ from pyddpdiag.trace.layout import (
     BucketTime,
     CollectiveTime,
     Flag,
+    GradientValue,
     Kind,
     PhaseTime,
     Records,
@@ -47,6 +48,9 @@ ORDERED: Final = {
 
 RARE: Final = (Kind.ERROR, Kind.HISTORY)
 """Records that do not come again with every step; neither do the names of connections."""
+
+FIRST_NOT_FINITE: Final = 64
+"""So many records of gradients that are not finite are read, however old: what came first matters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +139,7 @@ def read_trace(
         sidecars: what the traces of one run share; the file's own if None.
         tables: where to put the records, until another trace is read into them; None: they are the trace's own.
         newest: read so many of the newest records, and not the others; None: all.
-        keep: leave out what is not among so many of the newest records, unless it is `RARE`; None: leave out nothing.
+        keep: leave out what is not among so many of the newest records, unless it is rare; None: leave out nothing.
 
     Raises:
         TraceError: the file cannot be read or is not a trace; the message names it.
@@ -249,17 +253,22 @@ def opened(path: Path) -> Iterator[RegularFile]:
 
 
 def sort_in(pieces: Iterable[Records], tables: Tables, since: int = 0) -> tuple[int, int, int]:
-    """Put records into the table of their kind, but before ticket `since` only the `RARE` ones.
+    """Put records into the table of their kind, but before ticket `since` only the rare ones.
 
     Returns:
         How many are of unknown kinds, cannot be right, and are left out because they are older.
     """
-    unknown = unsound = left_out = 0
+    unknown = unsound = left_out = not_finite = 0
     for piece in pieces:
         kinds = piece["kind"].copy()
         if since > 0:
             named = (kinds == Kind.CONNECTION) & (piece["flags"] & Flag.NAME > 0)
             old = (tickets_of(piece) < np.uint64(since)) & ~np.isin(kinds, RARE) & ~named
+            bad = np.flatnonzero(
+                old & (kinds == Kind.GRADIENT) & (piece["times"][:, GradientValue.NON_FINITE] > 0)
+            )
+            old[bad[: FIRST_NOT_FINITE - not_finite]] = False
+            not_finite += min(len(bad), FIRST_NOT_FINITE - not_finite)
             left_out += int(np.count_nonzero(old))
             # No kind: it goes into no table.
             kinds[old] = 0

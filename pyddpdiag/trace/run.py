@@ -228,7 +228,7 @@ def _some_of(
     share, total = memory_gb / all_gb, sum(counts)
     keep = {path: int(share * count) for path, count in held.items()}
     warnings.append(
-        f"only the newest {share:.0%} of the {total / 1e6:.1f} million records were read, which takes about "
+        f"only the newest {share:.0%} of the {total:,} records were read, which takes about "
         f"{memory_gb:g} GB of memory; of earlier steps only the recorder's sums. `pyddpdiag report --memory "
         f"{math.ceil(10 * all_gb) / 10:g}` reads all."
     )

@@ -48,7 +48,11 @@ def _non_finite(view: RunView) -> Iterator[Finding]:
         if len(blamed) > 1:
             advice = "More than one rank makes them by itself: look at the loss and the learning rate."
     else:
-        since = f"in step {clean} none had any" if clean is not None else "no earlier step was watched"
+        unread = any(trace.older for trace in view.run.ranks)
+        if clean is not None:
+            since = f"in step {clean} none had any"
+        else:
+            since = "records of earlier steps were not read" if unread else "no earlier step was watched"
         message = (
             f"gradients are not finite on {ranks(blamed)} in step {step}: which rank had them first is unknown "
             f"({since}, and the average spreads them to all)."
@@ -57,6 +61,8 @@ def _non_finite(view: RunView) -> Iterator[Finding]:
             f"{view.advice.recorder('statistics_interval=1')} watches every pass and names the rank the next time; "
             'sentinel="raise" stops the run there.'
         )
+        if unread and clean is None:
+            advice = "pyddpdiag report --memory 0 reads all records."
     yield Finding(
         kind="non_finite_gradient",
         severity="error",

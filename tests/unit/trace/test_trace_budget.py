@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 from support.bulk_writer import PER_STEP, write_bulk
-from support.trace_writer import ERROR, MS, RankWriter
+from support.trace_writer import ERROR, GROUP, MS, RankWriter
 
+from pyddpdiag.model import Finding
 from pyddpdiag.pipeline import load_details, load_report, print_report
 from pyddpdiag.trace.budget import needed_gb, records_per_step
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.trace.reader import read_trace
 from pyddpdiag.trace.run import open_run
 
-HISTORY = 12
+GRADIENT, HISTORY = 7, 12
+FINITE = 8192
 
 
 def test_what_is_needed_grows_with_the_largest_rank_and_with_all_steps() -> None:
@@ -42,7 +44,7 @@ def test_the_newest_records_are_read_and_the_report_says_so(tmp_path: Path, rank
     memory_gb = 0.25 * needed_gb([per_rank] * ranks, PER_STEP)
     report = load_report(tmp_path, memory_gb=memory_gb)
     [said] = [text for text in report.warnings if "newest" in text]
-    assert "only the newest 25% of the 0.1 million records were read" in said
+    assert f"only the newest 25% of the {written:,} records were read" in said
     assert "`pyddpdiag report --memory 0.1` reads all." in said
     for rank in report.ranks:
         assert rank.records == pytest.approx(0.25 * per_rank, rel=0.01)
@@ -86,6 +88,35 @@ def test_sums_errors_and_names_of_connections_are_kept_however_old(tmp_path: Pat
     assert (trace.unknown, trace.malformed, trace.absent, trace.damage) == (0, 0, 0, "")
     whole = read_trace(tmp_path / "rank_0.ddptrace", keep=4000)
     assert not whole.begins_late and len(whole.of_kind(Kind.BUCKET)) == 1000
+
+
+def test_the_first_gradients_that_are_not_finite_are_kept(tmp_path: Path) -> None:
+    """From step 300 on, all are."""
+    for rank in range(2):
+        writer = RankWriter(rank, 2, capacity=4096)
+        for step in range(1000):
+            begin = step * 10 * MS + 1
+            writer.bucket(step, begin, begin + 1, begin + 2, flags=FINITE if step < 300 else 0)
+            if step % 4 == 0:
+                values = (0, 0, 5 if step >= 300 else 0, 0, 0, 1, 10)
+                writer.add(GRADIENT, times=values, step=step, sequence=step, group=GROUP, reference=7)
+        writer.write(tmp_path)
+
+    def found(memory_gb: float) -> Finding:
+        [one] = [
+            each
+            for each in load_report(tmp_path, memory_gb=memory_gb).verdict.findings
+            if each.since_step == 300
+        ]
+        return one
+
+    whole, some = found(0), found(0.0002)
+    assert whole.kind == some.kind == "non_finite_gradient"
+    assert "put gradients that are not finite into step 300" in whole.message
+    assert "records of earlier steps were not read" in some.message and "--memory 0" in some.advice
+    trace = read_trace(tmp_path / "rank_0.ddptrace", keep=100)
+    steps = trace.of_kind(Kind.GRADIENT)["step"].tolist()
+    assert steps[:64] == list(range(300, 300 + 4 * 64, 4)) and min(steps[64:]) > 900
 
 
 def test_a_header_that_claims_more_than_its_file_holds_limits_nobody(tmp_path: Path) -> None:
