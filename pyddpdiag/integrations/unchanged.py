@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.abc
 import importlib.machinery
+import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -84,6 +85,9 @@ class _Loader(importlib.abc.Loader):
         self._loader.exec_module(module)
         if self._patch is _patch_ddp:
             start_up.note("loaded_ns")
+            # Not in a launcher, nor in a worker that loads batches.
+            if "RANK" in os.environ and multiprocessing.parent_process() is None:
+                _set_up_begins()
         _patch_once(self._patch, module)
 
 
@@ -103,7 +107,7 @@ class _State:
     failed: bool = False
     announced: int = 0  # the id of the module whose call was seen, but not its forward pass
     begun: bool = False  # a DDP module has run; batches before belong to nobody
-    set_up: SetUp | None = None  # looks at what comes before the first module
+    set_up: SetUp | None = None  # looks at what comes before the process group and the first module
 
 
 _state = _State()
@@ -245,10 +249,14 @@ def _patch_groups(module: Any) -> None:
             cures = _cures()
             if cures is not None:
                 cures.before_group()
+        begun = _set_up_begins()
+        if begun is not None:
+            begun.joins()
         start_up.note("rendezvous_begin_ns")
         made = make(*arguments, **options)
         start_up.note("rendezvous_end_ns")
-        _set_up_begins()
+        if begun is not None:
+            begun.joined()
         return made
 
     module.init_process_group = init_process_group
@@ -258,16 +266,20 @@ def _patch_groups(module: Any) -> None:
         package.init_process_group = init_process_group  # type: ignore[attr-defined]
 
 
-def _set_up_begins() -> None:
-    """Looks at what the script does from now on, until it makes its first module."""
-    if _state.set_up is None and not (_state.begun or _state.failed) and os.environ.get(LINES) != "0":
+def _set_up_begins() -> SetUp | None:
+    """What looks at the script until it makes its first module; None: nothing does."""
+    if _state.begun or _state.failed or os.environ.get(LINES) == "0":
+        return None
+    # A forked process has no thread of its parent's.
+    if _state.set_up is None or not _state.set_up.is_here:
         from pyddpdiag.record.set_up import SetUp
 
         _state.set_up = SetUp()
+    return _state.set_up
 
 
 def _set_up_over() -> None:
-    if _state.set_up is not None:
+    if _state.set_up is not None and _state.set_up.is_here:
         _state.set_up.close()
 
 

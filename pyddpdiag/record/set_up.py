@@ -1,10 +1,12 @@
-"""Looks at what a rank does between its process group and its first module: it works, or waits for others there.
+"""Looks at what a rank does before its process group and its first module: it works, or waits for others there.
 
-No recorder is open yet: many scripts have rank 0 unpack a data set there, and the others wait in a barrier.
+No recorder is open yet: many scripts have rank 0 unpack a data set there, and the others wait in a barrier, or to join
+the group.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -32,12 +34,28 @@ _CALLS: Final = str(Path("torch", "distributed", "distributed_c10d.py"))
 
 
 class SetUp:
-    """A daemon thread that looks at the main thread's frames, until it is closed; then it notes what it saw."""
+    """A daemon thread that looks at the main thread's frames, until it is closed; then it notes what it saw.
+
+    `is_here` is false in a process that was forked from the one that has the thread.
+    """
 
     def __init__(self) -> None:
-        self._waited_ns = self._seen_ns = 0
-        self._lines: Counter[str] = Counter()
+        self._process = os.getpid()
+        self._begin()
         self._thread = SideThread("pyddpdiag set-up", self._watch)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process has the thread."""
+        return self._process == os.getpid()
+
+    def joins(self) -> None:
+        """Notes at which line the rank mostly was before it joins its process group."""
+        self._note_line("before_group_line")
+
+    def joined(self) -> None:
+        """What comes from now on is between the process group and the first module."""
+        self._begin()
 
     def close(self) -> None:
         """Ends the thread, and notes how long the rank waited for others, and at which line it mostly was otherwise."""
@@ -46,10 +64,18 @@ class SetUp:
             return
         start_up.keep("set_up_seen_ns", self._seen_ns)
         start_up.keep("set_up_waited_ns", self._waited_ns)
-        line, spent = max(self._lines.items(), key=lambda item: item[1], default=("", 0))
+        self._note_line("set_up_line")
+
+    def _begin(self) -> None:
+        self._waited_ns = self._seen_ns = 0
+        self._lines: Counter[str] = Counter()
+
+    def _note_line(self, name: str) -> None:
+        # A copy: the thread may be counting.
+        line, spent = max(self._lines.copy().items(), key=lambda item: item[1], default=("", 0))
         if line:
-            start_up.keep("set_up_line", line)
-            start_up.keep("set_up_line_ns", spent)
+            start_up.keep(name, line)
+            start_up.keep(f"{name}_ns", spent)
 
     def _watch(self, over: threading.Event) -> None:
         # Whatever goes wrong, a report only knows less of the start.

@@ -195,8 +195,7 @@ def test_what_one_rank_does_before_its_first_module_is_found(tmp_path: Path, who
     (alone,) = found
     assert "before the first step" in alone.message and (alone.cost_s or 0.0) > 3.0
     assert alone.rank == (0 if who == "first" else 1)
-    # Of what comes before the group only the times are known.
-    assert alone.where in (("unpacks.py:6", "unpacks.py:7") if who == "first" else (None,))
+    assert alone.where in ("unpacks.py:6", "unpacks.py:7")
 
 
 ACCELERATED = """

@@ -73,13 +73,16 @@ def _where(view: RunView, found: Alone) -> Where | None:
 
 
 def _set_up_line(view: RunView, found: Alone) -> str:
-    """The line at which the rank mostly was before its first module; empty: not known, or that was not it."""
+    """The line at which the rank mostly was before its group or its first module; empty: not known, or not it."""
     sidecar = view.sidecars.get(found.rank)
     if sidecar is None or not found.from_start or len(found.at) > 1:
         return ""
-    line, spent = sidecar.start_up.get("set_up_line"), sidecar.start_up.get("set_up_line_ns")
-    known = isinstance(line, str) and isinstance(spent, int) and spent >= MOSTLY * 1e9 * found.lost_s
-    return str(line) if known else ""
+    start_up, lines = sidecar.start_up, {}
+    for name in ("before_group_line", "set_up_line"):
+        line, spent = start_up.get(name), start_up.get(f"{name}_ns")
+        if isinstance(line, str) and isinstance(spent, int) and spent >= MOSTLY * 1e9 * found.lost_s:
+            lines[line] = spent
+    return max(lines, key=lambda each: lines[each], default="")
 
 
 def _set_up_says(line: str) -> str:
