@@ -107,7 +107,7 @@ class _State:
     failed: bool = False
     announced: int = 0  # the id of the module whose call was seen, but not its forward pass
     begun: bool = False  # a DDP module has run; batches before belong to nobody
-    set_up: SetUp | None = None  # looks at what comes before the process group and the first module
+    set_up: SetUp | None = None  # looks at what comes before the first pass
 
 
 _state = _State()
@@ -204,10 +204,14 @@ def _patch_ddp(module: Any) -> None:
         named: Mapping[str, Any] = options
         if watched is not None and watched.cures is not None:
             (_, *given), named = watched.cures.arguments(make, (self, *arguments), options)
-        _set_up_over()
+        looks = _state.set_up if _state.set_up is not None and _state.set_up.is_here else None
+        if looks is not None:
+            looks.makes_module()
         start_up.note("construction_begin_ns")
         make(self, *given, **named)
         start_up.note("construction_end_ns")
+        if looks is not None:
+            looks.begin()
         if watched is not None:
             watched.made_module(self)
         _early.made()
@@ -256,7 +260,7 @@ def _patch_groups(module: Any) -> None:
         made = make(*arguments, **options)
         start_up.note("rendezvous_end_ns")
         if begun is not None:
-            begun.joined()
+            begun.begin()
         return made
 
     module.init_process_group = init_process_group
@@ -267,7 +271,7 @@ def _patch_groups(module: Any) -> None:
 
 
 def _set_up_begins() -> SetUp | None:
-    """What looks at the script until it makes its first module; None: nothing does."""
+    """What looks at the script until its first module runs; None: nothing does."""
     if _state.begun or _state.failed or os.environ.get(LINES) == "0":
         return None
     # A forked process has no thread of its parent's.
@@ -276,11 +280,6 @@ def _set_up_begins() -> SetUp | None:
 
         _state.set_up = SetUp()
     return _state.set_up
-
-
-def _set_up_over() -> None:
-    if _state.set_up is not None and _state.set_up.is_here:
-        _state.set_up.close()
 
 
 def _patch_compiled(module: Any) -> None:
@@ -346,6 +345,8 @@ def _forward(ddp: Any, given: Any = None) -> None:
     _early.called = True
     watched = _watched()
     if watched is not None:
+        if not _state.begun and _state.set_up is not None and _state.set_up.is_here:
+            _state.set_up.close()
         _state.begun = True
         watched.forward(ddp, ddp if given is None else given)
 

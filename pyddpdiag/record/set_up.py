@@ -1,4 +1,5 @@
-"""Looks at what a rank does before its process group and its first module: it works, or waits for others there.
+"""Looks at what a rank does before its process group, its first module and that module's first pass: it works, or
+waits for others there.
 
 No recorder is open yet: many scripts have rank 0 unpack a data set there, and the others wait in a barrier, or to join
 the group.
@@ -41,7 +42,7 @@ class SetUp:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self._begin()
+        self.begin()
         self._thread = SideThread("pyddpdiag set-up", self._watch)
 
     @property
@@ -53,22 +54,22 @@ class SetUp:
         """Notes at which line the rank mostly was before it joins its process group."""
         self._note_line("before_group_line")
 
-    def joined(self) -> None:
-        """What comes from now on is between the process group and the first module."""
-        self._begin()
-
-    def close(self) -> None:
-        """Ends the thread, and notes how long the rank waited for others, and at which line it mostly was otherwise."""
-        self._thread.close()
-        if not self._seen_ns:
-            return
-        start_up.keep("set_up_seen_ns", self._seen_ns)
-        start_up.keep("set_up_waited_ns", self._waited_ns)
-        self._note_line("set_up_line")
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Counts from now on: what the rank does next is another stretch."""
         self._waited_ns = self._seen_ns = 0
         self._lines: Counter[str] = Counter()
+
+    def makes_module(self) -> None:
+        """Notes how long the rank waited for others since it has its group, and its most frequent line otherwise."""
+        if self._seen_ns:
+            start_up.keep("set_up_seen_ns", self._seen_ns)
+            start_up.keep("set_up_waited_ns", self._waited_ns)
+            self._note_line("set_up_line")
+
+    def close(self) -> None:
+        """Ends the thread, and notes at which line the rank mostly was since it has its first module."""
+        self._thread.close()
+        self._note_line("after_module_line")
 
     def _note_line(self, name: str) -> None:
         # A copy: the thread may be counting.

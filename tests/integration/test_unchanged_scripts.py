@@ -198,6 +198,41 @@ def test_what_one_rank_does_before_its_first_module_is_found(tmp_path: Path, who
     assert alone.where in ("unpacks.py:6", "unpacks.py:7")
 
 
+RESTORES = """
+import sys, time, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def restore(model):
+    state = {name: value + 1 for name, value in model.state_dict().items()}
+    time.sleep(0.5)
+    model.load_state_dict(state)
+
+dist.init_process_group("gloo")
+ddp = DistributedDataParallel(torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+for step in range(80):
+    if dist.get_rank() == 1 and step == int(sys.argv[1]):
+        restore(ddp.module)
+    optimizer.zero_grad()
+    ddp(torch.ones(2, 8)).square().mean().backward()
+    optimizer.step()
+    time.sleep(0.01)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("step", ["0", "40"])
+def test_the_line_that_made_the_weights_differ_is_found(tmp_path: Path, step: str) -> None:
+    """Before the first pass no recorder is open yet."""
+    (tmp_path / "restores.py").write_text(RESTORES.lstrip(), encoding="utf-8")
+    code, _, err = ran(*RUN, "--trace", "run", "--nproc", "2", "--", "restores.py", step, cwd=tmp_path)
+    assert code == 0, err
+    found = load_report(tmp_path / "run").verdict.findings
+    [differs] = [one for one in found if one.kind == "different_weights"]
+    assert differs.where is not None and differs.where.startswith("restores.py:6"), differs
+    assert "rank 1 alone was at restores.py:6" in differs.message
+
+
 ACCELERATED = """
 import accelerate, torch
 from pyddpdiag.integrations.accelerate import Diagnostics

@@ -21,6 +21,9 @@ ROUNDING: Final = 1e-6
 """Norms no farther apart than this, relatively: other processors or numbers of threads round the last bits otherwise.
 """
 
+LONG_NS: Final = 100_000_000
+"""A rank that was at one line for this long before its first pass did something there."""
+
 AVERAGED: Final = 2
 """Weights that have been equal again so often after they had differed are averaged now and then, as in local SGD."""
 
@@ -48,6 +51,9 @@ def _look(view: RunView) -> Iterator[Finding]:
     }
     where = _between(view, odd or list(compared.ranks), equal, int(compared.step[first]))
     meanwhile = f". In between, rank {where[0]} alone was at {where[1]}" if where is not None else ""
+    started = _at_start(view) if where is None and equal is None else None
+    if started is not None:
+        meanwhile = f". Before its first pass, rank {started[0]} alone was at {started[1]}"
     blame = f"; {ranks(odd)} {verb(odd, 'differs', 'differ')} from the rest" if odd else ""
     since = f"seen first in step {int(compared.step[first])}"
     if equal is not None:
@@ -64,7 +70,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         parameter=names[0],
         since_step=int(compared.step[first]),
         until_step=until,
-        where=str(where[1]) if where is not None else None,
+        where=str(where[1]) if where is not None else started[1] if started is not None else None,
         evidence={
             "comparisons": len(compared),
             "comparisons_different": len(bad),
@@ -98,6 +104,23 @@ def _between(
         (rank, where) for rank in suspects if (where := view.lines.only_of(rank, equal, first)) is not None
     ]
     return found[0] if len(found) == 1 else None
+
+
+def _at_start(view: RunView) -> tuple[int, str] | None:
+    """The only rank that did something of its own between its module and the first pass, and the line; None: not so."""
+    lines = {}
+    for rank, sidecar in view.sidecars.items():
+        line, spent = (
+            sidecar.start_up.get("after_module_line"),
+            sidecar.start_up.get("after_module_line_ns"),
+        )
+        if isinstance(line, str) and isinstance(spent, int):
+            lines[rank] = line, spent
+    for rank, (line, spent) in lines.items():
+        others = [each for other, each in lines.items() if other != rank]
+        if spent >= LONG_NS and all(each != line and ns < spent / 2 for each, ns in others):
+            return rank, line
+    return None
 
 
 def _why(settings: dict[int, str]) -> str:

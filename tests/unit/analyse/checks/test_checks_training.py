@@ -39,6 +39,7 @@ def _found(
     weights: Weights = lambda rank, step: (77 + step, 3.5),
     training: Sequence[Mapping[str, Any]] = ({}, {}),
     looks: Callable[[int], Iterable[tuple[int, tuple[str, int, str], str]]] = lambda _: (),
+    start_up: Sequence[Mapping[str, Any]] = (),
 ) -> list[Finding]:
     """Findings about a run of so many ranks as have an entry in `training`."""
     for rank, seen in enumerate(training):
@@ -60,6 +61,8 @@ def _found(
              "parameters": [{"name": name, "shape": [2], "dtype": "float32"} for name in ("bias", "body.weight")]}
         ]  # fmt: skip
         writer.sidecar["training"] = seen
+        if start_up:
+            writer.sidecar["start_up"] = start_up[rank]
         for at, line, call in looks(rank):
             writer.look(at, line, call)
         writer.write(folder)
@@ -164,6 +167,23 @@ def test_what_one_rank_alone_did_before_its_weights_were_different(tmp_path: Pat
     # What all ranks do explains nothing, nor does what was seen once or twice.
     assert differ("all", all_ranks=True).where is None
     assert differ("hardly", times=2).where is None
+
+
+@pytest.mark.parametrize(
+    ("marks", "where"),
+    [
+        ([{}, {"after_module_line": "train.py:33", "after_module_line_ns": 400_000_000}], "train.py:33"),
+        ([{}, {"after_module_line": "train.py:33", "after_module_line_ns": 60_000_000}], None),
+        ([{"after_module_line": "train.py:33", "after_module_line_ns": 400_000_000}] * 2, None),
+        ([{"after_module_line": 5, "after_module_line_ns": "x"}] * 2, None),
+    ],
+)
+def test_what_one_rank_alone_did_between_its_module_and_the_first_pass(
+    tmp_path: Path, marks: list[dict[str, Any]], where: str | None
+) -> None:
+    [found] = _found(tmp_path, weights=lambda rank, step: (77 + step + rank, 3.5 + rank), start_up=marks)
+    assert (found.kind, found.where) == ("different_weights", where)
+    assert ("Before its first pass, rank 1 alone was at train.py:33." in found.message) == (where is not None)
 
 
 def test_weights_that_differ_in_the_last_bits_are_a_note(tmp_path: Path) -> None:
