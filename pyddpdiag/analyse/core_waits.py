@@ -35,7 +35,12 @@ NOBODY: Final = CoreWaits({}, 0.0)
 
 
 def core_waits(
-    steps: StepMatrix, usage: UsageMatrix, ranks: Collection[int], late: Collection[int] = ()
+    steps: StepMatrix,
+    usage: UsageMatrix,
+    ranks: Collection[int],
+    late: Collection[int] = (),
+    *,
+    known: bool = False,
 ) -> CoreWaits:
     """Which of these ranks wait for a core.
 
@@ -44,6 +49,8 @@ def core_waits(
         usage: the use of the processor in them.
         ranks: the ranks to look at.
         late: ranks that are late: of theirs counts only what the others wait as well; the rest is their lateness.
+        known: something else shows that they wait. Where waits come in bursts, as under a limit that holds for parts of
+            a second, too few steps would tell that for sure.
     """
     rows = np.flatnonzero(~(np.isnan(steps.own) | np.isnan(usage.run_delay)).any(axis=1))
     if not steps.can_judge or len(rows) < LEAST_STEPS or not steps.wall_ms > 0.0:
@@ -58,7 +65,7 @@ def core_waits(
         if rank not in ranks:
             delay[:, place] = 0.0
     # Where it is another rank that waits in each step, none does so in a typical one, and yet all are held up.
-    together = sure_median(saved_ms(steps.own[rows], delay)) > threshold
+    together = known or sure_median(saved_ms(steps.own[rows], delay)) > threshold
     for place, rank in enumerate(steps.ranks):
         typical = median(delay[:, place])
         if rank in ranks and typical > threshold and (together or sure_median(delay[:, place]) > threshold):

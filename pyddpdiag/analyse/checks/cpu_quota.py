@@ -23,7 +23,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         limited = [rank for rank in members if throttled_share(view.sidecars[rank]) >= HELD_BACK]
         masked = not limited and bool(host) and _is_masked(view, members)
         # On most hosts there is nothing to look at, and looking takes time.
-        waits = core_waits(steps, view.usage, members) if limited or masked else NOBODY
+        waits = core_waits(steps, view.usage, members, known=bool(limited)) if limited or masked else NOBODY
         limited = [rank for rank in limited if rank in waits.by_rank]
         if limited:
             yield _throttled(view, limited, members, waits.cost_ms)

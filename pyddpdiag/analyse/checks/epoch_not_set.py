@@ -23,7 +23,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     yield Finding(
         kind="epoch_not_set",
         severity="warning",
-        message=f"set_epoch was never called: the {one.sampler} gave the same order of samples, and each rank the same "
+        message=f"{one.sampler}.set_epoch was never called: it gave the same order of samples, and each rank the same "
         f"samples, in all {one.epochs} epochs.",
         confidence="high",
         since_step=0,

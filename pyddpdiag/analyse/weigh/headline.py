@@ -56,7 +56,7 @@ def headline(findings: Sequence[Finding], lasted_s: float = 0.0) -> str:
             break
         if finding.kind in LED_TO.get(first.kind, ()) or _is_unsure_and_cheap(finding, little):
             continue
-        if finding.severity == "error" or _is_worth_naming(finding, first):
+        if finding.severity == "error" or _is_worth_naming(finding, first, little):
             named.append(finding)
     if len(named) == 1:
         return sentence(first.message)
@@ -68,8 +68,10 @@ def _is_unsure_and_cheap(finding: Finding, little_s: float) -> bool:
     return finding.confidence == "low" and finding.cost_s is not None and finding.cost_s < little_s
 
 
-def _is_worth_naming(finding: Finding, first: Finding) -> bool:
+def _is_worth_naming(finding: Finding, first: Finding, little_s: float) -> bool:
     """Whether it costs enough beside the first one: in the whole run, or per step where that is not known."""
+    if first.severity == "warning" and first.cost_s is None and first.cost_ms is None:
+        return finding.cost_s is not None and finding.cost_s > little_s
     if finding.cost_s is not None and first.cost_s is not None:
         return finding.cost_s >= LEAST_PART * first.cost_s > 0
     return (finding.cost_ms or 0.0) >= LEAST_PART * (first.cost_ms or 0.0) > 0

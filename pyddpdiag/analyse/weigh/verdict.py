@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from pyddpdiag.analyse.catalog import in_role
+from pyddpdiag.analyse.catalog import families, in_role
 from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
@@ -24,13 +24,14 @@ COMPARABLE: Final = 0.5
 LAYOUT: Final = in_role("layout")
 FAULTS: Final = in_role("fault")
 DIFFERENT: Final = in_role("differs")
+VALUES: Final = families()["values"]
 
 
 def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     """One answer: `findings` if any is an error or costs time, `healthy` if a cost of 10% can be excluded.
 
-    Errors come first, causes before what they lead to; the rest is ordered by its cost, with what is of
-    low confidence behind what is sure.
+    Errors come first, causes before what they lead to, then warnings that the model learns less than it could; the rest
+    is ordered by its cost, with what is of low confidence behind what is sure.
 
     Args:
         parts: the run's sets of ranks that meet, from `group_view.parts`.
@@ -87,13 +88,15 @@ def _of(part: RunView) -> str:
     return f"among {words.ranks(members(part))}, " if members(part) else ""
 
 
-def _weight(finding: Finding) -> tuple[int, bool, bool, float]:
+def _weight(finding: Finding) -> tuple[int, bool, bool, bool, float]:
     # What other load on the machine may have made does not come before what is sure. And that there is such load
     # comes last: it disturbs any run, and is seldom the answer.
     unsure = finding.confidence == "low"
     return (
         WEIGHT[finding.severity],
         unsure,
+        # That costs no time: a faster run would learn no better.
+        finding.severity != "warning" or finding.kind not in VALUES,
         _is_other_load(finding),
         # What it cost in the whole run, in its steps and between them.
         -(finding.cost_s or 0.0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.processor_use import NOTHING, Extra, findings, write
+from support.processor_use import NOTHING, STEPS, Extra, findings, write
 
 
 def test_threads_of_all_ranks_on_too_few_cores(tmp_path: Path) -> None:
@@ -99,6 +99,17 @@ def test_a_limit_that_holds_a_rank_back_is_the_cause_of_its_lateness(tmp_path: P
     assert (found.kind, found.rank, found.confidence) == ("cpu_quota", 1, "high")
     assert (found.evidence["quota_cores"], found.evidence["throttled_share_of_periods"]) == (0.5, 0.8)
     assert "held back by a limit of 0.5 cores" in found.message and "docker run --cpus" in found.advice
+
+
+def test_a_limit_that_holds_in_bursts_is_named_though_steps_are_unlike(tmp_path: Path) -> None:
+    """It gives each period's share at once: some steps wait long, and the others not at all."""
+    some = Extra(delay=60, steps=[step for step in range(STEPS) if step % 9 < 5])
+    write(tmp_path / "limit", [some, some], threads=[1, 1], cores=4, quota=[quota(100)] * 2)
+    found = findings(tmp_path / "limit")[0]
+    assert (found.kind, found.rank, found.confidence) == ("cpu_quota", None, "high")
+    # Without the limit nobody knows whether a typical step waits.
+    write(tmp_path / "none", [some, some], threads=[1, 1], cores=4)
+    assert all(one.confidence == "low" for one in findings(tmp_path / "none"))
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,17 @@ def test_late_rank_is_named_with_how_much(tmp_path: Path) -> None:
     assert by_rank[2].last_arrivals == by_rank[2].arrivals > 0
 
 
+def test_what_the_model_does_not_learn_comes_before_what_is_slow(tmp_path: Path) -> None:
+    loader = {"sampler": "DistributedSampler", "distributed": True, "shuffle": True, "length": 100, "batch_size": 10,
+              "epochs": 3, "distinct": 1}  # fmt: skip
+    for writer in write_training(tmp_path, world_size=4, steps=20, late_ms={2: 15.0}, jitter_ms=1.0):
+        writer.sidecar["training"] = {"loaders": [loader]}
+        writer.write(tmp_path)
+    verdict = load_report(tmp_path).verdict
+    assert [one.kind for one in verdict.findings] == ["epoch_not_set", "late_rank"]
+    assert verdict.line.startswith("DistributedSampler.set_epoch was never called; rank 2 is late")
+
+
 def test_late_rank_on_another_clock_is_named_all_the_same(tmp_path: Path) -> None:
     """An hour off and bounded loosely: own time needs no common clock."""
     write_training(
