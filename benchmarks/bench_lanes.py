@@ -21,7 +21,10 @@ from support.promised import need
 ROUNDS, MANY_ROUNDS = 10, 30
 FIRST, SECOND = NAMES
 BOTH = f"{FIRST},{SECOND}"
-SIZES = {"4KiB": 2**12, "64KiB": 2**16, "256KiB": 2**18, "1MiB": 2**20, "4MiB": 2**22, "16MiB": 2**24}
+SIZES = {
+    **{"4KiB": 2**12, "64KiB": 2**16, "256KiB": 2**18, "1MiB": 2**20, "4MiB": 2**22, "16MiB": 2**24},
+    "64MiB": 2**26,
+}
 # A round of a smaller bucket sums it up to 256 times, until it has sent this much: the burst that a shaper lets through
 # after a rest then counts for little.
 SENT = 2**23
