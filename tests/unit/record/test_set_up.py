@@ -46,11 +46,29 @@ def test_work_and_waiting_are_told_apart_and_the_line_is_noted(kept: dict[str, s
     looks = SetUp()
     unpack(0.8)
     barrier()(1.0)
+    looks.makes_module()
     looks.close()
     seen, waited = number(kept, "set_up_seen_ns"), number(kept, "set_up_waited_ns")
     assert seen > 1.2 * S and 0.4 * S < waited < seen - 0.4 * S
     assert str(kept["set_up_line"]).rpartition(":")[0].endswith(Path(__file__).name)
     assert 0.2 * S < number(kept, "set_up_line_ns") <= seen - waited
+
+
+def test_each_stretch_has_a_line_of_its_own(kept: dict[str, str | int]) -> None:
+    looks = SetUp()
+    unpack(0.6)
+    looks.joins()
+    # Waiting to join the group counts for none.
+    barrier()(0.3)
+    looks.begin()
+    looks.makes_module()
+    unpack(0.3)
+    looks.begin()
+    unpack(0.6)
+    looks.close()
+    for name in ("before_group_line", "after_module_line"):
+        assert str(kept[name]).rpartition(":")[0].endswith(Path(__file__).name)
+        assert number(kept, f"{name}_ns") > 0.1 * S
 
 
 def test_what_ends_at_once_leaves_no_note(kept: dict[str, str | int]) -> None:
