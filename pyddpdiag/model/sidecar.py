@@ -167,6 +167,11 @@ class Sidecar:
     trial: Trial | None = None
     ended_ns: int = 0
 
+    def start_up_line(self, name: str) -> tuple[str, int]:
+        """A line in `start_up`, and for how long the rank was there, in ns; "" and 0: not known."""
+        line, spent = self.start_up.get(name), self.start_up.get(f"{name}_ns")
+        return (line, spent) if isinstance(line, str) and isinstance(spent, int) else ("", 0)
+
 
 _HEAD: Final = tuple(
     each.name for each in fields(Sidecar) if each.type in ("str", "int", "float | None", "str | None")

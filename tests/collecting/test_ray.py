@@ -41,19 +41,24 @@ TorchTrainer(
 """
 
 
-def test_one_folder_and_one_verdict(tmp_path: Path) -> None:
+def driven(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """What a command that runs the driver, in its folder, has printed."""
     pytest.importorskip("ray.train")
-    (tmp_path / "driver.py").write_text(DRIVER, encoding="utf-8")
-    run = [sys.executable, "-m", "pyddpdiag", "run", "--trace", "run", "--", sys.executable, "driver.py"]
-    ended = subprocess.run(
-        [*run, str(tmp_path / "kept")],
-        cwd=tmp_path,
+    (folder / "driver.py").write_text(DRIVER, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
         env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
     )
+
+
+def test_one_folder_and_one_verdict(tmp_path: Path) -> None:
+    run = ["-m", "pyddpdiag", "run", "--trace", "run", "--", sys.executable]
+    ended = driven(tmp_path, *run, "driver.py", str(tmp_path / "kept"))
     assert ended.returncode in (0, 1), ended.stdout + ended.stderr
     assert [rank.rank for rank in open_run(tmp_path / "run").ranks] == [0, 1]
     assert (ended.stdout + ended.stderr).count("Where each rank's life went") == 1, ended.stderr
@@ -61,17 +66,7 @@ def test_one_folder_and_one_verdict(tmp_path: Path) -> None:
 
 def test_a_recorder_in_the_training_function(tmp_path: Path) -> None:
     """In a cluster that runs already: nothing of it was started by `pyddpdiag run`."""
-    pytest.importorskip("ray.train")
-    (tmp_path / "driver.py").write_text(DRIVER, encoding="utf-8")
-    ended = subprocess.run(
-        [sys.executable, "driver.py", str(tmp_path / "kept"), str(tmp_path / "run")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
-    )
+    ended = driven(tmp_path, "driver.py", str(tmp_path / "kept"), str(tmp_path / "run"))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     run = open_run(tmp_path / "run")
     assert [rank.rank for rank in run.ranks] == [0, 1]

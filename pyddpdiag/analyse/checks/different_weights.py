@@ -108,14 +108,7 @@ def _between(
 
 def _at_start(view: RunView) -> tuple[int, str] | None:
     """The only rank that did something of its own between its module and the first pass, and the line; None: not so."""
-    lines = {}
-    for rank, sidecar in view.sidecars.items():
-        line, spent = (
-            sidecar.start_up.get("after_module_line"),
-            sidecar.start_up.get("after_module_line_ns"),
-        )
-        if isinstance(line, str) and isinstance(spent, int):
-            lines[rank] = line, spent
+    lines = {rank: one.start_up_line("after_module_line") for rank, one in view.sidecars.items()}
     for rank, (line, spent) in lines.items():
         others = [each for other, each in lines.items() if other != rank]
         if spent >= LONG_NS and all(each != line and ns < spent / 2 for each, ns in others):

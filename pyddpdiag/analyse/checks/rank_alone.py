@@ -77,12 +77,9 @@ def _set_up_line(view: RunView, found: Alone) -> str:
     sidecar = view.sidecars.get(found.rank)
     if sidecar is None or not found.from_start or len(found.at) > 1:
         return ""
-    start_up, lines = sidecar.start_up, {}
-    for name in ("before_group_line", "set_up_line"):
-        line, spent = start_up.get(name), start_up.get(f"{name}_ns")
-        if isinstance(line, str) and isinstance(spent, int) and spent >= MOSTLY * 1e9 * found.lost_s:
-            lines[line] = spent
-    return max(lines, key=lambda each: lines[each], default="")
+    lines = (sidecar.start_up_line(name) for name in ("before_group_line", "set_up_line"))
+    line, spent = max(lines, key=lambda each: each[1])
+    return line if spent >= MOSTLY * 1e9 * found.lost_s else ""
 
 
 def _set_up_says(line: str) -> str:
