@@ -59,7 +59,7 @@ def judged_again(row: page.Row, keep: Path) -> page.Row:
     if row["problem"] or (cause is not None and cause.look == "stuck") or not trace.is_dir():
         return row
     code, report = report_of(trace)
-    new = judge(report, plan.drawn().truth, row["cost"])
+    new = judge(report, plan.drawn().truth_if(row["waited"]), row["cost"])
     print(f"{folder_of(plan.seed, plan.cause)}: {row['judgement']['said']} -> {new.said}")
     changed = {"exit_code": code, "verdict": report["verdict"], "account": accounts(report)}
     return {**row, **changed, "judgement": asdict(new), "again": True}

@@ -82,7 +82,7 @@ def judge(report: dict[str, Any], truth: Truth, cost: float | None = None) -> Ju
     if healthy and not right:
         kind, rank, peer = "healthy", None, None  # that is its headline, whatever notes follow
     if rank is None and peer is None:
-        blame: Blame = "right" if truth.culprit is None else "nobody"
+        blame: Blame = "right" if truth.culprit is None or truth.shared else "nobody"
     else:
         # A link has two ends; naming the link with the culprit at one of them is right. Where a path between two
         # hosts is slow, any link is right that a rank of each is at an end of.

@@ -16,8 +16,8 @@ from bed.truth import family
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
-QUIET = 1.0
-"""Load average for each core, before a run, below which the machine is quiet."""
+QUIET = 0.1
+"""Share of the cores' time that other programs take during a run, below which the machine is quiet."""
 
 Row = dict[str, Any]
 """An outcome, as `Outcome.as_dict` writes it."""
@@ -58,14 +58,15 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _conditions(rows: Sequence[Row], versions: str) -> str:
-    loads = [row["load"] for row in rows]
+    loads, others = [row["load"] for row in rows], [row["others"] for row in rows]
     waits = [share for row in rows for share in row["waited"] if share is not None]
     halves = sorted({half_of(row["plan"]["seed"]) for row in rows})
     which = " and ".join(f"the {half} half" for half in halves)
     text = [
         f"- {len(rows)} runs with seeds and models of {which}; {versions}.",
         f"- Load average over cores before each run: median {statistics.median(loads):.1f}, "
-        f"from {min(loads):.1f} to {max(loads):.1f}.",
+        f"from {min(loads):.1f} to {max(loads):.1f}. Other programs took {statistics.median(others):.0%} of the cores' "
+        f"time in the median run, {min(others):.0%} to {max(others):.0%}.",
     ]
     if waits:
         text.append(
@@ -206,8 +207,11 @@ def figures(rows: Sequence[Row], versions: str) -> str:
         )
     parts = ["\n".join(parts)]
     for name, which in (
-        (f"Quiet machine (load below {QUIET:g} for each core before the run)", lambda r: r["load"] < QUIET),
-        (f"Busy machine (load from {QUIET:g} on)", lambda r: r["load"] >= QUIET),
+        (
+            f"Quiet machine (other programs took less than {QUIET:.0%} of the cores' time during the run)",
+            lambda r: r["others"] < QUIET,
+        ),
+        (f"Busy machine (they took {QUIET:.0%} or more)", lambda r: r["others"] >= QUIET),
     ):
         some = list(filter(which, faulty)), list(filter(which, healthy))
         if any(some):

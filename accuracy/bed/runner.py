@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from bed.beside import Beside
 from bed.causes import CAUSES
 from bed.jobs import HEALTHY, draw, draw_healthy, half_of
 from bed.judge import Judgement, communicates, judge
@@ -68,6 +69,7 @@ class Outcome:
         step_s: seconds of a step without recorder and fault.
         waited: of each rank, the share of the judged run that its main thread waited for a core.
         load: load average before the run, per core.
+        others: share of all cores' time that other programs took while the run was made.
         exit_code, verdict: of `pyddpdiag report --json`.
         account: of each rank: its wall time, the sum of the parts, and the part that nobody knows, in seconds.
         problem: why the run is not judged; "" if it is.
@@ -79,6 +81,7 @@ class Outcome:
     step_s: float | None = None
     waited: list[float | None] = field(default_factory=list)
     load: float = 0.0
+    others: float = 0.0
     seconds: float = 0.0
     exit_code: int | None = None
     verdict: dict[str, Any] | None = None
@@ -156,7 +159,8 @@ class _Run:
         """Judges the report by what is known of the cost by now."""
         assert self.report is not None
         self.outcome.cost = self.cost()
-        self.outcome.judgement = judge(self.report, self.outcome.drawn.truth, self.outcome.cost)
+        truth = self.outcome.drawn.truth_if(self.outcome.waited)
+        self.outcome.judgement = judge(self.report, truth, self.outcome.cost)
 
     def needs_cost(self) -> bool:
         """A fault counts by its cost; of a healthy run, it says whether communication was an alarm."""
@@ -210,7 +214,7 @@ def run(
     """
     drawn = drawn or plan.drawn()
     outcome = Outcome(plan, drawn, load=psutil.getloadavg()[0] / (psutil.cpu_count() or 1))
-    begin = time.monotonic()
+    begin, beside = time.monotonic(), Beside()
     with tempfile.TemporaryDirectory(prefix="bed-") as temporary:
         folder = Path(temporary) if keep is None else keep
         folder.mkdir(parents=True, exist_ok=True)
@@ -218,7 +222,7 @@ def run(
             _make(outcome, folder, brief, ask_again_s, server)
         except (TimeoutError, RuntimeError, OSError, subprocess.SubprocessError) as error:
             outcome.problem = f"{type(error).__name__}: {error}"
-    outcome.seconds = time.monotonic() - begin
+    outcome.seconds, outcome.others = time.monotonic() - begin, beside.share()
     return outcome
 
 

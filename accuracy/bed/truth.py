@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bed.jobs import Job
 from pyddpdiag.analyse.catalog import families
+
+AS_LONG = 0.5
+"""Who waits for a core for this part of the longest wait waits as well."""
 
 FAMILIES = families()
 """Kinds by the class of trouble that they are about."""
@@ -43,12 +46,14 @@ class Truth:
         culprit: the rank to blame; None: no single one.
         also: another rank that is as much at fault.
         apart: the ranks of one of two hosts, where the path between these is at fault.
+        shared: what strikes the culprit struck the others as well, as it turned out: to name nobody is right, too.
     """
 
     answers: tuple[Answer, ...] = ()
     culprit: int | None = None
     also: int | None = None
     apart: tuple[int, ...] = ()
+    shared: bool = False
 
     @property
     def healthy(self) -> bool:
@@ -67,3 +72,13 @@ class Drawn:
     job: Job
     fault: Fault
     truth: Truth
+
+    def truth_if(self, waited: Sequence[float | None]) -> Truth:
+        """What is true after ranks waited for a core so long, in the same shares of the run: seen from outside.
+
+        Other load on one rank's core makes that rank late, unless programs besides the bed load the others' as well.
+        """
+        known = [one for one in waited if one is not None]
+        if self.fault["name"] != "core" or len(known) < self.job.ranks:
+            return self.truth
+        return replace(self.truth, shared=min(known) >= AS_LONG * max(known) > 0.0)

@@ -28,13 +28,14 @@ Explained = Literal["", "exposed", "late"]
 """What findings explain: the time in which all ranks wait for buckets after backward, or, where they name a rank, the
 time in which the others wait for it. Two findings that explain the same cannot cost more than there is of it."""
 
-Role = Literal["", "layout", "fault", "ended", "interrupted", "stuck", "differs", "failed"]
+Role = Literal["", "layout", "fault", "ended", "interrupted", "stuck", "differs", "failed", "mistake"]
 """What findings mean for others.
 
 `layout`: gradients are put into buckets badly, as calculated from the transfers, which every `fault` of the network
 slows. `ended`, `interrupted`: nobody goes on after that, even if some rank still does for a moment. `stuck`: the run
 stands still now. `differs`: ranks do different things, so that others fail or wait, and the one that Gloo hits may be
-innocent. `failed`: an operation failed.
+innocent. `failed`: an operation failed. `mistake`: lines of the script cost time for nothing, or could be beside
+training; another line takes that away.
 """
 
 

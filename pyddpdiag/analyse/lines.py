@@ -90,6 +90,10 @@ class RunLines:
         """Whether there are any."""
         return bool(self._ranks)
 
+    def know(self, ranks: Iterable[int]) -> bool:
+        """Whether there are some of each of these ranks."""
+        return all(rank in self._ranks for rank in ranks)
+
     def of(self, ranks: Collection[int]) -> RunLines:
         """Those of these ranks only."""
         return RunLines({rank: each for rank, each in self._ranks.items() if rank in ranks})

@@ -69,6 +69,8 @@ class SetUp:
     def close(self) -> None:
         """Ends the thread, and notes at which line the rank mostly was since it has its first module."""
         self._thread.close()
+        # Also where nothing was seen: a rank that nobody looked at is no rank that did nothing.
+        start_up.keep("after_module_seen_ns", self._seen_ns)
         self._note_line("after_module_line")
 
     def _note_line(self, name: str) -> None:

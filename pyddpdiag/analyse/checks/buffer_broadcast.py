@@ -53,5 +53,10 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 
 CHECK = Check(
-    {"buffer_broadcast": ("warning", "note")}, _look, per_group=True, rests_on="waits", family="network"
+    {"buffer_broadcast": ("warning", "note")},
+    _look,
+    per_group=True,
+    rests_on="waits",
+    family="network",
+    role="mistake",
 )

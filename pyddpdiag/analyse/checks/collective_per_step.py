@@ -84,5 +84,10 @@ def _mixed_up(view: RunView) -> bool:
 
 
 CHECK = Check(
-    {"collective_per_step": ("warning", "note")}, _look, per_group=True, rests_on="waits", family="network"
+    {"collective_per_step": ("warning", "note")},
+    _look,
+    per_group=True,
+    rests_on="waits",
+    family="network",
+    role="mistake",
 )

@@ -49,9 +49,10 @@ def _look(view: RunView) -> Iterator[Finding]:
         for place, rank in enumerate(compared.ranks)
         if compared.bits[widest, place]
     }
-    where = _between(view, odd or list(compared.ranks), equal, int(compared.step[first]))
+    # What rounds otherwise is no line of the script.
+    where = None if rounding else _between(view, compared, odd, equal, int(compared.step[first]))
     meanwhile = f". In between, rank {where[0]} alone was at {where[1]}" if where is not None else ""
-    started = _at_start(view) if where is None and equal is None else None
+    started = _at_start(view) if where is None and equal is None and not rounding else None
     if started is not None:
         meanwhile = f". Before its first pass, rank {started[0]} alone was at {started[1]}"
     blame = f"; {ranks(odd)} {verb(odd, 'differs', 'differ')} from the rest" if odd else ""
@@ -97,9 +98,15 @@ def _same_everywhere(view: RunView) -> list[int]:
 
 
 def _between(
-    view: RunView, suspects: Sequence[int], equal: int | None, first: int
+    view: RunView, compared: Compared, odd: Sequence[int], equal: int | None, first: int
 ) -> tuple[int, Where] | None:
-    """The rank that alone did something of its own after the weights were last seen equal, and the line."""
+    """The rank that alone did something of its own after the weights were last seen equal, and the line.
+
+    None where a rank was not looked at: it may have done the same.
+    """
+    if not view.lines.know(compared.ranks):
+        return None
+    suspects = odd or compared.ranks
     found = [
         (rank, where) for rank in suspects if (where := view.lines.only_of(rank, equal, first)) is not None
     ]
@@ -108,6 +115,9 @@ def _between(
 
 def _at_start(view: RunView) -> tuple[int, str] | None:
     """The only rank that did something of its own between its module and the first pass, and the line; None: not so."""
+    looked_at = [rank for rank, one in view.sidecars.items() if "after_module_seen_ns" in one.start_up]
+    if len(looked_at) < view.run.world_size:
+        return None
     lines = {rank: one.start_up_line("after_module_line") for rank, one in view.sidecars.items()}
     for rank, (line, spent) in lines.items():
         others = [each for other, each in lines.items() if other != rank]

@@ -96,4 +96,5 @@ CHECK = Check(
     rests_on="records",
     family="network",
     explains="exposed",
+    role="mistake",
 )

@@ -87,4 +87,10 @@ def _of(view: RunView, module: Module, passes: int, *, same: bool) -> Finding:
     )
 
 
-CHECK = Check({"needless_unused_search": ("warning", "note")}, _look, rests_on="all ranks", family="settings")
+CHECK = Check(
+    {"needless_unused_search": ("warning", "note")},
+    _look,
+    rests_on="all ranks",
+    family="settings",
+    role="mistake",
+)

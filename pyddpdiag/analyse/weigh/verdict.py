@@ -24,6 +24,7 @@ COMPARABLE: Final = 0.5
 LAYOUT: Final = in_role("layout")
 FAULTS: Final = in_role("fault")
 DIFFERENT: Final = in_role("differs")
+MISTAKES: Final = in_role("mistake")
 VALUES: Final = families()["values"]
 
 
@@ -31,7 +32,8 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     """One answer: `findings` if any is an error or costs time, `healthy` if a cost of 10% can be excluded.
 
     Errors come first, causes before what they lead to, then warnings that the model learns less than it could; the rest
-    is ordered by its cost, with what is of low confidence behind what is sure.
+    is ordered by its cost, with what is of low confidence behind what is sure. That all ranks are on one machine is no
+    mistake, and comes behind those in the script.
 
     Args:
         parts: the run's sets of ranks that meet, from `group_view.parts`.
@@ -50,7 +52,7 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
         mine = [priced(part, one) for one in rest if one.among == members(part)]
         shared += share_out(part, sorted(mine, key=_weight))
     shared += [one for one in rest if not one.among and len(parts) > 1]
-    ordered = (*errors, *_other_load_last(sorted(shared, key=_weight)))
+    ordered = (*errors, *_other_load_last(_loopback_behind_mistakes(sorted(shared, key=_weight))))
     # What is wrong with the traces comes before what they say.
     here = what_is_here(parts[0].run)
     if any(one.severity != "note" for one in ordered):
@@ -101,6 +103,21 @@ def _weight(finding: Finding) -> tuple[int, bool, bool, bool, float]:
         # What it cost in the whole run, in its steps and between them.
         -(finding.cost_s or 0.0),
     )
+
+
+def _loopback_behind_mistakes(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; `loopback` comes behind the last sure warning about a mistake in the script.
+
+    It is how the ranks were placed, and all runs on one machine pay for it; which of them makes the mistake is news.
+    """
+    mistakes = [
+        place
+        for place, one in enumerate(findings)
+        if one.kind in MISTAKES and one.severity == "warning" and one.confidence != "low"
+    ]
+    last = max(mistakes, default=-1) + 1
+    before = [one for one in findings[:last] if one.kind != "loopback"]
+    return [*before, *(one for one in findings[:last] if one.kind == "loopback"), *findings[last:]]
 
 
 def _other_load_last(findings: Sequence[Finding]) -> list[Finding]:

@@ -52,6 +52,13 @@ def test_a_neighbour_of_the_cause_is_of_the_right_class() -> None:
     assert not judge(report({"kind": "exposed_communication"}), LATE).family
 
 
+def test_nobody_is_right_where_all_ranks_were_struck() -> None:
+    found = {"kind": "core_contention"}
+    shared = Truth((Answer("core_contention"),), 1, shared=True)
+    assert judge(report(found), shared).blame == judge(report({**found, "rank": 1}), shared).blame == "right"
+    assert judge(report({**found, "rank": 0}), shared).blame == "another"
+
+
 def test_either_of_two_culprits_is_right() -> None:
     two = Truth((Answer("late_rank"),), 1, also=2)
     blames = [judge(report({"kind": "late_rank", "rank": rank}), two).blame for rank in (0, 1, 2)]

@@ -52,6 +52,14 @@ def test_the_culprit_is_one_of_the_ranks() -> None:
             assert drawn.fault["rank"] == drawn.truth.culprit
 
 
+def test_load_on_one_core_is_no_single_ranks_where_the_others_wait_as_long() -> None:
+    drawn = Plan(1, "other load on a core").drawn()
+    assert not drawn.truth_if([0.02, 0.5]).shared and not drawn.truth_if([0.0, 0.0]).shared
+    assert not drawn.truth_if([None, 0.5]).shared and not drawn.truth_if([]).shared
+    assert drawn.truth_if([0.3, 0.5]).shared
+    assert not Plan(1, "straggler computes").drawn().truth_if([0.5, 0.5]).shared
+
+
 def row(cause: str, said: str, *, right: bool, blame: str, cost: float | None = 1.5, kind: str = "") -> Any:
     outcome = Outcome(Plan(0, cause, kind), Plan(0, cause, kind).drawn(), cost=cost, waited=[0.1, 0.2])
     judgement = {"said": said, "kind": right, "cause": right, "family": right, "blame": blame, "alarms": []}
@@ -79,7 +87,7 @@ def test_the_figures_count_what_is_costly_enough() -> None:
 
 def test_quiet_and_busy_runs_are_counted_apart() -> None:
     quiet = row("straggler computes", "late_rank", right=True, blame="right")
-    busy = {**row("straggler computes", "healthy", right=False, blame="nobody"), "load": 3.0}
+    busy = {**row("straggler computes", "healthy", right=False, blame="nobody"), "others": 0.3}
     text = figures([quiet, busy], "some version")
     calm, _, rest = text.partition("### Busy machine")
     assert "| names the cause | 1 of 1 (" in calm and "| names the cause | 0 of 1 (" in rest

@@ -152,11 +152,14 @@ def test_what_one_rank_alone_did_before_its_weights_were_different(tmp_path: Pat
         ]
         return sorted(found + (loads if rank == 1 or all_ranks else []))
 
-    def differ(folder: str, **options: Any) -> Finding:
+    def differ(folder: str, apart: float = 1.0, seen: bool = True, **options: Any) -> Finding:
         [found] = _found(
             tmp_path / folder,
-            weights=lambda rank, step: (77 + step + rank * (step >= since), 3.5 + rank * (step >= since)),
-            looks=lambda rank: looks(rank, **options),
+            weights=lambda rank, step: (
+                77 + step + rank * (step >= since),
+                3.5 + apart * rank * (step >= since),
+            ),
+            looks=lambda rank: looks(rank, **options) if rank == 1 or seen else [],
         )
         return found
 
@@ -167,15 +170,26 @@ def test_what_one_rank_alone_did_before_its_weights_were_different(tmp_path: Pat
     # What all ranks do explains nothing, nor does what was seen once or twice.
     assert differ("all", all_ranks=True).where is None
     assert differ("hardly", times=2).where is None
+    # Nor is it known what a rank did that nobody looked at, or which line rounds otherwise.
+    assert differ("not seen", seen=False).where is None
+    assert differ("rounding", apart=1e-9).where is None
+
+
+SEEN = {"after_module_seen_ns": 500_000_000}
 
 
 @pytest.mark.parametrize(
     ("marks", "where"),
     [
-        ([{}, {"after_module_line": "train.py:33", "after_module_line_ns": 400_000_000}], "train.py:33"),
-        ([{}, {"after_module_line": "train.py:33", "after_module_line_ns": 60_000_000}], None),
-        ([{"after_module_line": "train.py:33", "after_module_line_ns": 400_000_000}] * 2, None),
-        ([{"after_module_line": 5, "after_module_line_ns": "x"}] * 2, None),
+        (
+            [SEEN, {**SEEN, "after_module_line": "train.py:33", "after_module_line_ns": 400_000_000}],
+            "train.py:33",
+        ),
+        ([SEEN, {**SEEN, "after_module_line": "train.py:33", "after_module_line_ns": 60_000_000}], None),
+        ([{**SEEN, "after_module_line": "train.py:33", "after_module_line_ns": 400_000_000}] * 2, None),
+        ([{**SEEN, "after_module_line": 5, "after_module_line_ns": "x"}] * 2, None),
+        # Nobody looked at rank 0, which may have done the same.
+        ([{}, {**SEEN, "after_module_line": "train.py:33", "after_module_line_ns": 400_000_000}], None),
     ],
 )
 def test_what_one_rank_alone_did_between_its_module_and_the_first_pass(

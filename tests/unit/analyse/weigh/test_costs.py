@@ -13,7 +13,7 @@ from support.trace_writer import MS, RankWriter, write_training
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weigh.costs import share_out
 from pyddpdiag.analyse.weigh.headline import headline
-from pyddpdiag.analyse.weigh.verdict import weigh
+from pyddpdiag.analyse.weigh.verdict import MISTAKES, weigh
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Confidence, Severity
 from pyddpdiag.pipeline import load_report
@@ -150,6 +150,18 @@ def test_what_is_sure_comes_before_other_load_on_the_machine(view: RunView) -> N
     assert order(view, contention, finding("epoch_not_set")) == ["epoch_not_set", "core_contention"]
     # Others that are unsure are more often the answer.
     assert order(view, contention, finding("loopback", 7.0, confidence="low"))[0] == "loopback"
+
+
+def test_how_ranks_were_placed_comes_behind_mistakes_in_the_script(view: RunView) -> None:
+    loopback, late = finding("loopback", 12.0), finding("late_rank", 4.0, rank=1)
+    for kind in sorted(MISTAKES):
+        mistake = finding(kind, 3.0)
+        assert order(view, loopback, mistake) == [kind, "loopback"]
+        assert order(view, loopback, late, mistake) == ["late_rank", kind, "loopback"]
+        for unsure in (replace(mistake, confidence="low"), replace(mistake, severity="note")):
+            assert order(view, loopback, unsure) == ["loopback", kind]
+    # Nothing else does, whatever it is about.
+    assert order(view, loopback, late, finding("data_wait", 3.0)) == ["loopback", "late_rank", "data_wait"]
 
 
 def test_a_sure_note_that_costs_as_much_comes_before_other_load(view: RunView) -> None:
