@@ -133,6 +133,12 @@ class LateRank:
         return self.cause == "core" or (self.core_share is not None and self.core_share >= CPU_SHARE)
 
     @property
+    def is_by_other_threads(self) -> bool:
+        """Whether the other threads of its process take the extra time."""
+        # Of a late device, the thread that waits for it spins.
+        return self.other_threads is not None and self.cause != "device"
+
+    @property
     def cause(self) -> Cause | None:
         """What it does in the extra time; None: the trace does not tell."""
         if self.computes_more_ms:

@@ -56,6 +56,8 @@ def _look(view: RunView) -> Iterator[Finding]:
     # A rank that waits for cores because of its own threads, or of a limit, is reported once, with these.
     crowded = {crowding.culprit for crowding in view.crowding}
     crowded |= {rank for rank, one in view.sidecars.items() if throttled_share(one) >= HELD_BACK}
+    # Their other threads are those of torch, of which there are too many.
+    of_torch = {crowding.culprit for crowding in view.crowding if crowding.own_threads > 1}
     # A rank that waits for the cores that another one takes is not to blame.
     victims = {
         rank for crowding in view.crowding if crowding.burnt_ms is not None for rank in crowding.victims
@@ -66,6 +68,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             late
             for late in found
             if not (late.cause == "core" and late.rank in crowded)
+            and not (late.waits_for_cores and late.is_by_other_threads and late.rank in of_torch)
             and not (late.waits_for_cores and late.rank in victims)
         ]
 
@@ -123,8 +126,7 @@ def _tell_past(view: RunView, late: LateRank) -> Finding:
 def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Finding:
     """`before`: the same rank, where it was late up to the first of these steps, too."""
     threads = late.threads if late.cause == "compute" and not late.other_threads else None
-    # Of a late device, the thread that waits for it spins.
-    beside = late.other_threads if late.other_threads and late.cause != "device" else (None, None)
+    beside = (late.other_threads if late.is_by_other_threads else None) or (None, None)
     where = _where(view, late)
     return Finding(
         kind="late_rank",
@@ -190,7 +192,7 @@ def _where(view: RunView, late: LateRank) -> Where | None:
 def _advice(late: LateRank, threads: tuple[int, int] | None, where: Where | None) -> str:
     if threads:
         return "Give every rank the same OMP_NUM_THREADS and torch.set_num_threads()."
-    if late.other_threads and late.cause != "device":
+    if late.is_by_other_threads:
         return OTHER_THREADS
     return ADVICE[late.cause] if where is None else ADVICE_AT[late.cause].format(where)
 

@@ -35,6 +35,19 @@ def test_one_rank_with_most_of_the_threads_is_named_once(tmp_path: Path) -> None
     assert found.cost_ms == pytest.approx(40, rel=0.1)
 
 
+def test_one_rank_whose_threads_take_the_cores_from_itself_is_named_once(tmp_path: Path) -> None:
+    """It waits for the cores that they keep busy: no lock, and nothing else that computes."""
+    slow = Extra(delay=100, beside=200)
+    write(tmp_path / "torch", [Extra(delay=15), slow], threads=[1, 16], cores=2)
+    found, *others = findings(tmp_path / "torch")
+    assert (found.kind, found.rank, found.confidence) == ("oversubscribed_threads", 1, "high")
+    assert [other.kind for other in others] == ["settings_differ"]
+    assert found.cost_ms == pytest.approx(100, rel=0.1)
+    # Which threads those are that torch does not know of, the lateness says.
+    write(tmp_path / "others", [Extra(delay=15), slow], threads=[1, 1], cores=2)
+    assert {one.kind for one in findings(tmp_path / "others")} == {"late_rank", "oversubscribed_threads"}
+
+
 def test_who_takes_the_cores_is_named_and_not_the_rank_that_waits_for_them(tmp_path: Path) -> None:
     """The rank with 16 threads is done early. The other one is late, as it waits for cores and has fewer threads."""
     write(tmp_path, [Extra(delay=40, cpu=15), Extra(beside=60, delay=10)], threads=[1, 16], cores=4, load=9.0)
