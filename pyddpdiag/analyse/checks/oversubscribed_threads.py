@@ -58,12 +58,14 @@ def _burning(host: Crowding) -> str:
     """One rank takes the cores of the others."""
     waiting = {rank: host.waits.by_rank[rank] for rank in host.victims if rank in host.waits.by_rank}
     least = "at least " if host.own_threads <= 1 else ""
+    own = host.waits.by_rank.get(host.culprit) if host.culprit is not None else None
     return (
         f"rank {host.culprit} runs {least}{count(max(2, host.own_threads), 'thread')} on "
         f"{count(host.cores, 'core')} of host {clean(host.host)} and takes them from {ranks(tuple(waiting))}: the "
         f"threads beside its main one use {milliseconds(host.burnt_ms or 0.0)} of processor time in a step, and "
         f"{ranks(tuple(waiting))} {verb(tuple(waiting), 'waits', 'wait')} up to "
-        f"{milliseconds(max(waiting.values()))} for a core."
+        f"{milliseconds(max(waiting.values()))} for a core"
+        + (f", and rank {host.culprit} itself {milliseconds(own)}." if own is not None else ".")
     )
 
 

@@ -43,6 +43,7 @@ def test_one_rank_whose_threads_take_the_cores_from_itself_is_named_once(tmp_pat
     assert (found.kind, found.rank, found.confidence) == ("oversubscribed_threads", 1, "high")
     assert [other.kind for other in others] == ["settings_differ"]
     assert found.cost_ms == pytest.approx(100, rel=0.1)
+    assert found.message.endswith("rank 0 waits up to 15.0 ms for a core, and rank 1 itself 100 ms.")
     # Which threads those are that torch does not know of, the lateness says.
     write(tmp_path / "others", [Extra(delay=15), slow], threads=[1, 1], cores=2)
     assert {one.kind for one in findings(tmp_path / "others")} == {"late_rank", "oversubscribed_threads"}
