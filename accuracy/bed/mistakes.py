@@ -60,7 +60,8 @@ def _buffers(rng: random.Random, job: Job) -> Drawn:
 
 
 def _search(rng: random.Random, job: Job) -> Drawn:
-    job = scripted(rng, job, model=half_models(job.model)["layers"], batch=2)
+    # One bucket or two: beside many, a collective more makes no tenth of a step.
+    job = scripted(rng, job, model=half_models(job.model)["layers"], batch=2, cap_mb=4.0)
     return Drawn(job, {"name": "needless search", "rank": None}, Truth((Answer("needless_unused_search"),)))
 
 
