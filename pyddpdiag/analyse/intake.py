@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyddpdiag.analyse.calls.collectives import RankCollectives, rank_collectives
+from pyddpdiag.analyse.empty import Empty
 from pyddpdiag.analyse.filing import RankLines, file_lines
 from pyddpdiag.analyse.life import RankLife, rank_life
 from pyddpdiag.analyse.links.connections import Connection, rank_connections
@@ -51,6 +52,7 @@ class Intake:
         self.ranks: list[RankDigest] = []
         self._rows = rows
         self._lines = LinesReader()
+        self._empty = Empty()
 
     def take(self, trace: RankTrace) -> None:
         """Take in the next rank."""
@@ -61,20 +63,19 @@ class Intake:
         lines = self._lines.read(trace)
         cut = trace.begins_late
         usage = rank_usage(trace.of_kind(Kind.USAGE))
-        self.ranks.append(
-            RankDigest(
-                steps,
-                rank_operations(trace),
-                rank_collectives(collectives, passes),
-                rank_watched(trace),
-                usage,
-                phases,
-                rank_weights(trace),
-                rank_life(trace, steps, collectives, phases, usage),
-                rank_connections(trace),
-                None if lines is None else file_lines(lines, steps, passes, collectives, phases, cut=cut),
-            )
+        digest = RankDigest(
+            steps,
+            rank_operations(trace),
+            rank_collectives(collectives, passes),
+            rank_watched(trace),
+            usage,
+            phases,
+            rank_weights(trace),
+            rank_life(trace, steps, collectives, phases, usage),
+            rank_connections(trace),
+            None if lines is None else file_lines(lines, steps, passes, collectives, phases, cut=cut),
         )
+        self.ranks.append(self._empty.shared(digest))
 
     def _take_buckets(self, trace: RankTrace, passes: Passes) -> StepCounter:
         """Add the rank's buckets to the all-reduces, to its passes and to its steps."""

@@ -13,7 +13,7 @@ from pyddpdiag.errors import TraceError
 from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar
 from pyddpdiag.regular_file import FileIdentity
-from pyddpdiag.trace.budget import SAMPLE, needed_gb, records_per_step
+from pyddpdiag.trace.budget import FEWEST, SAMPLE, needed_gb, records_per_step, that_fit
 from pyddpdiag.trace.command import read_command
 from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, named, number_of
 from pyddpdiag.trace.header import Header
@@ -217,20 +217,19 @@ def _some_of(
     if needed_gb(counts) <= memory_gb:
         return None
     try:
-        sample = read_trace(max(held, key=lambda path: held[path]), newest=SAMPLE)
+        per_step = records_per_step(read_trace(max(held, key=lambda path: held[path]), newest=SAMPLE))
     except TraceError:
         # It is read once more, and what is wrong with it is said then.
-        all_gb = needed_gb(counts)
-    else:
-        all_gb = needed_gb(counts, records_per_step(sample))
+        per_step = FEWEST
+    all_gb = needed_gb(counts, per_step)
     if not all_gb > memory_gb:
         return None
-    share, total = memory_gb / all_gb, sum(counts)
-    keep = {path: int(share * count) for path, count in held.items()}
+    some = that_fit(counts, per_step, memory_gb)
+    keep = dict(zip(held, some, strict=True))
     warnings.append(
-        f"only the newest {share:.0%} of the {total:,} records were read, which takes about "
-        f"{memory_gb:g} GB of memory; of earlier steps only the recorder's sums. `pyddpdiag report --memory "
-        f"{math.ceil(10 * all_gb) / 10:g}` reads all."
+        f"only the newest {sum(some) / sum(counts):.0%} of the {sum(counts):,} records were read, which takes about "
+        f"{needed_gb(some, per_step):.2g} GB of memory; of earlier steps only the recorder's sums. `pyddpdiag report "
+        f"--memory {math.ceil(10 * all_gb) / 10:g}` reads all."
     )
     return lambda path, sidecars, tables: read_trace(path, sidecars, tables, keep=keep[path])
 

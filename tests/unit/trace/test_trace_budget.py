@@ -11,7 +11,7 @@ from support.trace_writer import ERROR, GROUP, MS, RankWriter
 
 from pyddpdiag.model import Finding
 from pyddpdiag.pipeline import load_details, load_report, print_report
-from pyddpdiag.trace.budget import needed_gb, records_per_step
+from pyddpdiag.trace.budget import needed_gb, records_per_step, that_fit
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.trace.reader import read_trace
 from pyddpdiag.trace.run import open_run
@@ -22,10 +22,21 @@ FINITE = 8192
 
 def test_what_is_needed_grows_with_the_largest_rank_and_with_all_steps() -> None:
     assert needed_gb([]) == 0
-    assert needed_gb([10**6], 10) == pytest.approx(0.205 + 0.06)
-    assert needed_gb([10**6] * 10, 10) == pytest.approx(0.205 + 0.6)
+    assert needed_gb([10**6], 10) == pytest.approx(0.205 + 0.06, rel=1e-3)
+    assert needed_gb([10**6] * 10, 10) == pytest.approx(0.205 + 0.6, rel=1e-3)
+    assert needed_gb([1000] * 16384, 12) == pytest.approx(16384 * (0.6 / 12 + 0.012) / 1e3, rel=1e-3)
     # Without knowing how many records a step has, the most that they can take.
     assert needed_gb([10**6]) > needed_gb([10**6], 10)
+
+
+def test_as_many_fit_as_there_is_memory_for_and_some_steps_in_any_case() -> None:
+    """Of two ranks, one has a tenth of the records."""
+    half = that_fit([10**6, 10**5], 10, needed_gb([5 * 10**5, 5 * 10**4], 10))
+    assert half == pytest.approx([0.5 * 10**6, 0.5 * 10**5], rel=0.001)
+    many = [1000] * 16384
+    assert needed_gb(that_fit(many, 12, 0.4), 12) == pytest.approx(0.4, rel=0.05)
+    assert that_fit(many, 12, 0.001) == [20 * 12] * 16384
+    assert that_fit([1000, 10], 12, 1e-5) == [20 * 12, 10]
 
 
 def test_how_many_records_a_step_has_is_seen_in_some_of_them(tmp_path: Path) -> None:
@@ -41,7 +52,7 @@ def test_the_newest_records_are_read_and_the_report_says_so(tmp_path: Path, rank
     assert whole.warnings == load_report(tmp_path).warnings
     assert not any("newest" in text for text in whole.warnings)
     per_rank = written // ranks
-    memory_gb = 0.25 * needed_gb([per_rank] * ranks, PER_STEP)
+    memory_gb = needed_gb([per_rank // 4] * ranks, PER_STEP)
     report = load_report(tmp_path, memory_gb=memory_gb)
     [said] = [text for text in report.warnings if "newest" in text]
     assert f"only the newest 25% of the {written:,} records were read" in said
