@@ -95,6 +95,9 @@ def _words(error: Exception) -> str:
 def _what_to_do(error: Exception) -> str:
     """By the error's number or words: each kind of URL has classes of its own for the same thing."""
     number = getattr(error, "errno", None)
+    if isinstance(error, OSError) and number is None and str(error) == "Failure":
+        # An SFTP server of version 3 has no other word for it (draft-ietf-secsh-filexfer-02, SSH_FX_FAILURE).
+        return "the server does not say why: is there room, and may it write there?"
     words = f"{type(error).__name__} {error}".lower()
     if number == errno.ENOSPC or any(word in words for word in ("disk_full", "disk full", "no space left")):
         return "make room there; what has not come stays here."
@@ -208,10 +211,26 @@ class Place:
         return f"{self._root}/{name}" if name else self._root
 
     def _do(self, what: str, work: Callable[[], T], size: int = 0) -> T:
-        return within(self._limit_s + size / LEAST_RATE, what, work)
+        """What `work` returns. If the connection is lost, it is tried once more over a new one."""
+        limit_s = self._limit_s + size / LEAST_RATE
+        try:
+            return within(limit_s, what, work)
+        except RemoteError as error:
+            if not _is_lost(error.__cause__):
+                raise
+            # fsspec keeps a connection as long as the process lives, also when its server has ended meanwhile.
+            self._fs, self._root = within(self._limit_s, what, lambda: _opened(self.url, again=True))
+            return within(limit_s, what, work)
 
 
-def _opened(url: str) -> tuple[Any, str]:
+def _is_lost(error: BaseException | None) -> bool:
+    """Whether an error is one of the connection, and not of a file: that would have a number."""
+    if isinstance(error, ConnectionError):
+        return True
+    return error is not None and (not isinstance(error, OSError) or error.errno is None)
+
+
+def _opened(url: str, *, again: bool = False) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
@@ -220,7 +239,7 @@ def _opened(url: str) -> tuple[Any, str]:
         ) from error
     protocol = url.split("://", 1)[0].lower()
     try:
-        fs, root = fsspec.core.url_to_fs(url)
+        fs, root = fsspec.core.url_to_fs(url, skip_instance_cache=again)
     except ImportError as error:
         raise PackageMissingError(
             f"{shown(url)}: {clean(str(error), 200)}", hint=f"pip install what fsspec needs for {protocol}://"

@@ -14,9 +14,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from support.ports import own_port
 
@@ -40,6 +41,11 @@ def serving(command: list[str | Path], port: int, log: Path) -> Iterator[None]:
                 time.sleep(0.1)
         yield
     finally:
+        # sshd gives each connection a process in a session of its own.
+        with suppress(psutil.Error):
+            for process in psutil.Process(server.pid).children(recursive=True):
+                with suppress(psutil.Error):
+                    process.kill()
         os.killpg(server.pid, signal.SIGKILL)
         server.wait(WAIT_S)
 
@@ -97,15 +103,14 @@ def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield "az://traces/runs"
 
 
-@pytest.fixture(scope="module")
-def smb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def samba(folder: Path, port: int) -> list[str | Path]:
+    """The command of a server for the folder `share` in this one; skips where there is none."""
     pytest.importorskip("smbprotocol")
     program = shutil.which("smbd", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None or os.geteuid() != 0:
         pytest.skip("smbd takes root; on Debian: apt-get install samba")
-    port, folder = own_port(), tmp_path_factory.mktemp("smb")
     for name in ("share", "state"):
-        (folder / name).mkdir()
+        (folder / name).mkdir(exist_ok=True)
     state = "".join(
         f"{name} directory = {folder / 'state'}\n" for name in ("private", "lock", "state", "cache", "pid")
     )
@@ -121,6 +126,12 @@ def smb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ["smbpasswd", "-c", folder / "smb.conf", "-a", "-s", "root"],
         input=b"secret\nsecret\n", check=True, timeout=WAIT_S, capture_output=True,
     )  # fmt: skip
-    command: list[str | Path] = [program, "--foreground", "--no-process-group", "-s", folder / "smb.conf"]
+    return [program, "--foreground", "--no-process-group", "-s", folder / "smb.conf"]
+
+
+@pytest.fixture(scope="module")
+def smb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    port, folder = own_port(), tmp_path_factory.mktemp("smb")
+    command = samba(folder, port)
     with serving(command, port, folder / "log"):
         yield f"smb://root:secret@127.0.0.1:{port}/traces/runs"

@@ -324,6 +324,7 @@ def test_names_that_lead_elsewhere_are_not_copied(run: Path, tmp_path: Path) -> 
         (RuntimeError("SpnegoError: STATUS_LOGON_FAILURE"), "keys or the password"),
         (FileNotFoundError("The specified bucket does not exist"), "exist"),
         (ConnectionRefusedError(111, "Connection refused"), "reachable"),
+        (OSError("Failure"), "is there room"),
     ],
 )
 def test_what_a_place_refuses_comes_with_what_to_do(error: Exception, word: str) -> None:
@@ -333,6 +334,34 @@ def test_what_a_place_refuses_comes_with_what_to_do(error: Exception, word: str)
     with pytest.raises(RemoteError) as caught:
         places.within(5, "cannot write", refuse)
     assert word in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (ConnectionResetError(104, "Connection reset by peer"), True),
+        (OSError("Socket is closed"), True),
+        (EOFError(), True),
+        (PermissionError(13, "Permission denied"), False),
+        (OSError(28, "No space left on device"), False),
+    ],
+)
+def test_a_lost_connection_is_made_again_and_only_that(
+    url: str, monkeypatch: pytest.MonkeyPatch, error: Exception, again: bool
+) -> None:
+    class Lost:
+        def __getattr__(self, name: str) -> object:
+            raise error
+
+    place = Place(url)
+    place.write("rank_0.json", b"{}")
+    monkeypatch.setattr(place, "_fs", Lost())
+    if again:
+        assert place.read("rank_0.json") == b"{}"
+        return
+    for _ in range(2):
+        with pytest.raises(RemoteError):
+            place.read("rank_0.json")
 
 
 def test_a_class_of_its_own_for_no_such_folder(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
