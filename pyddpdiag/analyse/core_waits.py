@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,8 @@ WAIT_SHARE: Final = 0.10
 class CoreWaits:
     """The ranks whose run-queue delay per step exceeds 1 ms and 10% of the step, with its median in milliseconds.
 
-    `cost_ms` is how much shorter a typical step would be without it; a rank that nobody waits for costs nothing.
+    `cost_ms` is how much shorter a typical step would be without it; a rank that nobody waits for costs nothing. Where
+    the cause is known, both are averages.
     """
 
     by_rank: Mapping[int, float]
@@ -50,7 +51,7 @@ def core_waits(
         ranks: the ranks to look at.
         late: ranks that are late: of theirs counts only what the others wait as well; the rest is their lateness.
         known: something else shows that they wait. Where waits come in bursts, as under a limit that holds for parts of
-            a second, too few steps would tell that for sure.
+            a second, no step is typical, and too few would tell that for sure.
     """
     rows = np.flatnonzero(~(np.isnan(steps.own) | np.isnan(usage.run_delay)).any(axis=1))
     if not steps.can_judge or len(rows) < LEAST_STEPS or not steps.wall_ms > 0.0:
@@ -64,16 +65,21 @@ def core_waits(
             delay[:, place] = np.minimum(delay[:, place], shared)
         if rank not in ranks:
             delay[:, place] = 0.0
+    usual: Callable[[Float64], float] = _mean if known else median
     # Where it is another rank that waits in each step, none does so in a typical one, and yet all are held up.
     together = known or sure_median(saved_ms(steps.own[rows], delay)) > threshold
     for place, rank in enumerate(steps.ranks):
-        typical = median(delay[:, place])
+        typical = usual(delay[:, place])
         if rank in ranks and typical > threshold and (together or sure_median(delay[:, place]) > threshold):
             found[rank] = typical
         else:
             delay[:, place] = 0.0
-    cost = median(saved_ms(steps.own[rows], delay))
+    cost = usual(saved_ms(steps.own[rows], delay))
     return CoreWaits(found, cost) if found and cost > threshold else NOBODY
+
+
+def _mean(values: Float64) -> float:
+    return float(values.mean())
 
 
 def saved_ms(own: Float64, delay: Float64) -> Float64:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.core_waits import NOBODY, core_waits
+from pyddpdiag.analyse.core_waits import NOBODY, CoreWaits, core_waits
 from pyddpdiag.analyse.settings import HELD_BACK, by_host, host_cores, throttled_share
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.thresholds import confidence
@@ -26,7 +26,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         waits = core_waits(steps, view.usage, members, known=bool(limited)) if limited or masked else NOBODY
         limited = [rank for rank in limited if rank in waits.by_rank]
         if limited:
-            yield _throttled(view, limited, members, waits.cost_ms)
+            yield _throttled(view, limited, members, waits)
         elif masked and waits:
             yield _masked(view, host, members, waits.cost_ms)
 
@@ -39,20 +39,20 @@ def _is_masked(view: RunView, members: list[int]) -> bool:
     )
 
 
-def _throttled(view: RunView, limited: list[int], members: list[int], cost: float) -> Finding:
+def _throttled(view: RunView, limited: list[int], members: list[int], waits: CoreWaits) -> Finding:
     steps, quotas = view.judged, [view.sidecars[rank].quota for rank in limited]
     cores = min(quota.get("milli_cores", 0) for quota in quotas) / 1000
     share = max(throttled_share(view.sidecars[rank]) for rank in limited)
-    delay = max(median(view.usage.run_delay[:, steps.place_of[rank]]) for rank in limited)
+    delay = max(waits.by_rank[rank] for rank in limited)
     return Finding(
         kind="cpu_quota",
         severity="warning",
         message=f"{ranks(limited)} {verb(limited, 'is', 'are')} held back by a limit of {cores:g} "
         f"{'core' if cores == 1 else 'cores'} (a container's, cpu.max): in {percent(share)} of its periods, and a step "
-        f"waits up to {milliseconds(delay)} of {milliseconds(steps.wall_ms)} for a core.",
+        f"waits {milliseconds(delay)} of {milliseconds(steps.wall_ms)} for a core on average.",
         confidence=confidence(steps.steps),
         rank=limited[0] if len(limited) == 1 and len(steps.ranks) > 1 else None,
-        cost_ms=cost,
+        cost_ms=waits.cost_ms,
         evidence={
             "quota_cores": cores,
             "throttled_share_of_periods": share,

@@ -33,7 +33,7 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
 
     Errors come first, causes before what they lead to, then warnings that the model learns less than it could; the rest
     is ordered by its cost, with what is of low confidence behind what is sure. That all ranks are on one machine is no
-    mistake, and comes behind those in the script.
+    fault, and comes behind those.
 
     Args:
         parts: the run's sets of ranks that meet, from `group_view.parts`.
@@ -52,7 +52,7 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
         mine = [priced(part, one) for one in rest if one.among == members(part)]
         shared += share_out(part, sorted(mine, key=_weight))
     shared += [one for one in rest if not one.among and len(parts) > 1]
-    ordered = (*errors, *_other_load_last(_loopback_behind_mistakes(sorted(shared, key=_weight))))
+    ordered = (*errors, *_behind_notes(_loopback_behind_faults(sorted(shared, key=_weight))))
     # What is wrong with the traces comes before what they say.
     here = what_is_here(parts[0].run)
     if any(one.severity != "note" for one in ordered):
@@ -105,36 +105,45 @@ def _weight(finding: Finding) -> tuple[int, bool, bool, bool, float]:
     )
 
 
-def _loopback_behind_mistakes(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; `loopback` comes behind the last sure warning about a mistake in the script.
+def _loopback_behind_faults(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; `loopback` comes behind the last sure warning about a mistake, a limit, or one rank.
 
-    It is how the ranks were placed, and all runs on one machine pay for it; which of them makes the mistake is news.
+    It is how the ranks were placed, and all runs on one machine pay for it; what is wrong with this one is news.
     """
-    mistakes = [
+    faults = [
         place
         for place, one in enumerate(findings)
-        if one.kind in MISTAKES and one.severity == "warning" and one.confidence != "low"
+        if one.severity == "warning" and one.confidence != "low" and _is_fault(one)
     ]
-    last = max(mistakes, default=-1) + 1
+    last = max(faults, default=-1) + 1
     before = [one for one in findings[:last] if one.kind != "loopback"]
     return [*before, *(one for one in findings[:last] if one.kind == "loopback"), *findings[last:]]
 
 
-def _other_load_last(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; load of others that is alone among the warnings comes after notes that are sure and cost as much.
+def _is_fault(finding: Finding) -> bool:
+    return finding.kind in (*MISTAKES, "oversubscribed_threads", "cpu_quota") or finding.rank is not None
+
+
+def _behind_notes(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; what any run on such a machine has, if no more is warned of, comes after notes that are sure and
+    cost as much.
 
     On a busy machine a mistake that is there in each step takes a smaller part of it than on a quiet one.
     """
     warnings = [one for one in findings if one.severity == "warning"]
-    if len(warnings) != 1 or not _is_other_load(warnings[0]):
+    if not warnings or not all(_is_of_any_run(one) for one in warnings):
         return list(findings)
-    least = COMPARABLE * (warnings[0].cost_s or 0.0)
+    least = COMPARABLE * max(one.cost_s or 0.0 for one in warnings)
     before = [
         one
-        for one in findings[1:]
+        for one in findings[len(warnings) :]
         if one.confidence != "low" and one.cost_s is not None and one.cost_s > least
     ]
     return [*before, *(one for one in findings if one not in before)]
+
+
+def _is_of_any_run(finding: Finding) -> bool:
+    return finding.confidence == "low" and finding.kind in ("core_contention", "loopback")
 
 
 def _is_other_load(finding: Finding) -> bool:

@@ -121,6 +121,13 @@ def test_a_limit_that_holds_in_bursts_is_named_though_steps_are_unlike(tmp_path:
     write(tmp_path / "limit", [some, some], threads=[1, 1], cores=4, quota=[quota(100)] * 2)
     found = findings(tmp_path / "limit")[0]
     assert (found.kind, found.rank, found.confidence) == ("cpu_quota", None, "high")
+    # In fewer than half of the steps, a typical one does not: it is their average that counts.
+    seldom = Extra(delay=60, steps=[step for step in range(STEPS) if step % 9 < 4])
+    write(tmp_path / "seldom", [NOTHING, seldom], threads=[1, 1], cores=4, quota=[{}, quota(100)])
+    found = findings(tmp_path / "seldom")[0]
+    assert (found.kind, found.rank) == ("cpu_quota", 1) and found.cost_ms == pytest.approx(
+        60 * 4 / 9, rel=0.1
+    )
     # Without the limit nobody knows whether a typical step waits.
     write(tmp_path / "none", [some, some], threads=[1, 1], cores=4)
     assert all(one.confidence == "low" for one in findings(tmp_path / "none"))

@@ -152,16 +152,20 @@ def test_what_is_sure_comes_before_other_load_on_the_machine(view: RunView) -> N
     assert order(view, contention, finding("loopback", 7.0, confidence="low"))[0] == "loopback"
 
 
-def test_how_ranks_were_placed_comes_behind_mistakes_in_the_script(view: RunView) -> None:
+def test_how_ranks_were_placed_comes_behind_what_is_wrong(view: RunView) -> None:
     loopback, late = finding("loopback", 12.0), finding("late_rank", 4.0, rank=1)
-    for kind in sorted(MISTAKES):
+    assert order(view, loopback, late) == ["late_rank", "loopback"]
+    assert order(view, loopback, replace(late, confidence="low")) == ["loopback", "late_rank"]
+    for kind in (*sorted(MISTAKES), "oversubscribed_threads", "cpu_quota"):
         mistake = finding(kind, 3.0)
         assert order(view, loopback, mistake) == [kind, "loopback"]
         assert order(view, loopback, late, mistake) == ["late_rank", kind, "loopback"]
         for unsure in (replace(mistake, confidence="low"), replace(mistake, severity="note")):
             assert order(view, loopback, unsure) == ["loopback", kind]
-    # Nothing else does, whatever it is about.
-    assert order(view, loopback, late, finding("data_wait", 3.0)) == ["loopback", "late_rank", "data_wait"]
+    # What is about all ranks is ordered by its cost.
+    waits = finding("data_wait", 3.0)
+    assert order(view, loopback, waits) == ["loopback", "data_wait"]
+    assert order(view, loopback, late, waits) == ["late_rank", "loopback", "data_wait"]
 
 
 def test_a_sure_note_that_costs_as_much_comes_before_other_load(view: RunView) -> None:
@@ -181,9 +185,13 @@ def test_a_sure_note_that_costs_as_much_comes_before_other_load(view: RunView) -
         replace(note, cost_ms=None),
     ):
         assert order(view, contention, other) == ["core_contention", "missing_no_sync"]
+    loopback = finding("loopback", 7.0, confidence="low")
+    assert order(view, loopback, contention, note) == ["missing_no_sync", "loopback", "core_contention"]
     # Beside something else it is not the answer anyway.
-    rest = (finding("loopback", 7.0, confidence="low"), contention)
-    assert order(view, *rest, note)[0] == "loopback"
+    assert order(view, replace(loopback, confidence="high"), contention, note)[0] == "loopback"
+    assert (
+        order(view, finding("late_rank", 7.0, confidence="low", rank=1), contention, note)[0] == "late_rank"
+    )
 
 
 def test_unsure_findings_that_cost_little_do_not_fill_the_first_line(view: RunView) -> None:
