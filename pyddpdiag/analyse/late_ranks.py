@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -28,6 +29,8 @@ from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.windows import WINDOW, Span, Stretches, by_window, joined, stretches
 from pyddpdiag.model.findings import Cause, Confidence
 from pyddpdiag.model.sidecar import Sidecar
+
+_Z99: Final = 2.326
 
 DATA_SHARE: Final = 0.5
 BUSY_LOAD: Final = 1.5
@@ -258,8 +261,15 @@ def _is_mostly_last(lateness: Lateness, place: int) -> bool:
     return sure_median((lateness.extra.argmax(axis=1) == place).astype(np.float64)) > 0
 
 
+def _is_last_too_often(lateness: Lateness, place: int) -> bool:
+    """Whether a rank is the last one more often than by its turn, with 99% confidence (normal approximation)."""
+    turn, steps = 1 / len(lateness.ranks), len(lateness)
+    often = float(np.mean(lateness.extra.argmax(axis=1) == place))
+    return often - turn > _Z99 * math.sqrt(turn * (1 - turn) / steps)
+
+
 def _computing_more(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) -> Iterator[tuple[int, float]]:
-    """The column of a rank that computes more than the others and mostly is the last one, and how much more in ms.
+    """The column of a rank that computes more than the others and too often is the last one, and how much more in ms.
 
     Where the others wait for cores, it is not later than they are by as much.
     """
@@ -268,7 +278,7 @@ def _computing_more(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) -
     if len(cpu) < LEAST_STEPS:
         return
     for place, more in enumerate(extra_ms(cpu).T):
-        if sure_median(more) > _threshold_ms(steps.wall_ms) and _is_mostly_last(lateness, place):
+        if sure_median(more) > _threshold_ms(steps.wall_ms) and _is_last_too_often(lateness, place):
             yield place, median(more)
 
 

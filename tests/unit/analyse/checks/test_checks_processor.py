@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,20 @@ def test_a_rank_that_computes_more_is_named_though_the_others_wait_for_cores(tmp
     assert (found.rank, found.cause, found.confidence) == (0, "compute", "low")
     assert found.evidence["computes_more_ms"] == pytest.approx(30, rel=0.1)
     assert "rank 0 computes" in found.message and "the last one in 77% of 39 steps" in found.message
+
+
+def test_a_rank_that_computes_more_is_the_last_one_more_often_than_by_its_turn(tmp_path: Path) -> None:
+    """Of three ranks each has its turn in a third of the steps."""
+
+    def kinds(folder: str, others: Sequence[int]) -> list[str]:
+        turns = [step for step in range(STEPS) if step % 9 in others]
+        rest = sorted(set(range(STEPS)) - set(turns))
+        ranks = [Extra(cpu=30), Extra(delay=36, steps=turns), Extra(delay=27, steps=rest)]
+        write(tmp_path / folder, ranks, cores=2, load=4.0)
+        return [one.kind for one in findings(tmp_path / folder) if one.rank == 0]
+
+    assert kinds("most", (0, 3, 5)) == ["late_rank"]
+    assert kinds("by turns", (0, 2, 4, 6, 8)) == []
 
 
 RHYTHM = tuple(range(5, STEPS, 7))
