@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from pyddpdiag.model import GpuUse
-from pyddpdiag.record.side_thread import SideThread
+from pyddpdiag.record.side_thread import Over, SideThread
 
 _INTERVAL_S = 0.5
 # After this many samples every second one is dropped and the interval doubled: a long run needs no more.
@@ -83,7 +83,7 @@ class Watch:
             whole[-1] if whole else None,
         )
 
-    def _run(self, over: threading.Event) -> None:
+    def _run(self, over: Over) -> None:
         try:
             self._nvml.nvmlInit()
             try:

@@ -17,7 +17,7 @@ from pyddpdiag.model.lines import SAMPLES_LIMIT, STACKS_LIMIT, Lines, Stack, lin
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.disk_wait import DiskWait
 from pyddpdiag.record.owners_file import replace_file
-from pyddpdiag.record.side_thread import SideThread
+from pyddpdiag.record.side_thread import Over, SideThread
 from pyddpdiag.record.stacks import Sample, named, sample
 
 INTERVAL_NS: Final = 50_000_000
@@ -141,12 +141,12 @@ class LineSampler:
             self._write()
         self._waits_for_disk.close()
 
-    def _watch(self, over: threading.Event) -> None:
+    def _watch(self, over: Over) -> None:
         # Whatever goes wrong, a report only knows no lines.
         with suppress(Exception):
             self._look_on(over)
 
-    def _look_on(self, over: threading.Event) -> None:
+    def _look_on(self, over: Over) -> None:
         used_ns = time.thread_time_ns()
         while True:
             # Not at the same moment of each step, however regular the steps are.

@@ -8,7 +8,6 @@ the group.
 from __future__ import annotations
 
 import os
-import threading
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Final
 from pyddpdiag import start_up
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.script_lines import lines_of_frame
-from pyddpdiag.record.side_thread import SideThread
+from pyddpdiag.record.side_thread import Over, SideThread
 from pyddpdiag.record.stacks import main_frame
 
 INTERVAL_S: Final = (0.02, 0.2)
@@ -80,7 +79,7 @@ class SetUp:
             start_up.keep(name, line)
             start_up.keep(f"{name}_ns", spent)
 
-    def _watch(self, over: threading.Event) -> None:
+    def _watch(self, over: Over) -> None:
         # Whatever goes wrong, a report only knows less of the start.
         with suppress(Exception):
             before = monotonic_ns()

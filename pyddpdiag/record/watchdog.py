@@ -14,7 +14,7 @@ from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.output import Buffer, say
-from pyddpdiag.record.side_thread import SideThread
+from pyddpdiag.record.side_thread import Over, SideThread
 
 LEAST_S: Final = 1.0
 LOOKS: Final = 4
@@ -60,14 +60,14 @@ class Watchdog:
         """Ends the thread. Waits for it for a moment only: it may be looking."""
         self._thread.close()
 
-    def _watch(self, over: threading.Event) -> None:
+    def _watch(self, over: Over) -> None:
         try:
             self._look_on(over)
         except Exception as error:
             # Whatever it is, it must not disturb the training.
             say(f"rank {self._rank}: the watchdog has stopped: {type(error).__name__}: {error}", sys.stderr)
 
-    def _look_on(self, over: threading.Event) -> None:
+    def _look_on(self, over: Over) -> None:
         reported: object = None
         tickets, since = -1, time.monotonic()
         while not over.wait(self._seconds / LOOKS):

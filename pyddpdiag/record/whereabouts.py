@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from pyddpdiag import _native
 from pyddpdiag.model.ending import Stay
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.script_lines import lines_of_frame
-from pyddpdiag.record.side_thread import SideThread
+from pyddpdiag.record.side_thread import Over, SideThread
 from pyddpdiag.record.stacks import main_frame
 
 LOOK_S: Final = 1.0
@@ -42,12 +41,12 @@ class Whereabouts:
         """Ends the thread. Waits for it for a moment only."""
         self._thread.close()
 
-    def _watch(self, over: threading.Event) -> None:
+    def _watch(self, over: Over) -> None:
         # Whatever goes wrong, a report only says less without a note.
         with suppress(Exception):
             self._look_on(over)
 
-    def _look_on(self, over: threading.Event) -> None:
+    def _look_on(self, over: Over) -> None:
         stall = Stall(monotonic_ns())
         while not over.wait(LOOK_S):
             note = self._note()

@@ -16,7 +16,7 @@ import pytest
 
 from pyddpdiag.model.lines import Stack, from_json, to_json
 from pyddpdiag.record.lines import INTERVAL_NS, Samples
-from pyddpdiag.record.side_thread import SideThread
+from pyddpdiag.record.side_thread import Over, SideThread
 from pyddpdiag.record.stacks import Sample, called, named, sample
 
 MS = 1_000_000
@@ -110,7 +110,29 @@ def test_a_training_without_a_thread_to_spare_goes_on(monkeypatch: pytest.Monkey
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    SideThread("beside", threading.Event.wait).close()
+    SideThread("beside", _until_over).close()
+    assert not Over().wait(0.0)
+
+
+def _until_over(over: Over) -> None:
+    assert over.wait(60.0)
+
+
+def test_a_thread_ends_when_it_is_told_to_however_often() -> None:
+    seen: list[bool] = []
+    looked = threading.Event()
+
+    def look(over: Over) -> None:
+        seen.append(over.wait(-1.0))
+        looked.set()
+        seen.append(over.wait(60.0))
+        seen.append(over.wait(60.0))
+
+    beside = SideThread("beside", look)
+    assert looked.wait(60.0)
+    for _ in range(3):
+        beside.close()
+    assert seen == [False, True, True]
 
 
 def test_stacks_are_bounded_and_make_room_for_later_ones() -> None:
