@@ -13,6 +13,7 @@ from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from pyddpdiag.frames import main_frame
 from pyddpdiag.ranks import lifetime
 from pyddpdiag.ranks.events import Event, Finished, Located
 from pyddpdiag.ranks.failure import describe
@@ -87,7 +88,7 @@ def _watch(rank: int, lines: Lines, tell: Teller) -> None:
 
 def _stacks() -> str:
     """The stack of the main thread, innermost call last, without our own outer frames."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    frame = main_frame()
     if frame is None:
         return ""
     lines = traceback.format_stack(frame)

@@ -7,7 +7,6 @@ rank, even if nothing was in flight and no other rank says a word.
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from contextlib import suppress
 from multiprocessing import util
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyddpdiag import _native
+from pyddpdiag.frames import main_frame
 from pyddpdiag.model.ending import MESSAGE_LIMIT, NAME_LIMIT, End, Stay, note_beside
 from pyddpdiag.output import clean
 from pyddpdiag.own_clock import monotonic_ns
@@ -81,7 +81,7 @@ def _note(error: BaseException) -> None:
 def _look() -> None:
     """Notes at which line the script is while a thread of Gloo's ends the process. Never raises."""
     with suppress(Exception):
-        lines = lines_of_frame(sys._current_frames().get(threading.main_thread().ident or 0))
+        lines = lines_of_frame(main_frame())
         if not lines:
             return
         now = monotonic_ns()

@@ -15,10 +15,10 @@ from types import FrameType
 from typing import Final
 
 from pyddpdiag import start_up
+from pyddpdiag.frames import main_frame
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.script_lines import lines_of_frame
 from pyddpdiag.record.side_thread import Over, SideThread
-from pyddpdiag.record.stacks import main_frame
 
 INTERVAL_S: Final = (0.02, 0.2)
 """Between two looks: at first, and after `OFTEN` of them."""

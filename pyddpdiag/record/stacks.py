@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dis
-import gc
-import sys
-import threading
 from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from pyddpdiag.frames import main_frame
 from pyddpdiag.model.lines import DEPTH_LIMIT, Line, Stack
 from pyddpdiag.record.script_lines import name_of
 
@@ -18,9 +16,6 @@ WALK_LIMIT: Final = 200
 
 CODE_LIMIT: Final = 20_000
 """Bytes of a function in which the name of a call is looked for."""
-
-# In these releases Python may collect garbage while it gathers the frames, which can then wait for itself for ever.
-_COLLECTS_MEANWHILE: Final = (3, 11) <= sys.version_info < (3, 11, 5)
 
 CODES_LIMIT: Final = 10_000
 """Functions that are remembered: a program may make new ones for ever."""
@@ -112,18 +107,6 @@ def _function(code: CodeType) -> str:
     return name.rpartition("<locals>.")[2]
 
 
-def main_frame() -> FrameType | None:
-    """Where the main thread is; None: it has no frame."""
-    main = threading.main_thread().ident or 0
-    if not (_COLLECTS_MEANWHILE and gc.isenabled()):
-        return sys._current_frames().get(main)
-    gc.disable()
-    try:
-        return sys._current_frames().get(main)
-    finally:
-        gc.enable()
-
-
 def _foreign(frame: FrameType) -> int:
     """The number of the frame's function if that is no own code; else 0."""
     code = frame.f_code
@@ -140,4 +123,4 @@ def _remember(code: CodeType) -> bool:
     return id(code) in _codes or (len(_codes) < CODES_LIMIT and _codes.setdefault(id(code), code) is code)
 
 
-__all__ = ["Sample", "called", "main_frame", "named", "sample"]
+__all__ = ["Sample", "called", "named", "sample"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError, UsageError
+from pyddpdiag.frames import current_frames
 from pyddpdiag.output import Buffer, say
 from pyddpdiag.record.side_thread import Over, SideThread
 
@@ -140,7 +141,7 @@ def _own_stacks() -> str:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main = threading.main_thread().ident
     found = []
-    for ident, frame in sorted(sys._current_frames().items(), key=lambda item: item[0] != main):
+    for ident, frame in sorted(current_frames().items(), key=lambda item: item[0] != main):
         if ident != threading.get_ident():
             lines = "".join(traceback.format_stack(frame)).rstrip()
             found.append(f"    Thread {names.get(ident, ident)}\n{lines}")
