@@ -67,7 +67,12 @@ def _late(name: str, cause: str, kinds: tuple[str, ...] = ()) -> Callable[[rando
 
 def _now_and_then(rng: random.Random, job: Job) -> Drawn:
     rank = _rank(rng, job)
-    fault = {"name": "burst", "rank": rank, "share": rng.choice((2.0, 4.0)), "chance": rng.uniform(0.15, 0.25)}
+    fault = {
+        "name": "burst",
+        "rank": rank,
+        "share": rng.choice((2.0, 4.0)),
+        "chance": rng.uniform(0.15, 0.25),
+    }
     return Drawn(job, {**fault, "seed": rng.randrange(2**30)}, Truth((Answer("episodic_rank"),), rank))
 
 
