@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -96,10 +97,16 @@ def train_layouts(turns: Turns, folder: Path, mbit: int | None, timeout_s: float
 def _here(commands: Sequence[Sequence[str]], folder: Path, timeout_s: float) -> None:
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     started = [subprocess.Popen(command, cwd=folder, env=variables) for command in commands]
+    until = time.monotonic() + timeout_s
     try:
-        for rank, process in enumerate(started):
-            if process.wait(timeout_s) != 0:
-                raise RuntimeError(f"rank {rank} ended with {process.returncode}")
+        # All at once: where one has failed, the others wait for it.
+        while None in (ends := [process.poll() for process in started]) and not any(ends):
+            if time.monotonic() > until:
+                raise TimeoutError(f"the ranks have not ended after {timeout_s:.0f} s")
+            time.sleep(0.05)
+        for rank, end in enumerate(ends):
+            if end:
+                raise RuntimeError(f"rank {rank} ended with {end}")
     finally:
         for process in started:
             process.kill()
