@@ -30,7 +30,7 @@ def _busy_s() -> float:
 
 
 def _own_s() -> float:
-    """Processor time of this process and of all that it has started, ended ones too."""
+    """Processor time of this process and of all that it has started, ended ones too (not on Windows)."""
     total = 0.0
     mine = psutil.Process()
     for process in (mine, *mine.children(recursive=True)):
