@@ -40,8 +40,9 @@ OVERFLOW_SLOW_THRESHOLD: Final = 3.0
 SURE_LOSSES: Final = 10
 """Fewer lost segments may be chance."""
 
-FAR: Final = 3.0
-"""The least round trip of a host's links over the other links', both medians; sound links stay below 2."""
+FAR: Final = 2.25
+"""The least round trip of a host's links over the other links', both medians. Sound links stay below 2; long ways whose
+delay began while they were read reach 2.4 and more."""
 
 STEADY: Final = 0.75
 """The round trip that a twentieth stays below over the usual one, the median of a host's links that carry. A long way

@@ -128,6 +128,12 @@ def test_a_delay_that_the_systems_least_round_trip_does_not_know_yet(tmp_path: P
     watched_ring(tmp_path, {(0, 2): CALM, (1, 0): far, (2, 1): far})
     found = only(tmp_path)
     assert (found.kind, found.rank, found.evidence["min_rtt_ms"]) == ("high_latency", 1, 11.0)
+    # Nor do the first readings, and the other links have queues of their own.
+    queues = [(20, 0)] + [(3_600, 0), (9_000, 0)] * 10
+    late = [(20, 0), (8_700, 0)] + [(12_000, 0), (13_500, 0)] * 10
+    watched_ring(tmp_path / "queues", {(0, 2): queues, (1, 0): late, (2, 1): late})
+    found = only(tmp_path / "queues")
+    assert (found.kind, found.rank, found.evidence["min_rtt_ms"]) == ("high_latency", 1, 8.7)
 
 
 def test_round_trips_that_are_long_now_and_then_are_a_queue_and_no_delay(tmp_path: Path) -> None:
