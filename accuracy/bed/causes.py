@@ -164,7 +164,7 @@ def _small_buckets(rng: random.Random, job: Job) -> Drawn:
 def _single_bucket(rng: random.Random, job: Job) -> Drawn:
     fault = {"name": "buckets", "rank": None, "cap_mb": 4096.0}
     # Computing and sending take about as long: what a single bucket cannot overlap shows.
-    job = replace(job, model=MANY_LAYERS[job.model], ranks=2, batch=320, cap_mb=0.5)
+    job = replace(job, model=MANY_LAYERS[job.model], ranks=2, batch=960, cap_mb=0.5)
     return Drawn(job, fault, Truth((Answer("single_bucket"),)))
 
 

@@ -26,7 +26,7 @@ from pyddpdiag.analyse.settings import fewer_threads, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, median
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.usage import UsageMatrix
-from pyddpdiag.analyse.windows import WINDOW, Span, Stretches, by_window, joined, stretches
+from pyddpdiag.analyse.windows import WINDOW, Span, Stretches, by_window, gathered, joined, stretches
 from pyddpdiag.model.findings import Cause, Confidence
 from pyddpdiag.model.sidecar import Sidecar
 
@@ -38,6 +38,9 @@ BUSY_LOAD: Final = 1.5
 
 LOADED_SHARE: Final = 0.25
 """On such a machine, healthy ranks are late by up to 0.19 of a step, for seconds."""
+
+GATHERED_SHARE: Final = 0.5
+"""So much later than usual must a rank be in a stretch that its length does not tell from chance."""
 
 DISK_SHARE: Final = 0.5
 """Share of the extra time neither on a core nor waiting for one in which it waits for a disk."""
@@ -240,18 +243,27 @@ def _places(
 def _stretches(lateness: Lateness, usage: UsageMatrix, usual: Float64, place: int) -> Stretches | None:
     """The parts of the run in which a rank is late.
 
-    In a short one it must be later than healthy ranks are on a busy machine, without what it waits for a core.
+    In a short one it must be later than healthy ranks are on a busy machine, without what it waits for a core. One that
+    only its lateness tells from chance must be late by much, and cost as much as is worth a finding.
     """
     extra = lateness.extra[:, place]
-    found = stretches(extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual), len(lateness.ranks))
+    excess = extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual)
+    found = stretches(excess, len(lateness.ranks))
+    least = LOADED_SHARE
     if not found:
-        return None
+        least, worth_ms = GATHERED_SHARE, HEALTHY_SHARE * float(np.nansum(lateness.wall))
+        # Of most ranks all that they are late is too little.
+        span = gathered(excess, len(lateness.ranks)) if extra[extra > 0.0].sum() >= worth_ms else None
+        if span is None or extra[span.rows].sum() < worth_ms:
+            return None
+        found = Stretches((span,))
     delay = usage.run_delay[lateness.rows]
     waits = np.maximum(0.0, np.nan_to_num(delay - np.nanmin(np.nan_to_num(delay), axis=1)[:, None]))[:, place]
 
     def counts(span: Span) -> bool:
         of_itself = extra[span.rows] - waits[span.rows]
-        return len(span) >= SHORT or sure_median(of_itself) > LOADED_SHARE * median(usual[span.rows])
+        is_long = len(span) >= SHORT and least == LOADED_SHARE
+        return is_long or sure_median(of_itself) > least * median(usual[span.rows])
 
     return joined(span for span in found.spans if counts(span))
 

@@ -22,6 +22,9 @@ IN_STRETCH: Final = 0.9
 FALSE_ALARM: Final = 0.01
 """The probability that chance makes any such stretch in a run."""
 
+SHORTEST: Final = 8
+"""Steps of a stretch that is found by how much it is over a threshold."""
+
 LASTS: Final = 2
 """A stretch lasts to the end of a run if no more steps follow it."""
 
@@ -113,6 +116,30 @@ def stretches(excess: Float64, series: int = 1) -> Stretches | None:
     )
 
 
+def gathered(excess: Float64, series: int = 1) -> Span | None:
+    """The stretch that is over a threshold by most in sum, if it is too short for `stretches` and yet no chance.
+
+    What counts is by how much: of all steps that are over it by half of what is usual in the stretch, nearly all are
+    there. If they were anywhere in the run, that would have a hypergeometric probability; times the steps at which it
+    may begin and the series, it must be below `FALSE_ALARM`. Fewer than `SHORTEST` steps may be one event.
+
+    Args:
+        excess, series: as in `stretches`.
+    """
+    over = np.nan_to_num(excess, nan=-1.0)
+    found = [
+        _trimmed(Span(begin, end, len(over) - end <= LASTS), excess) for begin, end in _maximal(over > 0)
+    ]
+    span = max(found, key=lambda one: float(over[one.rows].sum()), default=None)
+    if span is None or len(span) < SHORTEST:
+        return None
+    much = over >= 0.5 * median(excess[span.rows])
+    chance = _all_there(
+        len(over), int(np.count_nonzero(much)), len(span), int(np.count_nonzero(much[span.rows]))
+    )
+    return span if len(over) * series * chance < FALSE_ALARM else None
+
+
 def _trimmed(span: Span, excess: Float64) -> Span:
     """The stretch without steps at its ends that are over the threshold by less than half of what is usual in it.
 
@@ -181,8 +208,21 @@ def _by_chance(steps: int, over: int) -> float:
         term *= (steps - heads) / (heads + 1)
         if term < 1e-9 * total:
             break
-    choose = lgamma(steps + 1) - lgamma(least + 1) - lgamma(steps - least + 1)
-    return exp(min(0.0, choose + log(total) - steps * log(2.0)))
+    return exp(min(0.0, _choose(steps, least) + log(total) - steps * log(2.0)))
+
+
+def _all_there(steps: int, much: int, length: int, there: int) -> float:
+    """The probability that of so many steps, `much` of them far over, at least `there` are in a part of this length."""
+    total = 0.0
+    for each in range(there, min(much, length) + 1):
+        if length - each <= steps - much:
+            total += exp(_choose(much, each) + _choose(steps - much, length - each) - _choose(steps, length))
+    return total
+
+
+def _choose(of: int, some: int) -> float:
+    """The logarithm of the binomial coefficient."""
+    return lgamma(of + 1) - lgamma(some + 1) - lgamma(of - some + 1)
 
 
 def _known(rows: Float64) -> Float64:

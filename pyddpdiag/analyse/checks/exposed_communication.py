@@ -34,6 +34,13 @@ _ONE_BUCKET: Final = (
     "All gradients are in one bucket, so nothing is sent before backward ends: lower bucket_cap_mb."
 )
 
+_MORE_BUCKETS: Final = (
+    "All gradients are in one bucket: with a lower bucket_cap_mb, backward would hide up to {} of it."
+)
+
+BESIDES: Final = 0.05
+"""Of the step: so much is worth a word, though it is not what takes longest."""
+
 _ALL_LATENCY: Final = (
     "So few bytes take hardly any time, only the messages' latency does: synchronise less often (a larger batch, "
     "accumulation)."
@@ -122,14 +129,20 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str, half_ms: f
     """What fits these buckets: few bytes take as long as one, and a single parameter cannot be split."""
     if part != "arrival" and lasting and all(bucket.bytes <= ALL_LATENCY_BYTES for bucket in lasting):
         return _ALL_LATENCY
+    besides = ""
     if len(lasting) == 1 and len(lasting[0].parameters) != 1:
         known, exposed = assignment(view.names, lasting), view.exposure.cost_ms
-        helps = saved_by_hiding(view, lasting, exposed) >= HIDDEN * exposed
-        if helps and (known is None or not known.is_one_piece):
-            return _ONE_BUCKET
+        saved = saved_by_hiding(view, lasting, exposed)
+        if known is None or not known.is_one_piece:
+            if saved >= HIDDEN * exposed:
+                return _ONE_BUCKET
+            if saved >= max(LEAST_MS, BESIDES * view.exposure.step_ms):
+                besides = f" {_MORE_BUCKETS.format(milliseconds(saved))}"
     halved = half_ms is not None and half_ms >= LEAST_MS
     half = f"bfloat16, which would save about {milliseconds(half_ms)}" if half_ms and halved else "bfloat16"
-    return _ADVICE[part].format(half=half) + (view.advice.line("--compress", "bf16") if halved else "")
+    return (
+        _ADVICE[part].format(half=half) + besides + (view.advice.line("--compress", "bf16") if halved else "")
+    )
 
 
 def _part_of_the_run(exposure: Exposure) -> Stretches | None:
