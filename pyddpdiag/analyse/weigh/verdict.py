@@ -21,6 +21,9 @@ WEIGHT: Final = {"error": 0, "warning": 1, "note": 2}
 COMPARABLE: Final = 0.5
 """Of what load of others costs: a note that is sure and costs more than this part of it comes first."""
 
+WORTH_A_WORD: Final = 0.05
+"""Of all steps' time."""
+
 LAYOUT: Final = in_role("layout")
 FAULTS: Final = in_role("fault")
 DIFFERENT: Final = in_role("differs")
@@ -52,11 +55,12 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
         mine = [priced(part, one) for one in rest if one.among == members(part)]
         shared += share_out(part, sorted(mine, key=_weight))
     shared += [one for one in rest if not one.among and len(parts) > 1]
-    ordered = (*errors, *_behind_notes(_loopback_behind_faults(sorted(shared, key=_weight))))
+    lasted = max(lasted_s(part) for part in parts)
+    ordered = (*errors, *_behind_notes(_loopback_behind_faults(sorted(shared, key=_weight)), lasted))
     # What is wrong with the traces comes before what they say.
     here = what_is_here(parts[0].run)
     if any(one.severity != "note" for one in ordered):
-        found = came + headline(ordered, max(lasted_s(part) for part in parts))
+        found = came + headline(ordered, lasted)
         return Verdict("findings", words.sentence(f"{here}. {found}") if here else found, ordered)
     for part in parts:
         if open_question := _question(part):
@@ -124,16 +128,16 @@ def _is_fault(finding: Finding) -> bool:
     return finding.kind in (*MISTAKES, "oversubscribed_threads", "cpu_quota") or finding.rank is not None
 
 
-def _behind_notes(findings: Sequence[Finding]) -> list[Finding]:
+def _behind_notes(findings: Sequence[Finding], lasted: float) -> list[Finding]:
     """The findings; what any run on such a machine has, if no more is warned of, comes after notes that are sure and
-    cost as much.
+    cost as much, or as much as is worth a word.
 
     On a busy machine a mistake that is there in each step takes a smaller part of it than on a quiet one.
     """
     warnings = [one for one in findings if one.severity == "warning"]
     if not warnings or not all(_is_of_any_run(one) for one in warnings):
         return list(findings)
-    least = COMPARABLE * max(one.cost_s or 0.0 for one in warnings)
+    least = min(COMPARABLE * max(one.cost_s or 0.0 for one in warnings), WORTH_A_WORD * lasted)
     before = [
         one
         for one in findings[len(warnings) :]

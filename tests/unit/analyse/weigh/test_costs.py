@@ -180,11 +180,16 @@ def test_a_sure_note_that_costs_as_much_comes_before_other_load(view: RunView) -
         "Every pass reduces (5.00 ms per step); all ranks wait for a core (8.00 ms per step)."
     )
     for other in (
-        replace(note, cost_ms=3.0),
+        replace(note, cost_ms=2.0),
         replace(note, confidence="low"),
         replace(note, cost_ms=None),
     ):
         assert order(view, contention, other) == ["core_contention", "missing_no_sync"]
+    # A twentieth of the steps is worth a word, whatever the load costs.
+    assert (
+        order(view, finding("core_contention", 20.0, confidence="low"), replace(note, cost_ms=4.0))[0]
+        == note.kind
+    )
     loopback = finding("loopback", 7.0, confidence="low")
     assert order(view, loopback, contention, note) == ["missing_no_sync", "loopback", "core_contention"]
     # Beside something else it is not the answer anyway.
