@@ -41,8 +41,10 @@ SURE_LOSSES: Final = 10
 """Fewer lost segments may be chance."""
 
 FAR: Final = 2.25
+SURELY_FAR: Final = 3.0
 """The least round trip of a host's links over the other links', both medians. Sound links stay below 2; long ways whose
-delay began while they were read reach 2.4 and more."""
+delay began while they were read reach 2.4 and more. So does a slow link, of which the queue never empties: where a host's
+links are busy for longer, too (`QUEUED_SLOW_THRESHOLD`), the second must be reached."""
 
 STEADY: Final = 0.75
 """The round trip that a twentieth stays below over the usual one, the median of a host's links that carry. A long way
@@ -167,7 +169,8 @@ class LinkFaults:
         }
         bad: set[LinkStats] = set()
         for touching, others in self._by_host(heard):
-            if not others or _median(heard, touching) < FAR * _median(heard, others):
+            far = FAR if self._busier(touching) < QUEUED_SLOW_THRESHOLD else SURELY_FAR
+            if not others or _median(heard, touching) < far * _median(heard, others):
                 continue
             if not _are_alike(touching, others):
                 continue

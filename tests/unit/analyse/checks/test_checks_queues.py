@@ -134,6 +134,10 @@ def test_a_delay_that_the_systems_least_round_trip_does_not_know_yet(tmp_path: P
     watched_ring(tmp_path / "queues", {(0, 2): queues, (1, 0): late, (2, 1): late})
     found = only(tmp_path / "queues")
     assert (found.kind, found.rank, found.evidence["min_rtt_ms"]) == ("high_latency", 1, 8.7)
+    # Links that are slower as well have a queue that never empties.
+    slow = {(1, 0): 1.9, (2, 1): 1.9}
+    watched_ring(tmp_path / "slow", {(0, 2): queues, (1, 0): late, (2, 1): late}, slow)
+    assert only(tmp_path / "slow").kind != "high_latency"
 
 
 def test_round_trips_that_are_long_now_and_then_are_a_queue_and_no_delay(tmp_path: Path) -> None:
