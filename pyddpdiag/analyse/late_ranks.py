@@ -243,29 +243,27 @@ def _places(
 def _stretches(lateness: Lateness, usage: UsageMatrix, usual: Float64, place: int) -> Stretches | None:
     """The parts of the run in which a rank is late.
 
-    In a short one it must be later than healthy ranks are on a busy machine, without what it waits for a core. One that
-    only its lateness tells from chance must be late by much, and cost as much as is worth a finding.
+    In a short one it must be later than healthy ranks are on a busy machine, without what it waits for a core.
     """
     extra = lateness.extra[:, place]
     excess = extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual)
-    found = stretches(excess, len(lateness.ranks))
-    least = LOADED_SHARE
-    if not found:
-        least, worth_ms = GATHERED_SHARE, HEALTHY_SHARE * float(np.nansum(lateness.wall))
-        # Of most ranks all that they are late is too little.
-        span = gathered(excess, len(lateness.ranks)) if extra[extra > 0.0].sum() >= worth_ms else None
-        if span is None or extra[span.rows].sum() < worth_ms:
-            return None
-        found = Stretches((span,))
     delay = usage.run_delay[lateness.rows]
     waits = np.maximum(0.0, np.nan_to_num(delay - np.nanmin(np.nan_to_num(delay), axis=1)[:, None]))[:, place]
 
-    def counts(span: Span) -> bool:
-        of_itself = extra[span.rows] - waits[span.rows]
-        is_long = len(span) >= SHORT and least == LOADED_SHARE
-        return is_long or sure_median(of_itself) > least * median(usual[span.rows])
+    def is_later(span: Span, share: float) -> bool:
+        return sure_median((extra - waits)[span.rows]) > share * median(usual[span.rows])
 
-    return joined(span for span in found.spans if counts(span))
+    found = stretches(excess, len(lateness.ranks))
+    if found:
+        return joined(span for span in found.spans if len(span) >= SHORT or is_later(span, LOADED_SHARE))
+    # One that only its lateness tells from chance must cost as much as is worth a finding, and be no wait for a core.
+    worth_ms = HEALTHY_SHARE * float(np.nansum(lateness.wall))
+    if not extra[extra > 0.0].sum() >= worth_ms:
+        return None
+    short = gathered(excess, len(lateness.ranks))
+    if short is None or extra[short.rows].sum() < worth_ms or np.isnan(delay[short.rows]).any():
+        return None
+    return joined([short] if is_later(short, GATHERED_SHARE) else [])
 
 
 def _is_mostly_last(lateness: Lateness, place: int) -> bool:

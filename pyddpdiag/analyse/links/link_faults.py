@@ -43,8 +43,8 @@ SURE_LOSSES: Final = 10
 FAR: Final = 2.25
 SURELY_FAR: Final = 3.0
 """The least round trip of a host's links over the other links', both medians. Sound links stay below 2; long ways whose
-delay began while they were read reach 2.4 and more. So does a slow link, of which the queue never empties: where a host's
-links are busy for longer, too (`QUEUED_SLOW_THRESHOLD`), the second must be reached."""
+delay began while they were read reach 2.4 and more. So does a slow link, of which the queue never empties: where the
+links of a host are busy for longer, too (`QUEUED_SLOW_THRESHOLD`), the second must be reached."""
 
 STEADY: Final = 0.75
 """The round trip that a twentieth stays below over the usual one, the median of a host's links that carry. A long way
