@@ -190,6 +190,10 @@ def test_inputs_of_different_length_are_reported_by_what_ranks_compute(
     assert found.get("uneven_ranks", "") == confidence
     if confidence:
         assert next(iter(found)) == "uneven_ranks"
+        # Threads that wait for one another where others take the cores spin, which is no work.
+        write(tmp_path / "threads", uneven, threads=[2] * 3, cores=8, load=3.0)
+        found = {one.kind: one.confidence for one in findings(tmp_path / "threads")}
+        assert found["uneven_ranks"] == "low"
 
 
 def test_what_only_ever_adds_to_the_ranks_time_is_not_surely_their_input(tmp_path: Path) -> None:
