@@ -34,8 +34,8 @@ Role = Literal["", "layout", "fault", "ended", "interrupted", "stuck", "differs"
 `layout`: gradients are put into buckets badly, as calculated from the transfers, which every `fault` of the network
 slows. `ended`, `interrupted`: nobody goes on after that, even if some rank still does for a moment. `stuck`: the run
 stands still now. `differs`: ranks do different things, so that others fail or wait, and the one that Gloo hits may be
-innocent. `failed`: an operation failed. `mistake`: lines of the script cost time for nothing, or could be beside
-training; another line takes that away.
+innocent. `failed`: an operation failed. `mistake`: lines of the script, or settings, cost time for nothing, or
+could be beside training; another line takes that away.
 """
 
 

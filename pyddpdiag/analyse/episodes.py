@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, lgamma, log
+from math import exp, log
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.analyse.binomial import log_choose
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.step_matrix import StepMatrix, beyond_usual, column_medians
@@ -148,13 +149,7 @@ def _chance(events: int, others: int, ranks: int) -> float:
     total = events + others
     # The binomial distribution, by logarithms: a run may have thousands of events.
     tail = sum(
-        exp(
-            lgamma(total + 1)
-            - lgamma(count + 1)
-            - lgamma(total - count + 1)
-            + (total - count) * log(ranks - 1)
-            - total * log(ranks)
-        )
+        exp(log_choose(total, count) + (total - count) * log(ranks - 1) - total * log(ranks))
         for count in range(events, total + 1)
     )
     return min(1.0, ranks * tail)

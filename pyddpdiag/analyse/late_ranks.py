@@ -197,7 +197,7 @@ def late_ranks(
             replace(
                 _describe(steps, lateness, usage, sidecars, place, None),
                 computes_more_ms=more_ms,
-                often=float(np.mean(lateness.extra.argmax(axis=1) == place)),
+                often=float(_is_last(lateness, place).mean()),
                 cost_ms=float(np.maximum(lateness.extra[:, place], 0.0).mean()),
             )
             for place, more_ms in _computing_more(steps, lateness, usage)
@@ -266,16 +266,20 @@ def _stretches(lateness: Lateness, usage: UsageMatrix, usual: Float64, place: in
     return joined([short] if is_later(short, GATHERED_SHARE) else [])
 
 
+def _is_last(lateness: Lateness, place: int) -> Float64:
+    """1 for each step in which a rank is the last one, 0 for the others."""
+    return np.asarray(lateness.extra.argmax(axis=1) == place, np.float64)
+
+
 def _is_mostly_last(lateness: Lateness, place: int) -> bool:
     """Whether a rank is the last one in more than half of the steps, with 99% confidence."""
-    return sure_median((lateness.extra.argmax(axis=1) == place).astype(np.float64)) > 0
+    return sure_median(_is_last(lateness, place)) > 0
 
 
 def _is_last_too_often(lateness: Lateness, place: int) -> bool:
     """Whether a rank is the last one more often than by its turn, with 99% confidence (normal approximation)."""
     turn, steps = 1 / len(lateness.ranks), len(lateness)
-    often = float(np.mean(lateness.extra.argmax(axis=1) == place))
-    return often - turn > _Z99 * math.sqrt(turn * (1 - turn) / steps)
+    return float(_is_last(lateness, place).mean()) - turn > _Z99 * math.sqrt(turn * (1 - turn) / steps)
 
 
 def _computing_more(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) -> Iterator[tuple[int, float]]:

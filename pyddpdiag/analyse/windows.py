@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import exp, lgamma, log
+from math import exp, log
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.analyse.binomial import log_choose
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import median
 
@@ -208,7 +209,7 @@ def _by_chance(steps: int, over: int) -> float:
         term *= (steps - heads) / (heads + 1)
         if term < 1e-9 * total:
             break
-    return exp(min(0.0, _choose(steps, least) + log(total) - steps * log(2.0)))
+    return exp(min(0.0, log_choose(steps, least) + log(total) - steps * log(2.0)))
 
 
 def _all_there(steps: int, much: int, length: int, there: int) -> float:
@@ -216,13 +217,10 @@ def _all_there(steps: int, much: int, length: int, there: int) -> float:
     total = 0.0
     for each in range(there, min(much, length) + 1):
         if length - each <= steps - much:
-            total += exp(_choose(much, each) + _choose(steps - much, length - each) - _choose(steps, length))
+            total += exp(
+                log_choose(much, each) + log_choose(steps - much, length - each) - log_choose(steps, length)
+            )
     return total
-
-
-def _choose(of: int, some: int) -> float:
-    """The logarithm of the binomial coefficient."""
-    return lgamma(of + 1) - lgamma(some + 1) - lgamma(of - some + 1)
 
 
 def _known(rows: Float64) -> Float64:

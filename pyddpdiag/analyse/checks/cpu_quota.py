@@ -99,4 +99,5 @@ CHECK = Check(
     rests_on="own times",
     family="ranks",
     explains="late",
+    role="mistake",
 )

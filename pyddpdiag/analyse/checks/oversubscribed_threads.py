@@ -96,4 +96,5 @@ CHECK = Check(
     rests_on="own times",
     family="ranks",
     explains="late",
+    role="mistake",
 )

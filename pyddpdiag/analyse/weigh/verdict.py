@@ -110,22 +110,19 @@ def _weight(finding: Finding) -> tuple[int, bool, bool, bool, float]:
 
 
 def _loopback_behind_faults(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; `loopback` comes behind the last sure warning about a mistake, a limit, or one rank.
+    """The findings; `loopback` comes behind the last sure warning about a mistake or one rank.
 
     It is how the ranks were placed, and all runs on one machine pay for it; what is wrong with this one is news.
     """
     faults = [
         place
         for place, one in enumerate(findings)
-        if one.severity == "warning" and one.confidence != "low" and _is_fault(one)
+        if one.severity == "warning"
+        and one.confidence != "low"
+        and (one.kind in MISTAKES or one.rank is not None)
     ]
     last = max(faults, default=-1) + 1
-    before = [one for one in findings[:last] if one.kind != "loopback"]
-    return [*before, *(one for one in findings[:last] if one.kind == "loopback"), *findings[last:]]
-
-
-def _is_fault(finding: Finding) -> bool:
-    return finding.kind in (*MISTAKES, "oversubscribed_threads", "cpu_quota") or finding.rank is not None
+    return [*sorted(findings[:last], key=lambda one: one.kind == "loopback"), *findings[last:]]
 
 
 def _behind_notes(findings: Sequence[Finding], lasted: float) -> list[Finding]:
