@@ -103,6 +103,24 @@ def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield "az://traces/runs"
 
 
+def sshd(folder: Path, port: int) -> list[str | Path]:
+    """The command of a server for sftp, which takes the key `user` in this folder; skips where there is none."""
+    pytest.importorskip("paramiko")
+    program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip("no sshd; on Debian: apt-get install openssh-server")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # for its separation of privileges
+    (folder / "config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder / 'host'}\nPidFile none\nUsePAM no\n"
+        f"AuthorizedKeysFile {folder / 'user.pub'}\nStrictModes no\nPermitRootLogin yes\n"
+        "PasswordAuthentication no\nSubsystem sftp internal-sftp\n"
+    )
+    return [program, "-D", "-e", "-f", folder / "config"]
+
+
 def samba(folder: Path, port: int) -> list[str | Path]:
     """The command of a server for the folder `share` in this one; skips where there is none."""
     pytest.importorskip("smbprotocol")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from collecting.conftest import sshd
 from support.ports import own_port
 from support.trace_writer import write_training
 
@@ -71,23 +71,9 @@ def s3() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 
 @pytest.fixture(scope="module")
 def sftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    pytest.importorskip("paramiko")
-    program = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin")
-    if program is None:
-        pytest.skip("no sshd; on Debian: apt-get install openssh-server")
-    folder = tmp_path_factory.mktemp("sshd")
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-    (folder / "authorized").write_text((folder / "user.pub").read_text())
-    port = own_port()
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # for its separation of privileges
-    (folder / "config").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder / 'host'}\nPidFile none\nUsePAM no\n"
-        f"AuthorizedKeysFile {folder / 'authorized'}\nStrictModes no\nPermitRootLogin yes\n"
-        "PasswordAuthentication no\nSubsystem sftp internal-sftp\n"
-    )
-    server = subprocess.Popen([program, "-D", "-e", "-f", folder / "config"], stderr=subprocess.DEVNULL)
+    folder, port = tmp_path_factory.mktemp("sshd"), own_port()
+    command = sshd(folder, port)
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     from fsspec.config import conf
 
     conf["sftp"] = {"key_filename": str(folder / "user"), "allow_agent": False, "look_for_keys": False}

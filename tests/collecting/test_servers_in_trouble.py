@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from collecting.conftest import samba, serving
+from collecting.conftest import samba, serving, sshd
 from support.ports import own_port
 
 from pyddpdiag.pipeline import load_report
@@ -75,25 +74,13 @@ def room(folder: Path, size: str) -> None:
 
 @pytest.fixture
 def sftp(share: Path) -> Iterator[Server]:
-    pytest.importorskip("paramiko")
-    program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
-        pytest.skip("no sshd; on Debian: apt-get install openssh-server")
     folder, port = share.parent, own_port()
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-    Path("/run/sshd").mkdir(exist_ok=True)  # for its separation of privileges
-    (folder / "config").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder / 'host'}\nPidFile none\nUsePAM no\n"
-        f"AuthorizedKeysFile {folder / 'user.pub'}\nStrictModes no\nPermitRootLogin yes\n"
-        "PasswordAuthentication no\nSubsystem sftp internal-sftp\n"
-    )
+    command = sshd(folder, port)
     # A file for fsspec, as users have it: the ranks' command reads it, too.
     (folder / "fsspec").mkdir()
     (folder / "fsspec" / "conf.ini").write_text(
         f"[sftp]\nkey_filename = {folder / 'user'}\nallow_agent =\nlook_for_keys =\n"
     )
-    command: list[str | Path] = [program, "-D", "-e", "-f", folder / "config"]
     yield Server(
         f"sftp://{getpass.getuser()}@127.0.0.1:{port}{share}",
         share,
