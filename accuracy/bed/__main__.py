@@ -69,7 +69,15 @@ def main() -> None:
     # Ended from outside, it still takes its ranks and hosts away.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(prog="accuracy", description=__doc__)
-    parser.add_argument("--runs", type=int, default=192, help="runs, half of them healthy (default 192)")
+    parser.add_argument("--runs", type=int, default=192, help="runs, healthy ones included (default 192)")
+    parser.add_argument(
+        "--healthy",
+        type=int,
+        choices=range(101),
+        default=50,
+        metavar="PERCENT",
+        help="share of healthy runs between those with a cause (default 50)",
+    )
     parser.add_argument(
         "--minutes", type=float, default=0.0, help="start no run after that time (default: none)"
     )
@@ -102,7 +110,9 @@ def main() -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
         chosen = [name for name in given.only.split(";") if name]
         names = available(chosen or list(CAUSES))
-        todo = list(plans(names, given.runs, given.seed, final=given.final, healthy=not chosen))
+        todo = list(
+            plans(names, given.runs, given.seed, final=given.final, healthy=0 if chosen else given.healthy)
+        )
         made = {tuple(row["plan"].values()) for row in rows}
         todo = [plan for plan in todo if (plan.seed, plan.cause, plan.kind) not in made]
         if given.healthy_only:

@@ -326,7 +326,7 @@ def report_of(trace: Path) -> tuple[int, dict[str, Any]]:
     return done.returncode, report
 
 
-def plans(causes: list[str], runs: int, seed: int, *, final: bool, healthy: bool = True) -> Iterator[Plan]:
+def plans(causes: list[str], runs: int, seed: int, *, final: bool, healthy: int = 50) -> Iterator[Plan]:
     """`runs` runs: causes in a random order, healthy runs of all kinds between them.
 
     Args:
@@ -334,14 +334,15 @@ def plans(causes: list[str], runs: int, seed: int, *, final: bool, healthy: bool
         runs: how many, healthy ones included.
         seed: of the first run.
         final: take the half of seeds and models that is kept for the final measurement.
-        healthy: whether every second run is healthy.
+        healthy: percentage of healthy runs; 50: every second one.
     """
     rng = random.Random(seed)
     order: list[str] = []
     for i in range(runs):
         one = 2 * (seed + i) + int(final)
-        if healthy and i % 2:
-            yield Plan(one, "healthy", HEALTHY[i // 2 % len(HEALTHY)])
+        before = i * healthy // 100
+        if (i + 1) * healthy // 100 > before:
+            yield Plan(one, "healthy", HEALTHY[before % len(HEALTHY)])
             continue
         if not order:
             order = rng.sample(causes, len(causes))
