@@ -2,21 +2,24 @@
 
 Run: python3 dev.py bench benchmarks/bench_lines.py
 The first case is the processor time of the thread that looks, per second, while the main thread trains: what is
-formatted and written is in it. The second compares steps with looks and without, in turns within each round.
+formatted and written is in it. The second is how long a look keeps the interpreter lock, for which the main thread may
+have to wait. The third compares steps with looks and without, in turns within each round.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-import weakref
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
 from harness.row import Row, ratios
 
+from pyddpdiag import _native
 from pyddpdiag.record.lines import LineSampler
+from pyddpdiag.record.stacks import looks_at_main_thread
 
 ROUNDS, STEPS = 200, 40
 SECONDS = 5.0
@@ -27,14 +30,14 @@ NAME = "pyddpdiag lines"
 TASKS = Path("/proc/self/task")
 
 
-class _Never:
-    def paused(self) -> bool:
-        """Looks are wanted."""
-        return False
+class _Core:
+    """Of a recorder, what the looks ask for."""
+
+    paused = False
 
 
-def _sampler(folder: Path, owner: _Never) -> LineSampler:
-    return LineSampler(folder / "rank_0.ddptrace", bytes(16), weakref.WeakMethod(owner.paused))
+def _sampler(folder: Path, core: _Core) -> LineSampler:
+    return LineSampler(folder / "rank_0.ddptrace", bytes(16), cast(_native.Recorder, core))
 
 
 def _step(model: torch.nn.Module, inputs: torch.Tensor, depth: int = 30) -> None:
@@ -54,8 +57,8 @@ def _model() -> tuple[torch.nn.Module, torch.Tensor]:
 @pytest.mark.skipif(not TASKS.exists(), reason="only Linux tells the processor time of one thread here")
 def test_processor_time(row: Row, tmp_path: Path) -> None:
     model, inputs = _model()
-    owner = _Never()
-    sampler = _sampler(tmp_path, owner)
+    core = _Core()
+    sampler = _sampler(tmp_path, core)
     [thread] = [each for each in threading.enumerate() if each.name == NAME]
     task = TASKS / str(thread.native_id)
     shares = []
@@ -69,14 +72,34 @@ def test_processor_time(row: Row, tmp_path: Path) -> None:
     assert not row.judges(3) or min(shares) < GOAL
 
 
+def test_lock(row: Row) -> None:
+    model, inputs = _model()
+    looks, over = looks_at_main_thread(), threading.Event()
+    held: list[float] = []
+
+    def look() -> None:
+        while not over.wait(0.05):
+            begun = time.perf_counter()
+            looks.look(paused=False)
+            held.append(time.perf_counter() - begun)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    while len(held) < row.rounds(100):
+        _step(model, inputs)
+    over.set()
+    thread.join()
+    row.report("interpreter lock held by a look", held)
+
+
 def test_steps(row: Row, tmp_path: Path) -> None:
     """In one process, in turns, so that other load hits both alike."""
     model, inputs = _model()
-    owner = _Never()
+    core = _Core()
     took: dict[str, list[float]] = {"with looks": [], "without": []}
     for number in range(row.rounds(ROUNDS)):
         for name in sorted(took, reverse=bool(number % 2)):
-            sampler = _sampler(tmp_path, owner) if name == "with looks" else None
+            sampler = _sampler(tmp_path, core) if name == "with looks" else None
             begun = time.perf_counter()
             for _ in range(STEPS):
                 _step(model, inputs)

@@ -37,6 +37,8 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_recorder.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_shared.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_sockets.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/python/bind_stacks.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/python/stack_looks.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/flatten/flatten.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/flatten/flatten_checks.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/flatten/parallel_copy.cpp

@@ -7,13 +7,11 @@ import importlib
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-
-def monotonic_ns() -> int:
-    """Nanoseconds of the clock that recorders on this machine use."""
-    # On Windows time.monotonic counts ticks of 16 ms in older Pythons; this one reads the recorder's counter.
-    return time.perf_counter_ns()
+# On Windows time.monotonic counts ticks of 16 ms in older Pythons; this one reads the recorder's counter.
+monotonic_ns: Final = time.perf_counter_ns
+"""Nanoseconds of the clock that recorders on this machine use."""
 
 
 @cache

@@ -3,10 +3,12 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
 #include <ctime>
+#include <string_view>
 #include <system_error>
 
 #include "platform/usage.hpp"
@@ -70,10 +72,43 @@ private:
 
 }  // namespace
 
+std::int64_t thread_cpu_ns() noexcept {
+    return cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+// Opening the file costs more than reading it. That of the whole process tells the state of its first thread, too, but
+// adds up the times of all threads before.
+DiskWait::DiskWait() noexcept {
+    std::array<char, 64> path{};
+    constexpr std::string_view before = "/proc/self/task/";
+    constexpr std::string_view behind = "/stat";
+    auto* end = std::ranges::copy(before, path.data()).out;
+    end = std::to_chars(end, path.data() + path.size(), ::getpid()).ptr;
+    std::ranges::copy(behind, end);
+    file_ = ::open(path.data(), O_RDONLY | O_CLOEXEC);
+}
+
+DiskWait::~DiskWait() {
+    if (file_ >= 0) {
+        ::close(file_);
+    }
+}
+
+// The state stands behind the command's name, which may hold anything: proc_pid_stat(5). D: it sleeps and cannot be
+// woken, because the kernel reads or writes for it. A thread that faults a page in from a file is in it as well, but
+// then Python's interpreter lock is not free for whoever asks.
+bool DiskWait::now() const noexcept {
+    std::array<char, 64> text{};
+    const ssize_t length = file_ < 0 ? -1 : ::pread(file_, text.data(), text.size(), 0);
+    const std::string_view seen(text.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+    const std::size_t name = seen.rfind(')');
+    return name != std::string_view::npos && seen.substr(name).starts_with(") D");
+}
+
 Usage usage() noexcept {
     thread_local RunDelay run_delay;
     Usage found;
-    found.thread_cpu_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+    found.thread_cpu_ns = thread_cpu_ns();
     found.run_delay_ns = run_delay.read();
     found.process_cpu_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
     if (rusage counted{}; ::getrusage(RUSAGE_THREAD, &counted) == 0) {

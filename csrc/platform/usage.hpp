@@ -18,4 +18,22 @@ struct Usage {
 // Takes the readings; a few microseconds at most.
 [[nodiscard]] Usage usage() noexcept;
 
+// The reading `thread_cpu_ns` alone.
+[[nodiscard]] std::int64_t thread_cpu_ns() noexcept;
+
+// Whether the thread that the process began with waits for a disk or a network file system.
+class DiskWait {
+public:
+    DiskWait() noexcept;
+    DiskWait(const DiskWait&) = delete;
+    DiskWait& operator=(const DiskWait&) = delete;
+    ~DiskWait();
+
+    // At this moment; false as well where nobody can tell.
+    [[nodiscard]] bool now() const noexcept;
+
+private:
+    int file_ = -1;
+};
+
 }  // namespace ddpdiag::platform

@@ -15,6 +15,22 @@ std::int64_t nanoseconds(const FILETIME& kernel, const FILETIME& user) noexcept 
 
 }  // namespace
 
+std::int64_t thread_cpu_ns() noexcept {
+    FILETIME created{};
+    FILETIME exited{};
+    FILETIME kernel{};
+    FILETIME user{};
+    const BOOL told = ::GetThreadTimes(::GetCurrentThread(), &created, &exited, &kernel, &user);
+    return told != 0 ? nanoseconds(kernel, user) : -1;
+}
+
+// Windows does not tell what a thread waits for.
+DiskWait::DiskWait() noexcept = default;
+DiskWait::~DiskWait() = default;
+bool DiskWait::now() const noexcept {
+    return file_ >= 0;
+}
+
 // Windows tells a program neither how long a thread waited for a core, nor its page faults that read from a
 // disk, nor a load average.
 Usage usage() noexcept {
@@ -23,9 +39,7 @@ Usage usage() noexcept {
     FILETIME exited{};
     FILETIME kernel{};
     FILETIME user{};
-    if (::GetThreadTimes(::GetCurrentThread(), &created, &exited, &kernel, &user) != 0) {
-        found.thread_cpu_ns = nanoseconds(kernel, user);
-    }
+    found.thread_cpu_ns = thread_cpu_ns();
     if (::GetProcessTimes(::GetCurrentProcess(), &created, &exited, &kernel, &user) != 0) {
         found.process_cpu_ns = nanoseconds(kernel, user);
     }

@@ -11,6 +11,7 @@ void bind_build(py::module_& module);
 void bind_recorder(py::module_& module);
 void bind_shared(py::module_& module);
 void bind_sockets(py::module_& module);
+void bind_stacks(py::module_& module);
 void bind_lanes(py::module_& module);
 void bind_hook(py::module_& module);
 void bind_flatten(py::module_& module);

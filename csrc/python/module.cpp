@@ -9,4 +9,5 @@ PYBIND11_MODULE(_native, module) {
     ddpdiag::python::bind_flatten(module);
     ddpdiag::python::bind_shared(module);
     ddpdiag::python::bind_sockets(module);
+    ddpdiag::python::bind_stacks(module);
 }

@@ -168,7 +168,7 @@ class Recorder:
         paused = weakref.WeakMethod(self._is_paused)
         self._whereabouts = Whereabouts(self.core, weakref.WeakMethod(self.modules.note_stay))
         self._watchdog = None if watchdog_s is None else Watchdog(self.path, self.rank, watchdog_s, paused)
-        self._lines = LineSampler(self.path, run.run_id, paused) if lines else None
+        self._lines = LineSampler(self.path, run.run_id, self.core) if lines else None
 
     def attach(
         self,

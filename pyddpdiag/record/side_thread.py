@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 _LEAVE_S = 1.0
 
@@ -29,6 +30,12 @@ class Over:
             return False
         self._release()
         return True
+
+    @property
+    def within(self) -> Callable[[float], bool]:
+        """As `wait`, for a thread that ends at the first True and never waits for less than nothing: quicker, because
+        no Python runs for it."""
+        return partial(self._held.acquire, True)
 
     def _release(self) -> None:
         # Somebody else has done it meanwhile.

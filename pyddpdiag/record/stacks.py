@@ -3,62 +3,43 @@
 from __future__ import annotations
 
 import dis
+import threading
+from collections.abc import Sequence
 from contextlib import suppress
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, Final
 
-from pyddpdiag.frames import main_frame
-from pyddpdiag.model.lines import DEPTH_LIMIT, Line, Stack
+from pyddpdiag import _native
+from pyddpdiag.model.lines import DEPTH_LIMIT, SAMPLES_LIMIT, STACKS_LIMIT, Line, Stack
 from pyddpdiag.record.script_lines import name_of
-
-WALK_LIMIT: Final = 200
-"""Frames of one stack that are looked at, so that a deep recursion costs no more."""
 
 CODE_LIMIT: Final = 20_000
 """Bytes of a function in which the name of a call is looked for."""
 
-CODES_LIMIT: Final = 10_000
-"""Functions that are remembered: a program may make new ones for ever."""
 
-Sample = tuple[int, ...]
-"""A stack in numbers, quick to compare: 1 if the thread waits for a disk, else 0; the innermost function if it is no
-own code, else 0; then for each own frame, the innermost first, its function, line and, of the first one, last
-instruction."""
-
-# By id, which stays theirs as long as they are here; a code object's own hash looks at all that is in it.
-_codes: dict[int, CodeType] = {}
-_modules: dict[int, str] = {}
-
-
-def sample(on_disk: bool = False) -> Sample | None:
-    """Where the main thread is; None: it has no frame. Quick: names are made later, once for each stack.
-
-    `on_disk`: whether it waits for a disk there.
-    """
-    frame = main_frame()
-    if frame is None:
-        return None
-    found = [int(on_disk), _foreign(frame)]
-    for _ in range(WALK_LIMIT):
-        if frame is None or len(found) > 1 + 3 * DEPTH_LIMIT:
-            break
-        code = frame.f_code
-        if name_of(code.co_filename) and _remember(code):
-            # Of the others the instruction is not asked for: one stack must not become many.
-            found += (id(code), frame.f_lineno or 0, -1 if len(found) > 2 else frame.f_lasti)
-        frame = frame.f_back
-    return tuple(found)
+def looks_at_main_thread() -> _native.StackLooks:
+    """Looks at the main thread's stack; they keep as much as a reader takes."""
+    return _native.StackLooks(
+        threading.main_thread().ident or 0,
+        name_of,
+        samples=SAMPLES_LIMIT,
+        stacks=STACKS_LIMIT,
+        depth=DEPTH_LIMIT,
+    )
 
 
-def named(taken: Sample) -> Stack:
-    """The stack in words."""
+def named(taken: Sequence[int], looks: _native.StackLooks) -> Stack:
+    """A stack of these looks in words; its numbers: csrc/python/stack_looks.hpp. The empty one is that of no sample."""
+    if not taken:
+        return Stack()
     on_disk, foreign = bool(taken[0]), taken[1]
-    places = [(_codes[taken[at]], taken[at + 1], taken[at + 2]) for at in range(2, len(taken), 3)]
+    places = [(looks.code(taken[at]), taken[at + 1], taken[at + 2]) for at in range(2, len(taken), 3)]
     lines = tuple(
         Line(name_of(code.co_filename), line, _function(code)) for code, line, _ in reversed(places)
     )
     if foreign:
-        return Stack(lines, f"{_modules[foreign]}.{_function(_codes[foreign])}".lstrip("."), on_disk)
+        called_there = f"{looks.module(foreign)}.{_function(looks.code(foreign))}"
+        return Stack(lines, called_there.lstrip("."), on_disk)
     call = ""
     if places:
         # Names are a help, never a reason to fail.
@@ -107,20 +88,4 @@ def _function(code: CodeType) -> str:
     return name.rpartition("<locals>.")[2]
 
 
-def _foreign(frame: FrameType) -> int:
-    """The number of the frame's function if that is no own code; else 0."""
-    code = frame.f_code
-    if name_of(code.co_filename) or not _remember(code):
-        return 0
-    if id(code) not in _modules:
-        module = frame.f_globals.get("__name__")
-        _modules[id(code)] = module if isinstance(module, str) else ""
-    return id(code)
-
-
-def _remember(code: CodeType) -> bool:
-    """Keeps a function, so that its number stays its own; False: there are too many."""
-    return id(code) in _codes or (len(_codes) < CODES_LIMIT and _codes.setdefault(id(code), code) is code)
-
-
-__all__ = ["Sample", "called", "named", "sample"]
+__all__ = ["called", "looks_at_main_thread", "named"]

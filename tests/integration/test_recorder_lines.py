@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import pyddpdiag
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.record.disk_wait import DiskWait
+from pyddpdiag.record.stacks import looks_at_main_thread
 
 STEPS = 30
 
@@ -99,21 +99,19 @@ def _disk_job(rank: int, _: int, folder: str) -> None:
 
 def _waits_for_its_disk() -> bool:
     """Whether writing here waits, and the system says so: memory does not wait, nor may a very fast disk."""
-    looks: list[bool] = []
-    over = threading.Event()
+    looks, over = looks_at_main_thread(), threading.Event()
 
     def look() -> None:
-        waits = DiskWait()
         while not over.wait(0.005):
-            looks.append(waits())
-        waits.close()
+            looks.look(paused=False)
 
     thread = threading.Thread(target=look)
     thread.start()
     write_log(0.5)
     over.set()
     thread.join()
-    return sum(looks) > 0.3 * len(looks)
+    _, _, _, places, stacks = looks.kept()
+    return sum(stacks[each][0] for each in places) > 0.3 * len(places)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system tells what a thread waits for")

@@ -332,3 +332,17 @@ CASE("each thread has readings of its own") {
     CHECK(there.thread_cpu_ns <= here.thread_cpu_ns + 10'000'000);
     CHECK((there.run_delay_ns < 0) == (here.run_delay_ns < 0));
 }
+
+CASE("a thread that computes is not said to wait for a disk, whatever its name is") {
+    const platform::DiskWait waits;
+    const auto before = platform::thread_name();
+    CHECK(platform::set_thread_name("x) D 1"));
+    bool seen = false;
+    std::thread([&] {
+        for (int i = 0; i < 100; ++i) {
+            seen = seen || waits.now();
+        }
+    }).join();
+    platform::set_thread_name(before);
+    CHECK(!seen);
+}

@@ -7,45 +7,49 @@ import re
 import sys
 import threading
 import time
-from collections import Counter
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
 
 import pytest
 
-from pyddpdiag.model.lines import Stack, from_json, to_json
-from pyddpdiag.record.lines import INTERVAL_NS, Samples
+from pyddpdiag import _native
+from pyddpdiag.model.lines import DEPTH_LIMIT, Stack, from_json, to_json
 from pyddpdiag.record.side_thread import Over, SideThread
-from pyddpdiag.record.stacks import Sample, called, named, sample
-
-MS = 1_000_000
-
-
-def _frames(number: int) -> Sample:
-    """A stack of its own: the same function at another line."""
-    taken = sample()
-    assert taken is not None
-    return (0, 0, taken[2], number, -1)
+from pyddpdiag.record.stacks import called, looks_at_main_thread, named
 
 
 def _wait_for(seen: threading.Event) -> None:
     seen.wait(60)
 
 
+def _stacks(looks: _native.StackLooks) -> list[Stack]:
+    """What was seen, by sample."""
+    _, _, _, places, stacks = looks.kept()
+    return [named(stacks[each], looks) for each in places]
+
+
+def _look_until(there: Callable[[Stack], bool]) -> Callable[[threading.Event, list[Stack]], None]:
+    """A thread's body: looks at the main thread until a stack is as wanted, and keeps that."""
+
+    def body(seen: threading.Event, taken: list[Stack]) -> None:
+        looks = looks_at_main_thread()
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            time.sleep(0.001)
+            looks.look(paused=False)
+            if there(_stacks(looks)[-1]):
+                taken.append(_stacks(looks)[-1])
+                break
+        seen.set()
+
+    return body
+
+
 def test_a_sample_has_the_functions_of_the_script_and_what_they_called() -> None:
     seen, taken = threading.Event(), list[Stack]()
-
-    def look() -> None:
-        while True:
-            found = sample()
-            if found is not None and any(code == id(_wait_for.__code__) for code in found[2::3]):
-                taken.append(named(found))
-                seen.set()
-                return
-            time.sleep(0.001)
-
-    thread = threading.Thread(target=look)
+    look = _look_until(lambda stack: bool(stack.lines) and stack.lines[-1].function == "_wait_for")
+    thread = threading.Thread(target=look, args=(seen, taken))
     thread.start()
     _wait_for(seen)
     thread.join()
@@ -54,6 +58,71 @@ def test_a_sample_has_the_functions_of_the_script_and_what_they_called() -> None
     assert innermost.number == _wait_for.__code__.co_firstlineno + 1
     assert taken[0].call.startswith("threading.")
     assert not [line for line in taken[0].lines if "_pytest" in line.file or "threading" in line.file]
+
+
+def _sleep_below(depth: int, over: threading.Event) -> None:
+    if depth:
+        _sleep_below(depth - 1, over)
+    while not over.is_set():
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="instructions know no columns")
+def test_of_a_deep_stack_the_innermost_lines_are_kept_with_the_function_of_c_that_was_called() -> None:
+    seen, taken = threading.Event(), list[Stack]()
+    thread = threading.Thread(
+        target=_look_until(lambda stack: stack.call == "time.sleep"), args=(seen, taken)
+    )
+    thread.start()
+    _sleep_below(300, seen)
+    thread.join()
+    assert [line.function for line in taken[0].lines] == ["_sleep_below"] * DEPTH_LIMIT
+    assert taken[0].lines[-1].number == _sleep_below.__code__.co_firstlineno + 4
+    # Where the others are is the line of the call, and only that.
+    assert {line.number for line in taken[0].lines[:-1]} == {_sleep_below.__code__.co_firstlineno + 2}
+
+
+def test_a_look_while_nothing_is_recorded_keeps_nothing() -> None:
+    looks = looks_at_main_thread()
+    looks.look(paused=True)
+    assert not looks.kept()[2]
+    looks.look(paused=False)
+    assert len(looks.kept()[2]) == 1
+
+
+def test_looks_come_at_random_moments_some_20_times_a_second() -> None:
+    looks = looks_at_main_thread()
+    waits = [looks.look(paused=True) for _ in range(1000)]
+    assert min(waits) >= 0.025 and max(waits) <= 0.075
+    assert 0.048 < sum(waits) / len(waits) < 0.052
+    assert len(set(waits)) > 900
+    assert waits[:10] != [looks_at_main_thread().look(paused=True) for _ in range(10)]
+
+
+def test_a_thread_that_is_not_there_is_refused_and_so_is_a_function_that_nobody_saw() -> None:
+    with pytest.raises(ValueError, match="no thread of Python has the number 1"):
+        _native.StackLooks(1, str, samples=1, stacks=2, depth=1)
+    with pytest.raises(IndexError):
+        looks_at_main_thread().code(1)
+
+
+def test_an_error_in_naming_files_is_the_callers_and_the_next_look_works() -> None:
+    asked: list[str] = []
+
+    def fails_once(file: str) -> str:
+        asked.append(file)
+        if len(asked) == 1:
+            raise LookupError(file)
+        return file
+
+    looks = _native.StackLooks(threading.main_thread().ident or 0, fails_once, samples=4, stacks=4, depth=2)
+    with pytest.raises(LookupError):
+        looks.look(paused=False)
+    looks.look(paused=False)
+    assert len(looks.kept()[2]) == 1
+    # Each file is asked for once, however often it is on a stack.
+    looks.look(paused=False)
+    assert len(asked) == 1 + len(set(asked))
 
 
 def _calls(labels: object) -> None:
@@ -76,33 +145,6 @@ def test_a_function_of_c_is_named_by_the_names_that_call_it() -> None:
         "labels.reader.read.close",
     ]
     assert called(_calls.__code__, 10**6) == ""
-
-
-def test_a_long_run_keeps_few_samples_of_all_of_it() -> None:
-    samples = Samples(limit=64)
-    at, looks, hour = 0, 0, 3600 * 1000 * MS
-    while (at := at + samples.interval_ns) < hour:
-        samples.add(at, _frames(4 * at // hour))
-        looks += 1
-    lines = samples.lines("run")
-    assert 32 <= len(lines.at_ns) == len(lines.stack) <= 64
-    assert looks < 1000
-    assert lines.interval_ns == samples.interval_ns == 2048 * INTERVAL_NS
-    assert min(after - before for before, after in pairwise(lines.at_ns)) >= lines.interval_ns // 2
-    seen = Counter(lines.stacks[each].lines[0].number for each in lines.stack)
-    assert set(seen) == {0, 1, 2, 3} and max(seen.values()) - min(seen.values()) <= 3
-
-
-def test_looks_that_cost_too_much_come_half_as_often() -> None:
-    samples = Samples()
-    for at in range(1000):
-        samples.add(at * MS, _frames(1))
-        samples.spent(90_000 if at < 100 else 190_000)
-    # 0.18% of a core, then 0.38%, then 0.19%.
-    assert samples.interval_ns == 2 * INTERVAL_NS
-    for _ in range(10_000):
-        samples.spent(900 * MS)
-    assert samples.interval_ns == 8 * INTERVAL_NS
 
 
 def test_a_training_without_a_thread_to_spare_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,32 +175,6 @@ def test_a_thread_ends_when_it_is_told_to_however_often() -> None:
     for _ in range(3):
         beside.close()
     assert seen == [False, True, True]
-
-
-def test_stacks_are_bounded_and_make_room_for_later_ones() -> None:
-    samples = Samples(limit=100, stacks=10)
-    for at in range(100):
-        samples.add(at * MS, _frames(at))
-    lines = samples.lines("run")
-    assert len(lines.stacks) == 10
-    # There is no room for the name of the others, but for the samples.
-    assert sum(not lines.stacks[each].lines for each in lines.stack) == 100 - 9
-    for at in range(100, 1000):
-        samples.add(at * MS, _frames(7777))
-    lines = samples.lines("run")
-    assert lines.stacks[lines.stack[-1]].lines[0].number == 7777
-
-
-def test_a_look_that_was_held_up_is_counted_as_missed_and_all_comes_back_from_the_file() -> None:
-    samples = Samples()
-    for at, late_ms in enumerate((0, 5, 400, 30)):
-        samples.add((50 + at) * MS, _frames(at % 2), late_ms * MS)
-    lines = samples.lines("run")
-    assert lines.missed_ns == 430 * MS
-    back = from_json(json.loads(json.dumps(to_json(lines))))
-    assert back is not None
-    assert (back.at_ns, back.interval_ns, back.missed_ns) == (lines.at_ns, INTERVAL_NS, 430 * MS)
-    assert [back.stacks[each] for each in back.stack] == [lines.stacks[each] for each in lines.stack]
 
 
 def test_the_documented_example_is_the_schema() -> None:

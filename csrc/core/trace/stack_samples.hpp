@@ -1,0 +1,59 @@
+// What is kept of looks at a stack: a bounded table, however long the run is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace ddpdiag {
+
+// A stack in numbers; what they mean is known to whoever takes it.
+using StackNumbers = std::vector<std::int64_t>;
+
+// When the table is full, every second sample goes, and the looks come half as often; the same where they cost too
+// much. So all samples of a run stand for equally long times. Stacks that no sample needs any more go, too.
+class StackSamples {
+public:
+    static constexpr std::int64_t first_interval_ns = 50'000'000;
+    // Because of their cost, looks never come less often than this: on a busy machine, each of them seems costly.
+    static constexpr std::int64_t longest_interval_ns = 8 * first_interval_ns;
+    // A look this much later than it was due was held up.
+    static constexpr std::int64_t late_ns = 20'000'000;
+    // Looks between two checks of their cost, and the share of a core that they may take.
+    static constexpr std::int64_t checked = 100;
+    static constexpr double most_share = 0.002;
+
+    // `samples` and `stacks`: how many there are at most. The first stack stands for all that found no room.
+    StackSamples(std::size_t samples, std::size_t stacks);
+
+    // `late`: how long after it was due, nanoseconds.
+    void add(std::int64_t at, const StackNumbers& stack, std::int64_t late);
+    // What a look cost: processor time, nanoseconds.
+    void spent(std::int64_t cost);
+
+    [[nodiscard]] std::int64_t interval() const { return interval_; }
+    // For how long looks were held up, nanoseconds.
+    [[nodiscard]] std::int64_t missed() const { return missed_; }
+    [[nodiscard]] const std::vector<std::int64_t>& at() const { return at_; }
+    // For each sample its place in `stacks`.
+    [[nodiscard]] const std::vector<std::size_t>& places() const { return places_; }
+    [[nodiscard]] const std::vector<StackNumbers>& stacks() const { return stacks_; }
+
+private:
+    [[nodiscard]] std::size_t place(const StackNumbers& stack);
+    void thin();
+
+    std::size_t samples_limit_;
+    std::size_t stacks_limit_;
+    std::int64_t interval_ = first_interval_ns;
+    std::int64_t missed_ = 0;
+    std::int64_t looks_ = 0;
+    std::int64_t cost_ = 0;
+    std::vector<std::int64_t> at_;
+    std::vector<std::size_t> places_;
+    std::vector<StackNumbers> stacks_;
+    std::map<StackNumbers, std::size_t> known_;
+};
+
+}  // namespace ddpdiag

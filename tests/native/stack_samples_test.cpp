@@ -1,0 +1,97 @@
+#include "core/trace/stack_samples.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <ranges>
+
+#include "check.hpp"
+
+namespace {
+
+using ddpdiag::StackNumbers;
+using ddpdiag::StackSamples;
+
+constexpr std::int64_t ms = 1'000'000;
+
+StackNumbers at_line(std::int64_t line) {
+    return {0, 0, 4711, line, -1};
+}
+
+std::int64_t line_of(const StackSamples& samples, std::size_t sample) {
+    return samples.stacks()[samples.places()[sample]].at(3);
+}
+
+CASE("a long run keeps few samples of all of it") {
+    StackSamples samples(64, 1024);
+    constexpr std::int64_t hour = 3600 * 1000 * ms;
+    int looks = 0;
+    for (std::int64_t at = samples.interval(); at < hour; at += samples.interval()) {
+        samples.add(at, at_line(4 * at / hour), 0);
+        ++looks;
+    }
+    CHECK(looks < 1000);
+    CHECK(samples.at().size() >= 32 && samples.at().size() <= 64);
+    CHECK(samples.places().size() == samples.at().size());
+    CHECK(samples.interval() == 2048 * StackSamples::first_interval_ns);
+    std::map<std::int64_t, int> seen;
+    for (std::size_t i = 0; i < samples.at().size(); ++i) {
+        ++seen[line_of(samples, i)];
+        CHECK(i == 0 || samples.at()[i] - samples.at()[i - 1] >= samples.interval() / 2);
+    }
+    CHECK(seen.size() == 4);
+    const auto [least, most] = std::ranges::minmax(seen | std::views::values);
+    CHECK(most - least <= 3);
+}
+
+CASE("looks that cost too much come half as often") {
+    StackSamples samples(2048, 1024);
+    for (int i = 0; i < 1000; ++i) {
+        samples.add(i * ms, at_line(1), 0);
+        // 0.18% of a core, then 0.38%, then 0.19%.
+        samples.spent(i < 100 ? 90'000 : 190'000);
+    }
+    CHECK(samples.interval() == 2 * StackSamples::first_interval_ns);
+    for (int i = 0; i < 10'000; ++i) {
+        samples.spent(900 * ms);
+    }
+    CHECK(samples.interval() == StackSamples::longest_interval_ns);
+}
+
+CASE("stacks are bounded and make room for later ones") {
+    StackSamples samples(100, 10);
+    for (int i = 0; i < 100; ++i) {
+        samples.add(i * ms, at_line(i), 0);
+    }
+    CHECK(samples.stacks().size() == 10);
+    CHECK(samples.stacks().front().empty());
+    // There is no room for the stack of the others, but for the samples.
+    CHECK(std::ranges::count(samples.places(), 0U) == 100 - 9);
+    for (int i = 100; i < 1000; ++i) {
+        samples.add(i * ms, at_line(7777), 0);
+    }
+    CHECK(line_of(samples, samples.at().size() - 1) == 7777);
+    CHECK(samples.stacks().size() <= 10);
+}
+
+CASE("equal stacks are one and each sample keeps its own when half of them go") {
+    StackSamples samples(4, 1024);
+    for (const int line : {1, 2, 3, 2, 5}) {
+        samples.add(line * ms, at_line(line), 0);
+    }
+    CHECK(samples.at().size() == 3);
+    CHECK(line_of(samples, 0) == 2 && line_of(samples, 1) == 2 && line_of(samples, 2) == 5);
+    CHECK(samples.places()[0] == samples.places()[1]);
+    CHECK(samples.stacks().size() == 3);
+}
+
+CASE("a look that was held up is counted as missed") {
+    StackSamples samples(2048, 1024);
+    for (const int late : {0, 5, 400, 30}) {
+        samples.add(ms, at_line(1), late * ms);
+    }
+    CHECK(samples.missed() == 430 * ms);
+    CHECK(samples.at().size() == 4);
+}
+
+}  // namespace
