@@ -20,8 +20,8 @@ std::int64_t thread_cpu_ns() noexcept {
     FILETIME exited{};
     FILETIME kernel{};
     FILETIME user{};
-    const BOOL told = ::GetThreadTimes(::GetCurrentThread(), &created, &exited, &kernel, &user);
-    return told != 0 ? nanoseconds(kernel, user) : -1;
+    const BOOL known = ::GetThreadTimes(::GetCurrentThread(), &created, &exited, &kernel, &user);
+    return known != 0 ? nanoseconds(kernel, user) : -1;
 }
 
 // Windows does not tell what a thread waits for.

@@ -12,6 +12,7 @@ from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median
 from pyddpdiag.analyse.thresholds import LEAST_MS, LEAST_STEPS
 from pyddpdiag.analyse.usage import UsageMatrix
+from pyddpdiag.model.sidecar import Sidecar
 
 WAIT_SHARE: Final = 0.10
 
@@ -76,6 +77,14 @@ def core_waits(
             delay[:, place] = 0.0
     cost = usual(saved_ms(steps.own[rows], delay))
     return CoreWaits(found, cost) if found and cost > threshold else NOBODY
+
+
+def spins(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]) -> bool:
+    """Whether ranks of several threads wait for cores: a thread that waits for the others of its rank spins, as if it
+    worked."""
+    threads = max((sidecar.torch_threads for sidecar in sidecars.values()), default=0)
+    waits = np.nan_to_num(usage.run_delay)
+    return threads > 1 and bool(waits.size) and bool(waits.mean() > WAIT_SHARE * steps.wall_ms)
 
 
 def _mean(values: Float64) -> float:

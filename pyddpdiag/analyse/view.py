@@ -21,6 +21,7 @@ from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
 from pyddpdiag.analyse.calls.recurring import CallsInSteps
 from pyddpdiag.analyse.calls.rooted import HeldUp, held_up, rooted_ms
 from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
+from pyddpdiag.analyse.core_waits import spins
 from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.endings import Ending, endings
 from pyddpdiag.analyse.exposure import Exposure, exposure
@@ -218,6 +219,11 @@ class RunView:
     def slower(self) -> Slower | None:
         """The parts of the run in which all ranks are slower than in the rest of it."""
         return slower(self.judged, self.usage, self.sidecars)
+
+    @cached_property
+    def spins(self) -> bool:
+        """Whether processor time may be that of threads that spin, because there are too few cores for them."""
+        return spins(self.judged, self.usage, self.sidecars)
 
     @cached_property
     def crowding(self) -> tuple[Crowding, ...]:

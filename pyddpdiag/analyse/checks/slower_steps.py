@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import Stretches
@@ -29,6 +30,11 @@ CHANGE_MIND: Final[dict[Cause | None, str]] = {
 OTHERWISE: Final = (
     "The script does more in these steps on purpose: longer inputs, a larger batch, more layers."
 )
+SPIN: Final = "; their threads compute all that time, or spin for want of a core"
+FEWER_THREADS: Final = (
+    "Give each rank one thread first (OMP_NUM_THREADS=1): are all ranks slower then as well?"
+)
+SAME_WITH_ONE: Final = "The ranks become as slow with one thread each."
 
 ADVICE: Final[dict[Cause | None, str]] = {
     "compute": "Look for what grows or begins then: longer inputs, a list that every step goes through, another "
@@ -53,15 +59,18 @@ def _look(view: RunView) -> Iterator[Finding]:
     where = None
     if found.cause not in ("core", "device"):
         where = view.lines.more_in(at[change.inside], at[~change.inside], change.there_ms - change.usual_ms)
+    # Threads that spin in want of a core do so for as long as that lasts, on all ranks.
+    spins = found.cause == "compute" and view.spins
     cause = "disk" if found.cause == "blocked" and where and where.on_disk else found.cause
     yield Finding(
         kind="slower_steps",
         severity="warning",
         message=f"all ranks are slower {change.span.words(at)}: each needs {milliseconds(change.there_ms)} for its own "
         f"part of a step, {milliseconds(change.usual_ms)} {_rest(change.span)} ({number(change.times)} times as long"
-        f"{', and more and more' if change.grows else ''}){WHAT[cause]}; {percent(change.share)} of the time is "
-        "lost to it." + (f" {where.says('what they need more')}." if where else ""),
-        confidence=found.confidence,
+        f"{', and more and more' if change.grows else ''}){SPIN if spins else WHAT[cause]}; "
+        f"{percent(change.share)} of the time is lost to it."
+        + (f" {where.says('what they need more')}." if where else ""),
+        confidence="low" if spins else found.confidence,
         cause=cause,
         since_step=since,
         until_step=until,
@@ -83,9 +92,13 @@ def _look(view: RunView) -> Iterator[Finding]:
             **(where.facts if where else {}),
             **times_of(view, steps.ranks[0], since, until),
         },
-        change_mind=CHANGE_MIND.get(cause, OTHERWISE),
-        advice=f"Look at {where}: what makes it take longer then?" if where else ADVICE[cause],
+        change_mind=SAME_WITH_ONE if spins else CHANGE_MIND.get(cause, OTHERWISE),
+        advice=FEWER_THREADS if spins else _look_at(where) or ADVICE[cause],
     )
+
+
+def _look_at(where: Where | None) -> str:
+    return f"Look at {where}: what makes it take longer then?" if where else ""
 
 
 def _rest(span: Stretches) -> str:

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.core_waits import WAIT_SHARE
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.late_ranks import SURELY_EARLY
 from pyddpdiag.analyse.step_matrix import beyond_mean, beyond_usual, column_medians, extra_ms, median
@@ -66,7 +65,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         "not always the same one.",
         # Other load on the machine looks the same, except that it takes no processor time of the ranks'.
         confidence="medium"
-        if spread >= SURE_WORK_SHARE and _saved_work(view) >= BOTH_WAYS * spread and not _spins(view)
+        if spread >= SURE_WORK_SHARE and _saved_work(view) >= BOTH_WAYS * spread and not view.spins
         else "low",
         cost_ms=typical,
         evidence={
@@ -146,14 +145,6 @@ def _saved_work(view: RunView) -> float:
     cpu = _work(view)
     usual = column_medians(cpu)
     return median((usual - np.quantile(cpu, LEAST_WORK, axis=0)) / np.maximum(usual, 1e-9))
-
-
-def _spins(view: RunView) -> bool:
-    """Whether ranks of several threads wait for cores: a thread that waits for the others of its rank spins, as if it
-    worked."""
-    threads = [sidecar.torch_threads for sidecar in view.sidecars.values()]
-    waits = np.nan_to_num(view.usage.run_delay)
-    return max(threads, default=0) > 1 and bool(waits.mean() > WAIT_SHARE * view.judged.wall_ms)
 
 
 def _work(view: RunView) -> Float64:

@@ -106,3 +106,17 @@ def test_steps_that_vary_are_no_change(tmp_path: Path) -> None:
             own = own * np.exp(walk)[:, None]
         found += len(own_times(tmp_path / str(run), own))
     assert found == 0
+
+
+@pytest.mark.parametrize(
+    ("threads", "delay", "confidence"), [(2, 40.0, "low"), (2, 0.0, "medium"), (1, 40.0, "medium")]
+)
+def test_threads_that_may_spin_for_want_of_a_core_are_no_sure_change_of_the_work(
+    tmp_path: Path, threads: int, delay: float, confidence: str
+) -> None:
+    extra = Extra(cpu=60, delay=delay, steps=LATER)
+    write(tmp_path, [extra] * 2, steps=80, load=1.0, cores=2, threads=[threads] * 2)
+    found = slower(findings(tmp_path))
+    assert (found.cause, found.confidence) == ("compute", confidence)
+    assert ("OMP_NUM_THREADS" in str(found.advice)) == (confidence == "low")
+    assert ("spin" in found.message) == (confidence == "low")
