@@ -55,7 +55,7 @@ class LineSampler:
             self._look_on(over)
 
     def _look_on(self, over: Over) -> None:
-        # As little Python as can be: for each line of it, the processor has to be fetched from what the training does.
+        # As little Python as possible: neither its code nor its data are in the caches when a look comes.
         ends_within, look = over.within, self._looks.look
         wait_s = look(True)
         while not ends_within(wait_s):
