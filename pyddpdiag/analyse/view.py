@@ -36,6 +36,7 @@ from pyddpdiag.analyse.links.connections import Connection
 from pyddpdiag.analyse.links.link_faults import LinkFaults
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic
 from pyddpdiag.analyse.links.pairs import links
+from pyddpdiag.analyse.links.stalled_steps import lost_in
 from pyddpdiag.analyse.links.stalls import Stalls, stalls
 from pyddpdiag.analyse.meetings import Meetings, meetings
 from pyddpdiag.analyse.names import Names
@@ -51,6 +52,7 @@ from pyddpdiag.analyse.slower import Slower, slower
 from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
 from pyddpdiag.analyse.weights import Compared, compared_weights
@@ -439,6 +441,17 @@ class RunView:
     def stalls(self) -> Stalls | None:
         """The links that carry nothing for moments."""
         return stalls(self.link_faults.carrying, self.connections)
+
+    @cached_property
+    def stalled_s(self) -> float:
+        """What the steps lost to these moments; 0: too little to be told."""
+        found, steps = self.stalls, self.judged
+        ends = self.step_ends.get(found.links[0].rank) if found else None
+        if found is None or ends is None or not steps.can_judge:
+            return 0.0
+        # While it is down, the ranks also compute and wait for other reasons.
+        lost_s = min(lost_in(found, steps, ends), max(0.0, self.exposure.mean_ms) * steps.steps / 1e3)
+        return lost_s if lost_s >= HEALTHY_SHARE * found.seconds else 0.0
 
     def buckets_of(self, step: int) -> tuple[BucketStats, ...]:
         """`buckets` of one step."""

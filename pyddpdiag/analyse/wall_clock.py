@@ -29,16 +29,22 @@ def times_of(view: RunView, rank: int, since: int | None, until: int | None) -> 
 
 
 def _wall_clock(view: RunView, rank: int, step: int) -> str | None:
-    header = next((header for header in view.headers if header.rank == rank), None)
     ends = view.step_ends.get(rank)
-    if header is None or ends is None:
+    if ends is None:
         return None
     known = np.flatnonzero((ends.step == step) & (ends.at_ns > 0))
-    if not len(known) or not header.wall_ns:
+    at = wall_clock(view, rank, int(ends.at_ns[known[0]])) if len(known) else None
+    return at.isoformat() if at else None
+
+
+def wall_clock(view: RunView, rank: int, at_ns: int) -> datetime | None:
+    """A moment of a rank's own clock in UTC, to the second; None: it is not known."""
+    header = next((header for header in view.headers if header.rank == rank), None)
+    if header is None or not header.wall_ns:
         return None
-    at_ns = header.wall_ns + int(ends.at_ns[known[0]]) - header.monotonic_ns
     try:
-        return datetime.fromtimestamp(at_ns / 1e9, timezone.utc).isoformat(timespec="seconds")
+        seconds = (header.wall_ns + at_ns - header.monotonic_ns) // 10**9
+        return datetime.fromtimestamp(seconds, timezone.utc)
     except (OverflowError, OSError, ValueError):
         return None
 

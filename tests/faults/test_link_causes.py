@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -96,3 +100,30 @@ def test_interfaces_in_another_order_are_named(tmp_path: Path) -> None:
     found = causes(report)
     assert found["interface_order"].severity == "warning", report.links
     assert "slow_link" not in found and "packet_loss" not in found
+
+
+@contextmanager
+def flapping(each_s: float, down_s: float) -> Iterator[Callable[[tuple[str, str]], None]]:
+    """A fault: the second host's link goes down again and again until the end of the block."""
+    over = threading.Event()
+
+    def go(host: str) -> None:
+        while not over.wait(each_s - down_s):
+            for state, seconds in (("down", down_s), ("up", 0.0)):
+                command = ["ip", "-n", host, "link", "set", FIRST, state]
+                subprocess.run(command, check=False, capture_output=True, timeout=TIMEOUT_S)
+                over.wait(seconds)
+
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda hosts: pool.submit(go, hosts[1]) and None
+        over.set()
+
+
+def test_a_link_that_goes_down_for_moments_is_named_beside_a_slow_network(tmp_path: Path) -> None:
+    with flapping(4.0, 0.4) as fault:
+        report = train(tmp_path, steps=60, fault=fault)
+    first, *rest = report.verdict.findings
+    assert (first.kind, first.rank is not None) == ("flapping_link", True), report.verdict
+    assert first.confidence in ("medium", "high")
+    assert "exposed_communication" in {finding.kind for finding in rest}
+    assert first.cost_s is not None and first.cost_s >= float(first.evidence["stalled_s"] or 0.0) > 0.5

@@ -55,6 +55,9 @@ def _look(view: RunView) -> Iterator[Finding]:
     span = None if full else _part_of_the_run(exposure)
     if not (exposure.is_found or span):
         return
+    if view.stalled_s and not exposure.is_typical:
+        # A link that is down makes few steps long; a typical one says nothing of it.
+        return
     buckets = view.buckets
     lasting = lasting_buckets(buckets)
     blamed = max(lasting, key=_exposed_cost, default=None)
@@ -160,7 +163,6 @@ CHECK = Check(
     # These say why.
     unless=(
         "missing_no_sync",
-        "flapping_link",
         "packet_loss",
         "high_latency",
         "slow_link",

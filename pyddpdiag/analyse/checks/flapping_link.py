@@ -6,27 +6,29 @@ from collections.abc import Iterator
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.link_faults import named
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.wall_clock import wall_clock
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import count, percent
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    found, faults, exposed = view.stalls, view.link_faults, view.exposure
-    if found is None or not view.judged.can_judge or found.stalled_s < HEALTHY_SHARE * found.seconds:
+    found, faults, exposed, lost_s = view.stalls, view.link_faults, view.exposure, view.stalled_s
+    if found is None or not lost_s:
         return
     culprit = faults.culprit(found.links, receiver=False)
-    # While it is down, the ranks also compute and wait for other reasons.
-    lost_s = min(found.stalled_s, max(0.0, exposed.mean_ms) * view.judged.steps / 1e3)
+    who = f"the link of {named(culprit, found.links)}" if culprit.is_host else named(culprit, found.links)
+    begun = found.begin_ns + int(found.spans[0][0] * 1e9)
+    first = wall_clock(view, found.links[0].rank, begun)
     every = found.every_s
     rhythm = f", about every {every:.1f} s" if every else ""
     yield Finding(
         kind="flapping_link",
         severity="warning",
-        message=f"{named(culprit, found.links)} {culprit.verb('stands', 'stand')} still for moments: "
-        f"{count(len(found.spans), 'time')} in {found.seconds:.0f} s{rhythm}, up to {found.longest_s:.1f} s, nothing "
-        f"that was sent arrived; {percent(found.stalled_s / found.seconds)} of the time goes by that way.",
+        message=f"{who} {culprit.verb('stands', 'stand')} still for moments: {count(len(found.spans), 'time')} in "
+        f"{found.seconds:.0f} s{rhythm}{f', first at {first:%H:%M:%S} UTC' if first else ''}, up to "
+        f"{found.longest_s:.1f} s, nothing that was sent arrived; {percent(lost_s / found.seconds)} of the time goes "
+        "by that way.",
         confidence="high" if culprit.rank is not None and every else "medium",
         rank=culprit.rank,
         peer=culprit.peer,
@@ -34,6 +36,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         cost_s=lost_s,
         evidence={
             "times": len(found.spans),
+            "first_time": first.isoformat() if first else None,
             "every_s": every,
             "stalled_s": found.stalled_s,
             "longest_s": found.longest_s,

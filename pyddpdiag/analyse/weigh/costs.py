@@ -18,6 +18,9 @@ UNBOUND: Final = ("oversubscribed_threads", "rank_alone")
 """A rank that takes the others' cores is late itself, and makes them slow as well; one that works alone in a phase is
 late by what is no part of its own time."""
 
+NOT_TO_HASTEN: Final = ("missing_no_sync", "flapping_link")
+"""Reductions that nobody needs, and a link that is down, are no faster network's to save."""
+
 EXPOSED: Final = explaining("exposed")
 LATE: Final = explaining("late")
 
@@ -46,8 +49,7 @@ def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:
     """
     left = _budgets(view)
     found = []
-    # Reductions that nobody needs are no faster network's to save.
-    for finding in sorted(findings, key=lambda one: one.kind != "missing_no_sync"):
+    for finding in sorted(findings, key=lambda one: one.kind not in NOT_TO_HASTEN):
         cost = finding.cost_ms
         if cost is not None and finding.severity != "error":
             parts = _parts(finding)

@@ -35,8 +35,8 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     """One answer: `findings` if any is an error or costs time, `healthy` if a cost of 10% can be excluded.
 
     Errors come first, causes before what they lead to, then warnings that the model learns less than it could; the rest
-    is ordered by its cost, with what is of low confidence behind what is sure. That all ranks are on one machine is no
-    fault, and comes behind those.
+    is ordered by its cost, with what is of low confidence behind what is sure. That all ranks are on one machine, or
+    on a slow network, is no fault, and comes behind those.
 
     Args:
         parts: the run's sets of ranks that meet, from `group_view.parts`.
@@ -56,7 +56,7 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
         shared += share_out(part, sorted(mine, key=_weight))
     shared += [one for one in rest if not one.among and len(parts) > 1]
     lasted = max(lasted_s(part) for part in parts)
-    ordered = (*errors, *_behind_notes(_loopback_behind_faults(sorted(shared, key=_weight)), lasted))
+    ordered = (*errors, *_behind_notes(_behind_faults(sorted(shared, key=_weight)), lasted))
     # What is wrong with the traces comes before what they say.
     here = what_is_here(parts[0].run)
     if any(one.severity != "note" for one in ordered):
@@ -109,20 +109,21 @@ def _weight(finding: Finding) -> tuple[int, bool, bool, bool, float]:
     )
 
 
-def _loopback_behind_faults(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; `loopback` comes behind the last sure warning about a mistake or one rank.
+def _behind_faults(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; `loopback` comes behind the last sure warning about a mistake or one rank, and a network that is
+    slow for all behind that about a fault of it.
 
-    It is how the ranks were placed, and all runs on one machine pay for it; what is wrong with this one is news.
+    It is how the ranks were placed, and all runs there pay for it; what is wrong with this one is news.
     """
-    faults = [
-        place
-        for place, one in enumerate(findings)
-        if one.severity == "warning"
-        and one.confidence != "low"
-        and (one.kind in MISTAKES or one.rank is not None)
-    ]
-    last = max(faults, default=-1) + 1
-    return [*sorted(findings[:last], key=lambda one: one.kind == "loopback"), *findings[last:]]
+    sure = [one for one in findings if one.severity == "warning" and one.confidence != "low"]
+    wrong = [one for one in sure if one.kind in MISTAKES or one.rank is not None]
+    faults = [one for one in sure if one.kind in FAULTS]
+    return _behind("exposed_communication", faults, _behind("loopback", wrong, findings))
+
+
+def _behind(kind: str, news: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:
+    last = max((place for place, one in enumerate(findings) if one in news), default=-1) + 1
+    return [*sorted(findings[:last], key=lambda one: one.kind == kind), *findings[last:]]
 
 
 def _behind_notes(findings: Sequence[Finding], lasted: float) -> list[Finding]:

@@ -127,8 +127,9 @@ def test_a_view_computes_what_is_asked_for_and_once(tmp_path: Path, monkeypatch:
 
 
 def test_checks_that_others_make_superfluous_name_all_of_them() -> None:
-    exposed = catalog.explaining("exposed")
-    assert set(check_named("exposed_communication").unless) == exposed - {"exposed_communication"}
+    # A link that is down for moments does not say why a typical step waits.
+    exposed = catalog.explaining("exposed") - {"exposed_communication", "flapping_link"}
+    assert set(check_named("exposed_communication").unless) == exposed
     assert set(check_named("loopback").unless) == catalog.in_role("layout")
     assert set(check_named("stuck").unless) == catalog.in_role("ended")
     assert set(check_named("operations_in_flight").unless) == catalog.in_role("ended", "stuck")

@@ -14,12 +14,25 @@ READINGS = 60
 MOST_KB = 8_000
 
 
-def course(down: list[int], *, again: int = 100, everywhere: int = 0, kb: int = 0) -> Course:
-    """Readings twice a second; up to those in `down` only `kb` are confirmed, and `again` segments sent again."""
+def course(
+    down: list[int],
+    *,
+    again: int = 100,
+    everywhere: int = 0,
+    kb: int = 0,
+    slow: dict[int, float] | None = None,
+) -> Course:
+    """Readings twice a second; up to those in `down` only `kb` are confirmed, and `again` segments sent again.
+
+    `slow`: up to these a part of the usual is confirmed.
+    """
     size = np.full(READINGS, MOST_KB * 1000)
+    for place, part in (slow or {}).items():
+        size[place] = int(part * MOST_KB * 1000)
     lost = np.full(READINGS, everywhere)
     busy = np.full(READINGS, 450_000)
-    size[down], lost[down], busy[down] = kb * 1000, again, 500_000
+    size[down] = np.minimum(size[down], kb * 1000) if not slow else size[down]
+    lost[down], busy[down] = again, 500_000
     at = 10**9 + np.arange(READINGS) * 500_000_000
     return Course(at, busy.cumsum(), size.cumsum(), lost.cumsum())
 
@@ -53,6 +66,22 @@ def test_links_that_stall_together_are_named_together() -> None:
     assert len(found.spans) == 5
 
 
+def test_two_stalls_are_found_and_have_no_rhythm() -> None:
+    found = look({(0, 1): course([8, 28]), (1, 2): course([28]), (2, 0): course([40])})
+    assert found is not None
+    assert (len(found.spans), found.every_s, found.begin_ns) == (2, None, 10**9)
+    assert [(link.rank, link.peer) for link in found.links] == [(0, 1), (1, 2)]
+
+
+def test_a_stall_across_a_reading_is_seen_in_what_both_halves_miss() -> None:
+    """0.65 s each; without them the link carries 16 MB in the second."""
+    seen = {8: 0.4, 9: 0.3, 28: 0.25, 29: 0.45}
+    found = look({(0, 1): course([9, 29], slow=seen), (1, 0): course([])})
+    assert found is not None and len(found.spans) == 2
+    assert found.spans[0] == (pytest.approx(3.5 + 0.2, abs=0.03), pytest.approx(4.5 - 0.15, abs=0.03))
+    assert found.stalled_s == pytest.approx(1.3, abs=0.1)
+
+
 def test_stalls_without_a_rhythm_have_no_period() -> None:
     found = look({(0, 1): course([4, 10, 31, 34, 55])})
     assert found is not None and found.every_s is None
@@ -61,14 +90,18 @@ def test_stalls_without_a_rhythm_have_no_period() -> None:
 @pytest.mark.parametrize(
     "innocent",
     [
-        # Twice is an incident.
-        course([8, 28]),
+        # Once is an incident.
+        course([8]),
         # The peer does not read: its system confirms what has come, and nothing is sent again.
         course([8, 18, 28, 38, 48], again=0),
         # A line that loses does so all the time.
         course([8, 18, 28, 38, 48], again=20, everywhere=20),
         # A slower moment is none in which nothing arrives.
         course([8, 18, 28, 38, 48], kb=MOST_KB // 4),
+        # A slower time is longer than two readings.
+        course([9, 29], slow={at: 0.4 for at in (8, 9, 10, 28, 29, 30)}),
+        # Half of the rate for a second misses a second's half, but a part of that is no stall.
+        course([9, 29], slow={8: 0.4, 9: 0.7, 28: 0.7, 29: 0.4}),
     ],
 )
 def test_what_only_looks_like_it_is_not_found(innocent: Course) -> None:

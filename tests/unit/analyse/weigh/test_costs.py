@@ -258,3 +258,14 @@ def test_a_mismatch_that_made_an_innocent_rank_abort_is_named_first(tmp_path: Pa
         writer.write(tmp_path)
     kinds = [each.kind for each in load_report(tmp_path).verdict.findings]
     assert kinds[:2] == ["mismatched_all_reduce", "rank_lost"]
+
+
+def test_a_network_that_is_slow_for_all_comes_behind_its_faults(view: RunView) -> None:
+    exposed, flapping = finding("exposed_communication", 12.0), finding("flapping_link", 3.0)
+    assert order(view, exposed, flapping) == ["flapping_link", "exposed_communication"]
+    assert order(view, exposed, replace(flapping, confidence="low")) == [
+        "exposed_communication",
+        "flapping_link",
+    ]
+    # A rank that is late is no fault of the network.
+    assert order(view, exposed, finding("late_rank", 4.0, rank=1)) == ["exposed_communication", "late_rank"]
