@@ -89,7 +89,11 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     hit = lead >= max(LEAST_MS, LEAST_STEPS * step_ms)
     hit &= around | waited | in_phase | (outside >= HALF * lead)
     # Waiting for a batch is a part of the step, whatever the others wait in meanwhile.
-    hit &= around | found.epoch | (np.nan_to_num(found.data[rows, last]) < HALF * lead)
+    data = np.nan_to_num(found.data)
+    hit &= around | found.epoch | (data[rows, last] < HALF * lead)
+    if found.start and data[0, last[0]] >= HALF * lead[0]:
+        # The first batch, too, where others come as late.
+        hit[0] &= not (data[1:] >= HALF * lead[0]).any()
     if not hit.any():
         return None
     place = int(np.bincount(last[hit], lead[hit], len(found.ranks)).argmax())

@@ -69,17 +69,18 @@ def _of_host(
 ) -> Crowding | None:
     threads = {rank: sidecars[rank].torch_threads for rank in ranks}
     cores = host_cores(sidecars, ranks)
-    waits = core_waits(steps, usage, ranks)
+    total = sum(threads.values())
+    # With one thread each there are too many ranks: that is `core_contention`.
+    many = max(threads.values()) > 1 and total > cores
+    waits = core_waits(steps, usage, ranks, known=many)
     # An unknown number is no evidence; a NaN fails the comparison.
     if not waits or not all(threads.values()) or not cores:
         return None
-    total = sum(threads.values())
     burnt = {rank: _beside(usage, steps.place_of[rank]) for rank in ranks}
     burner = _burner(burnt, waits, steps.wall_ms)
     process = (median(usage.process_cpu[:, steps.place_of[rank]]) for rank in ranks)
     busy = sum(process) / steps.wall_ms
-    # With one thread each there are too many ranks: that is `core_contention`.
-    many = max(threads.values()) > 1 and total > cores and busy >= BUSY_SHARE * cores
+    many = many and busy >= BUSY_SHARE * cores
     if burner is None and not many:
         return None
     culprit = burner if burner is not None else _culprit(threads)

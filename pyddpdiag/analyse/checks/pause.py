@@ -175,6 +175,9 @@ def _epochs(view: RunView) -> Finding | None:
 def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Iterator[Finding]:
     """Pauses that no phase explains: every rank takes longer than usual, at regular intervals."""
     own = view.judged.own[rows]
+    if view.spins:
+        # Threads that spin for want of a core hold all ranks up as well, as often as chance has it.
+        own = own - np.nan_to_num(view.usage.cpu[rows] + view.usage.run_delay[rows])
     paused = (own - column_medians(own)).min(axis=1)
     hit = paused > _threshold_ms(view)
     if np.count_nonzero(hit) < LEAST_TIMES:

@@ -345,3 +345,24 @@ def test_the_collector_takes_part_of_every_step(tmp_path: Path) -> None:
 def test_short_collections_are_no_finding(tmp_path: Path) -> None:
     write(tmp_path, [Extra(collector=2)] * 2)
     assert findings(tmp_path) == []
+
+
+@pytest.mark.parametrize(("threads", "kinds"), [(1, {"pause"}), (2, {"oversubscribed_threads"})])
+def test_threads_that_spin_now_and_then_are_no_pause_of_all_ranks(
+    tmp_path: Path, threads: int, kinds: set[str]
+) -> None:
+    """Every fourth step takes four times as long: with more threads than cores, because they wait for each other's."""
+    slow = Extra(cpu=60, delay=60, steps=range(1, 60, 4))
+    write(tmp_path, [slow] * 2, steps=60, cores=2, threads=[threads] * 2)
+    found = {finding.kind: finding for finding in findings(tmp_path)}
+    assert set(found) == kinds
+    if threads > 1:
+        crowded = found["oversubscribed_threads"]
+        # On average: a typical step waits for nothing.
+        assert crowded.confidence == "low" and crowded.evidence["core_wait_ms"] == pytest.approx(15, rel=0.2)
+
+
+def test_a_pause_in_which_ranks_sleep_is_one_however_many_threads_there_are(tmp_path: Path) -> None:
+    sleeps = Extra(sleep=120, delay=20, steps=range(1, 60, 4))
+    write(tmp_path, [sleeps] * 2, steps=60, cores=2, threads=[2, 2])
+    assert "pause" in {finding.kind for finding in findings(tmp_path)}
