@@ -88,8 +88,12 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     seen = around | found.epoch | waited | in_phase
     hit = lead >= max(LEAST_MS, LEAST_STEPS * step_ms)
     hit &= around | waited | in_phase | (outside >= HALF * lead)
-    # Waiting for a batch is a part of the step, whatever the others wait in meanwhile.
     data = np.nan_to_num(found.data)
+    if found.start:
+        # A pass that is the first one takes longer on one rank than on another, most of all on a busy machine.
+        before = found.outside[0, last[0]] + data[0, last[0]]
+        hit[0] &= bool(waited[0] or in_phase[0] or np.isnan(before) or before >= HALF * lead[0])
+    # Waiting for a batch is a part of the step, whatever the others wait in meanwhile.
     hit &= around | found.epoch | (data[rows, last] < HALF * lead)
     if found.start and data[0, last[0]] >= HALF * lead[0]:
         # The first batch, too, where others come as late.

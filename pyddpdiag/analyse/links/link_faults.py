@@ -56,6 +56,10 @@ ALIKE_QUEUES: Final = 1.25
 of a far host's links differ by at most this part of their median, or by so many times the usual round trip of the
 other links. Long ways reach 0.15 and 0.9, the steady queue of a slow link 0.46 and 1.75."""
 
+LONGER: Final = 1.5
+"""What is usual on the links of a far host, over what is on the others: as the way is longer for all that goes over it.
+Long ways reach 5.8 and more; in a network that is slow for all, queues that are never empty have 0.8 to 1.4."""
+
 HEARD_BYTES: Final = 20_000
 """A link that carries less has hardly measured a round trip."""
 
@@ -172,7 +176,7 @@ class LinkFaults:
             far = FAR if self._busier(touching) < QUEUED_SLOW_THRESHOLD else SURELY_FAR
             if not others or _median(heard, touching) < far * _median(heard, others):
                 continue
-            if not _are_alike(touching, others):
+            if not _are_one_way(touching, others):
                 continue
             # What carries little has no queue of its own.
             loaded = [link for link in touching if link in self.carrying] or touching
@@ -356,11 +360,12 @@ def _median(values: Mapping[LinkStats, float], links: Sequence[LinkStats]) -> fl
     return float(np.median([values[link] for link in links]))
 
 
-def _are_alike(touching: Sequence[LinkStats], others: Sequence[LinkStats]) -> bool:
+def _are_one_way(touching: Sequence[LinkStats], others: Sequence[LinkStats]) -> bool:
     """Whether the usual round trips of a host's links are those of one long way."""
     mine, theirs = ([link.usual_rtt_ms or 0.0 for link in links] for links in (touching, others))
-    threshold = max(ALIKE * float(np.median(mine)), ALIKE_QUEUES * float(np.median(theirs)))
-    return max(mine) - min(mine) <= threshold
+    usual, elsewhere = float(np.median(mine)), float(np.median(theirs))
+    threshold = max(ALIKE * usual, ALIKE_QUEUES * elsewhere)
+    return usual >= LONGER * elsewhere and max(mine) - min(mine) <= threshold
 
 
 def _stands(link: LinkStats) -> bool:

@@ -37,6 +37,12 @@ def lasted_s(view: RunView) -> float:
     return float(np.nansum(np.fmax.reduce(view.step_spans, axis=1))) / 1e3 if view.step_spans.size else 0.0
 
 
+def typical_s(view: RunView) -> float:
+    """How long they would take if each was a typical one."""
+    spans = np.fmax.reduce(view.step_spans, axis=1) if view.step_spans.size else np.empty(0)
+    return median(spans) * view.judged.steps / 1e3 if np.isfinite(spans).any() else 0.0
+
+
 def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:
     """Limit what each finding costs to what the findings before it have left.
 

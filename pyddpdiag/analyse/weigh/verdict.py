@@ -10,7 +10,7 @@ from pyddpdiag.analyse.catalog import families, in_role
 from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.weigh.costs import lasted_s, priced, share_out
+from pyddpdiag.analyse.weigh.costs import lasted_s, priced, share_out, typical_s
 from pyddpdiag.analyse.weigh.headline import headline
 from pyddpdiag.analyse.weigh.lost import what_was_lost
 from pyddpdiag.analyse.weigh.undecided import healthy_words, why_undecided
@@ -21,8 +21,11 @@ WEIGHT: Final = {"error": 0, "warning": 1, "note": 2}
 COMPARABLE: Final = 0.5
 """Of what load of others costs: a note that is sure and costs more than this part of it comes first."""
 
+LESS_SURE: Final = 0.8
+"""What is of medium confidence comes before what is sure only if it costs that much more."""
+
 WORTH_A_WORD: Final = 0.05
-"""Of all steps' time."""
+"""Of all steps' time, if each took as long as a typical one: costs of a note are those of a typical step."""
 
 LAYOUT: Final = in_role("layout")
 FAULTS: Final = in_role("fault")
@@ -56,7 +59,8 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
         shared += share_out(part, sorted(mine, key=_weight))
     shared += [one for one in rest if not one.among and len(parts) > 1]
     lasted = max(lasted_s(part) for part in parts)
-    ordered = (*errors, *_behind_notes(_behind_faults(sorted(shared, key=_weight)), lasted))
+    worth_s = WORTH_A_WORD * max(typical_s(part) for part in parts)
+    ordered = (*errors, *_behind_notes(_behind_faults(sorted(shared, key=_weight)), worth_s))
     # What is wrong with the traces comes before what they say.
     here = what_is_here(parts[0].run)
     if any(one.severity != "note" for one in ordered):
@@ -105,7 +109,7 @@ def _weight(finding: Finding) -> tuple[int, bool, bool, bool, float]:
         finding.severity != "warning" or finding.kind not in VALUES,
         _is_other_load(finding),
         # What it cost in the whole run, in its steps and between them.
-        -(finding.cost_s or 0.0),
+        -(finding.cost_s or 0.0) * (LESS_SURE if finding.confidence == "medium" else 1.0),
     )
 
 
@@ -126,16 +130,16 @@ def _behind(kind: str, news: Sequence[Finding], findings: Sequence[Finding]) -> 
     return [*sorted(findings[:last], key=lambda one: one.kind == kind), *findings[last:]]
 
 
-def _behind_notes(findings: Sequence[Finding], lasted: float) -> list[Finding]:
+def _behind_notes(findings: Sequence[Finding], worth_s: float) -> list[Finding]:
     """The findings; what any run on such a machine has, if no more is warned of, comes after notes that are sure and
-    cost as much, or as much as is worth a word.
+    cost as much, or as much as is worth a word (`worth_s`).
 
     On a busy machine a mistake that is there in each step takes a smaller part of it than on a quiet one.
     """
     warnings = [one for one in findings if one.severity == "warning"]
     if not warnings or not all(_is_of_any_run(one) for one in warnings):
         return list(findings)
-    least = min(COMPARABLE * max(one.cost_s or 0.0 for one in warnings), WORTH_A_WORD * lasted)
+    least = min(COMPARABLE * max(one.cost_s or 0.0 for one in warnings), worth_s)
     before = [
         one
         for one in findings[len(warnings) :]

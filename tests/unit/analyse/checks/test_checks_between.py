@@ -182,27 +182,6 @@ def test_work_before_the_first_step_by_one_rank(tmp_path: Path) -> None:
     assert "before the first step" in found.message and found.cost_s == pytest.approx(2.0, rel=0.01)
 
 
-@pytest.mark.parametrize(("others", "alone"), [((), True), ((9, 17), False)])
-def test_a_first_batch_that_comes_late_is_a_start_only_where_no_other_is_as_late(
-    tmp_path: Path, others: tuple[int, ...], alone: bool
-) -> None:
-    writers = [RankWriter(rank, 2) for rank in range(2)]
-    now = 1000 * MS
-    for step in range(STEPS):
-        late = {0: 0, **dict.fromkeys(others, 1)}.get(step)
-        wait = 0 if late is None else 500 * MS
-        for writer in writers:
-            begin = now + (wait if writer.rank == late else 0)
-            writer.step(step, now, begin, now + wait + 40 * MS)
-            writer.backward(step, begin, begin + 30 * MS, now + wait + 35 * MS)
-            writer.bucket(step, begin + 25 * MS, now + wait + 26 * MS, now + wait + 32 * MS, step=step)
-        now += wait + 40 * MS
-    for writer in writers:
-        writer.write(tmp_path)
-    found = {finding.kind: finding for finding in load_report(tmp_path).verdict.findings}
-    assert ("rank_alone" in found) == alone, found
-
-
 def seen(busy_s: float, waited_s: float, line: str = "train.py:7", line_s: float = 0.0) -> dict[str, object]:
     """As a rank notes what it did between its process group and its first module."""
     return {

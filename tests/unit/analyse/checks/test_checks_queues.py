@@ -157,3 +157,12 @@ def test_a_steady_queue_is_no_long_way(tmp_path: Path) -> None:
     watched_ring(tmp_path / "far", {(0, 2): calm, (1, 0): long, (2, 1): long}, busy)
     found = only(tmp_path / "far")
     assert (found.kind, found.rank) == ("high_latency", 1)
+
+
+def test_where_all_wait_as_long_none_is_far_however_steady_its_queue_is(tmp_path: Path) -> None:
+    """A network that is slow for all: the queue before one interface is never empty, those before the others now and
+    then."""
+    steady = [(20, 0), *[(30_000, 0), (35_000, 0)] * 16]
+    others = [(20, 0), (4_000, 0), *[(33_000, 0), (37_000, 0)] * 16]
+    watched_ring(tmp_path, {(0, 2): others, (1, 0): steady, (2, 1): steady})
+    assert only(tmp_path).kind == "exposed_communication"

@@ -269,3 +269,20 @@ def test_a_network_that_is_slow_for_all_comes_behind_its_faults(view: RunView) -
     ]
     # A rank that is late is no fault of the network.
     assert order(view, exposed, finding("late_rank", 4.0, rank=1)) == ["exposed_communication", "late_rank"]
+
+
+def test_of_two_that_cost_about_the_same_the_surer_one_comes_first(view: RunView) -> None:
+    late, alone = finding("late_rank", 9.0, confidence="medium", rank=0), finding("rank_alone", 8.0, rank=0)
+    assert order(view, late, alone) == ["rank_alone", "late_rank"]
+    assert order(view, replace(late, cost_ms=12.0), alone) == ["late_rank", "rank_alone"]
+
+
+def test_a_few_long_steps_do_not_make_a_note_cheaper(tmp_path: Path) -> None:
+    """5.5% of a typical step of 33 ms; with the two long ones, 4% of all the steps' time."""
+    long = Extra(sleep=300, steps=(9, 21))
+    write(tmp_path, [long, long])
+    view = RunView(open_run(tmp_path))
+    note = finding("collective_per_step", 0.055 * view.judged.wall_ms, severity="note", confidence="medium")
+    load = finding("core_contention", 0.4 * view.judged.wall_ms, confidence="low")
+    assert order(view, load, note) == ["collective_per_step", "core_contention"]
+    assert order(view, load, replace(note, cost_ms=0.045 * view.judged.wall_ms))[0] == load.kind
