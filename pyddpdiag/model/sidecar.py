@@ -167,10 +167,15 @@ class Sidecar:
     trial: Trial | None = None
     ended_ns: int = 0
 
-    def start_up_line(self, name: str) -> tuple[str, int]:
-        """A line in `start_up`, and for how long the rank was there, in ns; "" and 0: not known."""
-        line, spent = self.start_up.get(name), self.start_up.get(f"{name}_ns")
-        return (line, spent) if isinstance(line, str) and isinstance(spent, int) else ("", 0)
+    def start_up_lines(self, name: str) -> dict[str, int]:
+        """The lines of a stretch in `start_up`, and for how long the rank was there, in ns: the most frequent first."""
+        pairs = ((self.start_up.get(key), self.start_up.get(f"{key}_ns")) for key in line_names(name))
+        return {line: spent for line, spent in pairs if isinstance(line, str) and isinstance(spent, int)}
+
+
+def line_names(name: str) -> tuple[str, ...]:
+    """Under which names `start_up` has the lines of a stretch, the most frequent first."""
+    return (name, f"{name}_2", f"{name}_3")
 
 
 _HEAD: Final = tuple(

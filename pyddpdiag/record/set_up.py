@@ -16,6 +16,7 @@ from typing import Final
 
 from pyddpdiag import start_up
 from pyddpdiag.frames import main_frame
+from pyddpdiag.model.sidecar import line_names
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.script_lines import lines_of_frame
 from pyddpdiag.record.side_thread import Over, SideThread
@@ -74,10 +75,9 @@ class SetUp:
 
     def _note_line(self, name: str) -> None:
         # A copy: the thread may be counting.
-        line, spent = max(self._lines.copy().items(), key=lambda item: item[1], default=("", 0))
-        if line:
-            start_up.keep(name, line)
-            start_up.keep(f"{name}_ns", spent)
+        for key, (line, spent) in zip(line_names(name), self._lines.copy().most_common(), strict=False):
+            start_up.keep(key, line)
+            start_up.keep(f"{key}_ns", spent)
 
     def _watch(self, over: Over) -> None:
         # Whatever goes wrong, a report only knows less of the start.

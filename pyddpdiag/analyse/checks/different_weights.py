@@ -118,7 +118,10 @@ def _at_start(view: RunView) -> tuple[int, str] | None:
     looked_at = [rank for rank, one in view.sidecars.items() if "after_module_seen_ns" in one.start_up]
     if len(looked_at) < view.run.world_size:
         return None
-    lines = {rank: one.start_up_line("after_module_line") for rank, one in view.sidecars.items()}
+    lines = {
+        rank: next(iter(one.start_up_lines("after_module_line").items()), ("", 0))
+        for rank, one in view.sidecars.items()
+    }
     for rank, (line, spent) in lines.items():
         others = [each for other, each in lines.items() if other != rank]
         if spent >= LONG_NS and all(each != line and ns < spent / 2 for each, ns in others):

@@ -74,12 +74,17 @@ def _where(view: RunView, found: Alone) -> Where | None:
 
 def _set_up_line(view: RunView, found: Alone) -> str:
     """The line at which the rank mostly was before its group or its first module; empty: not known, or not it."""
-    sidecar = view.sidecars.get(found.rank)
-    if sidecar is None or not found.from_start or len(found.at) > 1:
+    if found.rank not in view.sidecars or not found.from_start or len(found.at) > 1:
         return ""
-    lines = (sidecar.start_up_line(name) for name in ("before_group_line", "set_up_line"))
-    line, spent = max(lines, key=lambda each: each[1])
-    return line if spent >= MOSTLY * 1e9 * found.lost_s else ""
+    most, best = MOSTLY * 1e9 * found.lost_s, ""
+    for name in ("before_group_line", "set_up_line"):
+        lines = {rank: sidecar.start_up_lines(name) for rank, sidecar in view.sidecars.items()}
+        for line, spent in lines.pop(found.rank).items():
+            # What each rank does there, such as to import, is not what this one does alone.
+            more = spent - min((others.get(line, 0) for others in lines.values()), default=0)
+            if more >= most:
+                most, best = more, line
+    return best
 
 
 def _set_up_says(line: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyddpdiag import start_up
+from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.record.set_up import SetUp
 
 GROUP_CALLS = str(Path("elsewhere", "torch", "distributed", "distributed_c10d.py"))
@@ -69,6 +70,18 @@ def test_each_stretch_has_a_line_of_its_own(kept: dict[str, str | int]) -> None:
     for name in ("before_group_line", "after_module_line"):
         assert str(kept[name]).rpartition(":")[0].endswith(Path(__file__).name)
         assert number(kept, f"{name}_ns") > 0.1 * S
+
+
+def test_the_most_frequent_lines_are_noted_in_their_order(kept: dict[str, str | int]) -> None:
+    looks = SetUp()
+    unpack(0.6)
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        pass
+    looks.makes_module()
+    looks.close()
+    lines = Sidecar(start_up=kept).start_up_lines("set_up_line")
+    assert 2 <= len(lines) <= 3 and list(lines.values()) == sorted(lines.values(), reverse=True)
 
 
 def test_what_ends_at_once_leaves_no_line(kept: dict[str, str | int]) -> None:

@@ -231,6 +231,15 @@ def test_a_rank_that_did_nothing_for_long_before_it_joined_is_not(
     assert "rank_alone" not in {each.kind for each in report.verdict.findings}
 
 
+def test_a_line_at_which_all_ranks_are_is_not_that_of_the_one_that_is_alone(tmp_path: Path) -> None:
+    """On a busy machine to import takes longer than what one rank does then."""
+    alone = seen(15.0, 0.0, "train.py:1", 9.0) | {"set_up_line_2": "train.py:7", "set_up_line_2_ns": 6 * S}
+    found = write(
+        tmp_path, barrier=False, set_up=(alone, seen(9.0, 6.0, "train.py:1", 8.5))
+    ).verdict.findings[0]
+    assert (found.kind, found.rank, found.where) == ("rank_alone", 0, "train.py:7")
+
+
 def test_a_line_that_explains_little_is_not_named(tmp_path: Path) -> None:
     set_up = (seen(6.0, 0.0, line_s=2.0), seen(0.2, 5.8))
     found = write(tmp_path, barrier=False, set_up=set_up).verdict.findings[0]
