@@ -6,6 +6,7 @@ import errno
 import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -26,6 +27,12 @@ _REFUSED: Final = (
     "permission",
 )
 _ABSENT: Final = ("bad_network_name", "does not exist", "no such", "nosuch", "not found", "notfound")
+_GROWING: Final = ("file", "local", "sftp", "ssh", "smb", "ftp")
+"""Where a file is seen while it is written. Stores of objects show it when all of it is there."""
+
+PART: Final = ".part"
+"""At the end of the name of a file of which not all may have come; no file of a run ends so."""
+
 OPERATION_S: Final = 30.0
 """For one request of a few bytes: a listing, a piece of a trace."""
 LEAST_RATE: Final = 2**18
@@ -169,18 +176,36 @@ class Place:
             RemoteError: it has not.
         """
         what = f"cannot write {self.shown}/{name}"
-        size = path.stat().st_size
+        size, target = path.stat().st_size, self._path(name)
+        # Whoever reads there meanwhile must not take a part for the whole.
+        first = f"{target}{PART}" if self.url.partition("://")[0].lower() in _GROWING else target
         self._make_parent(name)
-        self._do(what, lambda: self._fs.put_file(str(path), self._path(name)), size)
-        arrived = self._do(what, lambda: self._fresh().info(self._path(name))["size"])
+        self._do(what, lambda: self._fs.put_file(str(path), first), size)
+        arrived = self._do(what, lambda: self._fresh().info(first)["size"])
         if arrived != size:
             raise RemoteError(f"{what}: {arrived} of {size} bytes have arrived.")
+        if first != target:
+            self._do(what, lambda: self._rename(first, target, path), size)
 
     def remove(self, folder: str) -> None:
         """Removes a folder below this one, with what is in it."""
         self._do(
             f"cannot remove {self.shown}/{folder}", lambda: self._fs.rm(self._path(folder), recursive=True)
         )
+
+    def _rename(self, old: str, new: str, path: Path) -> None:
+        try:
+            self._fs.mv(old, new)
+            return
+        except OSError:
+            # Some refuse where there is one of that name, some cannot rename at all.
+            with suppress(FileNotFoundError):
+                self._fs.rm_file(new)
+        try:
+            self._fs.mv(old, new)
+        except OSError:
+            self._fs.put_file(str(path), new)
+            self._fs.rm_file(old)
 
     def _entries(self, below: str) -> dict[str, int | None]:
         def listed() -> Sequence[dict[str, Any]]:
