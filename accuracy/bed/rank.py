@@ -138,7 +138,10 @@ def length(step_s: float, spec: dict[str, Any]) -> int:
     expected = step_s * max(1 + float(fault.get("share", 0.5)), float(fault.get("divide", 1.0)))
     # What happens now and then must happen some times.
     least = max(FEW, 4 * int(fault.get("every", 1))) if expected > SLOW_S else LEAST
-    steps = LEAST if spec["brief"] else min(MOST, max(least, round(JUDGED_S / expected)))
+    if fault["name"] == "flap":
+        # A link that is up again after a moment has to go down more than once.
+        least = max(least, math.ceil(3 * float(fault["each_s"]) / expected))
+    steps = LEAST if spec["brief"] else max(least, min(MOST, round(JUDGED_S / expected)))
     return steps * (2 if spec["job"]["accumulate"] > 1 else 1)
 
 

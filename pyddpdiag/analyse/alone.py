@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.meetings import TAIL, Meetings
+from pyddpdiag.analyse.meetings import SET_UP_MS, TAIL, Meetings
 from pyddpdiag.trace.rows import Bool, Int64
 
 LEAST_MS: Final = 100.0
@@ -90,9 +90,10 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     hit &= around | waited | in_phase | (outside >= HALF * lead)
     data = np.nan_to_num(found.data)
     if found.start:
-        # A pass that is the first one takes longer on one rank than on another, most of all on a busy machine.
+        # To begin takes longer on one rank than on another, most of all on a busy machine, and so does a first pass.
         before = found.outside[0, last[0]] + data[0, last[0]]
-        hit[0] &= bool(waited[0] or in_phase[0] or np.isnan(before) or before >= HALF * lead[0])
+        known = lead[0] >= SET_UP_MS and bool(np.isnan(before) or before >= HALF * lead[0])
+        hit[0] &= bool(waited[0] or in_phase[0] or known)
     # Waiting for a batch is a part of the step, whatever the others wait in meanwhile.
     hit &= around | found.epoch | (data[rows, last] < HALF * lead)
     if found.start and data[0, last[0]] >= HALF * lead[0]:

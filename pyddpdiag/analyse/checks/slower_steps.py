@@ -60,14 +60,14 @@ def _look(view: RunView) -> Iterator[Finding]:
     if found.cause not in ("core", "device"):
         where = view.lines.more_in(at[change.inside], at[~change.inside], change.there_ms - change.usual_ms)
     # Threads that spin in want of a core do so for as long as that lasts, on all ranks.
-    spins = found.cause == "compute" and view.spins
+    spins = found.cause in ("compute", None) and view.spins
     cause = "disk" if found.cause == "blocked" and where and where.on_disk else found.cause
     yield Finding(
         kind="slower_steps",
         severity="warning",
         message=f"all ranks are slower {change.span.words(at)}: each needs {milliseconds(change.there_ms)} for its own "
         f"part of a step, {milliseconds(change.usual_ms)} {_rest(change.span)} ({number(change.times)} times as long"
-        f"{', and more and more' if change.grows else ''}){SPIN if spins else WHAT[cause]}; "
+        f"{', and more and more' if change.grows else ''}){SPIN if spins and cause else WHAT[cause]}; "
         f"{percent(change.share)} of the time is lost to it."
         + (f" {where.says('what they need more')}." if where else ""),
         confidence="low" if spins else found.confidence,

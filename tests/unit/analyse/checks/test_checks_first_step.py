@@ -13,12 +13,16 @@ OPENED_NS = 1000 * MS
 STEPS = 24
 
 
-@pytest.mark.parametrize(("late", "alone"), [("before", True), ("forward", False)])
-def test_a_first_pass_that_takes_long_is_no_work_before_it(tmp_path: Path, late: str, alone: bool) -> None:
+@pytest.mark.parametrize(
+    ("late", "late_ms", "alone"), [("before", 1200, True), ("before", 800, False), ("forward", 1200, False)]
+)
+def test_neither_a_short_start_nor_a_long_first_pass_is_work_before_it(
+    tmp_path: Path, late: str, late_ms: int, alone: bool
+) -> None:
     writers = [RankWriter(rank, 2, monotonic_ns=OPENED_NS) for rank in range(2)]
     now = OPENED_NS
     for step in range(STEPS):
-        extra = 0 if step else 800 * MS
+        extra = 0 if step else late_ms * MS
         for writer in writers:
             mine = 0 if writer.rank else extra
             begin = now + (mine if late == "before" else 0)
@@ -43,7 +47,7 @@ def test_a_first_batch_that_comes_late_is_a_start_only_where_no_other_is_as_late
     now = 1000 * MS
     for step in range(STEPS):
         late = {0: 0, **dict.fromkeys(others, 1)}.get(step)
-        wait = 0 if late is None else 500 * MS
+        wait = 0 if late is None else 1200 * MS
         for writer in writers:
             begin = now + (wait if writer.rank == late else 0)
             writer.step(step, now, begin, now + wait + 40 * MS)
