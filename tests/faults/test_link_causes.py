@@ -126,4 +126,7 @@ def test_a_link_that_goes_down_for_moments_is_named_beside_a_slow_network(tmp_pa
     assert (first.kind, first.rank is not None) == ("flapping_link", True), report.verdict
     assert first.confidence in ("medium", "high")
     assert "exposed_communication" in {finding.kind for finding in rest}
-    assert first.cost_s is not None and first.cost_s >= float(first.evidence["stalled_s"] or 0.0) > 0.5
+    stalled_s = first.evidence["stalled_s"]
+    assert isinstance(stalled_s, float) and stalled_s > 0.5
+    # Rounded: where the steps lost no more than the readings saw, both are the same.
+    assert first.cost_s is not None and first.cost_s >= 0.99 * stalled_s
