@@ -72,12 +72,17 @@ def _of_host(
     total = sum(threads.values())
     # With one thread each there are too many ranks: that is `core_contention`.
     many = max(threads.values()) > 1 and total > cores
-    waits = core_waits(steps, usage, ranks, known=many)
     # An unknown number is no evidence; a NaN fails the comparison.
-    if not waits or not all(threads.values()) or not cores:
+    if not all(threads.values()) or not cores:
         return None
+    waits = core_waits(steps, usage, ranks)
     burnt = {rank: _beside(usage, steps.place_of[rank]) for rank in ranks}
     burner = _burner(burnt, waits, steps.wall_ms)
+    if burner is None and many:
+        # That it is one rank has to show in typical steps; that there are too many threads is known.
+        waits = core_waits(steps, usage, ranks, known=True)
+    if not waits:
+        return None
     process = (median(usage.process_cpu[:, steps.place_of[rank]]) for rank in ranks)
     busy = sum(process) / steps.wall_ms
     many = many and busy >= BUSY_SHARE * cores

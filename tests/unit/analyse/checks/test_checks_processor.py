@@ -366,3 +366,10 @@ def test_a_pause_in_which_ranks_sleep_is_one_however_many_threads_there_are(tmp_
     sleeps = Extra(sleep=120, delay=20, steps=range(1, 60, 4))
     write(tmp_path, [sleeps] * 2, steps=60, cores=2, threads=[2, 2])
     assert "pause" in {finding.kind for finding in findings(tmp_path)}
+
+
+def test_no_rank_is_said_to_take_the_cores_for_which_others_wait_in_a_few_steps_only(tmp_path: Path) -> None:
+    waits = Extra(cpu=60, delay=60, steps=range(1, 60, 4))
+    write(tmp_path, [Extra(beside=60, steps=range(60)), waits], steps=60, cores=2, threads=[2, 2])
+    (crowded,) = (one for one in findings(tmp_path) if one.kind == "oversubscribed_threads")
+    assert (crowded.rank, crowded.confidence) == (None, "low")
