@@ -24,7 +24,7 @@ std::int64_t line_of(const StackSamples& samples, std::size_t sample) {
 
 CASE("a long run keeps few samples of all of it") {
     StackSamples samples(64, 1024);
-    constexpr std::int64_t hour = 3600 * 1000 * ms;
+    constexpr std::int64_t hour = 3'600'000 * ms;
     int looks = 0;
     for (std::int64_t at = samples.interval(); at < hour; at += samples.interval()) {
         samples.add(at, at_line(4 * at / hour), 0);
