@@ -14,7 +14,7 @@ from pyddpdiag.errors import PyddpdiagError, RemoteError, TraceError
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.run_files import belongs, is_trace
 from pyddpdiag.remote.pieces import INDEX, LIVE, PIECE_BYTES, Index, checksum, read_index
-from pyddpdiag.remote.place import Place, is_url, name_of
+from pyddpdiag.remote.place import PART, Place, is_url, name_of
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -79,7 +79,7 @@ class Copy:
         whole = is_trace(target.name) and name not in self._pieces
         if whole and target.exists() and target.stat().st_size == size:
             return
-        beside = target.with_name(target.name + ".part")
+        beside = target.with_name(target.name + PART)
         self._place.fetch(name, beside, size)
         beside.replace(target)
         self._pieces.pop(name, None)
