@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.core_waits import spins
 from pyddpdiag.analyse.extra_time import (
     CPU_SHARE,
     cause_of,
@@ -88,7 +89,7 @@ class LateRank:
     `cost_ms` is an average over the whole run: costs are compared with each other. `computes_more_ms`: it is named for
     the processor time that it uses more than the others in a typical step, though by its own time nobody is surely
     late, because the others wait for cores; it is the last one in the share `often` of the steps then. 0: for its
-    lateness.
+    lateness. `spins`: in a part of the run, its threads may have spun for want of cores, where it seems to compute.
     """
 
     rank: int
@@ -109,6 +110,7 @@ class LateRank:
     cost_ms: float
     computes_more_ms: float = 0.0
     computes_much: bool = False
+    spins: bool = False
     other_threads: tuple[float, float] | None = None
     than: int | None = None
     disk_ms: float | None = None
@@ -122,6 +124,8 @@ class LateRank:
         if not self.span and self.sure_ms <= _threshold_ms(self.step_ms):
             return "low"
         # A rank that sleeps or waits for data has nothing to do with the machine's load.
+        if self.spins and self.cause in ("compute", "core", None):
+            return "low"
         if self.cause in ("compute", "core", None) and not (self.computes_much and self.than is None):
             busy = self.load is not None and self.load > BUSY_LOAD
             # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
@@ -205,7 +209,10 @@ def late_ranks(
     if not found:
         against, places = _most_are_late(steps, lateness, usage)
         found = [_describe(steps, against, usage, sidecars, place, None) for place in places]
-    found = [_with_disk(late, lateness, lines) for late in found]
+    spin = spins(steps, usage, sidecars)
+    found = [
+        replace(_with_disk(late, lateness, lines), spins=spin and late.span is not None) for late in found
+    ]
     return tuple(sorted(found, key=lambda late: -late.cost_ms))
 
 

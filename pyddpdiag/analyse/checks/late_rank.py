@@ -46,6 +46,8 @@ ADVICE_AT: Final[dict[Cause | None, str]] = {
     None: "Look at {}: at its inputs, and for work that only this rank does there.",
 }
 """Where the line is known."""
+FEWER_THREADS: Final = "Give each rank one thread first (OMP_NUM_THREADS=1): is the rank late then as well?"
+SAME_WITH_ONE: Final = "The rank is late by as much with one thread each."
 OTHER_THREADS: Final = (
     "Threads beside the training's take its core or hold the interpreter's lock (GIL): give their work to a process of "
     "its own, or do less of it. py-spy dump shows them."
@@ -165,7 +167,9 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
             **late.beside,
             **times_of(view, late.rank, late.since_step, late.until_step),
         },
-        change_mind="The rank stays late after the other load is gone."
+        change_mind=SAME_WITH_ONE
+        if _may_spin(late)
+        else "The rank stays late after the other load is gone."
         if late.cause == "core"
         else "The rank has no more to compute than the others, and another program shares its device."
         if late.cause == "device"
@@ -173,6 +177,10 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
         "end, these slowed its core.",
         advice=_advice(late, threads, where),
     )
+
+
+def _may_spin(late: LateRank) -> bool:
+    return late.spins and late.cause == "compute" and not late.other_threads
 
 
 def _where(view: RunView, late: LateRank) -> Where | None:
@@ -190,6 +198,8 @@ def _where(view: RunView, late: LateRank) -> Where | None:
 
 
 def _advice(late: LateRank, threads: tuple[int, int] | None, where: Where | None) -> str:
+    if _may_spin(late):
+        return FEWER_THREADS
     if threads:
         return "Give every rank the same OMP_NUM_THREADS and torch.set_num_threads()."
     if late.is_by_other_threads:
@@ -229,6 +239,8 @@ def _why(late: LateRank) -> str:
         return f", while other threads of its process compute ({mine} per step, those of the others {theirs})"
     if late.cause == "compute" and late.threads:
         return f"; its torch uses {count(late.threads[0], 'thread')}, the others' {late.threads[1]}"
+    if _may_spin(late):
+        return ", and computes all that time, or its threads spin for want of a core"
     if late.cause == "compute":
         return ", and computes all that time"
     if late.cause == "disk":

@@ -153,3 +153,24 @@ def test_ranks_that_are_bound_to_too_few_of_the_machines_cores(tmp_path: Path) -
     assert "4 ranks on host one may run on 2 cores only, of 16" in found.message
     write(tmp_path / "all", waits, threads=[1] * 4, cores=2, machine_cores=[2] * 4)
     assert [one.kind for one in findings(tmp_path / "all")] == ["core_contention"]
+
+
+@pytest.mark.parametrize(
+    ("threads", "delay", "confidence"), [(2, 40.0, "low"), (2, 0.0, "medium"), (1, 40.0, "medium")]
+)
+def test_a_rank_whose_threads_may_spin_for_want_of_a_core_is_not_surely_late(
+    tmp_path: Path, threads: int, delay: float, confidence: str
+) -> None:
+    """Beside other work, the threads of healthy ranks waited for each other in this way for some steps."""
+    extra = Extra(cpu=60, delay=delay, steps=range(30, 60))
+    write(tmp_path, [extra, NOTHING], steps=80, load=1.0, cores=2, threads=[threads] * 2)
+    found = next(each for each in findings(tmp_path) if each.kind == "late_rank")
+    assert (found.rank, found.cause, found.confidence) == (0, "compute", confidence)
+    assert ("spin" in found.message) == ("OMP_NUM_THREADS" in str(found.advice)) == (confidence == "low")
+
+
+def test_a_rank_that_computes_more_in_all_steps_is_late_however_many_threads_it_has(tmp_path: Path) -> None:
+    write(tmp_path, [Extra(cpu=60, delay=20), NOTHING], load=1.0, cores=2, threads=[2, 2])
+    found = next(each for each in findings(tmp_path) if each.kind == "late_rank")
+    assert (found.rank, found.cause, found.confidence) == (0, "compute", "high")
+    assert "spin" not in found.message
