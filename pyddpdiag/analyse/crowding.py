@@ -78,6 +78,8 @@ def _of_host(
     waits = core_waits(steps, usage, ranks)
     burnt = {rank: _beside(usage, steps.place_of[rank]) for rank in ranks}
     burner = _burner(burnt, waits, steps.wall_ms)
+    if burner is not None and _may_spin(burnt, threads, burner, steps.wall_ms):
+        burner = None
     if burner is None and many:
         # That it is one rank has to show in typical steps; that there are too many threads is known.
         waits = core_waits(steps, usage, ranks, known=True)
@@ -116,6 +118,14 @@ def _burner(burnt: Mapping[int, float], waits: CoreWaits, step_ms: float) -> int
     waiting = max((waits.by_rank[rank] for rank in waits.by_rank if rank != first), default=0.0)
     is_its_own = more >= BURNT_SHARE * step_ms and burnt[first] >= 2 * burnt[second]
     return first if is_its_own and waiting and more >= EXPLAINED_SHARE * waiting else None
+
+
+def _may_spin(burnt: Mapping[int, float], threads: Mapping[int, int], burner: int, step_ms: float) -> bool:
+    """Whether its other threads may be those of torch, as many as another rank has, which spin for want of cores: they
+    are not why there are too few."""
+    beside = threads[burner] - 1
+    most = max(each for rank, each in threads.items() if rank != burner)
+    return 0 < beside < most and burnt[burner] <= beside * step_ms
 
 
 def _culprit(threads: Mapping[int, int]) -> int | None:

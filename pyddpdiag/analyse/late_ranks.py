@@ -89,7 +89,7 @@ class LateRank:
     `cost_ms` is an average over the whole run: costs are compared with each other. `computes_more_ms`: it is named for
     the processor time that it uses more than the others in a typical step, though by its own time nobody is surely
     late, because the others wait for cores; it is the last one in the share `often` of the steps then. 0: for its
-    lateness. `spins`: in a part of the run, its threads may have spun for want of cores, where it seems to compute.
+    lateness. `spins`: where it seems to compute, its threads may have spun for want of cores.
     """
 
     rank: int
@@ -210,9 +210,7 @@ def late_ranks(
         against, places = _most_are_late(steps, lateness, usage)
         found = [_describe(steps, against, usage, sidecars, place, None) for place in places]
     spin = spins(steps, usage, sidecars)
-    found = [
-        replace(_with_disk(late, lateness, lines), spins=spin and late.span is not None) for late in found
-    ]
+    found = [replace(_with_disk(late, lateness, lines), spins=spin) for late in found]
     return tuple(sorted(found, key=lambda late: -late.cost_ms))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from functools import cache
@@ -42,7 +43,8 @@ def name_of(file: str) -> str:
     if file.startswith("<"):
         return ""
     path = Path(file).absolute()
-    if any(path.is_relative_to(folder) for folder in _installed()):
+    # As text, which is quicker: many files come up when the first looks are taken.
+    if _key(path).startswith(_installed()):
         return ""
     for base in _bases():
         if path.is_relative_to(base):
@@ -50,13 +52,20 @@ def name_of(file: str) -> str:
     return "/".join(path.parts[-2:])
 
 
+def _key(path: Path) -> str:
+    """Equal for equal paths: on Windows upper and lower case do not differ."""
+    return os.path.normcase(path)
+
+
 @cache
-def _installed() -> tuple[Path, ...]:
+def _installed() -> tuple[str, ...]:
+    """What a path of other code begins with."""
     paths = sysconfig.get_paths()
     folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     # Also those of the user, and of the system where a virtual environment sees them.
     folders += [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
-    return (*map(Path, folders), Path(pyddpdiag.__file__).parent)
+    found = (*map(Path, folders), Path(pyddpdiag.__file__).parent)
+    return tuple(_key(folder).rstrip(os.sep) + os.sep for folder in found)
 
 
 def _bases() -> tuple[Path, ...]:

@@ -19,6 +19,8 @@ CODE_LIMIT: Final = 20_000
 
 def looks_at_main_thread() -> _native.StackLooks:
     """Looks at the main thread's stack; they keep as much as a reader takes."""
+    # What other code is gets known now, and not in the first look.
+    name_of(__file__)
     return _native.StackLooks(
         threading.main_thread().ident or 0,
         name_of,

@@ -44,18 +44,42 @@ CASE("a long run keeps few samples of all of it") {
     CHECK(most - least <= 3);
 }
 
-CASE("looks that cost too much come half as often") {
+CASE("looks that cost too much come less often") {
     StackSamples samples(2048, 1024);
-    for (int i = 0; i < 1000; ++i) {
-        samples.add(i * ms, at_line(1), 0);
-        // 0.18% of a core, then 0.38%, then 0.19%.
-        samples.spent(i < 100 ? 90'000 : 190'000);
-    }
-    CHECK(samples.interval() == 2 * StackSamples::first_interval_ns);
+    const auto look = [&samples](int times, std::int64_t cost) {
+        for (int i = 0; i < times; ++i) {
+            samples.add(i * ms, at_line(1), 0);
+            samples.spent(cost);
+        }
+    };
+    // The first ones come to know the functions.
+    look(5, 5 * ms);
+    // 0.18% of a core.
+    look(115, 90'000);
+    CHECK(samples.interval() == 50 * ms && samples.at().size() == 120);
+    // 0.36%, so that they come half as often, and cost 0.18% again.
+    look(500, 180'000);
+    CHECK(samples.interval() == 100 * ms && samples.at().size() == 110 + 400);
+    // 0.225%: a quarter more, and of those samples one in five goes.
+    look(100, 225'000);
+    CHECK(samples.interval() == 125 * ms && samples.at().size() == 488);
+    look(1000, 225'000);
+    CHECK(samples.interval() == 125 * ms);
     for (int i = 0; i < 10'000; ++i) {
         samples.spent(900 * ms);
     }
     CHECK(samples.interval() == StackSamples::longest_interval_ns);
+}
+
+CASE("a costly start is over after some looks") {
+    StackSamples samples(2048, 1024);
+    for (int i = 0; i < 20; ++i) {
+        CHECK(samples.interval() == 50 * ms);
+        samples.add(i * ms, at_line(1), 0);
+        samples.spent(135'000);
+    }
+    CHECK(samples.interval() == 75 * ms);
+    CHECK(samples.at().size() == 13);
 }
 
 CASE("stacks are bounded and make room for later ones") {

@@ -1,5 +1,7 @@
 #include "core/trace/stack_samples.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace ddpdiag {
@@ -12,24 +14,28 @@ void StackSamples::add(std::int64_t at, const StackNumbers& stack, std::int64_t 
         missed_ += late;
     }
     if (at_.size() >= samples_limit_) {
-        thin();
+        thin(2.0);
     }
     at_.push_back(at);
     places_.push_back(place(stack));
 }
 
 void StackSamples::spent(std::int64_t cost) {
-    ++looks_;
-    cost_ += cost;
-    if (looks_ < checked) {
+    if (++looks_ <= 0) {
         return;
     }
-    const double allowed = most_share * static_cast<double>(checked) * static_cast<double>(interval_);
-    if (static_cast<double>(cost_) > allowed && interval_ < longest_interval_ns) {
-        thin();
+    cost_ += cost;
+    if (looks_ < until_) {
+        return;
+    }
+    const auto interval = static_cast<double>(interval_);
+    const double share = static_cast<double>(cost_) / (static_cast<double>(looks_) * interval);
+    if (share > most_share && interval_ < longest_interval_ns) {
+        thin(std::min(share / aimed_share, static_cast<double>(longest_interval_ns) / interval));
     }
     looks_ = 0;
     cost_ = 0;
+    until_ = checked;
 }
 
 std::size_t StackSamples::place(const StackNumbers& stack) {
@@ -43,16 +49,21 @@ std::size_t StackSamples::place(const StackNumbers& stack) {
     return known_[stack] = stacks_.size() - 1;
 }
 
-void StackSamples::thin() {
+void StackSamples::thin(double times) {
     const auto at = std::exchange(at_, {});
     const auto places = std::exchange(places_, {});
     const auto stacks = std::exchange(stacks_, std::vector<StackNumbers>(1));
     known_.clear();
-    for (std::size_t i = 1; i < at.size(); i += 2) {
-        at_.push_back(at[i]);
-        places_.push_back(places[i] == 0 ? 0 : place(stacks[places[i]]));
+    for (std::size_t i = 0; i < at.size(); ++i) {
+        const auto stays = [times](std::size_t samples) {
+            return std::floor(static_cast<double>(samples) / times);
+        };
+        if (stays(i + 1) > stays(i)) {
+            at_.push_back(at[i]);
+            places_.push_back(places[i] == 0 ? 0 : place(stacks[places[i]]));
+        }
     }
-    interval_ *= 2;
+    interval_ = std::llround(static_cast<double>(interval_) * times);
 }
 
 }  // namespace ddpdiag

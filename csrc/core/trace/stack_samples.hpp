@@ -11,8 +11,9 @@ namespace ddpdiag {
 // A stack in numbers; what they mean is known to whoever takes it.
 using StackNumbers = std::vector<std::int64_t>;
 
-// When the table is full, every second sample goes, and the looks come half as often; the same where they cost too
-// much. So all samples of a run stand for equally long times. Stacks that no sample needs any more go, too.
+// When the table is full, every second sample goes, and the looks come half as often; where they cost too much, as many
+// go and they come so much less often as that takes. So all samples of a run stand for equally long times. Stacks that
+// no sample needs any more go, too.
 class StackSamples {
 public:
     static constexpr std::int64_t first_interval_ns = 50'000'000;
@@ -20,9 +21,14 @@ public:
     static constexpr std::int64_t longest_interval_ns = 8 * first_interval_ns;
     // A look this much later than it was due was held up.
     static constexpr std::int64_t late_ns = 20'000'000;
-    // Looks between two checks of their cost, and the share of a core that they may take.
+    // Looks before the first check of their cost, so soon that a costly start is over soon, and between two later ones.
+    static constexpr std::int64_t first_checked = 20;
     static constexpr std::int64_t checked = 100;
+    // The share of a core that they may take, and the one that they are brought to if they take more. The first looks
+    // cost more, as they come to know the script's functions.
     static constexpr double most_share = 0.002;
+    static constexpr double aimed_share = 0.0018;
+    static constexpr std::int64_t first_looks = 5;
 
     // `samples` and `stacks`: how many there are at most. The first stack stands for all that found no room.
     StackSamples(std::size_t samples, std::size_t stacks);
@@ -42,13 +48,15 @@ public:
 
 private:
     [[nodiscard]] std::size_t place(const StackNumbers& stack);
-    void thin();
+    // One of `times` samples stays.
+    void thin(double times);
 
     std::size_t samples_limit_;
     std::size_t stacks_limit_;
     std::int64_t interval_ = first_interval_ns;
     std::int64_t missed_ = 0;
-    std::int64_t looks_ = 0;
+    std::int64_t looks_ = -first_looks;
+    std::int64_t until_ = first_checked - first_looks;
     std::int64_t cost_ = 0;
     std::vector<std::int64_t> at_;
     std::vector<std::size_t> places_;
