@@ -16,10 +16,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
 
 import pyddpdiag
 from pyddpdiag.record.collector import CollectorWatch
 from pyddpdiag.record.cpu_quota import CpuQuota
+from pyddpdiag.record.evaluations import Evaluations
 from pyddpdiag.record.reductions import ReductionWatch
 
 ROUNDS, LAYERS = 60, 200
@@ -33,6 +35,7 @@ def main() -> None:
         closed = pyddpdiag.Recorder(folder)
         closed.close()
         _reductions(closed)
+        _evaluations()
         with pyddpdiag.Recorder(folder, overwrite=True) as recorder:
             _collections(recorder)
             _searches(recorder)
@@ -61,6 +64,21 @@ def _reductions(recorder: pyddpdiag.Recorder) -> None:
     print(
         f"a reduction of the script's own: {_difference(watched, plain):.1f} us more than "
         f"{statistics.median(plain):.1f} us"
+    )
+
+
+def _evaluations() -> None:
+    """Batches of small pictures, of which one pass is watched as under `pyddpdiag run`."""
+    data = TensorDataset(torch.randn(64 * ROUNDS, 3, 32, 32), torch.arange(64 * ROUNDS))
+    seen, took, loaded = Evaluations(lambda: None), [], []
+    batches = iter(DataLoader(data, batch_size=64))
+    for _ in range(ROUNDS):
+        batch: list[object] = []
+        loaded.append(_us(lambda: batch.append(next(batches)), 1))  # noqa: B023
+        took.append(_us(lambda: seen.took(batches, batch[0], 1), 1))  # noqa: B023
+    print(
+        f"a batch of an evaluation: {statistics.median(took):.0f} us beside {statistics.median(loaded):.0f} us "
+        "that loading it takes"
     )
 
 

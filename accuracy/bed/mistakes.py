@@ -93,5 +93,6 @@ MISTAKES: tuple[tuple[str, Draw, bool], ...] = (
     ("slow start of one rank", _of_one("slow start", "rank_alone", seconds=(3.0, 6.0)), False),
     ("slow end", _of_one("slow end", "rank_alone", first=True, share=(0.5, 1.0)), False),
     ("workers of each epoch", _workers, False),
+    ("evaluation in full", _mistake("full evaluation", "full_evaluation"), False),
 )
 """Name, how it is drawn, and whether it counts whatever it costs, because it is wrong and not only slow."""

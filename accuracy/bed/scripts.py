@@ -26,6 +26,7 @@ from bed.meeting import meet
 from bed.protocol import ask, say
 
 PAIRS = 2
+EVALUATIONS = ("full evaluation", "evaluation of parts")
 
 
 class Script:
@@ -126,8 +127,22 @@ class Script:
                     for _ in range(int(self.fault["calls"])):
                         dist.all_reduce(loss)
                     loss.item()
+            if self.name in EVALUATIONS:
+                self._evaluate(ddp)
             self._wait_alone("alone between epochs", time.monotonic() - epoch_begin)
         self._wait_alone("slow end", time.monotonic() - begin)
+
+    def _evaluate(self, ddp: DistributedDataParallel) -> None:
+        in_full = self.name == "full evaluation"
+        sampler = None if in_full else DistributedSampler(self.data, shuffle=False)
+        ddp.eval()
+        right = torch.zeros(())
+        with torch.no_grad():
+            for x, y in DataLoader(self.data, batch_size=self.batch, sampler=sampler):
+                right += (ddp.module(x).argmax(1) == y).sum()
+        if not in_full:
+            dist.all_reduce(right)
+        ddp.train()
 
     def _read_index(self, _: int) -> None:
         time.sleep(float(self.fault["seconds"]))
@@ -184,6 +199,8 @@ def main(spec: dict[str, Any], rank: int) -> None:
 def _measure(job: Job, fault: dict[str, Any], rank: int) -> None:
     # What communication costs a healthy training shows without any.
     without = {"name": "" if fault["name"] else "always no_sync"}
+    if fault["name"] == "full evaluation":
+        without = {"name": "evaluation of parts"}
     for block in range(2 * PAIRS + 1):
         on = block % 2 == 1  # the first one warms up
         dist.barrier()

@@ -24,6 +24,7 @@ from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.core_waits import spins
 from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.endings import Ending, endings
+from pyddpdiag.analyse.evaluations import FullEvaluation, full_evaluations
 from pyddpdiag.analyse.exposure import Exposure, exposure
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.history import Past, past
@@ -226,6 +227,11 @@ class RunView:
     def spins(self) -> bool:
         """Whether processor time may be that of threads that spin, because there are too few cores for them."""
         return spins(self.judged, self.usage, self.sidecars)
+
+    @cached_property
+    def full_evaluations(self) -> tuple[FullEvaluation, ...]:
+        """The evaluations that every rank makes in full, the longest first."""
+        return full_evaluations(self.sidecars) if len(self.sidecars) == self.run.world_size else ()
 
     @cached_property
     def crowding(self) -> tuple[Crowding, ...]:

@@ -314,10 +314,7 @@ def _patch_loader(module: Any) -> None:
     @functools.wraps(following)
     def next_batch(self: Any) -> Any:
         watched = _watched() if _state.begun else None
-        if watched is None:
-            return following(self)
-        with watched.waiting(self):
-            return following(self)
+        return following(self) if watched is None else watched.next_batch(self, following)
 
     @functools.wraps(make)
     def get_iterator(self: Any) -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from multiprocessing import util
 from pathlib import Path
 from typing import Any, Final
@@ -171,28 +170,31 @@ class Watched:
             self._cannot(error)
             return hook
 
-    @contextmanager
-    def waiting(self, loader: object) -> Iterator[None]:
-        """The loop takes a batch from an iterator of a DataLoader."""
-        marks = self._loop()
-        if marks is None:
-            yield
-            return
+    def next_batch(self, loader: object, take: Callable[[Any], Any]) -> Any:
+        """The loop gets a batch from an iterator of a DataLoader, which `take` takes; returns it."""
+        marks, session = self._loop(), self.session
+        if marks is None or session is None:
+            return take(loader)
         same = self._loader is not None and self._loader() is loader
         self._loader = weakref.ref(loader)
-        marks.waits(again=same, since_ns=self._made_since(loader))
+        since = self._made_since(loader)
+        marks.waits(again=same, since_ns=since)
+        evaluations = None if torch.is_grad_enabled() else session.recorder.modules.training.evaluations
+        waits_since = since or monotonic_ns()
         try:
-            yield
+            batch = take(loader)
         except BaseException as error:
             marks.forget()
-            if (
-                isinstance(error, StopIteration)
-                and self._trains_on is not None
-                and self._trains_on() is loader
-            ):
-                marks.epoch_ended()
+            if isinstance(error, StopIteration):
+                if evaluations is not None:
+                    evaluations.ended(loader)
+                if self._trains_on is not None and self._trains_on() is loader:
+                    marks.epoch_ended()
             raise
         marks.batch()
+        if evaluations is not None:
+            evaluations.took(loader, batch, waits_since)
+        return batch
 
     def made(self, loader: object, since_ns: int) -> None:
         """An iterator of a DataLoader was made, which starts its workers."""

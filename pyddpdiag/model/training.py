@@ -98,6 +98,25 @@ class Loaded:
 
 
 @dataclass(frozen=True)
+class Evaluated:
+    """Passes to the end of a loader while no gradients were recorded.
+
+    Attributes:
+        loader: what can be seen of it; its `epochs` and `distinct` are 0.
+        where: the line of the script that takes the batches; empty: not known.
+        passes: how many there were.
+        seconds: that they took in sum.
+        marks: a checksum of the batches of each of the first passes; 0: they could not be read.
+    """
+
+    loader: Loaded
+    where: str = ""
+    passes: int = 0
+    seconds: float = 0.0
+    marks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Marked:
     """What one parameter of a module, with this index, was right before steps of optimizers.
 
@@ -126,6 +145,7 @@ class Training:
     fresh: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     marked: Mapping[int, Marked] = field(default_factory=dict)
     reductions: tuple[Reductions, ...] = ()
+    evaluated: tuple[Evaluated, ...] = ()
 
 
 def training_to_json(training: Training) -> dict[str, Any]:
@@ -164,6 +184,16 @@ def training_to_json(training: Training) -> dict[str, Any]:
             for module, one in training.marked.items()
         },
         "reductions": [reductions_to_json(one) for one in training.reductions],
+        "evaluations": [
+            {
+                **asdict(one.loader),
+                "where": one.where,
+                "passes": one.passes,
+                "seconds": one.seconds,
+                "marks": "".join(f"{mark:08x}" for mark in one.marks),
+            }
+            for one in training.evaluated
+        ],
     }
 
 
@@ -182,6 +212,7 @@ def training_from_json(raw: Any) -> Training:
             lambda one: Marked(needed_whole(one["parameter"]), _by_number(one["marks"], _mark)),
         ),
         _each(raw.get("reductions"), reductions_from_json),
+        _each(raw.get("evaluations"), _evaluated),
     )
 
 
@@ -268,6 +299,14 @@ def _loaded(entry: Any) -> Loaded:
     )
 
 
+def _evaluated(entry: Any) -> Evaluated:
+    seconds = float(entry["seconds"])
+    if not 0.0 <= seconds < math.inf:
+        raise ValueError("no time")
+    passes = needed_whole(entry["passes"])
+    return Evaluated(_loaded(entry), _text(entry["where"]), passes, seconds, _trail(entry["marks"])[:MOST])
+
+
 def _text(value: Any) -> str:
     return needed_text(value, NAME_LIMIT)
 
@@ -279,6 +318,7 @@ def _maybe(value: Any) -> int | None:
 __all__ = [
     "MOST",
     "MOST_NAMES",
+    "Evaluated",
     "Loaded",
     "Marked",
     "Stepped",

@@ -31,7 +31,7 @@ class Loaders:
     def begins(self, loader: object) -> None:
         """A training begins to go through a loader of torch's, or an iterator of one. Other loaders are ignored."""
         try:
-            seen = _described(loader)
+            seen = described(loader)
         except Exception:  # a property of somebody's own class: the training must not end by it
             return
         if seen is None:
@@ -54,8 +54,11 @@ class Loaders:
         return tuple(used.facts for used in list(self._used.values()))
 
 
-def _described(loader: object) -> tuple[Loaded, int | None] | None:
-    """A loader, and the epoch that its sampler is in."""
+def described(loader: object) -> tuple[Loaded, int | None] | None:
+    """What is known of a loader or of an iterator of one, and the epoch that its sampler is in.
+
+    None: nothing, as of a data set without indices. Raises what properties of somebody's own class raise.
+    """
     index_sampler = _first(loader, "_index_sampler", "batch_sampler", "sampler")
     if index_sampler is None:
         return None
@@ -100,4 +103,4 @@ def _length(sampler: Any) -> int | None:
         return None
 
 
-__all__ = ["Loaders"]
+__all__ = ["Loaders", "described"]

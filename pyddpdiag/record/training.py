@@ -1,4 +1,5 @@
-"""What is seen of a training besides its gradients: optimizers, loaders, `no_sync`, the script's own reductions."""
+"""What is seen of a training besides its gradients: optimizers, loaders, evaluations, `no_sync`, the script's own
+reductions."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import weakref
 from pyddpdiag import _native
 from pyddpdiag.model.training import Training
 from pyddpdiag.record.ddp_modules import Description, NoSyncLooks
+from pyddpdiag.record.evaluations import Evaluations
 from pyddpdiag.record.loaders import Loaders
 from pyddpdiag.record.optimizers import Optimizers, Reduced
 from pyddpdiag.record.reductions import ReductionWatch
@@ -18,6 +20,7 @@ class TrainingWatch:
     def __init__(self, core: _native.Recorder) -> None:
         self.due = False
         self.loaders = Loaders(self._found)
+        self.evaluations = Evaluations(self._found)
         self._optimizers = Optimizers(core, self._found)
         self._reductions = ReductionWatch(core, self._found)
         self._looks: dict[int, NoSyncLooks] = {}
@@ -43,6 +46,7 @@ class TrainingWatch:
             {index: (one.looked, one.fresh) for index, one in looks if one.looked},
             self._optimizers.marked(),
             self._reductions.reductions(),
+            self.evaluations.evaluated(),
         )
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 EPOCHS, SAMPLES, BATCH = 3, 512, 8
@@ -62,6 +62,23 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
             if last:
                 optimizer.step()
                 optimizer.zero_grad()
+        if "evaluation" in mistake:
+            _evaluate(ddp, data, mistake, rank)
+
+
+@torch.no_grad()
+def _evaluate(ddp: DistributedDataParallel, data: TensorDataset, mistake: str, rank: int) -> None:
+    ddp.eval()
+    sampler = None
+    part: Dataset[tuple[torch.Tensor, ...]] = data
+    if mistake == "evaluation of parts":
+        sampler = DistributedSampler(data, shuffle=False)
+    elif mistake == "evaluation of own files":
+        part = Subset(data, range(rank * SAMPLES // 2, (rank + 1) * SAMPLES // 2))
+    right = torch.zeros(())
+    for x, y in DataLoader(part, batch_size=BATCH, sampler=sampler):
+        right += (ddp.module(x).argmax(1) == y).sum()
+    ddp.train()
 
 
 def _pass(
@@ -149,6 +166,9 @@ MISTAKES = {
     "no no_sync": "missing_no_sync",
     "no_sync around backward": "missing_no_sync",
     "no set_epoch": "epoch_not_set",
+    "full evaluation": "full_evaluation",
+    "evaluation of parts": "",
+    "evaluation of own files": "",
 }
 """The kind of finding that each mistake leads to."""
 

@@ -43,6 +43,9 @@ LEAST_EPOCH_COST: Final = 0.1
 MOST_EPOCHS: Final = 0.8
 """Of the ends of epochs: so many are pauses."""
 
+MOSTLY: Final = 0.7
+"""Of the pauses: so much of them are evaluations that another finding is about."""
+
 LOADER_SHARE: Final = 0.3
 """Of the pauses: the wait for a loader's first batch is what to change."""
 
@@ -127,6 +130,11 @@ def _regular(step: npt.NDArray[np.int64], paused: Float64, hit: npt.NDArray[np.b
     return chance(at) <= CHANCE or (equal and 2 * chance_of_equal(np.flatnonzero(hit)) <= CHANCE)
 
 
+def _are_evaluations(view: RunView, lost_ms: float) -> bool:
+    """Whether most of the pauses is what `full_evaluation` tells of."""
+    return 1e3 * sum(one.took_s for one in view.full_evaluations) >= MOSTLY * lost_ms > 0.0
+
+
 def _epochs(view: RunView) -> Finding | None:
     """All ranks take longer than usual wherever a loader came to its end, in no phase that the program names."""
     found = view.meetings
@@ -136,7 +144,7 @@ def _epochs(view: RunView) -> Finding | None:
     if not len(paused) or np.mean(paused > max(_threshold_ms(view), LEAST_EPOCH_MS)) < MOST_EPOCHS:
         return None
     share = lost / (1e3 * found.run_s) if found.run_s else 0.0
-    if share < LEAST_EPOCH_COST:
+    if share < LEAST_EPOCH_COST or _are_evaluations(view, lost):
         return None
     waits = float(found.data[rows].min(axis=1).sum())
     # A loader's workers begin while it is made and its first batch is waited for; they also end there.
@@ -194,6 +202,8 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
     if every is None:
         return
     lost, total = float(paused[hit].sum()), float(took.sum())
+    if _are_evaluations(view, lost):
+        return
     when, until = "", None
     if lost < LEAST_COST * total:
         # Only in a part of the run: from the first to the last, and as long again as between two.

@@ -25,7 +25,7 @@ LED_TO: Final = {
 }
 """What a finding has led to, and says itself."""
 
-OF_RUN: Final = ("rank_alone",)
+OF_RUN: Final = ("rank_alone", "full_evaluation")
 """Kinds of which the cost per step says little, for it comes all at once: the message begins with that of the run."""
 
 _END: Final = re.compile(r": |; |\. | \(|, (?:first|and|though|in) |\.?$")

@@ -1,0 +1,70 @@
+"""Every rank evaluates all of the data, where each could evaluate a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.evaluations import FullEvaluation
+from pyddpdiag.analyse.thresholds import matters
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import count
+
+LEAST_SHARE: Final = 0.01
+"""Of the run: what would save less is not worth a line."""
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    run_s = view.meetings.run_s
+    found = [one for one in view.full_evaluations if one.saved_s >= LEAST_SHARE * run_s > 0.0]
+    if not found:
+        return
+    longest, steps = found[0], view.judged.steps
+    took_s, saved_s = sum(one.took_s for one in found), sum(one.saved_s for one in found)
+    at = f" at {longest.where}" if longest.where else ""
+    more = "" if len(found) == 1 else f", and {count(len(found) - 1, 'more loader')} likewise"
+    yield Finding(
+        kind="full_evaluation",
+        severity="warning" if matters(saved_s, run_s) else "note",
+        message=f"for {took_s:.1f} of {run_s:.1f} s every rank evaluates all of the data{at}, {_samples(longest)}, "
+        f"{_times(longest.passes)}{more}: each of {len(longest.ranks)} ranks could take a part of it.",
+        confidence="high",
+        where=longest.where or None,
+        cost_ms=1e3 * saved_s / steps if steps else None,
+        cost_s=saved_s,
+        evidence={
+            "took_s": took_s,
+            "run_s": run_s,
+            "share": took_s / run_s,
+            "saved_s": saved_s,
+            "passes": longest.passes,
+            "samples": longest.samples,
+            "ranks": len(longest.ranks),
+            "passes_compared": longest.compared,
+        },
+        change_mind="The result needs all samples on one rank, and cannot be put together from those of parts.",
+        advice="Give each rank its part: DataLoader(dataset, batch_size=..., sampler=DistributedSampler(dataset, "
+        "shuffle=False)), and all-reduce the sums and counts at the end. The sampler repeats some samples where they "
+        f"do not divide evenly. That would save up to {saved_s:.1f} s.",
+    )
+
+
+def _samples(found: FullEvaluation) -> str:
+    if found.samples is None:
+        return f"the same samples ({found.sampler})"
+    return f"the same {count(found.samples, 'sample')} ({found.sampler})"
+
+
+def _times(passes: int) -> str:
+    return "once" if passes == 1 else f"{passes} times"
+
+
+CHECK = Check(
+    {"full_evaluation": ("warning", "note")},
+    _look,
+    rests_on="records",
+    family="ranks",
+    role="mistake",
+)
