@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -15,10 +16,14 @@ from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.errors import TraceError
 from pyddpdiag.live.changes import Changes
 from pyddpdiag.model import OpenOperation, RankStats, RunReport, Verdict
+from pyddpdiag.model.account import PARTS, START_UP, RankAccount
 from pyddpdiag.report.trial import answer, status
 from pyddpdiag.trace.follow import RunFollower
 from pyddpdiag.trace.run import Run
 from pyddpdiag.trace.trial import read_trial
+
+WHOLE: Final = 0.05
+"""Of a life: with so much that is not known, its first steps have left the view."""
 
 KEEP: Final = 2**10
 """Records of each rank that the figures rest on: some 20 to 100 steps."""
@@ -39,7 +44,10 @@ class InFlight:
 
 @dataclass(frozen=True)
 class RankPulse:
-    """One rank. Times are medians over the steps in view; `late_ms` is its own time over the ranks' lower median."""
+    """One rank. Times are medians over the steps in view; `late_ms` is its own time over the ranks' lower median.
+
+    `account`: seconds of the parts of its life that are in view, where they are not 0.
+    """
 
     rank: int
     host: str
@@ -54,6 +62,7 @@ class RankPulse:
     in_flight: int
     oldest: InFlight | None
     silent_ms: float | None
+    account: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -174,7 +183,24 @@ def _ranks(run: Run, report: RunReport, steps: StepMatrix) -> tuple[RankPulse, .
         if not one.abandoned and (one.rank not in oldest or one.open_ms > oldest[one.rank].open_ms):
             oldest[one.rank] = one
     names = {bucket.bucket: bucket.parameters for bucket in report.buckets}
-    return tuple(_rank(stats, late.get(stats.rank), oldest.get(stats.rank), names) for stats in report.ranks)
+    accounts = {one.rank: account_in_view(one) for one in report.account}
+    return tuple(
+        replace(
+            _rank(stats, late.get(stats.rank), oldest.get(stats.rank), names),
+            account=accounts.get(stats.rank, {}),
+        )
+        for stats in report.ranks
+    )
+
+
+def account_in_view(account: RankAccount) -> dict[str, float]:
+    """The parts of a rank's life that are not 0, in seconds.
+
+    Where its first steps have left the view, there is neither a part for these nor for what was before them.
+    """
+    is_whole = account.unknown_s < WHOLE * account.wall_s
+    shown = PARTS if is_whole else [part for part in PARTS if part not in (*START_UP, "unknown_s")]
+    return {part: account.part(part) for part in shown if account.part(part) > 0.0}
 
 
 def _rank(

@@ -17,8 +17,10 @@ from rich.text import Text
 
 from pyddpdiag.live.pulse import Pulse, RankPulse, Watcher
 from pyddpdiag.model.findings import EXIT_CODES
-from pyddpdiag.model.words import count, milliseconds, number, percent, sentence
+from pyddpdiag.model.words import count, milliseconds, number, percent, seconds, sentence
 from pyddpdiag.output import clean, say
+from pyddpdiag.report.life import grouped
+from pyddpdiag.report.life_bars import bar, legend
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.table import Cell, Table
 from pyddpdiag.report.text import STATUS_STYLE
@@ -28,6 +30,8 @@ SHARE: Final = 0.03
 """Of one core: a look that took longer is followed by a longer pause."""
 
 MOST_RANKS: Final = 24
+MOST_BARS: Final = 8
+LIFE: Final = 96
 LEAST_LATE_MS: Final = 1.0
 
 
@@ -177,6 +181,7 @@ def picture(pulse: Pulse, screen: Screen) -> RenderableType:
         Text(screen.text(clean(pulse.line)), style),
         *([Text(screen.text(sentence(clean(pulse.trial)) + "."), "cyan")] if pulse.trial else []),
         *_grids(pulse, screen),
+        *_lives(pulse, screen),
         *(Text(screen.text(clean(change)), "dim") for change in pulse.changes),
     ]
     if len(pulse.ranks) > MOST_RANKS:
@@ -188,12 +193,29 @@ def _nth(number_: int) -> str:
     return {2: "second", 3: "third"}.get(number_, f"{number_}th")
 
 
+def _shown(pulse: Pulse, most: int) -> tuple[RankPulse, ...]:
+    """Of more ranks than that those that are late, or have waited for long."""
+    first = sorted(pulse.ranks, key=lambda one: (-(one.late_ms or 0), -(one.silent_ms or 0)))[:most]
+    return tuple(sorted(first, key=lambda one: one.rank))
+
+
+def _lives(pulse: Pulse, screen: Screen) -> list[RenderableType]:
+    """Where the time in view went, as a bar for each rank."""
+    rows = {str(one.rank): grouped(one.account) for one in _shown(pulse, MOST_BARS) if one.account}
+    longest = max((sum(parts.values()) for parts in rows.values()), default=0.0)
+    if not longest:
+        return []
+    label = max(len(name) for name in rows)
+    bars = [bar(parts, longest, min(LIFE, screen.console.width - label - 4)) for parts in rows.values()]
+    return [
+        Text(f"Where the last {seconds(longest)} went", "bold"),
+        *(Text(f"  {name.ljust(label)}  ") + each for name, each in zip(rows, bars, strict=True)),
+        Text("  ") + legend(bars),
+    ]
+
+
 def _grids(pulse: Pulse, screen: Screen) -> list[Grid]:
-    ranks = pulse.ranks
-    if len(ranks) > MOST_RANKS:
-        # Those that are late, or have waited for long.
-        first = sorted(ranks, key=lambda one: (-(one.late_ms or 0), -(one.silent_ms or 0)))[:MOST_RANKS]
-        ranks = tuple(sorted(first, key=lambda one: one.rank))
+    ranks = _shown(pulse, MOST_RANKS)
 
     def cells(values: Iterable[float | None]) -> list[Cell]:
         return ["-" if value is None else number(value) for value in values]

@@ -92,13 +92,24 @@ _GROUPED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+def grouped(parts: Mapping[str, float]) -> dict[str, float]:
+    """The parts of an account, in seconds, in groups that fit on a screen, in the order of a life."""
+    return {name: sum(parts.get(part, 0.0) for part in some) for name, some in _GROUPED.items()}
+
+
+def grouped_account(account: RankAccount) -> dict[str, float]:
+    """All of a rank's life in these groups."""
+    return grouped({part: account.part(part) for part in PARTS})
+
+
 def short_table(rows: Mapping[str, RankAccount]) -> Table:
     """The same in columns that fit on a screen."""
     full, shown = account_table(rows), list(rows.values())
     columns = {"rank": full.columns["rank"], "all": full.columns["all"]}
     longest = max((each.wall_s for each in shown), default=0.0)
-    for name, parts in _GROUPED.items():
-        values = [sum(each.part(part) for part in parts) for each in shown]
+    bars = [grouped_account(each) for each in shown]
+    for name in _GROUPED:
+        values = [each[name] for each in bars]
         if max(values, default=0.0) >= LEAST * longest > 0:
             columns[name] = [number(value) for value in values]
     more = f"{full.note} --all shows every rank." if full.note else ""
@@ -119,4 +130,13 @@ def phases_line(report: RunReport) -> str:
     return "Phases: " + "; ".join(texts)
 
 
-__all__ = ["NAMES", "account_rows", "account_table", "phases_line", "short_table", "shown_parts"]
+__all__ = [
+    "NAMES",
+    "account_rows",
+    "account_table",
+    "grouped",
+    "grouped_account",
+    "phases_line",
+    "short_table",
+    "shown_parts",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TextIO
 
 from rich.text import Text
@@ -17,7 +17,8 @@ from pyddpdiag.model import (
 )
 from pyddpdiag.model.words import count, number, percent, sentence, size
 from pyddpdiag.output import clean
-from pyddpdiag.report.life import account_rows, phases_line, short_table
+from pyddpdiag.report.life import account_rows, grouped_account, phases_line, short_table
+from pyddpdiag.report.life_bars import bar, legend
 from pyddpdiag.report.paths import paths_in_words
 from pyddpdiag.report.rank_rows import screen_ranks, shown_ranks
 from pyddpdiag.report.screen import Screen, screen_for
@@ -30,6 +31,7 @@ PARTS = (("arrival", "yellow", "█", "a"), ("queue", "magenta", "▓", "q"), ("
 WIDTHS = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 HELD_UP = in_role("ended", "stuck")
 BAR = 14
+LIFE = 96
 LEAST_NAME = 12
 GOOD_NAME = 20
 MOST_NAME = 32
@@ -136,10 +138,23 @@ def _steps(screen: Screen, report: RunReport) -> None:
 def _life(screen: Screen, report: RunReport, ranks: Collection[int]) -> None:
     """The whole life of these ranks and of the others, and the named parts of the program."""
     if report.account and report.step is None:
-        screen.table(short_table(account_rows(report.account, ranks)))
+        rows = account_rows(report.account, ranks)
+        screen.table(short_table(rows))
+        screen.console.print()
+        _life_bars(screen, {name: grouped_account(each) for name, each in rows.items()})
     if report.phases:
         screen.console.print()
         screen.print(Text(phases_line(report)), 2)
+
+
+def _life_bars(screen: Screen, rows: Mapping[str, Mapping[str, float]]) -> None:
+    label = max(len(name) for name in rows)
+    longest = max(sum(parts.values()) for parts in rows.values())
+    width = min(LIFE, screen.console.width - label - 4)
+    bars = [bar(parts, longest, width) for parts in rows.values()]
+    for name, each in zip(rows, bars, strict=True):
+        screen.print(Text(name.ljust(label + 2)) + each, 2)
+    screen.print(legend(bars), 2)
 
 
 def _buckets(screen: Screen, report: RunReport, top: int) -> None:

@@ -10,6 +10,7 @@ from pyddpdiag.analyse.evaluations import FullEvaluation
 from pyddpdiag.analyse.thresholds import matters
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
+from pyddpdiag.model.account import START_UP
 from pyddpdiag.model.words import count
 
 LEAST_SHARE: Final = 0.01
@@ -17,7 +18,7 @@ LEAST_SHARE: Final = 0.01
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    run_s = view.meetings.run_s
+    run_s = _run_s(view)
     found = [one for one in view.full_evaluations if one.saved_s >= LEAST_SHARE * run_s > 0.0]
     if not found:
         return
@@ -32,7 +33,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         f"{_times(longest.passes)}{more}: each of {len(longest.ranks)} ranks could take a part of it.",
         confidence="high",
         where=longest.where or None,
-        cost_ms=1e3 * saved_s / steps if steps else None,
+        # Evaluations are of the whole run, and there may be records of its end only.
+        cost_ms=1e3 * saved_s / run_s * view.meetings.run_s / steps if steps else None,
         cost_s=saved_s,
         evidence={
             "took_s": took_s,
@@ -49,6 +51,12 @@ def _look(view: RunView) -> Iterator[Finding]:
         "shuffle=False)), and all-reduce the sums and counts at the end. The sampler repeats some samples where they "
         f"do not divide evenly. That would save up to {saved_s:.1f} s.",
     )
+
+
+def _run_s(view: RunView) -> float:
+    """The ranks' lives since their first step."""
+    lives = (one.wall_s - sum(one.part(part) for part in START_UP) for one in view.account)
+    return max(lives, default=0.0)
 
 
 def _samples(found: FullEvaluation) -> str:

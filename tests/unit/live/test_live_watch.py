@@ -47,6 +47,28 @@ def test_the_figures_are_those_of_the_run(tmp_path: Path) -> None:
     assert "closed" in drawn(pulse) and "Rank 2 is late" in drawn(pulse)
 
 
+def test_each_rank_has_a_bar_of_where_the_time_in_view_went(tmp_path: Path) -> None:
+    write(tmp_path, [Extra(sleep=90), NOTHING])
+    pulse = pulse_of(tmp_path)
+    late, waits = (rank.account for rank in pulse.ranks)
+    assert late["blocked_s"] == pytest.approx(39 * 0.09, rel=0.02) and "unknown_s" not in late
+    assert waits["rank_wait_s"] == pytest.approx(39 * 0.09, rel=0.02)
+    assert sum(late.values()) == pytest.approx(sum(waits.values()), rel=0.01)
+    title, mine, others, letters = drawn(pulse).partition("Where the last ")[2].splitlines()[:4]
+    assert title.endswith(" went")
+    # Of 40 steps of 123 ms, all but the first one; 96 letters in sum.
+    slept = pytest.approx(96 * 39 * 90 / (40 * 123), abs=1)
+    assert (mine.count("z"), others.count("r")) == (slept, slept)
+    assert letters.strip() == "Bars: f first step, c computes, z sleeps, w wire, r ranks"
+
+
+def test_what_has_left_the_view_is_in_no_bar(tmp_path: Path) -> None:
+    write(tmp_path, [NOTHING, NOTHING], steps=200)
+    account = Watcher(tmp_path, keep=150).look().ranks[0].account
+    assert not {"unknown_s", "imports_s", "set_up_s", "first_steps_s"} & set(account)
+    assert 0.5 < sum(account.values()) < 3.0
+
+
 def test_it_says_what_began_and_what_ended(tmp_path: Path) -> None:
     """As looks see a run's newest records: nobody is late, then rank 1 from step 130 on, then nobody again."""
     watcher = Watcher(tmp_path, keep=3 * 40)
