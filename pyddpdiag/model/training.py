@@ -174,16 +174,6 @@ def training_to_json(training: Training) -> dict[str, Any]:
             for one in training.unreduced
         ],
         "loaders": [asdict(one) for one in training.loaded],
-        "in_no_sync": {str(module): list(pair) for module, pair in training.in_no_sync.items()},
-        "fresh": {str(module): list(pair) for module, pair in training.fresh.items()},
-        "marked": {
-            str(module): {
-                "parameter": one.parameter,
-                "marks": {str(passes): _mark_to_json(mark) for passes, mark in one.marks.items()},
-            }
-            for module, one in training.marked.items()
-        },
-        "reductions": [reductions_to_json(one) for one in training.reductions],
         "evaluations": [
             {
                 **asdict(one.loader),
@@ -194,6 +184,16 @@ def training_to_json(training: Training) -> dict[str, Any]:
             }
             for one in training.evaluated
         ],
+        "in_no_sync": {str(module): list(pair) for module, pair in training.in_no_sync.items()},
+        "fresh": {str(module): list(pair) for module, pair in training.fresh.items()},
+        "marked": {
+            str(module): {
+                "parameter": one.parameter,
+                "marks": {str(passes): _mark_to_json(mark) for passes, mark in one.marks.items()},
+            }
+            for module, one in training.marked.items()
+        },
+        "reductions": [reductions_to_json(one) for one in training.reductions],
     }
 
 
