@@ -35,13 +35,13 @@ def _large_page_bytes(address: int) -> int:
     raise AssertionError(f"nothing is mapped at {address:#x}")
 
 
-def _kernel_gives_large_pages() -> bool:
+def _kernel_gives_large_pages(pages: int) -> bool:
     """Tried with memory of the test's own, which need not be shared."""
-    memory = mmap.mmap(-1, 2 * LARGE, flags=mmap.MAP_PRIVATE)
-    memory.write(bytes(2 * LARGE))  # pages that are not there cannot be moved
+    memory = mmap.mmap(-1, (pages + 1) * LARGE, flags=mmap.MAP_PRIVATE)
+    memory.write(bytes((pages + 1) * LARGE))  # pages that are not there cannot be moved
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     begin = ctypes.c_void_p((address + LARGE - 1) // LARGE * LARGE)
-    return ctypes.CDLL(None).madvise(begin, ctypes.c_size_t(LARGE), COLLAPSE) == 0
+    return ctypes.CDLL(None).madvise(begin, ctypes.c_size_t(pages * LARGE), COLLAPSE) == 0
 
 
 def _moved(mebibytes: float) -> torch.Tensor:
@@ -55,12 +55,20 @@ def _moved(mebibytes: float) -> torch.Tensor:
 
 @pytest.mark.parametrize(("mebibytes", "pages"), [(1, 1), (2, 1), (3.1, 2), (25, 13)])
 def test_large_buckets_begin_with_a_large_page(mebibytes: float, pages: int) -> None:
-    buffer = _moved(mebibytes)
-    # After the block's own header.
-    assert buffer.data_ptr() % LARGE == 64
-    if not _kernel_gives_large_pages():
-        pytest.skip("this kernel gives no large pages")
-    assert _large_page_bytes(buffer.data_ptr()) == pages * LARGE
+    # Where memory is in small pieces, the kernel may find that many pages only after it was asked.
+    found = []
+    for _ in range(5):
+        buffer = _moved(mebibytes)
+        # After the block's own header.
+        assert buffer.data_ptr() % LARGE == 64
+        found.append(_large_page_bytes(buffer.data_ptr()))
+        if found[-1] == pages * LARGE:
+            return
+        del buffer
+    assert max(found) <= pages * LARGE
+    if not _kernel_gives_large_pages(pages):
+        pytest.skip("this kernel gives no large pages, or not that many now")
+    raise AssertionError(f"{found} bytes lie in large pages, and {pages * LARGE} could")
 
 
 def test_small_buckets_take_no_large_page() -> None:
