@@ -37,6 +37,9 @@ DATA_SHARE: Final = 0.5
 BUSY_LOAD: Final = 1.5
 """Above this load average per core, a machine has more work than it can do, and slows its ranks unevenly."""
 
+SHORT_LOAD_MS: Final = 20e3
+"""A load average is of the last minute: work beside that takes less than this hardly shows in it."""
+
 LOADED_SHARE: Final = 0.25
 """On such a machine, healthy ranks are late by up to 0.19 of a step, for seconds."""
 
@@ -128,12 +131,13 @@ class LateRank:
             return "low"
         if self.cause in ("compute", "core", None) and not (self.computes_much and self.than is None):
             busy = self.load is not None and self.load > BUSY_LOAD
+            may_be = busy or (self.span is not None and self.steps * self.step_ms < SHORT_LOAD_MS)
             # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
             if self.cause == "core" and (busy or self.span):
                 return "low"
             if self.than is not None and self.sure_ms < SURELY_EARLY * self.step_ms:
                 return "low"
-            if self.sure_ms < (LOADED_SHARE if busy else QUIET_SHARE) * self.step_ms:
+            if self.sure_ms < (LOADED_SHARE if may_be else QUIET_SHARE) * self.step_ms:
                 return "low"
         return "medium" if self.span else confidence(self.steps)
 

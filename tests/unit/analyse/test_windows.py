@@ -112,10 +112,11 @@ def write(
     exposed: range = range(0),
     slow_batches: Sequence[Sequence[int]] = ((), ()),
     slow_ms: int = 250,
+    late_ms: int = 20,
     wired: float = 0.0,
     steps: int = 100,
 ) -> None:
-    """Steps of 40 ms; in some of them rank 1 is 10 ms late, both wait 20 ms for data, or 30 ms for buckets.
+    """Steps of 40 ms; in some of them rank 1 is `late_ms` late, both wait 20 ms for data, or 30 ms for buckets.
 
     `slow_batches`: the steps whose batch comes `slow_ms` late, rank by rank. `wired`: the ranks are on two hosts, and
     where buckets wait rank 0's link is so many times as slow.
@@ -133,7 +134,8 @@ def write(
         data = [(20 if step in waiting else slow_ms if step in slow else 0) * MS for slow in slow_batches]
         wire = (30 if step in exposed else 2) * MS
         own = [
-            int((38 + random.normal(0, 0.5) + (10 if step in late and rank else 0)) * MS) for rank in range(2)
+            int((38 + random.normal(0, 0.5) + (late_ms if step in late and rank else 0)) * MS)
+            for rank in range(2)
         ]
         arrived = now + max(each + mine for each, mine in zip(data, own, strict=True))
         for writer, begin, mine in zip(writers, (now + each for each in data), own, strict=True):
@@ -156,7 +158,7 @@ def write(
 @pytest.mark.parametrize(
     ("times", "kind", "rank", "each_ms"),
     [
-        ("late", "late_rank", 1, 10.0),
+        ("late", "late_rank", 1, 20.0),
         ("waiting", "data_wait", None, 20.0),
         ("exposed", "exposed_communication", None, 30.0),
     ],
@@ -174,6 +176,19 @@ def test_what_begins_in_the_middle_is_found_with_its_steps(
     assert found.evidence["since_time"] and ("until_time" in found.evidence) == (until == 91)
     assert found.cost_ms == pytest.approx(each_ms * (until - 51) / 99, rel=0.1)
     assert ("from step 51 on" if until == 100 else "in steps 51 to 90") in report.verdict.line
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "since", "steps", "confidence"),
+    [(10, 51, 100, "low"), (10, 560, 1000, "medium"), (15, 51, 100, "medium")],
+)
+def test_a_little_lateness_for_some_seconds_may_be_by_what_ran_beside_it(
+    tmp_path: Path, late_ms: int, since: int, steps: int, confidence: str
+) -> None:
+    """No load average of a minute shows that; of 20 s or more it does."""
+    write(tmp_path, late=range(since, steps), late_ms=late_ms, steps=steps)
+    (found,) = load_report(tmp_path).verdict.findings
+    assert (found.kind, found.rank, found.confidence) == ("late_rank", 1, confidence)
 
 
 def test_batches_that_come_late_now_on_one_rank_and_now_on_another_are_found(tmp_path: Path) -> None:
