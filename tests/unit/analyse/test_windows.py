@@ -122,7 +122,7 @@ def write(
     where buckets wait rank 0's link is so many times as slow.
     """
     random = np.random.default_rng(5)
-    writers = [RankWriter(rank, 2) for rank in range(2)]
+    writers = [RankWriter(rank, 2, capacity=2**13) for rank in range(2)]
     busy_us = [0, 0]
     ends = "10.0.0.1:4000", "10.0.0.2:5000"
     names = "|".join(ends), "|".join(reversed(ends))
