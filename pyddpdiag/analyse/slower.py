@@ -105,6 +105,7 @@ class Slower:
         core_share: the part that they wait for a core; None: not known.
         cpu_times: processor time in the parts over that in the rest; None: not known.
         load: the load average of the busiest host for each core that its ranks may use, in the parts; None: not known.
+        by_core: without what the ranks wait for a core, there are no such parts.
     """
 
     change: Change
@@ -114,13 +115,16 @@ class Slower:
     core_share: float | None
     cpu_times: float | None
     load: float | None
+    by_core: bool = False
 
     @property
     def cause(self) -> Cause | None:
         """What the ranks do in the time that they need more; None: the trace does not tell."""
         if (self.device_share or 0.0) >= CPU_SHARE:
             return "device"
-        return None if self.cpu_share is None else cause_of(self.cpu_share, self.core_share)
+        found = None if self.cpu_share is None else cause_of(self.cpu_share, self.core_share)
+        # What is left beside the wait is no change by itself.
+        return None if found == "blocked" and self.by_core else found
 
     @property
     def confidence(self) -> Confidence:
@@ -176,6 +180,7 @@ def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar
         core_share=None if delay is None else (delay[0] - delay[1]) / more,
         cpu_times=None if cpu is None or not cpu[1] > 0 else cpu[0] / cpu[1],
         load=_load(steps, usage, sidecars, rows[inside]),
+        by_core=of_itself is None,
     )
 
 

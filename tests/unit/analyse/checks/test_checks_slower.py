@@ -30,6 +30,7 @@ def slower(found: list[Finding]) -> Finding:
         (Extra(sleep=40), "blocked", "medium"),
         (Extra(delay=40), "core", "low"),
         (Extra(cpu=30, delay=100), "compute", "medium"),
+        (Extra(sleep=14, delay=12), "blocked", "medium"),
     ],
 )
 def test_all_ranks_that_become_slower_have_the_step_and_the_cause(
@@ -120,3 +121,11 @@ def test_threads_that_may_spin_for_want_of_a_core_are_no_sure_change_of_the_work
     assert (found.cause, found.confidence) == ("compute", confidence)
     assert ("OMP_NUM_THREADS" in str(found.advice)) == (confidence == "low")
     assert ("spin" in found.message) == (confidence == "low")
+
+
+def test_what_shows_only_with_the_wait_for_a_core_is_no_sleep_of_all_ranks(tmp_path: Path) -> None:
+    """They sleep a little more as well, which is no change by itself: other programs may have made it."""
+    write(tmp_path, [Extra(sleep=8.5, delay=8, steps=LATER)] * 2, steps=80, load=4.0, cores=2)
+    found = slower(findings(tmp_path))
+    assert (found.cause, found.confidence) == (None, "low")
+    assert found.evidence["core_wait_share"] == pytest.approx(8 / 16.5, abs=0.05)
