@@ -20,7 +20,7 @@ from pyddpdiag.model.findings import EXIT_CODES
 from pyddpdiag.model.words import count, milliseconds, number, percent, seconds, sentence
 from pyddpdiag.output import clean, say
 from pyddpdiag.report.life import grouped
-from pyddpdiag.report.life_bars import bar, legend
+from pyddpdiag.report.life_bars import life_bars
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.table import Cell, Table
 from pyddpdiag.report.text import STATUS_STYLE
@@ -31,7 +31,6 @@ SHARE: Final = 0.03
 
 MOST_RANKS: Final = 24
 MOST_BARS: Final = 8
-LIFE: Final = 96
 LEAST_LATE_MS: Final = 1.0
 
 
@@ -205,12 +204,9 @@ def _lives(pulse: Pulse, screen: Screen) -> list[RenderableType]:
     longest = max((sum(parts.values()) for parts in rows.values()), default=0.0)
     if not longest:
         return []
-    label = max(len(name) for name in rows)
-    bars = [bar(parts, longest, min(LIFE, screen.console.width - label - 4)) for parts in rows.values()]
     return [
         Text(f"Where the last {seconds(longest)} went", "bold"),
-        *(Text(f"  {name.ljust(label)}  ") + each for name, each in zip(rows, bars, strict=True)),
-        Text("  ") + legend(bars),
+        *(Text("  ") + line for line in life_bars(rows, screen.console.width - 2)),
     ]
 
 

@@ -43,6 +43,11 @@ def count(amount: int, noun: str, plural: str = "") -> str:
     return f"{amount} {noun}" if amount == 1 else f"{amount} {plural or noun + 's'}"
 
 
+def times(amount: int) -> str:
+    """How often: once, 3 times."""
+    return "once" if amount == 1 else f"{amount} times"
+
+
 def listed(items: Iterable[object], limit: int = 8) -> str:
     """Items separated by commas, at most `limit` of them."""
     texts = [str(item) for item in items]

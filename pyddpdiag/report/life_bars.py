@@ -8,6 +8,9 @@ from typing import Final
 from rich.text import Text
 
 from pyddpdiag.report.charts.colours import colour, ink_on
+from pyddpdiag.report.stacked_bar import stacked_bar
+
+MOST: Final = 96
 
 SIGNS: Final[Mapping[str, tuple[str, str]]] = {
     "start-up": ("s", "imports"),
@@ -27,26 +30,27 @@ SIGNS: Final[Mapping[str, tuple[str, str]]] = {
 """By the columns of `short_table`: a letter, for who sees no colours, and the colour that pictures have for it."""
 
 
-def bar(parts: Mapping[str, float], longest: float, width: int) -> Text:
-    """A stacked bar.
+def life_bars(rows: Mapping[str, Mapping[str, float]], width: int) -> list[Text]:
+    """A line with the bar of each row, the longest of `MOST` characters, and one that says what the letters stand for.
 
     Args:
-        parts: seconds by the names of `SIGNS`, in their order.
-        longest: seconds that take all of the width.
-        width: in characters.
+        rows: by their labels, seconds by the names of `SIGNS`, in their order.
+        width: characters that a line may take.
     """
-    drawn, end, found = 0, 0.0, Text()
-    for name, seconds in parts.items():
-        # Rounding the running end keeps the whole bar to scale.
-        end += seconds
-        cells = round(width * end / longest) - drawn if longest > 0.0 else 0
-        drawn += cells
-        found.append(SIGNS[name][0] * cells, _style(name))
-    return found
+    label = max(len(name) for name in rows)
+    longest = max(sum(parts.values()) for parts in rows.values())
+    bars = [
+        stacked_bar(
+            ((seconds, SIGNS[name][0], _style(name)) for name, seconds in parts.items()),
+            longest,
+            min(MOST, width - label - 2),
+        )
+        for parts in rows.values()
+    ]
+    return [*(Text(name.ljust(label + 2)) + bar for name, bar in zip(rows, bars, strict=True)), _legend(bars)]
 
 
-def legend(bars: Iterable[Text]) -> Text:
-    """What the letters of these bars stand for."""
+def _legend(bars: Iterable[Text]) -> Text:
     drawn = {letter for each in bars for letter in each.plain}
     found = Text("Bars:")
     for name, (letter, _) in SIGNS.items():
@@ -62,4 +66,4 @@ def _style(name: str) -> str:
     return f"{ink_on(background)} on {background}"
 
 
-__all__ = ["SIGNS", "bar", "legend"]
+__all__ = ["SIGNS", "life_bars"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TextIO
 
 from rich.text import Text
@@ -18,10 +18,11 @@ from pyddpdiag.model import (
 from pyddpdiag.model.words import count, number, percent, sentence, size
 from pyddpdiag.output import clean
 from pyddpdiag.report.life import account_rows, grouped_account, phases_line, short_table
-from pyddpdiag.report.life_bars import bar, legend
+from pyddpdiag.report.life_bars import life_bars
 from pyddpdiag.report.paths import paths_in_words
 from pyddpdiag.report.rank_rows import screen_ranks, shown_ranks
 from pyddpdiag.report.screen import Screen, screen_for
+from pyddpdiag.report.stacked_bar import stacked_bar
 from pyddpdiag.report.table import Cell, Table
 from pyddpdiag.report.trial import print_trial
 
@@ -31,7 +32,6 @@ PARTS = (("arrival", "yellow", "█", "a"), ("queue", "magenta", "▓", "q"), ("
 WIDTHS = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 HELD_UP = in_role("ended", "stuck")
 BAR = 14
-LIFE = 96
 LEAST_NAME = 12
 GOOD_NAME = 20
 MOST_NAME = 32
@@ -141,20 +141,13 @@ def _life(screen: Screen, report: RunReport, ranks: Collection[int]) -> None:
         rows = account_rows(report.account, ranks)
         screen.table(short_table(rows))
         screen.console.print()
-        _life_bars(screen, {name: grouped_account(each) for name, each in rows.items()})
+        for line in life_bars(
+            {name: grouped_account(each) for name, each in rows.items()}, screen.console.width - 2
+        ):
+            screen.print(line, 2)
     if report.phases:
         screen.console.print()
         screen.print(Text(phases_line(report)), 2)
-
-
-def _life_bars(screen: Screen, rows: Mapping[str, Mapping[str, float]]) -> None:
-    label = max(len(name) for name in rows)
-    longest = max(sum(parts.values()) for parts in rows.values())
-    width = min(LIFE, screen.console.width - label - 4)
-    bars = [bar(parts, longest, width) for parts in rows.values()]
-    for name, each in zip(rows, bars, strict=True):
-        screen.print(Text(name.ljust(label + 2)) + each, 2)
-    screen.print(legend(bars), 2)
 
 
 def _buckets(screen: Screen, report: RunReport, top: int) -> None:
@@ -246,15 +239,10 @@ def _split(bucket: BucketStats) -> tuple[float, ...]:
 
 def _bar(screen: Screen, bucket: BucketStats, longest: float) -> Text:
     """Arrival, queue and wire, to the scale of the longest bucket shown."""
-    bar = Text()
-    end, drawn = 0.0, 0
-    for value, (_, style, fancy, plain) in zip(_split(bucket), PARTS, strict=True):
-        # Rounding the running end keeps the whole bar to scale.
-        end += value
-        cells = round(BAR * end / longest) - drawn if longest > 0 else 0
-        drawn += cells
-        bar.append(screen.sign(fancy, plain) * cells, style)
-    return bar
+    split = zip(_split(bucket), PARTS, strict=True)
+    return stacked_bar(
+        ((value, screen.sign(fancy, plain), style) for value, (_, style, fancy, plain) in split), longest, BAR
+    )
 
 
 def _links(screen: Screen, report: RunReport) -> None:

@@ -11,7 +11,7 @@ from pyddpdiag.analyse.thresholds import matters
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.account import START_UP
-from pyddpdiag.model.words import count
+from pyddpdiag.model.words import count, times
 
 LEAST_SHARE: Final = 0.01
 """Of the run: what would save less is not worth a line."""
@@ -30,7 +30,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="full_evaluation",
         severity="warning" if matters(saved_s, run_s) else "note",
         message=f"for {took_s:.1f} of {run_s:.1f} s every rank evaluates all of the data{at}, {_samples(longest)}, "
-        f"{_times(longest.passes)}{more}: each of {len(longest.ranks)} ranks could take a part of it.",
+        f"{times(longest.passes)}{more}: each of {len(longest.ranks)} ranks could take a part of it.",
         confidence="high",
         where=longest.where or None,
         # Evaluations are of the whole run, and there may be records of its end only.
@@ -63,10 +63,6 @@ def _samples(found: FullEvaluation) -> str:
     if found.samples is None:
         return f"the same samples ({found.sampler})"
     return f"the same {count(found.samples, 'sample')} ({found.sampler})"
-
-
-def _times(passes: int) -> str:
-    return "once" if passes == 1 else f"{passes} times"
 
 
 CHECK = Check(

@@ -13,7 +13,7 @@ from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.rhythm import chance, chance_of_equal, period
 from pyddpdiag.analyse.step_matrix import column_medians, median
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model import Finding, words
 from pyddpdiag.model.words import milliseconds, percent
 from pyddpdiag.output import clean
 
@@ -161,7 +161,7 @@ def _epochs(view: RunView) -> Finding | None:
         kind="pause",
         severity="warning",
         message=f"all ranks pause together between epochs: {milliseconds(median(paused))}, "
-        f"{'once' if times == 1 else f'{times} times'}{what}; {percent(share)} of the time is lost to it.",
+        f"{words.times(times)}{what}; {percent(share)} of the time is lost to it.",
         confidence="high" if times > 1 else "medium",
         since_step=int(found.step[rows][0]),
         cost_ms=lost / view.judged.steps,

@@ -15,7 +15,7 @@ from pyddpdiag.analyse.meetings import TAIL
 from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
-from pyddpdiag.model.words import percent
+from pyddpdiag.model.words import percent, times
 
 MOSTLY: Final = 0.5
 """A line explains what took long if the rank was at it for this part of that."""
@@ -38,7 +38,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="rank_alone",
         severity="warning",
         message=f"the ranks stood still for {found.lost_s:.1f} of {found.run_s:.1f} s: rank {found.rank} works alone "
-        f"{_when(found)}, {_times(len(found.at))}{every}, and the others wait for it; {percent(found.share)} of the "
+        f"{_when(found)}, {times(len(found.at))}{every}, and the others wait for it; {percent(found.share)} of the "
         "time goes by that way." + (f" {where.says('what it does there')}." if where else _set_up_says(line)),
         confidence="high" if found.is_seen else "medium",
         rank=found.rank,
@@ -99,10 +99,6 @@ def _when(found: Alone) -> str:
     if (found.at == TAIL).all():
         return "after the last step"
     return "between steps"
-
-
-def _times(times: int) -> str:
-    return "once" if times == 1 else f"{times} times"
 
 
 def _advice(view: RunView, found: Alone, where: Where | None) -> str:
