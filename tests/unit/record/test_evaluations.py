@@ -66,6 +66,17 @@ def test_other_batches_have_another_mark(other: Callable[[], DataLoader[Any]]) -
     assert mine.marks[0] != theirs.marks[0]
 
 
+def test_pictures_with_a_dark_edge_are_told_apart() -> None:
+    """The first 1024 values of each batch are the same then."""
+    marks = []
+    for seed in (1, 2):
+        pictures = torch.zeros(8, 3, 64, 64)
+        pictures[:, :, 16:48, 16:48] = torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+        (one,) = _evaluated(DataLoader(TensorDataset(pictures), batch_size=8))
+        marks.append(one.marks)
+    assert marks[0] != marks[1] and (0,) not in marks
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.bool, torch.uint8, torch.complex64, torch.float64])
 def test_values_of_every_type_are_told_apart(dtype: torch.dtype) -> None:
     marks = set()
