@@ -42,7 +42,8 @@ def full_evaluations(sidecars: Mapping[int, Sidecar]) -> tuple[FullEvaluation, .
     first, *others = (one.training.evaluated for _, one in sorted(sidecars.items()))
     found = []
     for mine in first:
-        same = [mine, *(one for each in others for one in each if _is_same(mine, one))]
+        theirs = [next((one for one in each if _is_same(mine, one)), None) for each in others]
+        same = [mine, *(one for one in theirs if one is not None)]
         if mine.loader.distributed or len(same) < len(sidecars):
             continue
         passes, compared = (

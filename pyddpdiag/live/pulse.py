@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -185,9 +185,12 @@ def _ranks(run: Run, report: RunReport, steps: StepMatrix) -> tuple[RankPulse, .
     names = {bucket.bucket: bucket.parameters for bucket in report.buckets}
     accounts = {one.rank: account_in_view(one) for one in report.account}
     return tuple(
-        replace(
-            _rank(stats, late.get(stats.rank), oldest.get(stats.rank), names),
-            account=accounts.get(stats.rank, {}),
+        _rank(
+            stats,
+            late.get(stats.rank),
+            oldest.get(stats.rank),
+            names,
+            accounts.get(stats.rank, {}),
         )
         for stats in report.ranks
     )
@@ -204,7 +207,11 @@ def account_in_view(account: RankAccount) -> dict[str, float]:
 
 
 def _rank(
-    stats: RankStats, late_ms: float | None, oldest: OpenOperation | None, names: dict[str, tuple[str, ...]]
+    stats: RankStats,
+    late_ms: float | None,
+    oldest: OpenOperation | None,
+    names: dict[str, tuple[str, ...]],
+    account: dict[str, float],
 ) -> RankPulse:
     return RankPulse(
         rank=stats.rank,
@@ -222,6 +229,7 @@ def _rank(
         if oldest is None
         else InFlight(oldest.kind, oldest.what, names.get(oldest.what, ()), oldest.step, oldest.open_ms),
         silent_ms=stats.silent_ms,
+        account=account,
     )
 
 

@@ -21,6 +21,9 @@ MOST_NAMES: Final = 64
 
 NAME_LIMIT: Final = 300
 
+LONGEST_S: Final = 1e9
+"""No evaluation takes so long: with what is longer, nobody could calculate."""
+
 T = TypeVar("T")
 
 
@@ -301,9 +304,11 @@ def _loaded(entry: Any) -> Loaded:
 
 def _evaluated(entry: Any) -> Evaluated:
     seconds = float(entry["seconds"])
-    if not 0.0 <= seconds < math.inf:
+    if not 0.0 <= seconds < LONGEST_S:
         raise ValueError("no time")
     passes = needed_whole(entry["passes"])
+    if not passes:
+        raise ValueError("no pass")
     return Evaluated(_loaded(entry), _text(entry["where"]), passes, seconds, _trail(entry["marks"])[:MOST])
 
 

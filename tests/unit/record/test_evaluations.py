@@ -150,5 +150,13 @@ def test_the_sidecar_keeps_it() -> None:
     training = Training(evaluated=_evaluated(DataLoader(DATA, batch_size=8)))
     raw = training_to_json(training)
     assert training_from_json(raw) == training
-    for bad in ({"seconds": -1.0}, {"seconds": "nan"}, {"passes": "x"}, {"marks": 5}, {"where": None}):
+    for bad in (
+        {"seconds": -1.0},
+        {"seconds": "nan"},
+        {"seconds": 1e300},
+        {"passes": "x"},
+        {"passes": 0},
+        {"marks": 5},
+        {"where": None},
+    ):
         assert training_from_json({"evaluations": [{**raw["evaluations"][0], **bad}]}).evaluated == ()

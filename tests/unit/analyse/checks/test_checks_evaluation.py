@@ -120,3 +120,12 @@ def test_several_loaders_are_one_finding_and_ranks_count_as_far_as_the_quickest_
     assert found.kind == "full_evaluation" and "2 times, and 1 more loader likewise:" in found.message
     assert found.evidence["took_s"] == pytest.approx(0.6 + 0.3)
     assert (found.evidence["passes"], found.evidence["passes_compared"]) == (2, 2)
+
+
+def test_what_stands_twice_in_one_file_is_not_what_two_ranks_did(tmp_path: Path) -> None:
+    assert kinds(write(tmp_path, [evaluation()], [evaluation()] * 2, [])) == ["pause"]
+
+
+@pytest.mark.parametrize("bad", [{"passes": 0}, {"passes": 2**60, "seconds": 1e308}, {"marks": "1"}])
+def test_no_file_makes_the_report_fail(tmp_path: Path, bad: dict[str, Any]) -> None:
+    write(tmp_path, [evaluation(**bad)], [evaluation(**bad)])
