@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,10 @@ WRITE_S: Final = (2.0, 60.0)
 
 WRITE_SHARE: Final = 0.2
 """The file is written when the run has become longer by this share."""
+
+COST_SHARE: Final = 0.0006
+"""Of a core, what writing the file may take, the first time aside. The looks have a bound of their own
+(`csrc/core/trace/stack_samples.hpp`); both together take 0.2% on a quiet machine."""
 
 
 class LineSampler:
@@ -68,13 +73,18 @@ class LineSampler:
                 self._write()
 
     def _write(self) -> None:
-        least, longest = WRITE_S
-        now = monotonic_ns()
-        self._due_ns = now + int(1e9 * min(longest, max(least, WRITE_SHARE * (now - self._begun_ns) / 1e9)))
+        used = time.thread_time()
         with self._lock:
             lines = self._lines()
             if lines.at_ns:
                 replace_file(self._path, json.dumps(to_json(lines), separators=(",", ":")))
+        self._due_ns = monotonic_ns() + int(1e9 * self._pause_s(time.thread_time() - used))
+
+    def _pause_s(self, cost_s: float) -> float:
+        """How long the file stays as it is, after a write of this processor time."""
+        least, longest = WRITE_S
+        age_s = (monotonic_ns() - self._begun_ns) / 1e9
+        return min(longest, max(least, WRITE_SHARE * age_s, cost_s / COST_SHARE))
 
     def _lines(self) -> Lines:
         interval_ns, missed_ns, at_ns, places, stacks = self._looks.kept()

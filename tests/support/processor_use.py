@@ -30,7 +30,7 @@ class Extra:
     faults: int = 0
     steps: Sequence[int] = range(STEPS)
     less: Sequence[int] = ()
-    """Steps in which it has `cpu` less to compute."""
+    """Steps in which it has `cpu` less to compute; so many times of it as a step stands there."""
 
     def at(self, step: int) -> float:
         """How much longer the rank takes in this step."""
@@ -39,7 +39,7 @@ class Extra:
 
     def computes(self, step: int) -> float:
         """How much more it computes in this step."""
-        return self.cpu * ((step in self.steps) - (step in self.less))
+        return self.cpu * ((step in self.steps) - self.less.count(step))
 
 
 NOTHING = Extra()

@@ -14,6 +14,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.half_gain import HALF, HALVED
 from pyddpdiag.analyse.hiding import HIDDEN, saved_by_hiding
 from pyddpdiag.analyse.links.link_faults import LEAST_SHARE
+from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.round_trips import most_latency_ms
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
 from pyddpdiag.analyse.view import RunView
@@ -48,6 +49,9 @@ _ASSUMED: Final = " if the link carries 1 Gbit/s"
 
 def _look(view: RunView) -> Iterator[Finding]:
     if not view.exposure.is_found or not view.judged.can_judge:
+        return
+    if single_flow(view.other_traffic):
+        # How long transfers take, and what another layout saves, is then that program's doing.
         return
     buckets = lasting_buckets(view.buckets)
     if len(buckets) == 1:

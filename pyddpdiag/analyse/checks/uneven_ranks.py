@@ -30,6 +30,11 @@ are below its usual one by as much as the ranks differ: 1.9 to 2.6 times that wi
 BOTH_WAYS: Final = 0.9
 """Of the difference between the ranks, so much at least."""
 
+LESS_WORK_SHARE: Final = 0.13
+SURELY_BOTH_WAYS: Final = 1.9
+"""Where the smallest steps show it so clearly, a smaller difference is one of the inputs (0.14 was seen); not where
+threads may spin, which reach 0.14 and 2.4."""
+
 EARLY_SHARE: Final = 0.25
 """It must be earlier than most ranks by this share of a step."""
 
@@ -47,7 +52,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     if not view.late_ranks:
         yield from _early(view, own - np.nan_to_num(view.usage.run_delay[rows]))
     lateness = {"the others": extra_ms(_without_waits(own, view.usage.run_delay[rows])).max(axis=1)}
-    if spread >= WORK_SHARE:
+    if spread >= WORK_SHARE or _is_of_inputs(view, spread):
         # Spread evenly, the same work would be done in the mean time.
         lateness["the ranks do on average"] = beyond_mean(own - column_medians(own))
     found = [(than, worst) for than, worst in lateness.items() if _matters(worst, steps.wall_ms)]
@@ -138,6 +143,10 @@ def _spread_of_work(view: RunView) -> float:
     if len(cpu) < MANY_STEPS or not usual > 0.0:
         return 0.0
     return sure_median((cpu - column_medians(cpu)).std(axis=1, ddof=1)) / usual
+
+
+def _is_of_inputs(view: RunView, spread: float) -> bool:
+    return spread >= LESS_WORK_SHARE and not view.spins and _saved_work(view) >= SURELY_BOTH_WAYS * spread
 
 
 def _saved_work(view: RunView) -> float:

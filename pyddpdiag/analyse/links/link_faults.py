@@ -50,6 +50,10 @@ STEADY: Final = 0.75
 """The round trip that a twentieth stays below over the usual one, the median of a host's links that carry. A long way
 has 0.82 to 0.98. The queue before a slow link fills and empties: 0.44 to 0.69."""
 
+STEADY_AT_ALL: Final = 0.6
+"""Where the way is surely far (`SURELY_FAR`), and its links no busier than others (`QUEUED_SLOW_THRESHOLD`), which those
+of a slow link are: other load on the cores made the round trips of one less steady, 0.7."""
+
 ALIKE: Final = 0.25
 ALIKE_QUEUES: Final = 1.25
 """A long way is as long for all that goes over it; a queue is as long as what stands in it. So the usual round trips
@@ -173,8 +177,11 @@ class LinkFaults:
         }
         bad: set[LinkStats] = set()
         for touching, others in self._by_host(heard):
-            far = FAR if self._busier(touching) < QUEUED_SLOW_THRESHOLD else SURELY_FAR
-            if not others or _median(heard, touching) < far * _median(heard, others):
+            if not others:
+                continue
+            is_busier = self._busier(touching) >= QUEUED_SLOW_THRESHOLD
+            mine, theirs = _median(heard, touching), _median(heard, others)
+            if mine < (SURELY_FAR if is_busier else FAR) * theirs:
                 continue
             if not _are_one_way(touching, others):
                 continue
@@ -183,7 +190,8 @@ class LinkFaults:
             steadiness = [
                 (link.low_rtt_ms or 0.0) / link.usual_rtt_ms for link in loaded if link.usual_rtt_ms
             ]
-            if steadiness and float(np.median(steadiness)) >= STEADY:
+            steady = STEADY_AT_ALL if mine >= SURELY_FAR * theirs and not is_busier else STEADY
+            if steadiness and float(np.median(steadiness)) >= steady:
                 bad.update(touching)
         return frozenset(bad)
 

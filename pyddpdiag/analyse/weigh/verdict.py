@@ -60,7 +60,7 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     shared += [one for one in rest if not one.among and len(parts) > 1]
     lasted = max(lasted_s(part) for part in parts)
     worth_s = WORTH_A_WORD * max(typical_s(part) for part in parts)
-    ordered = (*errors, *_behind_notes(_behind_faults(sorted(shared, key=_weight)), worth_s))
+    ordered = (*errors, *_behind_notes(_behind_load(_behind_faults(sorted(shared, key=_weight))), worth_s))
     # What is wrong with the traces comes before what they say.
     here = what_is_here(parts[0].run)
     if any(one.severity != "note" for one in ordered):
@@ -128,6 +128,22 @@ def _behind_faults(findings: Sequence[Finding]) -> list[Finding]:
 def _behind(kind: str, news: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:
     last = max((place for place, one in enumerate(findings) if one in news), default=-1) + 1
     return [*sorted(findings[:last], key=lambda one: one.kind == kind), *findings[last:]]
+
+
+def _behind_load(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; `loopback` of low confidence comes behind a wait for cores that costs far more.
+
+    The copies take as long as they do because they wait, too.
+    """
+    loads = [one for one in findings if _is_other_load(one)]
+    worth = COMPARABLE * max((one.cost_s or 0.0 for one in loads), default=0.0)
+    small = [
+        one
+        for one in findings
+        if (one.kind, one.confidence) == ("loopback", "low") and (one.cost_s or 0.0) < worth
+    ]
+    last = max((place for place, one in enumerate(findings) if one in loads), default=-1) + 1
+    return [*sorted(findings[:last], key=lambda one: one in small), *findings[last:]]
 
 
 def _behind_notes(findings: Sequence[Finding], worth_s: float) -> list[Finding]:

@@ -140,6 +140,20 @@ def test_a_delay_that_the_systems_least_round_trip_does_not_know_yet(tmp_path: P
     assert only(tmp_path / "slow").kind != "high_latency"
 
 
+def test_other_load_makes_the_round_trips_of_a_far_host_less_steady(tmp_path: Path) -> None:
+    near = [(20, 0), (2_500, 0), *[(7_000, 0), (9_000, 0), (10_000, 0)] * 10]
+    far = [(20, 0), (11_400, 0), *[(12_000, 0), (18_000, 0), (19_000, 0)] * 10]
+    watched_ring(tmp_path, {(0, 2): near, (1, 0): far, (2, 1): far}, {(1, 0): 1.3, (2, 1): 1.3})
+    found = only(tmp_path)
+    assert (found.kind, found.rank) == ("high_latency", 1)
+    # Not so much farther, or busier for each byte: that may be a queue.
+    closer = [(20, 0), (4_500, 0), *near[2:]]
+    watched_ring(tmp_path / "closer", {(0, 2): closer, (1, 0): far, (2, 1): far}, {(1, 0): 1.3, (2, 1): 1.3})
+    assert only(tmp_path / "closer").kind != "high_latency"
+    watched_ring(tmp_path / "busier", {(0, 2): near, (1, 0): far, (2, 1): far}, {(1, 0): 1.8, (2, 1): 1.8})
+    assert only(tmp_path / "busier").kind != "high_latency"
+
+
 def test_round_trips_that_are_long_now_and_then_are_a_queue_and_no_delay(tmp_path: Path) -> None:
     queue = [(20, 0)] + [(5_000, 0), (30_000, 0)] * 8
     watched_ring(tmp_path, {(0, 2): CALM, (1, 0): queue, (2, 1): queue})

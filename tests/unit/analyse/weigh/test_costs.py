@@ -149,7 +149,22 @@ def test_what_is_sure_comes_before_other_load_on_the_machine(view: RunView) -> N
     # A mistake that costs nothing, or nobody knows what, too.
     assert order(view, contention, finding("epoch_not_set")) == ["epoch_not_set", "core_contention"]
     # Others that are unsure are more often the answer.
-    assert order(view, contention, finding("loopback", 7.0, confidence="low"))[0] == "loopback"
+    assert order(view, contention, finding("uneven_ranks", 7.0, confidence="low"))[0] == "uneven_ranks"
+
+
+def test_copies_come_behind_a_wait_for_cores_that_costs_far_more(view: RunView) -> None:
+    contention = finding("core_contention", 20.0, confidence="low")
+    loopback = finding("loopback", 12.0, confidence="low")
+    assert order(view, contention, loopback) == ["loopback", "core_contention"]
+    assert order(view, contention, replace(loopback, cost_ms=7.0)) == ["core_contention", "loopback"]
+    # What is sure stays in front, and what else is unsure.
+    assert order(view, contention, finding("loopback", 7.0))[0] == "loopback"
+    uneven = finding("uneven_ranks", 5.0, confidence="low")
+    assert order(view, contention, replace(loopback, cost_ms=7.0), uneven) == [
+        "uneven_ranks",
+        "core_contention",
+        "loopback",
+    ]
 
 
 def test_how_ranks_were_placed_comes_behind_what_is_wrong(view: RunView) -> None:
