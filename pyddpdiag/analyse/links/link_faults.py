@@ -51,7 +51,7 @@ STEADY: Final = 0.75
 has 0.82 to 0.98. The queue before a slow link fills and empties: 0.44 to 0.69."""
 
 STEADY_AT_ALL: Final = 0.6
-"""Where the way is surely far (`SURELY_FAR`), and its links no busier than others (`QUEUED_SLOW_THRESHOLD`), which those
+"""Where the way is surely far (`SURELY_FAR`), and its links no busier than others (`QUEUED_SLOW_THRESHOLD`), as those
 of a slow link are: other load on the cores made the round trips of one less steady, 0.7."""
 
 ALIKE: Final = 0.25

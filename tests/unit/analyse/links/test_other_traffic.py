@@ -108,20 +108,6 @@ def test_how_gradients_are_put_into_buckets_is_no_cause_beside_other_traffic(
     tmp_path: Path, heavy: bool
 ) -> None:
     """What another layout would save is calculated from transfers that another program makes slow."""
-    for rank, writer in enumerate(ring(tmp_path, 3, buckets=((20 * MB,),))):
-        carried = MEGABYTES * MB * (3 if heavy and rank == 1 else 1)
-        writer.sidecar["interfaces"] = [{"name": "eth0", "addresses": [f"10.0.0.{rank + 1}/24"]}]
-        writer.sidecar["traffic"] = {"eth0": {"sent": MEGABYTES * MB, "received": carried}}
-        writer.write(tmp_path)
-    found = only(tmp_path)
-    assert (found.kind, found.rank) == (("exposed_communication", 1) if heavy else ("single_bucket", None))
-
-
-@pytest.mark.parametrize("heavy", [False, True])
-def test_how_gradients_are_put_into_buckets_is_no_cause_beside_other_traffic(
-    tmp_path: Path, heavy: bool
-) -> None:
-    """What another layout would save is calculated from transfers that another program makes slow."""
     for rank, writer in enumerate(ring(tmp_path, 3, buckets=1)):
         writer.sidecar["modules"][0]["parameters"] = [{"name": f"p{index}"} for index in range(4)]
         writer.sidecar["buckets"][0]["parameters"] = list(range(4))
