@@ -24,7 +24,7 @@ COMPARABLE: Final = 0.5
 LESS_SURE: Final = 0.8
 """What is of medium confidence comes before what is sure only if it costs that much more."""
 
-WORTH_A_WORD: Final = 0.05
+WORTH_A_WORD: Final = 0.04
 """Of all steps' time, if each took as long as a typical one: costs of a note are those of a typical step."""
 
 LAYOUT: Final = in_role("layout")
