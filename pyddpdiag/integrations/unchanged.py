@@ -330,11 +330,30 @@ def _patch_loader(module: Any) -> None:
     module.DataLoader._get_iterator = get_iterator
 
 
+def _patch_saving(module: Any) -> None:
+    save = module.save
+
+    @functools.wraps(save)
+    def watched_save(*arguments: Any, **options: Any) -> None:
+        watched = _watched() if _state.begun else None
+        since = monotonic_ns()
+        save(*arguments, **options)
+        if watched is not None:
+            watched.saved(arguments[1] if len(arguments) > 1 else options.get("f"), since)
+
+    module.save = watched_save
+    # Where torch is loaded already, it has a name of its own for it.
+    package = sys.modules.get("torch")
+    if getattr(package, "save", None) is save:
+        package.save = watched_save  # type: ignore[union-attr]
+
+
 _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
     "torch.distributed.distributed_c10d": _patch_groups,
     "torch.nn.parallel.distributed": _patch_ddp,
     "torch._dynamo.eval_frame": _patch_compiled,
     "torch.utils.data.dataloader": _patch_loader,
+    "torch.serialization": _patch_saving,
 }
 
 

@@ -196,6 +196,11 @@ class Watched:
             evaluations.took(loader, batch, waits_since)
         return batch
 
+    def saved(self, target: object, since_ns: int) -> None:
+        """The script saved something with `torch.save`, from `since_ns` on."""
+        if self.session is not None:
+            self.session.recorder.modules.training.saves.saved(target, since_ns)
+
     def made(self, loader: object, since_ns: int) -> None:
         """An iterator of a DataLoader was made, which starts its workers."""
         self._made = (weakref.ref(loader), since_ns, monotonic_ns())

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
 from pyddpdiag.model.reductions import Reductions, reductions_from_json, reductions_to_json
+from pyddpdiag.model.saves import Saved, saved_from_json, saved_to_json
 from pyddpdiag.model.untrusted import needed_text, needed_whole
 
 MOST: Final = 32
@@ -149,6 +150,7 @@ class Training:
     marked: Mapping[int, Marked] = field(default_factory=dict)
     reductions: tuple[Reductions, ...] = ()
     evaluated: tuple[Evaluated, ...] = ()
+    saved: tuple[Saved, ...] = ()
 
 
 def training_to_json(training: Training) -> dict[str, Any]:
@@ -197,6 +199,7 @@ def training_to_json(training: Training) -> dict[str, Any]:
             for module, one in training.marked.items()
         },
         "reductions": [reductions_to_json(one) for one in training.reductions],
+        "saves": [saved_to_json(one) for one in training.saved],
     }
 
 
@@ -216,6 +219,7 @@ def training_from_json(raw: Any) -> Training:
         ),
         _each(raw.get("reductions"), reductions_from_json),
         _each(raw.get("evaluations"), _evaluated),
+        _each(raw.get("saves"), saved_from_json),
     )
 
 

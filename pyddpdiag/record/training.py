@@ -1,5 +1,5 @@
 """What is seen of a training besides its gradients: optimizers, loaders, evaluations, `no_sync`, the script's own
-reductions."""
+reductions, what it saves."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyddpdiag.record.evaluations import Evaluations
 from pyddpdiag.record.loaders import Loaders
 from pyddpdiag.record.optimizers import Optimizers, Reduced
 from pyddpdiag.record.reductions import ReductionWatch
+from pyddpdiag.record.saves import Saves
 
 
 class TrainingWatch:
@@ -21,6 +22,7 @@ class TrainingWatch:
         self.due = False
         self.loaders = Loaders(self._found)
         self.evaluations = Evaluations(self._found)
+        self.saves = Saves(self._found)
         self._optimizers = Optimizers(core, self._found)
         self._reductions = ReductionWatch(core, self._found)
         self._looks: dict[int, NoSyncLooks] = {}
@@ -47,6 +49,7 @@ class TrainingWatch:
             self._optimizers.marked(),
             self._reductions.reductions(),
             self.evaluations.evaluated(),
+            self.saves.saves(),
         )
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ KINDS = frozenset(MISTAKES.values()) - {""}
 
 
 def _job(rank: int, _: int, folder: str) -> None:
+    os.chdir(folder)
     for mistake in EVEN_UNATTACHED:
         with pyddpdiag.Recorder(f"{folder}/hook/{mistake}", capacity_mb=1) as recorder:
             mistaken_job.train(

@@ -31,7 +31,8 @@ class Net(nn.Module):
 
 
 def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], object] = id) -> None:
-    """A training whose only mistake is this one; "none": without one. `wrapped` gets its DDP module."""
+    """A training whose only mistake is this one; "none": without one. `wrapped` gets its DDP module. Checkpoints lie in
+    the current folder."""
     torch.manual_seed(5)
     data = TensorDataset(torch.randn(SAMPLES, 6), torch.randint(3, (SAMPLES,)))
     net = Net()
@@ -64,6 +65,10 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
                 optimizer.zero_grad()
         if "evaluation" in mistake:
             _evaluate(ddp, data, mistake, rank)
+        if mistake == "same checkpoint" or (mistake == "checkpoint of rank 0" and rank == 0):
+            torch.save(net.state_dict(), "last.pt")
+        elif mistake == "checkpoint of each rank":
+            torch.save(net.state_dict(), f"last_{rank}.pt")
 
 
 @torch.no_grad()
@@ -169,6 +174,9 @@ MISTAKES = {
     "full evaluation": "full_evaluation",
     "evaluation of parts": "",
     "evaluation of own files": "",
+    "same checkpoint": "same_checkpoint",
+    "checkpoint of rank 0": "",
+    "checkpoint of each rank": "",
 }
 """The kind of finding that each mistake leads to."""
 
