@@ -25,7 +25,7 @@ WRITE_SHARE: Final = 0.2
 
 COST_SHARE: Final = 0.0006
 """Of a core, what writing the file may take, the first time aside. The looks have a bound of their own
-(`csrc/core/trace/stack_samples.hpp`); both together take 0.2% on a quiet machine."""
+(`csrc/core/trace/stack_samples.hpp`)."""
 
 
 class LineSampler:

@@ -54,19 +54,17 @@ CASE("looks that cost too much come less often") {
     };
     // The first ones come to know the functions.
     look(5, 5 * ms);
-    // 0.14% of a core.
-    look(105, 70'000);
-    CHECK(samples.interval() == 50 * ms && samples.at().size() == 110);
-    // 0.288%, so that they come 2.4 times less often, and cost 0.12%.
-    look(100, 144'000);
-    CHECK(samples.interval() == 120 * ms && samples.at().size() == 87);
-    look(500, 144'000);
-    CHECK(samples.interval() == 120 * ms && samples.at().size() == 587);
-    // 0.168%: 1.4 times again, and so many of those samples go.
-    look(100, 201'600);
-    CHECK(samples.interval() == 168 * ms && samples.at().size() == 490);
-    look(1000, 201'600);
-    CHECK(samples.interval() == 168 * ms);
+    // 0.18% of a core.
+    look(115, 90'000);
+    CHECK(samples.interval() == 50 * ms && samples.at().size() == 120);
+    // 0.36%, so that they come half as often, and cost 0.18% again.
+    look(500, 180'000);
+    CHECK(samples.interval() == 100 * ms && samples.at().size() == 110 + 400);
+    // 0.225%: a quarter more, and of those samples one in five goes.
+    look(100, 225'000);
+    CHECK(samples.interval() == 125 * ms && samples.at().size() == 488);
+    look(1000, 225'000);
+    CHECK(samples.interval() == 125 * ms);
     for (int i = 0; i < 10'000; ++i) {
         samples.spent(900 * ms);
     }
@@ -75,13 +73,13 @@ CASE("looks that cost too much come less often") {
 
 CASE("a costly start is over after some looks") {
     StackSamples samples(2048, 1024);
-    for (int i = 0; i < 10; ++i) {
+    for (int i = 0; i < 20; ++i) {
         CHECK(samples.interval() == 50 * ms);
         samples.add(i * ms, at_line(1), 0);
-        samples.spent(120'000);
+        samples.spent(135'000);
     }
-    CHECK(samples.interval() == 100 * ms);
-    CHECK(samples.at().size() == 5);
+    CHECK(samples.interval() == 75 * ms);
+    CHECK(samples.at().size() == 13);
 }
 
 CASE("stacks are bounded and make room for later ones") {

@@ -22,12 +22,12 @@ public:
     // A look this much later than it was due was held up.
     static constexpr std::int64_t late_ns = 20'000'000;
     // Looks before the first check of their cost, so soon that a costly start is over soon, and between two later ones.
-    static constexpr std::int64_t first_checked = 10;
+    static constexpr std::int64_t first_checked = 20;
     static constexpr std::int64_t checked = 100;
     // The share of a core that they may take, and the one that they are brought to if they take more. The first looks
     // cost more, as they come to know the script's functions.
-    static constexpr double most_share = 0.0015;
-    static constexpr double aimed_share = 0.0012;
+    static constexpr double most_share = 0.002;
+    static constexpr double aimed_share = 0.0018;
     static constexpr std::int64_t first_looks = 5;
 
     // `samples` and `stacks`: how many there are at most. The first stack stands for all that found no room.
