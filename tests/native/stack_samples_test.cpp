@@ -82,6 +82,25 @@ CASE("a costly start is over after some looks") {
     CHECK(samples.at().size() == 13);
 }
 
+CASE("on a busy machine they slow down by half at a time") {
+    StackSamples samples(2048, 1024);
+    const auto look = [&samples](int times) {
+        for (int i = 0; i < times; ++i) {
+            samples.add(i * ms, at_line(1), 0);
+            samples.spent(500'000);
+        }
+    };
+    // 1% of a core, 0.5%, and 0.25%.
+    look(20);
+    CHECK(samples.interval() == 100 * ms && samples.at().size() == 10);
+    look(20);
+    CHECK(samples.interval() == 200 * ms && samples.at().size() == 15);
+    look(20);
+    CHECK(samples.interval() > 275 * ms && samples.interval() < 280 * ms);
+    look(100);
+    CHECK(samples.interval() < 280 * ms);
+}
+
 CASE("stacks are bounded and make room for later ones") {
     StackSamples samples(100, 10);
     for (int i = 0; i < 100; ++i) {

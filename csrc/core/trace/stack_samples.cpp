@@ -30,12 +30,14 @@ void StackSamples::spent(std::int64_t cost) {
     }
     const auto interval = static_cast<double>(interval_);
     const double share = static_cast<double>(cost_) / (static_cast<double>(looks_) * interval);
+    until_ = checked;
     if (share > most_share && interval_ < longest_interval_ns) {
-        thin(std::min(share / aimed_share, static_cast<double>(longest_interval_ns) / interval));
+        const double wanted = share / aimed_share;
+        until_ = wanted > most_times ? first_checked : checked;
+        thin(std::min({wanted, most_times, static_cast<double>(longest_interval_ns) / interval}));
     }
     looks_ = 0;
     cost_ = 0;
-    until_ = checked;
 }
 
 std::size_t StackSamples::place(const StackNumbers& stack) {
