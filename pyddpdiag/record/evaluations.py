@@ -14,7 +14,7 @@ import torch
 from pyddpdiag.model.training import MOST, Evaluated, Loaded
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.loaders import described
-from pyddpdiag.record.script_lines import lines_of_frame
+from pyddpdiag.record.script_lines import line_of_frame
 
 VALUES: Final = 1024
 """Of each batch, so many tell whether it is another rank's batch as well. They come from all over it: where pictures
@@ -82,8 +82,7 @@ class Evaluations:
             if seen is None:
                 return
             # The lines of this package are none of the script's.
-            lines = lines_of_frame(sys._getframe())
-            self._open[iterator] = _Pass(since_ns, seen[0], lines[-1] if lines else "")
+            self._open[iterator] = _Pass(since_ns, seen[0], line_of_frame(sys._getframe()))
         one = self._open.get(iterator)
         if one is not None and one.mark is not None:
             one.mark = _marked(batch, one.mark)

@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from pyddpdiag import _native
 from pyddpdiag.model.reductions import CALLS, GROUPS, LETTERS, ReductionKind, Reductions
-from pyddpdiag.record.script_lines import lines_of_frame
+from pyddpdiag.record.script_lines import line_of_frame
 
 _METHODS: Final = {"allreduce": "all_reduce", "reduce": "reduce"}
 """Methods of a process group, and what they are called elsewhere."""
@@ -49,7 +49,7 @@ class _Calls:
         if place is None:
             place = self.kinds[kind] = min(len(self.found), len(LETTERS) - 1)
             if place == len(self.found):
-                self.found.append(ReductionKind(*kind, where=_line()))
+                self.found.append(ReductionKind(*kind, where=line_of_frame(sys._getframe())))
                 self.counts.append(0)
         self.counts[place] += 1
         if len(self.first) < CALLS:
@@ -166,12 +166,6 @@ def _described(arguments: tuple[Any, ...]) -> tuple[str, str]:
     if number not in _names:
         _names[number] = kind.name
     return _names[number], dtype
-
-
-def _line() -> str:
-    """The innermost line of the script's own code."""
-    found = lines_of_frame(sys._getframe(1))
-    return found[-1] if found else ""
 
 
 __all__ = ["ReductionWatch"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyddpdiag.model.saves import FILES, SPANS, Saved
 from pyddpdiag.own_clock import monotonic_ns
-from pyddpdiag.record.script_lines import lines_of_frame
+from pyddpdiag.record.script_lines import line_of_frame
 
 
 class Saves:
@@ -49,8 +49,7 @@ class Saves:
         if before is None:
             if len(self._seen) >= FILES:
                 return
-            lines = lines_of_frame(sys._getframe())
-            before = Saved(file, path.name, lines[-1] if lines else "")
+            before = Saved(file, path.name, line_of_frame(sys._getframe()))
         times = before.times + 1
         span = () if len(before.spans) >= SPANS else ((since_ns, until_ns),)
         self._seen[file] = replace(before, times=times, spans=(*before.spans, *span))

@@ -32,6 +32,12 @@ def lines_of_frame(frame: FrameType | None) -> tuple[str, ...]:
     return tuple(reversed(found))
 
 
+def line_of_frame(frame: FrameType | None) -> str:
+    """The innermost of these lines; empty: none."""
+    found = lines_of_frame(frame)
+    return found[-1] if found else ""
+
+
 def _named(file: str, line: int | None) -> str:
     name = name_of(file)
     return f"{name}:{line}" if name and line else ""
@@ -74,4 +80,4 @@ def _bases() -> tuple[Path, ...]:
     return (*([Path(script).absolute().parent] if script else ()), Path.cwd())
 
 
-__all__ = ["line_of_error", "lines_of_frame", "name_of"]
+__all__ = ["line_of_error", "line_of_frame", "lines_of_frame", "name_of"]

@@ -29,8 +29,8 @@ public:
     static constexpr double most_share = 0.002;
     static constexpr double aimed_share = 0.0018;
     static constexpr std::int64_t first_looks = 5;
-    // At one check they come so much less often at most; the next one is soon. A short run on a busy machine, where each
-    // look costs a multiple, would else be left with too few to name a line.
+    // One check slows them down by this at most, and the next one is soon. On a busy machine each look costs a multiple;
+    // a short run there would otherwise keep too few to name a line.
     static constexpr double most_times = 2.0;
 
     // `samples` and `stacks`: how many there are at most. The first stack stands for all that found no room.

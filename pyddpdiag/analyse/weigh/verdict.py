@@ -122,12 +122,16 @@ def _behind_faults(findings: Sequence[Finding]) -> list[Finding]:
     sure = [one for one in findings if one.severity == "warning" and one.confidence != "low"]
     wrong = [one for one in sure if one.kind in MISTAKES or one.rank is not None]
     faults = [one for one in sure if one.kind in FAULTS]
-    return _behind("exposed_communication", faults, _behind("loopback", wrong, findings))
+    loopback, exposed = (
+        [one for one in findings if one.kind == kind] for kind in ("loopback", "exposed_communication")
+    )
+    return _behind(exposed, faults, _behind(loopback, wrong, findings))
 
 
-def _behind(kind: str, news: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:
+def _behind(some: Sequence[Finding], news: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, with `some` of them behind the last of `news`."""
     last = max((place for place, one in enumerate(findings) if one in news), default=-1) + 1
-    return [*sorted(findings[:last], key=lambda one: one.kind == kind), *findings[last:]]
+    return [*sorted(findings[:last], key=lambda one: one in some), *findings[last:]]
 
 
 def _behind_load(findings: Sequence[Finding]) -> list[Finding]:
@@ -142,8 +146,7 @@ def _behind_load(findings: Sequence[Finding]) -> list[Finding]:
         for one in findings
         if (one.kind, one.confidence) == ("loopback", "low") and (one.cost_s or 0.0) < worth
     ]
-    last = max((place for place, one in enumerate(findings) if one in loads), default=-1) + 1
-    return [*sorted(findings[:last], key=lambda one: one in small), *findings[last:]]
+    return _behind(small, loads, findings)
 
 
 def _behind_notes(findings: Sequence[Finding], worth_s: float) -> list[Finding]:
