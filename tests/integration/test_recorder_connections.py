@@ -53,12 +53,10 @@ def _measured(rank: int, world_size: int, folder: str) -> dict[str, Any]:
     train(f"{folder}/off", sample_connections=False).close()
     paused = pyddpdiag.Recorder(f"{folder}/paused")
     paused.pause()
+    # A reading that had begun before may still be filed; it is once the next beat has come.
+    _wait_for_a_beat(paused.path)
     before = paused.counters()["tickets"]
-    beat = _beat(paused.path)
-    deadline = time.monotonic() + 30
-    while _beat(paused.path) == beat and time.monotonic() < deadline:
-        time.sleep(0.05)
-    went_on = _beat(paused.path) > beat
+    went_on = _wait_for_a_beat(paused.path)
     silent = paused.counters()["tickets"] == before
     paused.close()
     dist.barrier()
@@ -67,6 +65,15 @@ def _measured(rank: int, world_size: int, folder: str) -> dict[str, Any]:
         "closed": recorder.counters()["tickets"] == closed,
         "paused": (went_on, silent),
     }
+
+
+def _wait_for_a_beat(path: Path) -> bool:
+    """Whether the recorder's thread beat within half a minute."""
+    last = _beat(path)
+    deadline = time.monotonic() + 30
+    while _beat(path) == last and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return _beat(path) > last
 
 
 def _beat(path: Path) -> int:

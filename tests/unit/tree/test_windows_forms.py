@@ -185,6 +185,14 @@ def test_the_tree_can_be_checked_out_on_windows() -> None:
     assert len(folded) == len(set(folded)), "two files differ only in case"
 
 
+def test_nothing_built_is_kept() -> None:
+    """A wheel that was downloaded beside the sources would go into every clone and every source archive."""
+    paths = [path for path in tracked() if ROOT.joinpath(path).is_file()]
+    built = {".whl", ".so", ".pyd", ".dll", ".o", ".a", ".zip", ".gz", ".exe"}
+    assert len(paths) > 100
+    assert [str(p) for p in paths if p.suffix in built or ROOT.joinpath(p).stat().st_size > 2**20] == []
+
+
 def test_processes_are_spawned_and_text_files_have_their_encoding_named() -> None:
     """Windows cannot fork, and its own encoding is not UTF-8."""
     problems = []
