@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,9 @@ BURNT_SHARE: Final = 0.25
 itself causes it. Gloo's threads use the same on each rank."""
 
 EXPLAINED_SHARE: Final = 0.5
-"""It must explain this share of what the other ranks wait for cores: otherwise other programs take most of them."""
+EXPLAINED_IN_PART: Final = 0.25
+"""It must explain this share of what the other ranks wait for cores: otherwise other programs take most of them. Where
+one rank's threads are too many by themselves (`MANY`), the second: they are a mistake beside other programs, too."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,10 @@ class Crowding:
 
     @property
     def is_sure(self) -> bool:
-        """Whether there are clearly too many threads."""
-        return self.threads >= MANY * self.cores
+        """Whether there are clearly too many threads, and no other programs that take most of the cores."""
+        waiting = max((self.waits.by_rank.get(rank, 0.0) for rank in self.victims), default=0.0)
+        in_part = self.burnt_ms is not None and self.burnt_ms < EXPLAINED_SHARE * waiting
+        return self.threads >= MANY * self.cores and not in_part
 
     @property
     def victims(self) -> tuple[int, ...]:
@@ -77,7 +81,7 @@ def _of_host(
         return None
     waits = core_waits(steps, usage, ranks)
     burnt = {rank: _beside(usage, steps.place_of[rank]) for rank in ranks}
-    burner = _burner(burnt, waits, steps.wall_ms)
+    burner = _burner(burnt, waits, steps.wall_ms, {r for r, each in threads.items() if each >= MANY * cores})
     if burner is not None and _may_spin(burnt, threads, burner, steps.wall_ms):
         burner = None
     if burner is None and many:
@@ -109,15 +113,21 @@ def _beside(usage: UsageMatrix, place: int) -> float:
     return median(usage.process_cpu[:, place] - usage.cpu[:, place])
 
 
-def _burner(burnt: Mapping[int, float], waits: CoreWaits, step_ms: float) -> int | None:
-    """The rank whose other threads take the cores for which other ranks wait."""
+def _burner(
+    burnt: Mapping[int, float], waits: CoreWaits, step_ms: float, with_many: Collection[int]
+) -> int | None:
+    """The rank whose other threads take the cores for which other ranks wait.
+
+    `with_many`: ranks that have too many threads by themselves.
+    """
     if len(burnt) < 2:
         return None
     *_, second, first = sorted(burnt, key=lambda rank: burnt[rank])
     more = burnt[first] - max(0.0, burnt[second])
     waiting = max((waits.by_rank[rank] for rank in waits.by_rank if rank != first), default=0.0)
     is_its_own = more >= BURNT_SHARE * step_ms and burnt[first] >= 2 * burnt[second]
-    return first if is_its_own and waiting and more >= EXPLAINED_SHARE * waiting else None
+    explained = EXPLAINED_IN_PART if first in with_many else EXPLAINED_SHARE
+    return first if is_its_own and waiting and more >= explained * waiting else None
 
 
 def _may_spin(burnt: Mapping[int, float], threads: Mapping[int, int], burner: int, step_ms: float) -> bool:

@@ -69,10 +69,11 @@ def watch(
     moments: Sequence[tuple[int, int]],
     busy: float = 1.0,
     segments: int = 7000,
+    sent: int = 10**7,
 ) -> None:
     """Readings of a connection half a second apart: of each, the round trip in us, and how many segments were lost.
 
-    It is busy for a fifth of the time, or `busy` times that, and sends so many `segments` each time.
+    It is busy for a fifth of the time, or `busy` times that, and sends so many `segments` and bytes each time.
     """
     name = f"{local}|{peer}"
     writer.connection_name(name)
@@ -82,8 +83,8 @@ def watch(
         writer.reading(
             name,
             BEGIN + place * 500 * MS,
-            bytes_sent=place * 10**7,
-            bytes_acked=place * 10**7,
+            bytes_sent=place * sent,
+            bytes_acked=place * sent,
             busy_us=round(place * 10**5 * busy),
             segments=place * segments,
             retransmitted=lost,

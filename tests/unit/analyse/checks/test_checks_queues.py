@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from support.trace_writer import write_training
@@ -16,17 +16,22 @@ def watched_ring(
     moments: Mapping[tuple[int, int], Sequence[tuple[int, int]]],
     busy: Mapping[tuple[int, int], float] | None = None,
     segments: int = 7000,
+    light: Collection[tuple[int, int]] = (),
 ) -> None:
     """Three ranks with readings of the links between them: the round trip and the losses of each moment.
 
-    `busy`: how many times as long as the others a link is busy for what it sends.
+    `busy`: how many times as long as the others a link is busy for what it sends. `light` links carry small messages.
     """
     writers = write_training(folder, world_size=3, steps=20, wire_ms=14.0)
     for (rank, peer), readings in moments.items():
         ends = f"10.0.0.{rank + 1}:{5000 + 10 * rank + peer}", f"10.0.0.{peer + 1}:{6000 + 10 * peer + rank}"
-        watch(writers[rank], *ends, readings, (busy or {}).get((rank, peer), 1.0), segments)
+        much = (25, 1200) if (rank, peer) in light else (segments, 10**7)
+        watch(writers[rank], *ends, readings, (busy or {}).get((rank, peer), 1.0), *much)
         writers[peer].connection_name("|".join(reversed(ends)))
-        writers[peer].reading("|".join(reversed(ends)), 2 * 10**9, bytes_acked=0)
+        nothing = dict.fromkeys(
+            ("bytes_sent", "bytes_acked", "busy_us", "segments", "retransmitted", "dsack_dups"), 0
+        )
+        writers[peer].reading("|".join(reversed(ends)), 2 * 10**9, **nothing)
     for writer in writers:
         writer.write(folder)
 
@@ -152,6 +157,25 @@ def test_other_load_makes_the_round_trips_of_a_far_host_less_steady(tmp_path: Pa
     assert only(tmp_path / "closer").kind != "high_latency"
     watched_ring(tmp_path / "busier", {(0, 2): near, (1, 0): far, (2, 1): far}, {(1, 0): 1.8, (2, 1): 1.8})
     assert only(tmp_path / "busier").kind != "high_latency"
+
+
+def test_small_messages_show_whether_the_way_is_long_or_a_queue(tmp_path: Path) -> None:
+    """A queue that never empties is steady, too; but what goes over the same host beside it waits for less of it."""
+    near = [(20, 0), (2_900, 0), *[(3_000, 0), (3_800, 0), (3_900, 0)] * 10]
+    queue = [(20, 0), (15_000, 0), *[(16_000, 0), (19_000, 0), (21_000, 0)] * 10]
+    behind = [(20, 0), (8_800, 0), *[(9_800, 0), (10_600, 0), (11_700, 0)] * 10]
+    loaded = {(0, 2): near, (1, 0): queue, (2, 1): queue}
+    light = (0, 1), (1, 2)
+    busy = {(1, 0): 1.45, (2, 1): 1.45}
+    watched_ring(tmp_path / "slow", {**loaded, **dict.fromkeys(light, behind)}, busy, light=light)
+    found = only(tmp_path / "slow")
+    assert (found.kind, found.rank) == ("slow_link", 1)
+    watched_ring(tmp_path / "far", {**loaded, **dict.fromkeys(light, queue)}, busy, light=light)
+    found = only(tmp_path / "far")
+    assert (found.kind, found.rank) == ("high_latency", 1)
+    # A queue on links that are busy as long as others is one that the ring fills by itself.
+    watched_ring(tmp_path / "even", {**loaded, **dict.fromkeys(light, behind)}, light=light)
+    assert only(tmp_path / "even").kind == "exposed_communication"
 
 
 def test_round_trips_that_are_long_now_and_then_are_a_queue_and_no_delay(tmp_path: Path) -> None:

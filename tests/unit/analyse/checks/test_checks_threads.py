@@ -84,6 +84,18 @@ def test_threads_that_do_not_explain_the_waiting_are_not_blamed(tmp_path: Path, 
     assert kinds["late_rank"].confidence == "low"
 
 
+def test_far_too_many_threads_are_blamed_beside_other_programs_and_not_the_rank_that_waits(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, [Extra(delay=250), Extra(beside=75)], threads=[1, 16], cores=4, load=20.0)
+    found, *others = findings(tmp_path)
+    assert (found.kind, found.rank, found.confidence) == ("oversubscribed_threads", 1, "medium")
+    assert "late_rank" not in [other.kind for other in others]
+    # With as many threads on a larger host, it is the other programs.
+    write(tmp_path / "fits", [Extra(delay=250), Extra(beside=75)], threads=[1, 16], cores=8, load=20.0)
+    assert findings(tmp_path / "fits")[0].kind == "late_rank"
+
+
 def test_threads_beside_that_nobody_waits_for_are_no_finding(tmp_path: Path) -> None:
     write(tmp_path, [NOTHING, Extra(beside=60)], threads=[1, 1], cores=8)
     assert [one.kind for one in findings(tmp_path)] == []
