@@ -66,8 +66,9 @@ Long ways reach 5.8 and more; in a network that is slow for all, queues that are
 
 HEARD_BYTES: Final = 20_000
 HEARD_SEGMENTS: Final = 200
-"""A link that carries less, and in fewer segments, has hardly measured a round trip. Gloo's small messages go over links
-that carry nothing else: their round trips show whether it is the way or a queue that makes those of others long."""
+"""A link that carries less, and in fewer segments, has hardly measured a round trip. Gloo's small messages go over
+links that carry nothing else: their round trips show whether it is the way or a queue that makes those of others long.
+"""
 
 LATENCY_THRESHOLD: Final = 0.1
 """A round trip of at most this part of a bucket's wire time is no delay; healthy ones are below a tenth of it."""
@@ -85,7 +86,8 @@ QUEUED_SLOW_THRESHOLD: Final = 1.6
 SURELY_QUEUED_SLOW_THRESHOLD: Final = 1.35
 """Usual round trip and busy time of a host's links over the others', medians: both together tell a link of half the
 rate. Healthy links stay below 1.8 and 1.3, lossy ones below 1.3 and 1.3; far ones have both and are found earlier. In a
-ring that waits for a slow link all links are busy for longer: 1.41 and 1.48 times were seen, with round trips of 5 times."""
+ring that waits for a slow link all links are busy for longer: 1.41 and 1.48 times were seen, with round trips of 5
+times."""
 
 LEAST_BYTES: Final = 1_000_000
 LEAST_SHARE: Final = 0.05
