@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
@@ -30,10 +30,10 @@ are below its usual one by as much as the ranks differ: 1.9 to 2.6 times that wi
 BOTH_WAYS: Final = 0.9
 """Of the difference between the ranks, so much at least."""
 
-LESS_WORK_SHARE: Final = 0.13
-SURELY_BOTH_WAYS: Final = 1.9
-"""Where the smallest steps show it so clearly, a smaller difference is one of the inputs (0.14 was seen); not where
-threads may spin, which reach 0.14 and 2.4."""
+FAR_LESS_WORK: Final = 0.25
+"""Where the smallest steps need so much less than the usual one, inputs differ: 0.34 to 0.62 with inputs of different
+length, at most 0.19 with anything else unless threads spin. How much the ranks differ, and how late they are, need not
+be sure then."""
 
 EARLY_SHARE: Final = 0.25
 """It must be earlier than most ranks by this share of a step."""
@@ -47,15 +47,18 @@ def _look(view: RunView) -> Iterator[Finding]:
     rows = ~np.isnan(steps.own).any(axis=1)
     if len(steps.ranks) < 2 or np.count_nonzero(rows) < LEAST_STEPS or not steps.can_judge:
         return
-    spread = _spread_of_work(view)
+    spread = _spread_of_work(view, sure_median)
     own = steps.own[rows]
     if not view.late_ranks:
         yield from _early(view, own - np.nan_to_num(view.usage.run_delay[rows]))
     lateness = {"the others": extra_ms(_without_waits(own, view.usage.run_delay[rows])).max(axis=1)}
-    if spread >= WORK_SHARE or _is_of_inputs(view, spread):
+    known = (
+        not view.spins and _saved_work(view) >= FAR_LESS_WORK and _spread_of_work(view, median) >= WORK_SHARE
+    )
+    if known or spread >= WORK_SHARE:
         # Spread evenly, the same work would be done in the mean time.
         lateness["the ranks do on average"] = beyond_mean(own - column_medians(own))
-    found = [(than, worst) for than, worst in lateness.items() if _matters(worst, steps.wall_ms)]
+    found = [(than, worst) for than, worst in lateness.items() if _matters(worst, steps.wall_ms, known)]
     if not found:
         return
     than, worst = found[0]
@@ -128,30 +131,32 @@ def _without_waits(own: Float64, delay: Float64) -> Float64:
     return np.asarray(own[known] - beyond_usual(delay[known]))
 
 
-def _matters(worst: Float64, step_ms: float) -> bool:
+def _matters(worst: Float64, step_ms: float, known: bool = False) -> bool:
+    """`known`: something else shows that the ranks are late by turns, and the question is only by how much."""
     share = HEALTHY_SHARE if len(worst) >= MANY_STEPS else FEW_STEPS_SHARE
-    return sure_median(worst) > max(LEAST_MS, share * step_ms)
+    return (median(worst) if known else sure_median(worst)) > max(LEAST_MS, share * step_ms)
 
 
-def _spread_of_work(view: RunView) -> float:
+def _spread_of_work(view: RunView, typical: Callable[[Float64], float]) -> float:
     """The standard deviation of the ranks' processor times in a typical step, as a part of their mean; 0: not known.
 
-    Without what is usual for each rank.
+    Without what is usual for each rank. `typical`: of all steps.
     """
     cpu = _work(view)
     usual = median(cpu.ravel())
     if len(cpu) < MANY_STEPS or not usual > 0.0:
         return 0.0
-    return sure_median((cpu - column_medians(cpu)).std(axis=1, ddof=1)) / usual
-
-
-def _is_of_inputs(view: RunView, spread: float) -> bool:
-    return spread >= LESS_WORK_SHARE and not view.spins and _saved_work(view) >= SURELY_BOTH_WAYS * spread
+    return typical((cpu - column_medians(cpu)).std(axis=1, ddof=1)) / usual
 
 
 def _saved_work(view: RunView) -> float:
-    """By how much a rank's smallest steps need less of the processor than its usual one, as a part of that."""
+    """By how much a rank's smallest steps need less of the processor than its usual one, as a part of that.
+
+    0: not known.
+    """
     cpu = _work(view)
+    if len(cpu) < MANY_STEPS:
+        return 0.0
     usual = column_medians(cpu)
     return median((usual - np.quantile(cpu, LEAST_WORK, axis=0)) / np.maximum(usual, 1e-9))
 

@@ -81,13 +81,12 @@ SLOW_THRESHOLD: Final = 2.0
 because the others are busy for longer, too."""
 
 QUEUED: Final = 2.5
-SURELY_QUEUED: Final = 4.0
 QUEUED_SLOW_THRESHOLD: Final = 1.6
-SURELY_QUEUED_SLOW_THRESHOLD: Final = 1.35
+QUEUED_AT_ALL: Final = 1.35
 """Usual round trip and busy time of a host's links over the others', medians: both together tell a link of half the
-rate. Healthy links stay below 1.8 and 1.3, lossy ones below 1.3 and 1.3; far ones have both and are found earlier. In a
-ring that waits for a slow link all links are busy for longer: 1.41 and 1.48 times were seen, with round trips of 5
-times."""
+rate, if their product is that of these two, and they reach the first and the third. Healthy links stay below 1.8 and
+1.3, lossy ones below 1.3 and 1.3; far ones have both and are found earlier. A ring waits for its slow link, so all are
+busy for longer: 5 and 1.4 were seen with one of a third of the rate, and 2.8 and 1.58."""
 
 LEAST_BYTES: Final = 1_000_000
 LEAST_SHARE: Final = 0.05
@@ -261,9 +260,8 @@ class LinkFaults:
                 continue
             longer = _median(usual, touching) / max(_median(usual, others), 1e-9)
             busier = self._busier(touching)
-            if (longer >= QUEUED and busier >= QUEUED_SLOW_THRESHOLD) or (
-                longer >= SURELY_QUEUED and busier >= SURELY_QUEUED_SLOW_THRESHOLD
-            ):
+            both = longer * busier >= QUEUED * QUEUED_SLOW_THRESHOLD
+            if both and longer >= QUEUED and busier >= QUEUED_AT_ALL:
                 bad.update(touching)
         return frozenset(bad)
 
