@@ -233,6 +233,31 @@ def test_the_line_that_made_the_weights_differ_is_found(tmp_path: Path, step: st
     assert "rank 1 alone was at restores.py:6" in differs.message
 
 
+SAVES = """
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+ddp = DistributedDataParallel(torch.nn.Linear(8, 8))
+for step in range(60):
+    ddp(torch.ones(2, 8)).square().mean().backward()
+    if step % 20 == 19:
+        torch.save(ddp.module.state_dict(), "last.pt")
+    if step % 20 == 19 and dist.get_rank() == 0:
+        torch.save(ddp.module.state_dict(), "first.pt")
+dist.destroy_process_group()
+"""
+
+
+def test_a_file_that_all_ranks_save_is_found_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "saves.py").write_text(SAVES.lstrip(), encoding="utf-8")
+    code, _, err = ran(*RUN, "--trace", "run", "--nproc", "2", "--", "saves.py", cwd=tmp_path)
+    assert code in (0, 1), err
+    found = [one for one in load_report(tmp_path / "run").verdict.findings if one.kind == "same_checkpoint"]
+    assert [(one.where, one.evidence["saves"]) for one in found] == [("saves.py:9", 6)]
+    assert "ranks 0, 1 save into the same file last.pt at saves.py:9" in found[0].message
+
+
 ACCELERATED = """
 import accelerate, torch
 from pyddpdiag.integrations.accelerate import Diagnostics
