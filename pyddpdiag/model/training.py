@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
+from pyddpdiag.model.modes import Mode, mode_from_json, mode_to_json
 from pyddpdiag.model.reductions import Reductions, reductions_from_json, reductions_to_json
 from pyddpdiag.model.saves import Saved, saved_from_json, saved_to_json
 from pyddpdiag.model.untrusted import needed_text, needed_whole
@@ -151,6 +152,7 @@ class Training:
     reductions: tuple[Reductions, ...] = ()
     evaluated: tuple[Evaluated, ...] = ()
     saved: tuple[Saved, ...] = ()
+    modes: tuple[Mode, ...] = ()
 
 
 def training_to_json(training: Training) -> dict[str, Any]:
@@ -200,6 +202,7 @@ def training_to_json(training: Training) -> dict[str, Any]:
         },
         "reductions": [reductions_to_json(one) for one in training.reductions],
         "saves": [saved_to_json(one) for one in training.saved],
+        "modes": [mode_to_json(one) for one in training.modes],
     }
 
 
@@ -220,6 +223,7 @@ def training_from_json(raw: Any) -> Training:
         _each(raw.get("reductions"), reductions_from_json),
         _each(raw.get("evaluations"), _evaluated),
         _each(raw.get("saves"), saved_from_json),
+        _each(raw.get("modes"), mode_from_json),
     )
 
 

@@ -19,6 +19,7 @@ from torch.optim.optimizer import (
 
 from pyddpdiag import _native
 from pyddpdiag.model.training import MOST, MOST_NAMES, Marked, Stepped, Unreduced
+from pyddpdiag.record.modes import Modes
 
 LOOK_INTERVAL: Final = 7
 """All parameters are looked at in the first steps, and in every n-th one after these.
@@ -132,11 +133,13 @@ class Optimizers:
     Args:
         core: the recorder's.
         found: called when there is something new to be written down.
+        modes: looks at the mode of each module that an optimizer steps with.
     """
 
-    def __init__(self, core: _native.Recorder, found: Callable[[], None]) -> None:
+    def __init__(self, core: _native.Recorder, found: Callable[[], None], modes: Modes) -> None:
         self._core = core
         self._found = found
+        self._modes = modes
         self._modules: list[Reduced] = []
         self._process = os.getpid()
         self._failed = False
@@ -221,6 +224,8 @@ class Optimizers:
             link.module.mark()
             if link.before == link.after and self._is_new(link):
                 self._note_module(optimizer, link.module)
+            if looks:
+                self._modes.look(link.module.native.index, link.module.owner, self._core.current_step)
         if looks and stepping.links:
             self._look(optimizer, stepping)
 

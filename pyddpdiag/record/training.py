@@ -1,5 +1,5 @@
-"""What is seen of a training besides its gradients: optimizers, loaders, evaluations, `no_sync`, the script's own
-reductions, what it saves."""
+"""What is seen of a training besides its gradients: optimizers, loaders, evaluations, modes, `no_sync`, the script's
+own reductions, what it saves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyddpdiag.model.training import Training
 from pyddpdiag.record.ddp_modules import Description, NoSyncLooks
 from pyddpdiag.record.evaluations import Evaluations
 from pyddpdiag.record.loaders import Loaders
+from pyddpdiag.record.modes import Modes
 from pyddpdiag.record.optimizers import Optimizers, Reduced
 from pyddpdiag.record.reductions import ReductionWatch
 from pyddpdiag.record.saves import Saves
@@ -23,7 +24,8 @@ class TrainingWatch:
         self.loaders = Loaders(self._found)
         self.evaluations = Evaluations(self._found)
         self.saves = Saves(self._found)
-        self._optimizers = Optimizers(core, self._found)
+        self._modes = Modes(self._found)
+        self._optimizers = Optimizers(core, self._found, self._modes)
         self._reductions = ReductionWatch(core, self._found)
         self._looks: dict[int, NoSyncLooks] = {}
 
@@ -50,6 +52,7 @@ class TrainingWatch:
             self._reductions.reductions(),
             self.evaluations.evaluated(),
             self.saves.saves(),
+            self._modes.modes(),
         )
 
     def close(self) -> None:

@@ -22,11 +22,12 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.body = nn.Linear(6, 16)
+        self.drop: nn.Module = nn.Identity()
         self.head = nn.Linear(16, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """A batch's classes."""
-        result: torch.Tensor = self.head(self.body(x).relu())
+        result: torch.Tensor = self.head(self.drop(self.body(x).relu()))
         return result
 
 
@@ -38,6 +39,8 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
     net = Net()
     if mistake == "unfrozen late":
         net.head.weight.requires_grad_(False)
+    if "evaluation" in mistake:
+        net.drop = nn.Dropout(0.1)
     ddp = DistributedDataParallel(net)
     wrapped(ddp)
     lr = 0.1 if mistake != "another rate" or rank == 0 else 0.05
@@ -76,14 +79,15 @@ def _evaluate(ddp: DistributedDataParallel, data: TensorDataset, mistake: str, r
     ddp.eval()
     sampler = None
     part: Dataset[tuple[torch.Tensor, ...]] = data
-    if mistake == "evaluation of parts":
+    if mistake in ("evaluation of parts", "left in evaluation mode"):
         sampler = DistributedSampler(data, shuffle=False)
     elif mistake == "evaluation of own files":
         part = Subset(data, range(rank * SAMPLES // 2, (rank + 1) * SAMPLES // 2))
     right = torch.zeros(())
     for x, y in DataLoader(part, batch_size=BATCH, sampler=sampler):
         right += (ddp.module(x).argmax(1) == y).sum()
-    ddp.train()
+    if mistake != "left in evaluation mode":
+        ddp.train()
 
 
 def _pass(
@@ -174,6 +178,7 @@ MISTAKES = {
     "full evaluation": "full_evaluation",
     "evaluation of parts": "",
     "evaluation of own files": "",
+    "left in evaluation mode": "left_in_eval",
     "same checkpoint": "same_checkpoint",
     "checkpoint of rank 0": "",
     "checkpoint of each rank": "",

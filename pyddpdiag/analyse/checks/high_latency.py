@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.links.link_faults import named
+from pyddpdiag.analyse.links.culprit import named
 from pyddpdiag.analyse.thresholds import confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding

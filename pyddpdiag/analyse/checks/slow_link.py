@@ -10,7 +10,7 @@ import numpy as np
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import EXPOSED_SHARE
 from pyddpdiag.analyse.links.changed import changed_links
-from pyddpdiag.analyse.links.link_faults import named
+from pyddpdiag.analyse.links.culprit import named
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.thresholds import LEAST_MS, confidence

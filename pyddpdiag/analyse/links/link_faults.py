@@ -6,12 +6,12 @@ Links are compared with each other and with the time that a bucket takes, never 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.links.culprit import Culprit
 from pyddpdiag.model import BucketStats, LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 
@@ -91,24 +91,6 @@ busy for longer: 5 and 1.4 were seen with one of a third of the rate, and 2.8 an
 LEAST_BYTES: Final = 1_000_000
 LEAST_SHARE: Final = 0.05
 """A link that carried less than this part of what the busiest one did is no part of the ring."""
-
-
-@dataclass(frozen=True)
-class Culprit:
-    """Where the bad links meet: a host, named by a rank on it; or the ends of one link; or nowhere (both None)."""
-
-    rank: int | None
-    peer: int | None
-    ranks: tuple[int, ...] = ()
-
-    @property
-    def is_host(self) -> bool:
-        """Whether one host is named, and not a link."""
-        return self.rank is not None and self.peer is None
-
-    def verb(self, one: str, several: str) -> str:
-        """What it does: `several` is said of links that have nothing in common."""
-        return several if self.rank is None else one
 
 
 class LinkFaults:
@@ -394,18 +376,3 @@ def _stands(link: LinkStats) -> bool:
     if link.loss_spread is not None or not link.usual_rtt_ms or not link.floor_rtt_ms:
         return False
     return link.usual_rtt_ms >= STANDING * link.floor_rtt_ms
-
-
-def named(culprit: Culprit, bad: Sequence[LinkStats]) -> str:
-    """Where the bad links are, in words."""
-    if culprit.is_host:
-        ranks = ", ".join(map(str, culprit.ranks))
-        return f"the host of rank {ranks}"
-    if culprit.rank is None:
-        return f"{len(bad)} links between hosts"
-    worst = bad[0]
-    both = any((link.peer, link.rank) == (worst.rank, worst.peer) for link in bad)
-    over = f" over {worst.interface}" if worst.interface else ""
-    if both:
-        return f"the link between rank {worst.rank} and rank {worst.peer}{over}"
-    return f"the link from rank {worst.rank} to rank {worst.peer}{over}"

@@ -10,6 +10,7 @@ import torch
 
 from pyddpdiag.record.ddp_modules import is_fresh
 from pyddpdiag.record.loaders import Loaders
+from pyddpdiag.record.modes import Modes
 from pyddpdiag.record.optimizers import Optimizers, Reduced
 
 
@@ -18,7 +19,7 @@ def test_an_optimizer_steps_though_watching_it_fails() -> None:
     core.layouts.side_effect = RuntimeError("an error of ours")
     parameter = torch.ones(2, requires_grad=True)
     parameter.grad = torch.ones(2)
-    watch = Optimizers(core, lambda: None)
+    watch = Optimizers(core, lambda: None, Modes(lambda: None))
     watch.add(Reduced(MagicMock(index=0, passes=0, names=["weight"]), [weakref.ref(parameter)]))
     try:
         optimizer = torch.optim.SGD([parameter], lr=0.5)
