@@ -34,7 +34,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         for sidecar in view.sidecars.values()
         for one in sidecar.training.modes
     )
-    when = f"from step {since} on" if forgotten else "from the first step on"
+    when = f"since step {since} at the latest" if forgotten else "from the first step on"
     yield Finding(
         kind="left_in_eval",
         severity="warning" if forgotten or alone else "note",

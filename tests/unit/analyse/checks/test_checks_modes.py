@@ -40,7 +40,7 @@ def test_a_module_that_nobody_brought_back_is_found_with_its_first_step(tmp_path
     assert (found.severity, found.confidence, found.rank) == ("warning", "high", None)
     assert (found.since_step, found.cost_ms) == (34, None)
     assert found.message == (
-        "ranks 0, 1 train in evaluation mode from step 34 on: 12 dropout layers drop nothing, and 1 normalisation "
+        "ranks 0, 1 train in evaluation mode since step 34 at the latest: 12 dropout layers drop nothing, and 1 normalisation "
         "layer uses its running statistics and no longer the batch's."
     )
     assert found.advice.startswith("model.train() at the start of each epoch")
@@ -54,7 +54,7 @@ def test_it_leads_the_report_of_an_otherwise_healthy_run(tmp_path: Path) -> None
 def test_one_rank_that_was_left_is_named(tmp_path: Path) -> None:
     (found,) = look(tmp_path, mode(**TRAINED), mode(), mode(**TRAINED))
     assert (found.severity, found.rank) == ("warning", 1)
-    assert found.message.startswith("rank 1 trains in evaluation mode from step 34 on")
+    assert found.message.startswith("rank 1 trains in evaluation mode since step 34 at the latest")
     # One that never was in training mode, beside others that are, is no matter of taste.
     (found,) = look(tmp_path / "never", mode(**TRAINED), mode(before=0, since_step=0))
     assert (found.severity, found.confidence, found.rank) == ("warning", "high", 1)
