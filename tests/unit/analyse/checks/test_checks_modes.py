@@ -40,8 +40,8 @@ def test_a_module_that_nobody_brought_back_is_found_with_its_first_step(tmp_path
     assert (found.severity, found.confidence, found.rank) == ("warning", "high", None)
     assert (found.since_step, found.cost_ms) == (34, None)
     assert found.message == (
-        "ranks 0, 1 train in evaluation mode since step 34 at the latest: 12 dropout layers drop nothing, and 1 normalisation "
-        "layer uses its running statistics and no longer the batch's."
+        "ranks 0, 1 train in evaluation mode since step 34 at the latest: 12 dropout layers drop nothing, and 1 "
+        "normalisation layer uses its running statistics and no longer the batch's."
     )
     assert found.advice.startswith("model.train() at the start of each epoch")
 
