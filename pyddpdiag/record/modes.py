@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -33,6 +34,15 @@ class Modes:
             owner: the DDP module around it; None: a reducer has none.
             step: of the trace.
         """
+        # Layers of somebody else's class may have another `p`, or none.
+        with suppress(Exception):
+            self._look(index, owner, step)
+
+    def modes(self) -> tuple[Mode, ...]:
+        """What was seen."""
+        return tuple(self._seen.values())
+
+    def _look(self, index: int, owner: weakref.ref[torch.nn.Module] | None, step: int) -> None:
         ddp = owner() if owner is not None else None
         if ddp is None:
             return
@@ -51,10 +61,6 @@ class Modes:
         # Two looks may be chance: scripts that change modes all the time have nothing to be written down.
         if seen.since_looks == 3:
             self._found()
-
-    def modes(self) -> tuple[Mode, ...]:
-        """What was seen."""
-        return tuple(self._seen.values())
 
 
 def layers_without_effect(module: nn.Module) -> tuple[int, int]:

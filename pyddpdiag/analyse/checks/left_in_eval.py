@@ -22,15 +22,16 @@ def _look(view: RunView) -> Iterator[Finding]:
         for one in sidecar.training.modes
         if one.since_looks >= LOOKS and (one.dropouts or one.norms)
     ]
-    # A module that never was in training mode may be meant so, as one with frozen statistics.
-    forgotten = [entry for entry in left if entry[1].before]
     if not left:
         return
-    whose = sorted({rank for rank, _ in forgotten or left})
+    # A module that never was in training mode may be meant so, as one with frozen statistics.
+    forgotten = [entry for entry in left if entry[1].before]
     worst = max((one for _, one in forgotten or left), key=lambda one: one.dropouts + one.norms)
-    since = min(one.since_step or 0 for _, one in forgotten or left)
+    same = [(rank, one) for rank, one in forgotten or left if one.module == worst.module]
+    whose = sorted({rank for rank, _ in same})
+    since = min(one.since_step or 0 for _, one in same)
     alone = any(
-        one.looks and not one.since_looks
+        one.module == worst.module and one.looks and not one.since_looks
         for sidecar in view.sidecars.values()
         for one in sidecar.training.modes
     )

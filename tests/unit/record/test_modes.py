@@ -39,8 +39,18 @@ def test_looks_count_since_the_mode_changed() -> None:
         assert mode_from_json(mode_to_json(one)) == one
 
 
-def test_what_is_gone_or_no_module_is_not_looked_at() -> None:
+class OddDropout(nn.Dropout):
+    """Its probability is not known before it is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.p = None  # type: ignore[assignment]
+
+
+def test_what_is_gone_or_no_module_or_odd_is_not_looked_at() -> None:
     modes = Modes(lambda: None)
+    odd = Wrapper(OddDropout().eval())
+    modes.look(2, weakref.ref(odd), 1)
     wrapper = Wrapper(nn.Linear(1, 1))
     owner = weakref.ref(wrapper)
     del wrapper

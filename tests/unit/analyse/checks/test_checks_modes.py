@@ -30,7 +30,7 @@ def mode(**change: Any) -> dict[str, Any]:
 
 def look(folder: Path, *ranks: Any) -> list[Finding]:
     for writer, one in zip(write_training(folder, world_size=len(ranks)), ranks, strict=True):
-        writer.sidecar["training"] = {"modes": [] if one is None else [one]}
+        writer.sidecar["training"] = {"modes": one if isinstance(one, list) else [] if one is None else [one]}
         writer.write(folder)
     return [one for one in load_report(folder).verdict.findings if one.kind == "left_in_eval"]
 
@@ -61,6 +61,13 @@ def test_one_rank_that_was_left_is_named(tmp_path: Path) -> None:
     # Of a rank whose optimizer nobody saw, nothing is known.
     (found,) = look(tmp_path / "unknown", mode(before=0, since_step=0), None)
     assert (found.severity, found.rank) == ("note", None)
+
+
+def test_each_module_is_compared_with_itself_on_other_ranks(tmp_path: Path) -> None:
+    """Beside one that is trained, another one keeps its statistics on all ranks: that may be meant."""
+    never = [mode(module=0, **TRAINED), mode(module=1, before=0, since_step=0)]
+    (found,) = look(tmp_path, never, never)
+    assert (found.severity, found.confidence, found.rank) == ("note", "medium", None)
 
 
 def test_a_module_that_never_was_in_training_mode_may_be_meant_so(tmp_path: Path) -> None:
