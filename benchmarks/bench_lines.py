@@ -3,21 +3,25 @@
 Run: python3 dev.py bench benchmarks/bench_lines.py
 The first case is the processor time of the thread that looks, per second, while the main thread trains: what is
 formatted and written is in it. The second is how long a look keeps the interpreter lock, for which the main thread may
-have to wait. The third compares steps with looks and without, in turns within each round.
+have to wait; the third, in which part of the time looks and the writing of what they saw keep it. The fourth compares
+steps with looks and without, in turns within each round.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
 from harness.row import Row, ratios
 
 from pyddpdiag import _native
+from pyddpdiag.record import lines
 from pyddpdiag.record.lines import LineSampler
 from pyddpdiag.record.stacks import looks_at_main_thread
 
@@ -90,6 +94,43 @@ def test_lock(row: Row) -> None:
     over.set()
     thread.join()
     row.report("interpreter lock held by a look", held)
+
+
+def test_lock_share(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, inputs = _model()
+    core, held = _Core(), [0.0]
+
+    def adds_up(call: Callable[..., Any], clock: Callable[[], float]) -> Callable[..., Any]:
+        def timed(*given: Any, **named: Any) -> Any:
+            begun = clock()
+            result = call(*given, **named)
+            held[0] += clock() - begun
+            return result
+
+        return timed
+
+    class TimedLooks:
+        def __init__(self) -> None:
+            self._looks = looks_at_main_thread()
+            self.look = adds_up(self._looks.look, time.perf_counter)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._looks, name)
+
+    # Of a write, the processor time of what is done in Python: files are written without the lock.
+    monkeypatch.setattr(lines, "looks_at_main_thread", TimedLooks)
+    monkeypatch.setattr(LineSampler, "_lines", adds_up(LineSampler._lines, time.thread_time))
+    monkeypatch.setattr(lines, "to_json", adds_up(lines.to_json, time.thread_time))
+    monkeypatch.setattr(json, "dumps", adds_up(json.dumps, time.thread_time))
+    sampler = _sampler(tmp_path, core)
+    shares = []
+    for _ in range(row.rounds(3)):
+        before, begun = held[0], time.monotonic()
+        while time.monotonic() - begun < SECONDS:
+            _step(model, inputs)
+        shares.append((held[0] - before) / (time.monotonic() - begun))
+    sampler.close()
+    row.report("interpreter lock held by looks and writes per second", shares)
 
 
 def test_steps(row: Row, tmp_path: Path) -> None:
