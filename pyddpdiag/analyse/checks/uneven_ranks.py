@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -47,14 +47,14 @@ def _look(view: RunView) -> Iterator[Finding]:
     rows = ~np.isnan(steps.own).any(axis=1)
     if len(steps.ranks) < 2 or np.count_nonzero(rows) < LEAST_STEPS or not steps.can_judge:
         return
-    spread = _spread_of_work(view, sure_median)
+    work = _work(view)
+    spreads, saved = _spreads(work), _saved(work)
+    spread = sure_median(spreads)
     own = steps.own[rows]
     if not view.late_ranks:
         yield from _early(view, own - np.nan_to_num(view.usage.run_delay[rows]))
     lateness = {"the others": extra_ms(_without_waits(own, view.usage.run_delay[rows])).max(axis=1)}
-    known = (
-        not view.spins and _saved_work(view) >= FAR_LESS_WORK and _spread_of_work(view, median) >= WORK_SHARE
-    )
+    known = not view.spins and saved >= FAR_LESS_WORK and median(spreads) >= WORK_SHARE
     if known or spread >= WORK_SHARE:
         # Spread evenly, the same work would be done in the mean time.
         lateness["the ranks do on average"] = beyond_mean(own - column_medians(own))
@@ -73,7 +73,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         "not always the same one.",
         # Other load on the machine looks the same, except that it takes no processor time of the ranks'.
         confidence="medium"
-        if spread >= SURE_WORK_SHARE and _saved_work(view) >= BOTH_WAYS * spread and not view.spins
+        if spread >= SURE_WORK_SHARE and saved >= BOTH_WAYS * spread and not view.spins
         else "low",
         cost_ms=typical,
         evidence={
@@ -137,24 +137,22 @@ def _matters(worst: Float64, step_ms: float, known: bool = False) -> bool:
     return (median(worst) if known else sure_median(worst)) > max(LEAST_MS, share * step_ms)
 
 
-def _spread_of_work(view: RunView, typical: Callable[[Float64], float]) -> float:
-    """The standard deviation of the ranks' processor times in a typical step, as a part of their mean; 0: not known.
+def _spreads(cpu: Float64) -> Float64:
+    """The standard deviation of the ranks' processor times in each step, as a part of their mean; 0: not known.
 
-    Without what is usual for each rank. `typical`: of all steps.
+    Without what is usual for each rank.
     """
-    cpu = _work(view)
     usual = median(cpu.ravel())
     if len(cpu) < MANY_STEPS or not usual > 0.0:
-        return 0.0
-    return typical((cpu - column_medians(cpu)).std(axis=1, ddof=1)) / usual
+        return np.zeros(1)
+    return np.asarray((cpu - column_medians(cpu)).std(axis=1, ddof=1) / usual)
 
 
-def _saved_work(view: RunView) -> float:
+def _saved(cpu: Float64) -> float:
     """By how much a rank's smallest steps need less of the processor than its usual one, as a part of that.
 
     0: not known.
     """
-    cpu = _work(view)
     if len(cpu) < MANY_STEPS:
         return 0.0
     usual = column_medians(cpu)

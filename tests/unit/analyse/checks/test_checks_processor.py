@@ -196,14 +196,16 @@ def test_inputs_of_different_length_are_reported_by_what_ranks_compute(
         assert found["uneven_ranks"] == "low"
 
 
-@pytest.mark.parametrize(("cpu", "found"), [(4.2, True), (1.2, False)])
+@pytest.mark.parametrize(
+    ("cpu", "threads", "found"),
+    [(4.2, 1, True), (3.6, 1, True), (2.4, 1, True), (2.4, 2, False), (1.2, 1, False)],
+)
 def test_inputs_that_differ_a_little_less_are_known_by_the_smallest_steps(
-    tmp_path: Path, cpu: float, found: bool
+    tmp_path: Path, cpu: float, threads: int, found: bool
 ) -> None:
-    """In each sixth step a rank has far less to do, and the ranks take turns."""
-    write(
-        tmp_path, [Extra(cpu=cpu, delay=20, steps=_turn(who), less=_rest(who)) for who in range(3)], cores=2
-    )
+    """In each sixth step a rank has far less to do, and the ranks take turns. Threads that spin would look the same."""
+    inputs = [Extra(cpu=cpu, delay=20, steps=_turn(who), less=_rest(who)) for who in range(3)]
+    write(tmp_path, inputs, threads=[threads] * 3, cores=8)
     assert ("uneven_ranks" in [one.kind for one in findings(tmp_path)]) is found
     # Without smaller steps than usual it may be the machine.
     even = [Extra(cpu=cpu, delay=20, steps=_turn(who), less=_turn(who + 1)) for who in range(3)]
@@ -216,8 +218,7 @@ def _turn(who: int) -> list[int]:
 
 
 def _rest(who: int) -> list[int]:
-    turn = _turn(who + 1)
-    return turn + 3 * turn[::2]
+    return _turn(who + 1) + 3 * _turn(who + 1)[::2]
 
 
 def test_what_only_ever_adds_to_the_ranks_time_is_not_surely_their_input(tmp_path: Path) -> None:
