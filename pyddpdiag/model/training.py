@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
-from pyddpdiag.model.modes import Mode, mode_from_json, mode_to_json
+from pyddpdiag.model.modes import Mode, mode_from_json
 from pyddpdiag.model.reductions import Reductions, reductions_from_json, reductions_to_json
 from pyddpdiag.model.saves import Saved, saved_from_json, saved_to_json
 from pyddpdiag.model.untrusted import needed_text, needed_whole
@@ -202,7 +202,7 @@ def training_to_json(training: Training) -> dict[str, Any]:
         },
         "reductions": [reductions_to_json(one) for one in training.reductions],
         "saves": [saved_to_json(one) for one in training.saved],
-        "modes": [mode_to_json(one) for one in training.modes],
+        "modes": [asdict(one) for one in training.modes],
     }
 
 

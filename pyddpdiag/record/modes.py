@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
-from pyddpdiag.model.modes import Mode
+from pyddpdiag.model.modes import SURE_LOOKS, Mode
 
 
 class Modes:
@@ -48,18 +48,16 @@ class Modes:
             return
         # What it wraps, as scripts change the mode of either.
         module = getattr(ddp, "module", ddp)
-        before = self._seen.get(index, Mode(index))
-        seen = replace(before, looks=before.looks + 1)
+        seen = self._seen.get(index, Mode(index))
+        looks = seen.looks + 1
         if module.training:
-            seen = replace(seen, since_step=None, since_looks=0, before=seen.looks, dropouts=0, norms=0)
-        elif before.since_step is None:
-            dropouts, norms = layers_without_effect(module)
-            seen = replace(seen, since_step=step, since_looks=1, dropouts=dropouts, norms=norms)
+            seen = Mode(index, looks, before=looks)
+        elif seen.since_step is None:
+            seen = Mode(index, looks, seen.before, step, *layers_without_effect(module))
         else:
-            seen = replace(seen, since_looks=before.since_looks + 1)
+            seen = replace(seen, looks=looks)
         self._seen[index] = seen
-        # Two looks may be chance: scripts that change modes all the time have nothing to be written down.
-        if seen.since_looks == 3:
+        if seen.since_looks == SURE_LOOKS:
             self._found()
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
-from pyddpdiag.model.modes import Mode
+from pyddpdiag.model.modes import SURE_LOOKS, Mode
 from pyddpdiag.model.words import count, ranks, verb
-
-LOOKS: Final = 3
-"""So many looks in a row: who changes modes within a step may be met in either."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -20,7 +16,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         (rank, one)
         for rank, sidecar in view.sidecars.items()
         for one in sidecar.training.modes
-        if one.since_looks >= LOOKS and (one.dropouts or one.norms)
+        if one.since_looks >= SURE_LOOKS and (one.dropouts or one.norms)
     ]
     if not left:
         return

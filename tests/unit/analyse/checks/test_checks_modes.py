@@ -11,7 +11,7 @@ from support.trace_writer import write_training
 from pyddpdiag.model import Finding
 from pyddpdiag.pipeline import load_report
 
-TRAINED = {"since_step": None, "since_looks": 0, "before": 8, "dropouts": 0, "norms": 0}
+TRAINED = {"since_step": None, "before": 17, "dropouts": 0, "norms": 0}
 
 
 def mode(**change: Any) -> dict[str, Any]:
@@ -19,9 +19,8 @@ def mode(**change: Any) -> dict[str, Any]:
     seen = {
         "module": 0,
         "looks": 17,
-        "since_step": 34,
-        "since_looks": 9,
         "before": 8,
+        "since_step": 34,
         "dropouts": 12,
         "norms": 0,
     }
@@ -80,8 +79,24 @@ def test_a_module_that_never_was_in_training_mode_may_be_meant_so(tmp_path: Path
 
 @pytest.mark.parametrize(
     "change",
-    [TRAINED, {"dropouts": 0}, {"since_looks": 2}, {"looks": -1}, {"since_step": "34"}, {"norms": None}],
-    ids=["training", "no such layer", "may be chance", "no looks", "no step", "no number"],
+    [
+        TRAINED,
+        {"dropouts": 0},
+        {"looks": 10},
+        {"looks": -1},
+        {"since_step": "34"},
+        {"since_step": None},
+        {"norms": None},
+    ],
+    ids=[
+        "training",
+        "no such layer",
+        "may be chance",
+        "no looks",
+        "no step",
+        "since no step",
+        "no number",
+    ],
 )
 def test_no_finding(tmp_path: Path, change: dict[str, Any]) -> None:
     assert look(tmp_path, mode(**change), mode(**change)) == []
