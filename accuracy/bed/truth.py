@@ -7,18 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bed.jobs import Job
-from pyddpdiag.analyse.catalog import families
+from pyddpdiag.model.kinds import KINDS
 
 AS_LONG = 0.5
 """Who waits for a core for this part of the longest wait waits as well."""
 
-FAMILIES = families()
-"""Kinds by the class of trouble that they are about."""
-
 
 def family(kind: str) -> str:
     """The class of a kind; "" for one that is in none."""
-    return next((name for name, kinds in FAMILIES.items() if kind in kinds), "")
+    return KINDS[kind].family if kind in KINDS else ""
 
 
 @dataclass(frozen=True)

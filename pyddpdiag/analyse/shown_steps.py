@@ -7,17 +7,14 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.anatomy import step_parts
-from pyddpdiag.analyse.catalog import explaining
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model import Finding, RunReport, StepTable
+from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.trace.rows import Int64
 
 SLOW: Final = 8
 """How many of the slowest steps are worth a look."""
 
-_OF_RANK: Final = ("late_rank", "episodic_rank")
-_OF_DATA: Final = ("data_wait",)
-_OF_EXPOSED: Final = explaining("exposed")
 _PAUSE: Final = 1.5
 """A step with a pause takes at least this many times the median step."""
 
@@ -76,7 +73,7 @@ def step_of_finding(report: RunReport) -> int | None:
         known = known[numbers[known] <= until]
     seen = _seen(finding, report.steps, numbers, wall)
     known = known[np.isfinite(seen[known])]
-    if finding.kind == "pause" and len(known):
+    if kind_of(finding).marks == "phase" and len(known):
         paused = known[wall[known] >= _PAUSE * np.median(wall[known])]
         known = paused if len(paused) else known
     return int(numbers[_nearest(seen, known, wall)]) if len(known) else None
@@ -84,15 +81,13 @@ def step_of_finding(report: RunReport) -> int | None:
 
 def _seen(finding: Finding, steps: StepTable, numbers: Int64, wall: Float64) -> Float64:
     """How much of the finding there is in each step."""
-    if finding.kind in _OF_RANK and finding.rank is not None:
+    part = kind_of(finding).marks
+    if part == "own" and finding.rank is not None:
         mine = steps.rank == finding.rank
         own = np.full(len(numbers), np.nan)
         own[np.searchsorted(numbers, steps.step[mine])] = steps.own_ms[mine]
         return own
-    column = {
-        **dict.fromkeys(_OF_DATA, steps.data_wait_ms),
-        **dict.fromkeys(_OF_EXPOSED, step_parts(steps).communication),
-    }.get(finding.kind)
+    column = {"data_wait": steps.data_wait_ms, "communication": step_parts(steps).communication}.get(part)
     if column is None:
         return wall
     return np.asarray(np.fmin.reduceat(column, np.searchsorted(steps.step, numbers)))

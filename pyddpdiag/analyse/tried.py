@@ -15,13 +15,10 @@ from pyddpdiag.analyse.shared_gain import shared_gain_ms
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.shells import Shell
 from pyddpdiag.model import Finding, trial
+from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.trial import TODAY, Trial
 from pyddpdiag.model.tried import AS_IT_IS, TrialState, Tried, TriedCure
-
-# The option of `pyddpdiag run` that each number of a finding is about.
-_EXPECTED: Final = {"shared_memory_saves_ms": "--shared-memory", "half_saves_ms": "--compress"}
-_OF_BUCKETS: Final = ("single_bucket", "small_buckets", "large_last_bucket")
 
 _STATES: Final[dict[trial.TrialState, TrialState]] = {
     "waiting": "running",
@@ -37,13 +34,8 @@ def predicted_savings(findings: Iterable[Finding]) -> dict[str, float]:
     """What a step would take less with a cure, in ms, by its option: what the findings' advice rests on."""
     found: dict[str, float] = {}
     for finding in findings:
-        for name, option in _EXPECTED.items():
-            value = finding.evidence.get(name)
-            if isinstance(value, (int, float)):
-                found.setdefault(option, float(value))
-        if finding.kind in _OF_BUCKETS and finding.cost_ms is not None:
-            found.setdefault("--bucket-cap-mb", finding.cost_ms)
-    return found
+        found = {**kind_of(finding).savings(finding), **found}
+    return {option: saved for option, saved in found.items() if option}
 
 
 def tried_in(view: RunView) -> Tried | None:

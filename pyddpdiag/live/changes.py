@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyddpdiag.analyse.weigh.headline import brief
 from pyddpdiag.model import Finding
+from pyddpdiag.model.kinds import brief
 
 KEPT: Final = 6
 """As many are shown."""
@@ -58,7 +58,7 @@ class Changes:
             if key not in self._active:
                 since = step if one.since_step is None else one.since_step
                 begins = "" if since is None else f" since step {since}"
-                self._said.append(f"{at}{begins}: {brief(one)}")
+                self._said.append(f"{at}{begins}: {brief(replace(one, since_step=None))}")
             self._active[key] = _Seen(_whom(key))
         for key in [key for key in self._active if key not in now]:
             seen = replace(self._active[key], missing=self._active[key].missing + 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from pyddpdiag.analyse.catalog import find, in_role
+from pyddpdiag.analyse.catalog import find
 from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.interruption import who_sends
 from pyddpdiag.analyse.progress import Awaited
@@ -15,12 +15,7 @@ from pyddpdiag.live.look import Look
 from pyddpdiag.live.ranks import rank_states
 from pyddpdiag.live.state import Hang, RankState, Status
 from pyddpdiag.model import Finding, words
-
-ENDS: Final = in_role("ended", "interrupted") | {"rank_absent"}  # of which only a live look can tell
-"""Nobody goes on after these, even if some rank still does for a moment."""
-
-STUCK: Final = in_role("stuck")
-OTHERS: Final = in_role("differs", "failed")
+from pyddpdiag.model.kinds import kind_of
 
 GONE_S: Final = 30.0
 """A file on a shared folder may be seen so much later than it was written."""
@@ -61,7 +56,9 @@ def is_settled(seen: Look) -> bool:
     ranks = seen.view.ranks
     if all(rank.closed or rank.process == "dead" for rank in ranks):
         return True
-    return seen.view.standstill is not None or any(f.kind in ENDS for f in _findings(seen, rank_states(seen)))
+    if seen.view.standstill is not None:
+        return True
+    return any(kind_of(one).end == "ended" for one in _findings(seen, rank_states(seen)))
 
 
 def _findings(seen: Look, ranks: Sequence[RankState]) -> list[Finding]:
@@ -70,7 +67,7 @@ def _findings(seen: Look, ranks: Sequence[RankState]) -> list[Finding]:
     found = [
         one
         for one in find(seen.view, parts(seen.view))
-        if one.kind in ENDS | STUCK | OTHERS and (one.kind, one.severity) != ("rank_lost", "note")
+        if kind_of(one).end and (one.kind, one.severity) != ("rank_lost", "note")
     ]
     if any(rank.state == "absent" for rank in ranks) and seen.view.awaited:
         # An operation that "every rank began" was begun by every rank that is here.
@@ -79,7 +76,9 @@ def _findings(seen: Look, ranks: Sequence[RankState]) -> list[Finding]:
     still = seen.view.standstill
     if still is not None and still.silent_ms < LEAST_MS:
         found = [
-            replace(one, confidence="medium") if one.kind in STUCK and one.confidence != "low" else one
+            replace(one, confidence="medium")
+            if kind_of(one).end == "stuck" and one.confidence != "low"
+            else one
             for one in found
         ]
     return found
@@ -136,7 +135,7 @@ def _absent(seen: Look) -> Finding:
 
 def _without_heartbeat(seen: Look, found: Sequence[Finding]) -> Iterator[Finding]:
     """Ranks out of sight whose heartbeat has stopped."""
-    named = {one.rank for one in found if one.kind in ENDS}
+    named = {one.rank for one in found if kind_of(one).end == "ended"}
     for rank, trace in zip(seen.view.ranks, seen.run.ranks, strict=True):
         age = seen.beat_s.get(rank.rank)
         shares_clock = trace.glance is not None
@@ -164,7 +163,7 @@ def _answer(
     moving: frozenset[int],
     looked_s: float,
 ) -> tuple[Status, str]:
-    ended = next((one for one in findings if one.kind in ENDS), None)
+    ended = next((one for one in findings if kind_of(one).end == "ended"), None)
     if ended is not None:
         return "found", ended.message
     if moving:

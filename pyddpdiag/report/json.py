@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from pyddpdiag.model import METRICS, SCHEMA_VERSION, BucketStats, RankStats, RunReport, StepTable
+from pyddpdiag.model import METRICS, SCHEMA_VERSION, BucketStats, Finding, RankStats, RunReport, StepTable
+from pyddpdiag.model.kinds import kind_of
 
 INDENTED_STEPS: Final = 1000
 ROWS: Final = 50_000
@@ -59,7 +60,7 @@ def report_to_dict(report: RunReport, *, detail: bool = False) -> dict[str, Any]
         "verdict": {
             "status": report.verdict.status,
             "line": report.verdict.line,
-            "findings": [asdict(finding) for finding in report.verdict.findings],
+            "findings": [_finding(finding) for finding in report.verdict.findings],
         },
         "ranks": [_rank(rank) for rank in report.ranks],
         "buckets": [_bucket(bucket) for bucket in report.buckets],
@@ -86,6 +87,11 @@ def report_to_dict(report: RunReport, *, detail: bool = False) -> dict[str, Any]
         "warnings": list(report.warnings),
         "units": UNITS,
     }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    kind = kind_of(finding)
+    return {**asdict(finding), "family": kind.family, "short": kind.in_short(finding)}
 
 
 def _rank(rank: RankStats) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import TextIO
 
 from rich.text import Text
 
-from pyddpdiag.analyse.catalog import in_role
 from pyddpdiag.model import (
     BucketStats,
     Finding,
@@ -15,6 +14,7 @@ from pyddpdiag.model import (
     RunReport,
     Stat,
 )
+from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.words import count, number, percent, sentence, size
 from pyddpdiag.output import clean
 from pyddpdiag.report.life import account_rows, grouped_account, phases_line, short_table
@@ -30,7 +30,6 @@ STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell
 SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 PARTS = (("arrival", "yellow", "█", "a"), ("queue", "magenta", "▓", "q"), ("wire", "cyan", "░", "w"))
 WIDTHS = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
-HELD_UP = in_role("ended", "stuck")
 BAR = 14
 LEAST_NAME = 12
 GOOD_NAME = 20
@@ -90,7 +89,7 @@ def _verdict(screen: Screen, report: RunReport) -> None:
 def _where_to_look(screen: Screen, report: RunReport) -> None:
     """A run that is held up now: there is a command that sees more of it."""
     live = any(rank.process in ("running", "stopped") and not rank.closed for rank in report.ranks)
-    if live and any(finding.kind in HELD_UP for finding in report.verdict.findings):
+    if live and any(kind_of(one).end in ("ended", "stuck") for one in report.verdict.findings):
         screen.print_whole(f"    Every rank's state and stack now: pyddpdiag hang {clean(report.folder)}")
 
 

@@ -18,7 +18,7 @@ from bed.jobs import Job
 from bed.ranks import environment
 from bed.runner import Outcome, Plan, run
 from bed.server import Server
-from bed.truth import FAMILIES, Answer, Drawn, Truth
+from bed.truth import Answer, Drawn, Truth, family
 from support.promised import need
 
 # The open half's seeds; small jobs, so that many fit into a short time.
@@ -79,7 +79,7 @@ def test_a_healthy_training_reports_no_failure(tmp_path: Path) -> None:
             server.close()
     assert outcome.judgement is not None and outcome.verdict is not None
     # What other load on the machine does to its ranks may be told; that is for the long form to count.
-    assert not set(outcome.judgement.alarms) & (FAMILIES["failures"] | FAMILIES["values"]), outcome
+    assert not {family(kind) for kind in outcome.judgement.alarms} & {"failures", "values"}, outcome
     assert all(finding["severity"] != "error" for finding in outcome.verdict["findings"]), outcome
     assert len(outcome.account) == SMALL.ranks
     for wall_s, total_s, unknown_s in outcome.account:

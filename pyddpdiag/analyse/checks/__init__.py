@@ -1,7 +1,7 @@
-"""One file per cause, or per family of related causes; `analyse/catalog.py` lists them.
+"""One file per cause, or per family of related causes; `analyse/catalog.py` takes the check of each.
 
-To add one: write a file with a function that takes a `RunView` and yields findings, end it with a `CHECK`,
-list it in the catalog in the position that its findings should have among those of equal weight, and add its
-kinds to the table in docs/metrics.md (a test keeps the two in step). If it needs something from the records,
+To add one: a row for each of its kinds in the table (`model/kinds`), in the position that its findings should have
+among those of equal weight; a file with a function that takes a `RunView` and yields findings, which ends with a
+`CHECK`; and a row in the table of docs/metrics.md (a test keeps them in step). If it needs something from the records,
 add a table to the view.
 """

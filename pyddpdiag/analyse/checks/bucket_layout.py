@@ -327,11 +327,4 @@ def _for_giant(view: RunView, bucket: BucketStats, giant: Parameter | None) -> s
     return f"DDP does not split a parameter: {', or '.join(ways)}.{line}"
 
 
-CHECK = Check(
-    {"single_bucket": ("warning",), "small_buckets": ("warning",), "large_last_bucket": ("warning",)},
-    _look,
-    per_group=True,
-    family="network",
-    explains="exposed",
-    role="layout",
-)
+CHECK = Check(("single_bucket", "small_buckets", "large_last_bucket"), _look, per_group=True)

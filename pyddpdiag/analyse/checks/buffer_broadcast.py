@@ -52,11 +52,4 @@ def _look(view: RunView) -> Iterator[Finding]:
         )
 
 
-CHECK = Check(
-    {"buffer_broadcast": ("warning", "note")},
-    _look,
-    per_group=True,
-    rests_on="waits",
-    family="network",
-    role="mistake",
-)
+CHECK = Check(("buffer_broadcast",), _look, per_group=True, rests_on="waits")

@@ -83,11 +83,4 @@ def _mixed_up(view: RunView) -> bool:
     return layers and bool((view.steps.buckets[view.steps.judged] == 0).any())
 
 
-CHECK = Check(
-    {"collective_per_step": ("warning", "note")},
-    _look,
-    per_group=True,
-    rests_on="waits",
-    family="network",
-    role="mistake",
-)
+CHECK = Check(("collective_per_step",), _look, per_group=True, rests_on="waits")

@@ -43,11 +43,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check(
-    {"collector_pauses": ("warning",)},
-    _look,
-    per_group=True,
-    rests_on="own times",
-    family="ranks",
-    explains="late",
-)
+CHECK = Check(("collector_pauses",), _look, per_group=True, rests_on="own times")

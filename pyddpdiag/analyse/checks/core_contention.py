@@ -48,12 +48,4 @@ def _some(waiting: Mapping[int, float]) -> str:
     return f"{ranks(tuple(waiting))} {verb(tuple(waiting), 'waits', 'wait')}"
 
 
-CHECK = Check(
-    {"core_contention": ("warning",)},
-    _look,
-    unless=("oversubscribed_threads", "cpu_quota"),
-    per_group=True,
-    rests_on="own times",
-    family="ranks",
-    explains="late",
-)
+CHECK = Check(("core_contention",), _look, per_group=True, rests_on="own times")

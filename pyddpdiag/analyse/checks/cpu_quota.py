@@ -91,13 +91,4 @@ def _masked(view: RunView, host: str, members: list[int], cost: float) -> Findin
     )
 
 
-CHECK = Check(
-    {"cpu_quota": ("warning",)},
-    _look,
-    unless=("oversubscribed_threads",),
-    per_group=True,
-    rests_on="own times",
-    family="ranks",
-    explains="late",
-    role="mistake",
-)
+CHECK = Check(("cpu_quota",), _look, per_group=True, rests_on="own times")

@@ -147,4 +147,4 @@ def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"data_wait": ("warning",)}, _look, per_group=True, rests_on="own times", family="ranks")
+CHECK = Check(("data_wait",), _look, per_group=True, rests_on="own times")

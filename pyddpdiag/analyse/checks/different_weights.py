@@ -231,11 +231,5 @@ def _name(view: RunView, compared: Compared, row: int) -> str:
     return module.parameters[index]
 
 
-CHECK = Check(
-    {"different_weights": ("error", "note")},
-    _look,
-    unless=("different_sums", "unreduced_parameters"),
-    rests_on="records",
-    family="values",
-)
+CHECK = Check(("different_weights",), _look, rests_on="records")
 """Sums that differ, and parameters that are not reduced, make weights differ: these are the cause then."""

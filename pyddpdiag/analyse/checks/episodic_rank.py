@@ -87,11 +87,4 @@ def _confidence(found: Episodes, view: RunView) -> Confidence:
     return "medium" if median(found.lead_ms) >= view.judged.wall_ms else "low"
 
 
-CHECK = Check(
-    {"episodic_rank": ("warning",)},
-    _look,
-    per_group=True,
-    rests_on="own times",
-    family="ranks",
-    explains="late",
-)
+CHECK = Check(("episodic_rank",), _look, per_group=True, rests_on="own times")

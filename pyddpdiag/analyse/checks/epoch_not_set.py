@@ -39,4 +39,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"epoch_not_set": ("warning",)}, _look, rests_on="records", family="values")
+CHECK = Check(("epoch_not_set",), _look, rests_on="records")

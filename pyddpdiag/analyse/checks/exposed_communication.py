@@ -157,24 +157,4 @@ def _exposed_cost(bucket: BucketStats) -> float:
     return bucket.cost_ms * (1.0 - (hidden if hidden is not None else 0.0))
 
 
-CHECK = Check(
-    {"exposed_communication": ("warning",)},
-    _look,
-    # These say why.
-    unless=(
-        "missing_no_sync",
-        "packet_loss",
-        "high_latency",
-        "slow_link",
-        "wrong_interface",
-        "interface_order",
-        "loopback",
-        "single_bucket",
-        "small_buckets",
-        "large_last_bucket",
-    ),
-    per_group=True,
-    rests_on="waits",
-    family="network",
-    explains="exposed",
-)
+CHECK = Check(("exposed_communication",), _look, per_group=True, rests_on="waits")

@@ -53,13 +53,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check(
-    {"flapping_link": ("warning",)},
-    _look,
-    unless=("interface_order",),
-    per_group=True,
-    rests_on="waits",
-    family="network",
-    explains="exposed",
-    role="fault",
-)
+CHECK = Check(("flapping_link",), _look, per_group=True, rests_on="waits")

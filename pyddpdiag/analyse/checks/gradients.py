@@ -138,9 +138,4 @@ def _different_sums(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check(
-    {"non_finite_gradient": ("error",), "different_sums": ("error",)},
-    _look,
-    rests_on="records",
-    family="values",
-)
+CHECK = Check(("non_finite_gradient", "different_sums"), _look, rests_on="records")

@@ -51,13 +51,4 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 
 # Where interfaces are joined in another order, some carry what is meant for two, and their queues are long.
-CHECK = Check(
-    {"high_latency": ("warning", "note")},
-    _look,
-    unless=("interface_order",),
-    per_group=True,
-    rests_on="waits",
-    family="network",
-    explains="exposed",
-    role="fault",
-)
+CHECK = Check(("high_latency",), _look, per_group=True, rests_on="waits")

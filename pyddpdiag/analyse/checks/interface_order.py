@@ -46,12 +46,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check(
-    {"interface_order": ("warning", "note")},
-    _look,
-    per_group=True,
-    rests_on="waits",
-    family="network",
-    explains="exposed",
-    role="fault",
-)
+CHECK = Check(("interface_order",), _look, per_group=True, rests_on="waits")

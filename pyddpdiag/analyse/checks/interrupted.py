@@ -49,6 +49,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check(
-    {"interrupted": ("error", "note")}, _look, rests_on="records", family="failures", role="interrupted"
-)
+CHECK = Check(("interrupted",), _look, rests_on="records")

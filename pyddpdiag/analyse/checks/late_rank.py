@@ -252,6 +252,4 @@ def _why(late: LateRank) -> str:
     return ", and neither computes nor waits for a core" if late.cause == "blocked" else ""
 
 
-CHECK = Check(
-    {"late_rank": ("warning",)}, _look, per_group=True, rests_on="own times", family="ranks", explains="late"
-)
+CHECK = Check(("late_rank",), _look, per_group=True, rests_on="own times")

@@ -72,4 +72,4 @@ def _advice(forgotten: Sequence[object]) -> str:
     return "model.train() before the first step: a loaded model may come in evaluation mode (from_pretrained does so)."
 
 
-CHECK = Check({"left_in_eval": ("warning", "note")}, _look, rests_on="records", family="values")
+CHECK = Check(("left_in_eval",), _look, rests_on="records")

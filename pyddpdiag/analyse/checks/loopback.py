@@ -70,11 +70,4 @@ def _shared_memory(view: RunView, saved_ms: float | None) -> str:
     )
 
 
-CHECK = Check(
-    {"loopback": ("warning",)},
-    _look,
-    unless=("small_buckets", "single_bucket", "large_last_bucket"),
-    per_group=True,
-    family="network",
-    explains="exposed",
-)
+CHECK = Check(("loopback",), _look, per_group=True)

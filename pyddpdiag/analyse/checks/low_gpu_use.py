@@ -81,4 +81,4 @@ def _look(view: RunView) -> Iterator[Finding]:
         yield from judge(view.gpus, view.ranks, late)
 
 
-CHECK = Check({"low_gpu_use": ("note",)}, _look, rests_on="records", family="devices")
+CHECK = Check(("low_gpu_use",), _look, rests_on="records")

@@ -90,11 +90,4 @@ def _begins_fresh(training: Training, module: int) -> bool:
     return looked > 0 and fresh >= FRESH * looked
 
 
-CHECK = Check(
-    {"missing_no_sync": ("warning", "note")},
-    _look,
-    rests_on="records",
-    family="network",
-    explains="exposed",
-    role="mistake",
-)
+CHECK = Check(("missing_no_sync",), _look, rests_on="records")

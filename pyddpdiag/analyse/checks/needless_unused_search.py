@@ -87,10 +87,4 @@ def _of(view: RunView, module: Module, passes: int, *, same: bool) -> Finding:
     )
 
 
-CHECK = Check(
-    {"needless_unused_search": ("warning", "note")},
-    _look,
-    rests_on="all ranks",
-    family="settings",
-    role="mistake",
-)
+CHECK = Check(("needless_unused_search",), _look)

@@ -143,4 +143,4 @@ def _where_to_look(view: RunView) -> str:
     return f"Look first at {quiet_ranks}, and at {verb(quiet, 'its', 'their')} own output."
 
 
-CHECK = Check({"operation_failed": ("error",)}, _look, rests_on="records", family="failures", role="failed")
+CHECK = Check(("operation_failed",), _look, rests_on="records")

@@ -33,10 +33,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check(
-    {"operations_in_flight": ("warning", "note")},
-    _look,
-    unless=("node_lost", "rank_lost", "rank_stopped", "rank_stuck", "rank_behind", "transport_stalled"),
-    rests_on="waits",
-    family="failures",
-)
+CHECK = Check(("operations_in_flight",), _look, rests_on="waits")

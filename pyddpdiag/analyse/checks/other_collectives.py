@@ -84,14 +84,6 @@ def _of_buffers(view: RunView) -> str:
     )
 
 
-CHECK = Check(
-    {"other_collectives": ("warning",)},
-    _look,
-    # These say what the calls are for.
-    unless=("buffer_broadcast", "collective_per_step"),
-    per_group=True,
-    rests_on="waits",
-    family="network",
-)
+CHECK = Check(("other_collectives",), _look, per_group=True, rests_on="waits")
 """A rank that waits there for a late one is not held up by the collective: the least of the ranks counts, and of a
 broadcast what a receiver waits once the root has begun it."""

@@ -89,12 +89,4 @@ def _advice(host: Crowding, shell: Shell) -> str:
     return advice + (" and start fewer ranks on this host." if len(host.ranks) > host.cores else "")
 
 
-CHECK = Check(
-    {"oversubscribed_threads": ("warning",)},
-    _look,
-    per_group=True,
-    rests_on="own times",
-    family="ranks",
-    explains="late",
-    role="mistake",
-)
+CHECK = Check(("oversubscribed_threads",), _look, per_group=True, rests_on="own times")

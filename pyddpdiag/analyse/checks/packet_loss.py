@@ -54,14 +54,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check(
-    {"packet_loss": ("warning", "note")},
-    _look,
-    # A link that is down loses what is under way.
-    unless=("flapping_link",),
-    per_group=True,
-    rests_on="waits",
-    family="network",
-    explains="exposed",
-    role="fault",
-)
+CHECK = Check(("packet_loss",), _look, per_group=True, rests_on="waits")

@@ -240,6 +240,4 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
     )
 
 
-CHECK = Check(
-    {"pause": ("warning",)}, _look, per_group=True, rests_on="own times", family="ranks", role="mistake"
-)
+CHECK = Check(("pause",), _look, per_group=True, rests_on="own times")

@@ -116,11 +116,4 @@ def _advice(view: RunView, found: Alone, where: Where | None) -> str:
     return cure if found.phase else f"{cure} {view.advice.phases()} tells what it is."
 
 
-CHECK = Check(
-    {"rank_alone": ("warning",)},
-    _look,
-    per_group=True,
-    rests_on="own times",
-    family="ranks",
-    explains="late",
-)
+CHECK = Check(("rank_alone",), _look, per_group=True, rests_on="own times")

@@ -48,4 +48,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check({"same_checkpoint": ("warning", "note")}, _look, rests_on="records", family="values")
+CHECK = Check(("same_checkpoint",), _look, rests_on="records")

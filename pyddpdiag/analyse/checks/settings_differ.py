@@ -62,4 +62,4 @@ def _said(difference: Difference) -> str:
     return f"{difference.name} is {listed(values, 4)}"
 
 
-CHECK = Check({"settings_differ": ("note",)}, _look, rests_on="records", family="settings")
+CHECK = Check(("settings_differ",), _look, rests_on="records")

@@ -132,13 +132,4 @@ def _in_a_part(view: RunView) -> Iterator[Finding]:
 
 
 # Where interfaces are joined in another order, some carry what is meant for two.
-CHECK = Check(
-    {"slow_link": ("warning",)},
-    _look,
-    unless=("interface_order", "flapping_link"),
-    per_group=True,
-    rests_on="waits",
-    family="network",
-    explains="exposed",
-    role="fault",
-)
+CHECK = Check(("slow_link",), _look, per_group=True, rests_on="waits")

@@ -110,4 +110,4 @@ def _rest(span: Stretches) -> str:
     return "after" if first.begin == 0 else "otherwise"
 
 
-CHECK = Check({"slower_steps": ("warning",)}, _look, per_group=True, rests_on="own times", family="ranks")
+CHECK = Check(("slower_steps",), _look, per_group=True, rests_on="own times")

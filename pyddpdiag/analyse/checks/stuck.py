@@ -192,11 +192,4 @@ def _bucket(awaited: Awaited) -> str | None:
     return awaited.what if awaited.kind == "bucket" else None
 
 
-CHECK = Check(
-    {"rank_stuck": ("error",), "rank_behind": ("error",), "transport_stalled": ("error",)},
-    _look,
-    unless=("node_lost", "rank_lost", "rank_stopped"),
-    rests_on="own times",
-    family="failures",
-    role="stuck",
-)
+CHECK = Check(("rank_stuck", "rank_behind", "transport_stalled"), _look, rests_on="own times")

@@ -165,12 +165,4 @@ def _work(view: RunView) -> Float64:
     return np.asarray(cpu[~np.isnan(cpu).any(axis=1)])
 
 
-CHECK = Check(
-    {"uneven_ranks": ("warning",)},
-    _look,
-    unless=("oversubscribed_threads",),
-    per_group=True,
-    rests_on="waits",
-    family="ranks",
-    explains="late",
-)
+CHECK = Check(("uneven_ranks",), _look, per_group=True, rests_on="waits")

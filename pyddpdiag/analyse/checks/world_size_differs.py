@@ -26,6 +26,4 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-CHECK = Check(
-    {"world_size_differs": ("error",)}, _look, rests_on="records", family="failures", role="differs"
-)
+CHECK = Check(("world_size_differs",), _look, rests_on="records")

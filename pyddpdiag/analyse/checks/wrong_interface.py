@@ -81,13 +81,4 @@ def _saved(detour: Detour) -> float:
 
 
 # Where the order differs, an interface that is not used is what comes of it.
-CHECK = Check(
-    {"wrong_interface": ("warning", "note")},
-    _look,
-    unless=("interface_order",),
-    per_group=True,
-    rests_on="waits",
-    family="network",
-    explains="exposed",
-    role="fault",
-)
+CHECK = Check(("wrong_interface",), _look, per_group=True, rests_on="waits")

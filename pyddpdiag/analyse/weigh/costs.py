@@ -8,21 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.catalog import explaining
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import beyond_mean, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
-
-UNBOUND: Final = ("oversubscribed_threads", "rank_alone")
-"""A rank that takes the others' cores is late itself, and makes them slow as well; one that works alone in a phase is
-late by what is no part of its own time."""
+from pyddpdiag.model.kinds import kind_of
 
 NOT_TO_HASTEN: Final = ("missing_no_sync", "flapping_link")
 """Reductions that nobody needs, and a link that is down, are no faster network's to save."""
-
-EXPOSED: Final = explaining("exposed")
-LATE: Final = explaining("late")
 
 
 def priced(view: RunView, finding: Finding) -> Finding:
@@ -59,7 +52,7 @@ def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:
         cost = finding.cost_ms
         if cost is not None and finding.severity != "error":
             parts = _parts(finding)
-            bounds = () if finding.kind in UNBOUND else parts
+            bounds = () if kind_of(finding).slows_all else parts
             cost = max(0.0, min(cost, left["step"], *(left[part] for part in bounds)))
             for part in ("step", *parts):
                 left[part] = max(0.0, left[part] - cost)
@@ -71,10 +64,11 @@ def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _parts(finding: Finding) -> Sequence[str]:
-    if finding.kind in EXPOSED:
-        return ("exposed",)
-    about_ranks = finding.kind in LATE and (finding.rank is not None or finding.kind == "uneven_ranks")
-    return ("late",) if about_ranks else ()
+    """What it shares with other findings, beside the step."""
+    kind = kind_of(finding)
+    if kind.explains == "late" and finding.rank is None and kind.part != "late":
+        return ()
+    return (kind.explains,) if kind.explains else ()
 
 
 def _budgets(view: RunView) -> dict[str, float]:

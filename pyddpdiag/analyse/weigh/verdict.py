@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from pyddpdiag.analyse.catalog import families, in_role
 from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
@@ -15,6 +14,7 @@ from pyddpdiag.analyse.weigh.headline import headline
 from pyddpdiag.analyse.weigh.lost import what_was_lost
 from pyddpdiag.analyse.weigh.undecided import healthy_words, why_undecided
 from pyddpdiag.model import Finding, Verdict, words
+from pyddpdiag.model.kinds import KINDS, kind_of
 
 WEIGHT: Final = {"error": 0, "warning": 1, "note": 2}
 
@@ -27,11 +27,19 @@ LESS_SURE: Final = 0.8
 WORTH_A_WORD: Final = 0.04
 """Of all steps' time, if each took as long as a typical one: costs of a note are those of a typical step."""
 
-LAYOUT: Final = in_role("layout")
-FAULTS: Final = in_role("fault")
-DIFFERENT: Final = in_role("differs")
-MISTAKES: Final = in_role("mistake")
-VALUES: Final = families()["values"]
+LAYOUT: Final = ("single_bucket", "small_buckets", "large_last_bucket")
+FAULTS: Final = [name for name, kind in KINDS.items() if "single_bucket" in kind.leads_to]
+DIFFERENT: Final = ("mismatched_all_reduce", "world_size_differs")
+MISTAKES: Final = (
+    "oversubscribed_threads",
+    "cpu_quota",
+    "full_evaluation",
+    "pause",
+    "missing_no_sync",
+    "buffer_broadcast",
+    "collective_per_step",
+    "needless_unused_search",
+)
 
 
 def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
@@ -106,7 +114,7 @@ def _weight(finding: Finding) -> tuple[int, bool, bool, bool, float]:
         WEIGHT[finding.severity],
         unsure,
         # That costs no time: a faster run would learn no better.
-        finding.severity != "warning" or finding.kind not in VALUES,
+        finding.severity != "warning" or kind_of(finding).family != "values",
         _is_other_load(finding),
         # What it cost in the whole run, in its steps and between them.
         -(finding.cost_s or 0.0) * (LESS_SURE if finding.confidence == "medium" else 1.0),

@@ -11,7 +11,6 @@ import numpy as np
 
 from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.weigh.headline import brief
 from pyddpdiag.bench.compare.comparison import Change, Comparison, Pair, PartChange, Series
 from pyddpdiag.bench.intervals import (
     ALIKE,
@@ -26,6 +25,7 @@ from pyddpdiag.bench.intervals import (
 )
 from pyddpdiag.export.run import ExportedRun
 from pyddpdiag.exporting import read_run
+from pyddpdiag.model.kinds import brief
 from pyddpdiag.model.words import count, listed, number, size
 
 MARGIN: Final = 0.1

@@ -6,6 +6,7 @@ from typing import Final
 
 from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.model.account import RankAccount
+from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.words import seconds
 from pyddpdiag.report.charts.chart import Axis, Callout, Chart, Panel, Spans
 from pyddpdiag.report.life import NAMES, account_rows, account_table, shown_parts
@@ -53,7 +54,7 @@ def account_chart(report: RunReport) -> Chart | None:
     names = [part for part in shown_parts(accounts) if any(each.part(part) > 0 for each in accounts)]
     if not names:
         return None
-    alone = next((each for each in report.verdict.findings if each.kind == "rank_alone"), None)
+    alone = next((each for each in report.verdict.findings if kind_of(each).marks == "life"), None)
     row = next(
         (at for at, each in enumerate(accounts) if alone is not None and each.rank == alone.rank), None
     )
@@ -103,7 +104,7 @@ def parts(report: RunReport) -> list[Part]:
 def answers(report: RunReport) -> bool:
     """Whether what is to blame lies outside of the steps: the picture is on the first screen then."""
     first = next((each for each in report.verdict.findings if each.severity != "note"), None)
-    return first is not None and (first.kind == "rank_alone" or "between_epochs" in first.evidence)
+    return first is not None and (kind_of(first).marks == "life" or "between_epochs" in first.evidence)
 
 
 def _marked(accounts: list[RankAccount], row: int, names: list[str]) -> str:

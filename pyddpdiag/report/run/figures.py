@@ -9,40 +9,12 @@ import numpy as np
 from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.thresholds import LEAST_MS
 from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.words import milliseconds, number, percent
 from pyddpdiag.report.page import Figure
 
 UNLIKE: Final = 1.5
 """A mean step that takes so many times a median one."""
-
-_LATE: Final = ("rank_alone", "late_rank", "episodic_rank")
-_CURES: Final = {
-    "buffer_broadcast": "without sending buffers",
-    "collective_per_step": "with values reduced now and then",
-    "collector_pauses": "without the collector's pauses",
-    "core_contention": "with a core for each rank",
-    "cpu_quota": "without the limit",
-    "data_wait": "if no rank waited for data",
-    "flapping_link": "if the link stayed up",
-    "high_latency": "on a link without the delay",
-    "interface_order": "over the other interface",
-    "large_last_bucket": "with a smaller last bucket",
-    "loopback": "in shared memory",
-    "needless_unused_search": "without the search",
-    "other_collectives": "without other collectives",
-    "oversubscribed_threads": "with fewer threads",
-    "packet_loss": "without losses",
-    "pause": "without the pauses",
-    "single_bucket": "with smaller buckets",
-    "slow_link": "if all links were alike",
-    "slower_steps": "if no step was slower",
-    "small_buckets": "with larger buckets",
-    "uneven_ranks": "if all ranks had equal work",
-    "wrong_interface": "over the faster interface",
-}
-_SAVED: Final = ("shared_memory_saves_ms", "saved_ms")
-_OWN_SAVING: Final = ("loopback",)
-"""Kinds of which only the evidence says what a cure saves, not what they cost."""
 
 
 def figures(report: RunReport) -> list[Figure]:
@@ -73,7 +45,7 @@ def _exposed(report: RunReport, step: float) -> Figure:
 
 
 def _late(report: RunReport) -> Figure:
-    found = next((finding for finding in report.verdict.findings if finding.kind in _LATE), None)
+    found = next((one for one in report.verdict.findings if _is_late(one)), None)
     if found is not None and found.cost_ms is not None:
         often = found.evidence.get("share_of_steps")
         share = f" in {percent(often)} of steps" if isinstance(often, float) else ""
@@ -89,6 +61,10 @@ def _late(report: RunReport) -> Figure:
     most = np.zeros(int(at.max()) + 1)
     np.maximum.at(most, at, late[known])
     return Figure("Late", milliseconds(float(np.median(most))), f"waiting for the last rank{_last(report)}")
+
+
+def _is_late(finding: Finding) -> bool:
+    return finding.rank is not None and kind_of(finding).marks in ("own", "life")
 
 
 def _last(report: RunReport) -> str:
@@ -109,22 +85,11 @@ def _saved(report: RunReport, step: float, mean: float) -> Figure:
     # What comes now and then is more than a typical step takes: it is a part of the mean one.
     whole, of = (mean, "of a mean step") if mean >= UNLIKE * step else (step, "of a step")
     share = f" ({percent(min(1.0, saving / whole))})" if whole else ""
-    unsure = "; confidence low" if finding.confidence == "low" else ""
-    return Figure("Could be saved", f"{number(saving)} ms", f"{of}{share}, {_cure(finding)}{unsure}", "good")
+    how = kind_of(finding).cured(finding) + ("; confidence low" if finding.confidence == "low" else "")
+    return Figure("Could be saved", f"{number(saving)} ms", f"{of}{share}, {how}", "good")
 
 
 def _saving(finding: Finding) -> float | None:
-    if finding.severity == "note":
-        return None
-    saving = next((finding.evidence[name] for name in _SAVED if name in finding.evidence), None)
-    if isinstance(saving, (int, float)):
-        return float(saving) if saving >= LEAST_MS else None
-    if finding.kind in _LATE or (finding.kind in _CURES and finding.kind not in _OWN_SAVING):
-        return finding.cost_ms
-    return None
-
-
-def _cure(finding: Finding) -> str:
-    if finding.kind == "rank_alone":
-        return f"if rank {finding.rank} did not work alone"
-    return f"if rank {finding.rank} kept pace" if finding.kind in _LATE else _CURES[finding.kind]
+    """What the best cure for it saves, where that is worth a word."""
+    savings = [] if finding.severity == "note" else kind_of(finding).savings(finding).values()
+    return max((saving for saving in savings if saving >= LEAST_MS), default=None)

@@ -6,6 +6,7 @@ import numpy as np
 
 from pyddpdiag.model import RunReport, words
 from pyddpdiag.model.details import GradientNorms, Loss, RunDetails
+from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.report.charts.chart import Axis, Chart, Line, Panel, Points, plain
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.table import Table
@@ -13,7 +14,6 @@ from pyddpdiag.report.table import Table
 MOST_RANKS = 8
 MOST_POINTS = 600
 MOST_MARKS = 200
-_KINDS = ("non_finite_gradient", "different_sums")
 
 
 def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
@@ -59,7 +59,7 @@ def _norms(norms: GradientNorms, report: RunReport) -> Chart:
                 ],
             )
         )
-    findings = [finding for finding in report.verdict.findings if finding.kind in _KINDS]
+    findings = [finding for finding in report.verdict.findings if kind_of(finding).marks == "gradients"]
     marked = [finding for finding in findings if finding.since_step is not None]
     if marked:
         series.append(

@@ -11,6 +11,7 @@ import numpy as np
 from pyddpdiag.analyse.anatomy import Anatomy, anatomy
 from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.model.details import RunDetails
+from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.words import count, milliseconds, number
 from pyddpdiag.report.charts.chart import Axis, Callout, Chart, Panel, Spans
 from pyddpdiag.report.run import parts
@@ -30,32 +31,6 @@ _OF_CAUSE: Final = {
     "blocked": "blocked",
 }
 _OWN: Final = ("data_wait", "compute", "phase", "core", "blocked")
-_OF_KIND: Final = {
-    "data_wait": "data_wait",
-    "pause": "phase",
-    "core_contention": "core",
-    "cpu_quota": "core",
-    "oversubscribed_threads": "core",
-    "other_collectives": "other",
-    "buffer_broadcast": "other",
-    "collective_per_step": "other",
-    "uneven_ranks": "late",
-    **dict.fromkeys(
-        (
-            "exposed_communication",
-            "high_latency",
-            "interface_order",
-            "large_last_bucket",
-            "loopback",
-            "packet_loss",
-            "single_bucket",
-            "slow_link",
-            "small_buckets",
-            "wrong_interface",
-        ),
-        "communication",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -180,7 +155,7 @@ def _of_rank(
     finding: Finding, found: Anatomy, row_of: dict[int, int], values: dict[str, list[float]]
 ) -> _Culprit | None:
     """A rank that the others wait for: the part of its own time that it has more of than they."""
-    if finding.kind not in ("late_rank", "episodic_rank") or finding.rank not in row_of:
+    if kind_of(finding).marks != "own" or finding.rank not in row_of:
         return None
     row = row_of[finding.rank]
     others = {
@@ -205,8 +180,8 @@ def _of_all(
     finding: Finding, found: Anatomy, row_of: dict[int, int], values: dict[str, list[float]]
 ) -> _Culprit | None:
     """A part that holds up all ranks, or one that is named."""
-    part = _OF_KIND.get(finding.kind)
-    if part is None or not any(values.get(part, ())):
+    part = kind_of(finding).marks
+    if not any(values.get(part, ())):
         return None
     if finding.rank in row_of:
         row = row_of[finding.rank]

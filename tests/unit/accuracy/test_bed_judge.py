@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bed.causes import CAUSES
 from bed.judge import judge
-from bed.truth import FAMILIES, Answer, Truth, family
+from bed.truth import Answer, Truth, family
 
 LATE = Truth((Answer("late_rank", "compute"),), 1)
 LINK = Truth((Answer("slow_link"),), 2)
@@ -120,5 +120,3 @@ def test_every_answer_belongs_to_one_class() -> None:
         assert truth.answers and len({family(answer.kind) for answer in truth.answers} - {""}) == 1, (
             cause.name
         )
-    kinds = [kind for found in FAMILIES.values() for kind in found]
-    assert len(kinds) == len(set(kinds))

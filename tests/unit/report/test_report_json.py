@@ -164,6 +164,8 @@ GAP = {"rank", "group", "before", "between", "after", "last_sequence", "group_la
 MISMATCH = {"group", "sequence", "step", "field", "values", "count", "operation"}
 FINDING = {
     "kind",
+    "family",
+    "short",
     "severity",
     "message",
     "confidence",

@@ -1,0 +1,102 @@
+"""Kinds about runs that end, fail or stand still."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyddpdiag.model.kinds.kind import Kind
+
+_ERROR: Final = ("error",)
+_GONE: Final = ("node_lost", "rank_lost", "rank_stopped")
+_STUCK: Final = ("rank_stuck", "rank_behind", "transport_stalled")
+
+FAILURES: Final = (
+    Kind(
+        "interrupted",
+        "failures",
+        ("error", "note"),
+        "somebody ended {ranks} from outside",
+        end="ended",
+        leads_to=("operation_failed",),
+    ),
+    # The rank that others wait for comes before what the others report.
+    Kind(
+        "node_lost",
+        "failures",
+        _ERROR,
+        "the machine of {ranks} was lost",
+        many="several ranks",
+        end="ended",
+        leads_to=("rank_lost", "operation_failed"),
+    ),
+    Kind(
+        "rank_lost",
+        "failures",
+        ("error", "note"),
+        "{ranks} came to an end",
+        many="several ranks",
+        end="ended",
+        leads_to=("operation_failed",),
+    ),
+    # Only a look at a run that still goes on tells that (`live/judge.py`).
+    Kind("rank_absent", "failures", _ERROR, "{ranks} has no trace", many="a rank", end="ended"),
+    Kind("rank_stopped", "failures", _ERROR, "{ranks} is stopped", end="ended"),
+    Kind(
+        "rank_stuck",
+        "failures",
+        _ERROR,
+        "the others wait for {ranks}, stuck in code of the script",
+        many="several ranks",
+        end="stuck",
+        explained_by=_GONE,
+    ),
+    Kind(
+        "rank_behind",
+        "failures",
+        _ERROR,
+        "the others wait for {ranks}, which never began that operation",
+        many="several ranks",
+        end="stuck",
+        explained_by=_GONE,
+    ),
+    Kind(
+        "transport_stalled",
+        "failures",
+        _ERROR,
+        "the transfer stands still",
+        end="stuck",
+        explained_by=_GONE,
+    ),
+    Kind("operation_failed", "failures", _ERROR, "operations failed", end="failed"),
+    Kind(
+        "mismatched_all_reduce",
+        "failures",
+        _ERROR,
+        "the ranks did not call the same operations with the same things",
+        end="failed",
+        leads_to=("rank_lost", "operation_failed"),
+    ),
+    Kind(
+        "world_size_differs",
+        "failures",
+        _ERROR,
+        "the ranks disagree about the world size",
+        end="failed",
+        leads_to=("rank_lost", "operation_failed"),
+    ),
+    Kind(
+        "fewer_all_reduces",
+        "failures",
+        _ERROR,
+        "{ranks} made fewer all-reduces than the others",
+        leads_to=("operation_failed",),
+        leads_from="medium",
+    ),
+    Kind(
+        "operations_in_flight",
+        "failures",
+        ("warning", "note"),
+        "operations had begun and not ended",
+        explained_by=(*_GONE, *_STUCK),
+    ),
+)

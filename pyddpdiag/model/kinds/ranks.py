@@ -1,0 +1,88 @@
+"""Kinds about ranks that others wait for, and about what all ranks need beside the network."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyddpdiag.model.kinds.kind import Kind
+
+RANKS: Final = (
+    Kind(
+        "rank_alone",
+        "ranks",
+        short="{ranks} works alone while the others wait",
+        part="life",
+        at_once=True,
+        cure="if {ranks} did not work alone",
+    ),
+    Kind("late_rank", "ranks", short="{ranks} is late{when}", explains="late", cure="if {ranks} kept pace"),
+    Kind(
+        "episodic_rank",
+        "ranks",
+        short="{ranks} is late now and then",
+        explains="late",
+        cure="if {ranks} kept pace",
+    ),
+    Kind(
+        "oversubscribed_threads",
+        "ranks",
+        short="there are too many threads for the cores",
+        part="core",
+        # It is late itself, and makes the others slow as well.
+        slows_all=True,
+        explains="late",
+        cure="with fewer threads",
+    ),
+    Kind(
+        "cpu_quota",
+        "ranks",
+        short="a limit of processor cores holds {ranks} back",
+        explains="late",
+        part="core",
+        explained_by=("oversubscribed_threads",),
+        cure="without the limit",
+    ),
+    Kind(
+        "core_contention",
+        "ranks",
+        short="{ranks} must wait for a processor core",
+        explains="late",
+        part="core",
+        environment=True,
+        explained_by=("oversubscribed_threads", "cpu_quota"),
+        cure="with a core for each rank",
+    ),
+    Kind("slower_steps", "ranks", short="all ranks are slower{when}", cure="if no step was slower"),
+    Kind(
+        "data_wait",
+        "ranks",
+        short="the ranks wait for data{when}",
+        part="data_wait",
+        cure="if no rank waited for data",
+    ),
+    Kind(
+        "full_evaluation",
+        "ranks",
+        ("warning", "note"),
+        "every rank evaluates all of the data",
+        at_once=True,
+        cure="if each rank evaluated its part",
+    ),
+    Kind("pause", "ranks", short="all ranks pause together", part="phase", cure="without the pauses"),
+    Kind(
+        "collector_pauses",
+        "ranks",
+        short="Python's garbage collector holds {ranks} up",
+        explains="late",
+        cure="without the collector's pauses",
+    ),
+    Kind(
+        "uneven_ranks",
+        "ranks",
+        short="the ranks' work is uneven",
+        explains="late",
+        part="late",
+        explained_by=("oversubscribed_threads",),
+        cure="if all ranks had equal work",
+    ),
+)

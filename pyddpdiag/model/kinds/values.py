@@ -1,0 +1,49 @@
+"""Kinds about what the model learns: gradients, weights, data, modes, checkpoints. They cost no time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyddpdiag.model.kinds.kind import Kind
+
+VALUES: Final = (
+    Kind(
+        "non_finite_gradient",
+        "values",
+        ("error",),
+        "gradients of {ranks} are not finite",
+        many="some rank",
+        part="gradients",
+    ),
+    Kind(
+        "different_sums",
+        "values",
+        ("error",),
+        "the ranks held different gradients after an all-reduce",
+        part="gradients",
+        leads_to=("different_weights",),
+    ),
+    Kind(
+        "unreduced_parameters",
+        "values",
+        ("error", "warning"),
+        "the optimizer steps with gradients that were not averaged",
+        leads_to=("different_weights",),
+    ),
+    Kind(
+        "different_weights",
+        "values",
+        ("error", "note"),
+        "the weights differ between the ranks",
+        explained_by=("different_sums", "unreduced_parameters"),
+    ),
+    Kind("same_data", "values", ("error",), "ranks train on the same data"),
+    Kind("epoch_not_set", "values", short="DistributedSampler.set_epoch was never called"),
+    Kind(
+        "left_in_eval",
+        "values",
+        ("warning", "note"),
+        "the model is trained in evaluation mode",
+    ),
+    Kind("same_checkpoint", "values", ("warning", "note"), "ranks save into the same file"),
+)
