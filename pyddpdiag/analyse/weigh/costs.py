@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
@@ -13,9 +12,6 @@ from pyddpdiag.analyse.step_matrix import beyond_mean, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.kinds import kind_of
-
-NOT_TO_HASTEN: Final = ("missing_no_sync", "flapping_link")
-"""Reductions that nobody needs, and a link that is down, are no faster network's to save."""
 
 
 def priced(view: RunView, finding: Finding) -> Finding:
@@ -48,7 +44,7 @@ def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:
     """
     left = _budgets(view)
     found = []
-    for finding in sorted(findings, key=lambda one: one.kind not in NOT_TO_HASTEN):
+    for finding in findings:
         cost = finding.cost_ms
         if cost is not None and finding.severity != "error":
             parts = _parts(finding)

@@ -9,6 +9,8 @@ from pyddpdiag.model.kinds.kind import Kind
 _ERROR: Final = ("error",)
 _GONE: Final = ("node_lost", "rank_lost", "rank_stopped")
 _STUCK: Final = ("rank_stuck", "rank_behind", "transport_stalled")
+_FOLLOWS: Final = ("rank_lost", *_STUCK, "operation_failed")
+"""Where ranks do different things, others fail or wait, and the one that Gloo hits may be innocent."""
 
 FAILURES: Final = (
     Kind(
@@ -74,7 +76,7 @@ FAILURES: Final = (
         _ERROR,
         "the ranks did not call the same operations with the same things",
         end="failed",
-        leads_to=("rank_lost", "operation_failed"),
+        leads_to=_FOLLOWS,
     ),
     Kind(
         "world_size_differs",
@@ -82,14 +84,14 @@ FAILURES: Final = (
         _ERROR,
         "the ranks disagree about the world size",
         end="failed",
-        leads_to=("rank_lost", "operation_failed"),
+        leads_to=_FOLLOWS,
     ),
     Kind(
         "fewer_all_reduces",
         "failures",
         _ERROR,
         "{ranks} made fewer all-reduces than the others",
-        leads_to=("operation_failed",),
+        leads_to=("mismatched_all_reduce", *_FOLLOWS),
         leads_from="medium",
     ),
     Kind(

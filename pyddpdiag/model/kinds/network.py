@@ -7,7 +7,7 @@ from typing import Final
 from pyddpdiag.model.kinds.kind import Kind
 
 _LAYOUT: Final = ("single_bucket", "small_buckets", "large_last_bucket")
-"""A layout is judged by what transfers take, so a fault of the network is in it as well."""
+"""A layout is judged by what transfers take, so what makes these longer or more is in it as well."""
 
 _CAP: Final = {"--bucket-cap-mb": "saved_ms"}
 _MAY_COST: Final = ("warning", "note")
@@ -77,6 +77,7 @@ NETWORK: Final = (
         _MAY_COST,
         "gradients are averaged several times for each step of the optimizer",
         explains="exposed",
+        leads_to=(*_LAYOUT, "exposed_communication"),
         cure="if they were averaged once",
     ),
     Kind(

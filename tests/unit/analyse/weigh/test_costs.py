@@ -13,9 +13,10 @@ from support.trace_writer import MS, RankWriter, write_training
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weigh.costs import share_out
 from pyddpdiag.analyse.weigh.headline import headline
-from pyddpdiag.analyse.weigh.verdict import MISTAKES, weigh
+from pyddpdiag.analyse.weigh.verdict import weigh
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Confidence, Severity
+from pyddpdiag.model.kinds import KINDS
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.run import open_run
 
@@ -147,38 +148,32 @@ def test_what_is_sure_comes_before_other_load_on_the_machine(view: RunView) -> N
     assert order(view, contention, finding("uneven_ranks", 7.0, confidence="low"))[0] == "uneven_ranks"
 
 
-def test_copies_come_behind_a_wait_for_cores_that_costs_far_more(view: RunView) -> None:
-    contention = finding("core_contention", 20.0, confidence="low")
+def test_what_any_run_here_has_is_ordered_by_its_cost_behind_all_else(view: RunView) -> None:
+    contention = finding("core_contention", 9.0, confidence="low")
     loopback = finding("loopback", 12.0, confidence="low")
     assert order(view, contention, loopback) == ["loopback", "core_contention"]
     assert order(view, contention, replace(loopback, cost_ms=7.0)) == ["core_contention", "loopback"]
     # What is sure stays in front, and what else is unsure.
     assert order(view, contention, finding("loopback", 7.0))[0] == "loopback"
     uneven = finding("uneven_ranks", 5.0, confidence="low")
-    assert order(view, contention, replace(loopback, cost_ms=7.0), uneven) == [
-        "uneven_ranks",
-        "core_contention",
-        "loopback",
-    ]
+    assert order(view, contention, loopback, uneven) == ["uneven_ranks", "loopback", "core_contention"]
 
 
 def test_how_ranks_were_placed_comes_behind_what_is_wrong(view: RunView) -> None:
     loopback, late = finding("loopback", 12.0), finding("late_rank", 4.0, rank=1)
     assert order(view, loopback, late) == ["late_rank", "loopback"]
     assert order(view, loopback, replace(late, confidence="low")) == ["loopback", "late_rank"]
-    for kind in (*sorted(MISTAKES), "oversubscribed_threads", "cpu_quota"):
+    for kind in (
+        name for name, row in KINDS.items() if row.cure and not row.environment and name != "late_rank"
+    ):
         mistake = finding(kind, 3.0)
         assert order(view, loopback, mistake) == [kind, "loopback"]
         assert order(view, loopback, late, mistake) == ["late_rank", kind, "loopback"]
         for unsure in (replace(mistake, confidence="low"), replace(mistake, severity="note")):
             assert order(view, loopback, unsure) == ["loopback", kind]
-    # What is about all ranks is ordered by its cost.
-    waits = finding("data_wait", 3.0)
-    assert order(view, loopback, waits) == ["loopback", "data_wait"]
-    assert order(view, loopback, late, waits) == ["late_rank", "loopback", "data_wait"]
 
 
-def test_a_sure_note_that_costs_as_much_comes_before_other_load(view: RunView) -> None:
+def test_a_sure_note_that_is_worth_a_word_comes_before_other_load(view: RunView) -> None:
     contention = finding("core_contention", 8.0, confidence="low", message="all ranks wait for a core: 8 ms.")
     note = finding(
         "missing_no_sync", 5.0, severity="note", message="every pass reduces: 3 of 4 are needless."
@@ -187,8 +182,8 @@ def test_a_sure_note_that_costs_as_much_comes_before_other_load(view: RunView) -
     assert [each.kind for each in verdict.findings] == ["missing_no_sync", "core_contention"]
     assert verdict.status == "findings"
     assert verdict.line == (
-        "Gradients are averaged several times for each step of the optimizer (5.00 ms per step); the ranks must wait "
-        "for a processor core (8.00 ms per step)."
+        "Gradients are averaged several times for each step of the optimizer (5.00 ms per step); the ranks must "
+        "wait for a processor core (8.00 ms per step)."
     )
     for other in (
         replace(note, cost_ms=2.0),
@@ -202,7 +197,7 @@ def test_a_sure_note_that_costs_as_much_comes_before_other_load(view: RunView) -
         == note.kind
     )
     loopback = finding("loopback", 7.0, confidence="low")
-    assert order(view, loopback, contention, note) == ["missing_no_sync", "loopback", "core_contention"]
+    assert order(view, loopback, contention, note) == ["missing_no_sync", "core_contention", "loopback"]
     # Beside something else it is not the answer anyway.
     assert order(view, replace(loopback, confidence="high"), contention, note)[0] == "loopback"
     assert (
@@ -279,6 +274,23 @@ def test_a_network_that_is_slow_for_all_comes_behind_its_faults(view: RunView) -
     ]
     # A rank that is late is no fault of the network.
     assert order(view, exposed, finding("late_rank", 4.0, rank=1)) == ["exposed_communication", "late_rank"]
+
+
+def test_what_leads_to_others_takes_its_time_first(view: RunView) -> None:
+    """Of what is exposed, 18 ms are for reductions that nobody needs."""
+    left = pytest.approx(view.exposure.typical_ms - 18.0)
+    needless, rest = finding("missing_no_sync", 18.0), finding("exposed_communication", 24.0)
+    first, second = weigh([view], [rest, needless]).findings
+    assert (first.kind, first.cost_ms, first.confidence) == ("missing_no_sync", 18.0, "high")
+    assert (second.kind, second.cost_ms, second.confidence) == ("exposed_communication", left, "low")
+    # What any run here has comes last.
+    found = weigh([view], [finding("loopback", 24.0), replace(needless, severity="note")]).findings
+    assert [(one.kind, one.cost_ms) for one in found] == [("loopback", left), ("missing_no_sync", 18.0)]
+    # A layout is calculated from transfers that a fault slows; with an unsure one it stays as it is.
+    link, layout = finding("slow_link", 4.0), finding("single_bucket", 9.0, confidence="medium")
+    assert [one.confidence for one in weigh([view], [link, layout]).findings] == ["high", "low"]
+    unsure = replace(link, confidence="low")
+    assert [one.confidence for one in weigh([view], [unsure, layout]).findings] == ["medium", "low"]
 
 
 def test_of_two_that_cost_about_the_same_the_surer_one_comes_first(view: RunView) -> None:
