@@ -43,7 +43,7 @@ def headline(findings: Sequence[Finding], lasted_s: float = 0.0) -> str:
             named.append(finding)
     if len(named) == 1:
         return sentence(first.message)
-    return sentence("; ".join(brief(finding) for finding in named)) + "."
+    return sentence("; ".join(dict.fromkeys(map(brief, named)))) + "."
 
 
 def _says_less(finding: Finding, first: Finding) -> bool:

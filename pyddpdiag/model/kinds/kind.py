@@ -40,7 +40,8 @@ class Kind:
         family: the class of trouble.
         severities: that its findings may have.
         short: what it is, in some words, for a sentence that names several. `{ranks}` is the rank that the finding
-            names, or `many`; `{links}` the link, or the links of that rank, or all; `{when}` the steps, if not all.
+            names, or `many`; `{links}` the link, or the links of that rank, or all; `{when}` the
+            steps, if not all.
         many: whom `{ranks}` means where no rank is named.
         explains: the time that its findings share with others.
         part: of the time; without one, that which follows from `explains`.
@@ -99,8 +100,16 @@ class Kind:
         links = "the links between hosts"
         if rank is not None:
             links = f"the links of rank {rank}" if peer is None else f"the link of ranks {rank} and {peer}"
-        when = ""
-        if finding.since_step:
-            begin, end = finding.since_step, finding.until_step
-            when = f" from step {begin} on" if end is None else f" in steps {begin} to {end}"
-        return words.format(ranks=self.many if rank is None else ranks([rank]), links=links, when=when)
+        return words.format(
+            ranks=self.many if rank is None else ranks([rank]), links=links, when=_when(finding)
+        )
+
+
+def _when(finding: Finding) -> str:
+    """The steps of an error, and of what is in a part of the run only, of which the evidence counts the stretches."""
+    since, until = finding.since_step, finding.until_step
+    if since is None or (finding.severity != "error" and "stretches" not in finding.evidence):
+        return ""
+    if finding.severity == "error":
+        return f" in step {since}"
+    return f" from step {since} on" if until is None else f" in steps {since} to {until}"

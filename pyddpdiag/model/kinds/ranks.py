@@ -11,8 +11,11 @@ RANKS: Final = (
         "rank_alone",
         "ranks",
         short="{ranks} works alone while the others wait",
+        explains="late",
         part="life",
         at_once=True,
+        # By what is no part of its own time.
+        slows_all=True,
         cure="if {ranks} did not work alone",
     ),
     Kind("late_rank", "ranks", short="{ranks} is late{when}", explains="late", cure="if {ranks} kept pace"),
@@ -26,11 +29,11 @@ RANKS: Final = (
     Kind(
         "oversubscribed_threads",
         "ranks",
-        short="there are too many threads for the cores",
+        short="threads of {ranks} crowd the cores",
+        explains="late",
         part="core",
         # It is late itself, and makes the others slow as well.
         slows_all=True,
-        explains="late",
         cure="with fewer threads",
     ),
     Kind(

@@ -11,7 +11,7 @@ VALUES: Final = (
         "non_finite_gradient",
         "values",
         ("error",),
-        "gradients of {ranks} are not finite",
+        "gradients of {ranks} are not finite{when}",
         many="some rank",
         part="gradients",
     ),

@@ -52,7 +52,7 @@ def hums(monkeypatch: pytest.MonkeyPatch) -> Kind:
                 rank=1,
                 since_step=5,
                 cost_ms=7.0,
-                evidence={"saved_ms": 6.0},
+                evidence={"saved_ms": 6.0, "stretches": 1},
                 change_mind="It sings.",
                 advice="Listen.",
             )
@@ -115,7 +115,8 @@ def test_a_kind_without_a_row_is_shown_too(tmp_path: Path, evidence: dict[str, f
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_row_is_complete(kind: Kind) -> None:
     assert kind.short
-    for one in (finding(kind.name), finding(kind.name, rank=1, peer=2, since_step=3, until_step=5)):
+    part = replace(finding(kind.name, rank=1, peer=2, since_step=3, until_step=5), evidence={"stretches": 1})
+    for one in (finding(kind.name), part, replace(part, severity="error")):
         said = kind.in_short(one)
         assert said and "{" not in said and said[-1] not in ".:;" and len(said) < 80
         assert "{" not in kind.cured(one)

@@ -107,7 +107,9 @@ def test_the_later_of_two_late_ranks_costs_what_the_first_leaves(tmp_path: Path)
 def test_the_sentence_names_three_findings_at_most_with_their_costs() -> None:
     message = "rank 2 is late from step 50 on: it needs 30.0 ms more than the others."
     found = [
-        finding("late_rank", 30.0, message=message, rank=2, since_step=50),
+        replace(
+            finding("late_rank", 30.0, message=message, rank=2, since_step=50), evidence={"stretches": 1}
+        ),
         finding("data_wait", 20.0),
         finding("exposed_communication", 10.0),
         finding("uneven_ranks", 9.0),

@@ -249,7 +249,9 @@ def test_failed_operation_comes_first_with_its_text(tmp_path: Path) -> None:
     assert "because rank 1 never began it; the earliest on rank 0 in step 6" in first.message
     assert "rank 1, which reports no error" in first.advice
     assert first.message.endswith("Connection closed by peer")
-    assert report.verdict.line == "Operations failed; rank 1 made fewer all-reduces than the others."
+    assert (
+        report.verdict.line == "Operations failed in step 6; rank 1 made fewer all-reduces than the others."
+    )
     assert exit_code(report) == 1
 
 
