@@ -42,7 +42,7 @@ FAILURES: Final = (
     ),
     # Only a look at a run that still goes on tells that (`live/judge.py`).
     Kind("rank_absent", "failures", _ERROR, "{ranks} has no trace", many="a rank", end="ended"),
-    Kind("rank_stopped", "failures", _ERROR, "{ranks} is stopped", end="ended"),
+    Kind("rank_stopped", "failures", _ERROR, "{ranks} is stopped", many="a rank", end="ended"),
     Kind(
         "rank_stuck",
         "failures",
