@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds.failures import FAILURES
-from pyddpdiag.model.kinds.kind import Kind
+from pyddpdiag.model.kinds.kind import Family, Kind
 from pyddpdiag.model.kinds.network import NETWORK
 from pyddpdiag.model.kinds.ranks import RANKS
-from pyddpdiag.model.kinds.settings import SETTINGS
+from pyddpdiag.model.kinds.settings import DEVICES, SETTINGS
 from pyddpdiag.model.kinds.values import VALUES
 from pyddpdiag.model.words import milliseconds, ranks, seconds
 
-KINDS: Final[dict[str, Kind]] = {
-    kind.name: kind for kind in (*FAILURES, *VALUES, *RANKS, *NETWORK, *SETTINGS)
+_FAMILIES: Final[dict[Family, tuple[Kind, ...]]] = {
+    "failures": FAILURES,
+    "values": VALUES,
+    "ranks": RANKS,
+    "network": NETWORK,
+    "settings": SETTINGS,
+    "devices": DEVICES,
+}
+KINDS: Final = {
+    kind.name: replace(kind, family=family) for family, kinds in _FAMILIES.items() for kind in kinds
 }
 """By name, in the order in which the report lists findings of equal weight."""
 

@@ -15,7 +15,6 @@ _FOLLOWS: Final = ("rank_lost", *_STUCK, "operation_failed")
 FAILURES: Final = (
     Kind(
         "interrupted",
-        "failures",
         ("error", "note"),
         "somebody ended {ranks} from outside",
         end="ended",
@@ -24,7 +23,6 @@ FAILURES: Final = (
     # The rank that others wait for comes before what the others report.
     Kind(
         "node_lost",
-        "failures",
         _ERROR,
         "the machine of {ranks} was lost",
         many="several ranks",
@@ -33,7 +31,6 @@ FAILURES: Final = (
     ),
     Kind(
         "rank_lost",
-        "failures",
         ("error", "note"),
         "{ranks} ended",
         many="several ranks",
@@ -41,11 +38,10 @@ FAILURES: Final = (
         leads_to=("operation_failed",),
     ),
     # Only a look at a run that still goes on tells that (`live/judge.py`).
-    Kind("rank_absent", "failures", _ERROR, "{ranks} has no trace", many="a rank", end="ended"),
-    Kind("rank_stopped", "failures", _ERROR, "{ranks} is stopped", many="a rank", end="ended"),
+    Kind("rank_absent", _ERROR, "{ranks} has no trace", many="a rank", end="ended"),
+    Kind("rank_stopped", _ERROR, "{ranks} is stopped", many="a rank", end="ended"),
     Kind(
         "rank_stuck",
-        "failures",
         _ERROR,
         "the others wait for {ranks}, stuck in code of the script",
         many="several ranks",
@@ -54,25 +50,16 @@ FAILURES: Final = (
     ),
     Kind(
         "rank_behind",
-        "failures",
         _ERROR,
         "the others wait for {ranks}, which never began that operation",
         many="several ranks",
         end="stuck",
         explained_by=_GONE,
     ),
-    Kind(
-        "transport_stalled",
-        "failures",
-        _ERROR,
-        "the transfer stands still",
-        end="stuck",
-        explained_by=_GONE,
-    ),
-    Kind("operation_failed", "failures", _ERROR, "operations failed{when}", end="failed"),
+    Kind("transport_stalled", _ERROR, "the transfer stands still", end="stuck", explained_by=_GONE),
+    Kind("operation_failed", _ERROR, "operations failed{when}", end="failed"),
     Kind(
         "mismatched_all_reduce",
-        "failures",
         _ERROR,
         "{ranks} called something else than the others{when}",
         many="some rank",
@@ -81,7 +68,6 @@ FAILURES: Final = (
     ),
     Kind(
         "world_size_differs",
-        "failures",
         _ERROR,
         "the ranks disagree about the world size",
         end="failed",
@@ -89,7 +75,6 @@ FAILURES: Final = (
     ),
     Kind(
         "fewer_all_reduces",
-        "failures",
         _ERROR,
         "{ranks} made fewer all-reduces than the others",
         leads_to=("mismatched_all_reduce", *_FOLLOWS),
@@ -97,7 +82,6 @@ FAILURES: Final = (
     ),
     Kind(
         "operations_in_flight",
-        "failures",
         ("warning", "note"),
         "operations had begun and not ended",
         explained_by=(*_GONE, *_STUCK),

@@ -37,7 +37,6 @@ class Kind:
 
     Attributes:
         name: as in `Finding.kind`.
-        family: the class of trouble.
         severities: that its findings may have.
         short: what it is, in some words, for a sentence that names several. `{ranks}` is the rank that the finding
             names, or `many`; `{links}` the link, or the links of that rank, or all; `{when}` the
@@ -55,10 +54,10 @@ class Kind:
         cure: words for "so much could be saved ...", with the fields of `short`.
         saves: the options of `pyddpdiag run` that cure it, each with the number of the evidence that says what it
             saves (ms per step). Without one, `saved_ms` says that, or else the cost.
+        family: the class of trouble; that of the table's part which it is in.
     """
 
     name: str
-    family: Family = "settings"
     severities: tuple[Severity, ...] = ("warning",)
     short: str = ""
     many: str = "the ranks"
@@ -73,6 +72,7 @@ class Kind:
     end: End = ""
     cure: str = ""
     saves: Mapping[str, str] = field(default_factory=dict)
+    family: Family = "settings"
 
     @property
     def marks(self) -> Part:

@@ -15,7 +15,6 @@ _MAY_COST: Final = ("warning", "note")
 NETWORK: Final = (
     Kind(
         "interface_order",
-        "network",
         _MAY_COST,
         "GLOO_SOCKET_IFNAME names the interfaces in another order on some ranks",
         explains="exposed",
@@ -24,7 +23,6 @@ NETWORK: Final = (
     ),
     Kind(
         "flapping_link",
-        "network",
         short="nothing moves on {links} for moments",
         explains="exposed",
         explained_by=("interface_order",),
@@ -33,7 +31,6 @@ NETWORK: Final = (
     ),
     Kind(
         "packet_loss",
-        "network",
         _MAY_COST,
         "data is lost on {links}",
         explains="exposed",
@@ -44,7 +41,6 @@ NETWORK: Final = (
     ),
     Kind(
         "high_latency",
-        "network",
         _MAY_COST,
         "round trips are long on {links}",
         explains="exposed",
@@ -54,7 +50,6 @@ NETWORK: Final = (
     ),
     Kind(
         "slow_link",
-        "network",
         short="data moves slowly over {links}{when}",
         explains="exposed",
         explained_by=("interface_order", "flapping_link"),
@@ -63,7 +58,6 @@ NETWORK: Final = (
     ),
     Kind(
         "wrong_interface",
-        "network",
         _MAY_COST,
         "data of {ranks} goes over another interface than it should",
         explains="exposed",
@@ -73,7 +67,6 @@ NETWORK: Final = (
     ),
     Kind(
         "missing_no_sync",
-        "network",
         _MAY_COST,
         "gradients are averaged several times for each step of the optimizer",
         explains="exposed",
@@ -82,7 +75,6 @@ NETWORK: Final = (
     ),
     Kind(
         "single_bucket",
-        "network",
         short="all gradients are in one bucket",
         explains="exposed",
         cure="with smaller buckets",
@@ -90,7 +82,6 @@ NETWORK: Final = (
     ),
     Kind(
         "small_buckets",
-        "network",
         short="the buckets are small",
         explains="exposed",
         cure="with larger buckets",
@@ -98,7 +89,6 @@ NETWORK: Final = (
     ),
     Kind(
         "large_last_bucket",
-        "network",
         short="the last bucket is the largest",
         explains="exposed",
         cure="with a smaller last bucket",
@@ -106,7 +96,6 @@ NETWORK: Final = (
     ),
     Kind(
         "loopback",
-        "network",
         short="all ranks exchange gradients through one machine's loopback interface",
         explains="exposed",
         environment=True,
@@ -116,7 +105,6 @@ NETWORK: Final = (
     ),
     Kind(
         "exposed_communication",
-        "network",
         short="communication is exposed{when}",
         explains="exposed",
         # These say why.
@@ -134,7 +122,6 @@ NETWORK: Final = (
     ),
     Kind(
         "buffer_broadcast",
-        "network",
         _MAY_COST,
         "buffers are sent to every rank before each forward pass",
         part="other",
@@ -142,7 +129,6 @@ NETWORK: Final = (
     ),
     Kind(
         "collective_per_step",
-        "network",
         _MAY_COST,
         "a small collective is called in every step",
         part="other",
@@ -150,7 +136,6 @@ NETWORK: Final = (
     ),
     Kind(
         "other_collectives",
-        "network",
         short="collectives other than buckets hold up the steps",
         part="other",
         # These say what the calls are for.

@@ -9,7 +9,6 @@ from pyddpdiag.model.kinds.kind import Kind
 RANKS: Final = (
     Kind(
         "rank_alone",
-        "ranks",
         short="{ranks} works alone while the others wait",
         many="a rank",
         explains="late",
@@ -21,7 +20,6 @@ RANKS: Final = (
     ),
     Kind(
         "late_rank",
-        "ranks",
         short="{ranks} is late{when}",
         many="a rank",
         explains="late",
@@ -29,7 +27,6 @@ RANKS: Final = (
     ),
     Kind(
         "episodic_rank",
-        "ranks",
         short="{ranks} is late now and then",
         many="a rank",
         explains="late",
@@ -37,7 +34,6 @@ RANKS: Final = (
     ),
     Kind(
         "oversubscribed_threads",
-        "ranks",
         short="threads of {ranks} crowd the cores",
         explains="late",
         part="core",
@@ -47,7 +43,6 @@ RANKS: Final = (
     ),
     Kind(
         "cpu_quota",
-        "ranks",
         short="a limit of processor cores holds {ranks} back",
         explains="late",
         part="core",
@@ -56,7 +51,6 @@ RANKS: Final = (
     ),
     Kind(
         "core_contention",
-        "ranks",
         short="{ranks} must wait for a processor core",
         explains="late",
         part="core",
@@ -64,33 +58,29 @@ RANKS: Final = (
         explained_by=("oversubscribed_threads", "cpu_quota"),
         cure="with a core for each rank",
     ),
-    Kind("slower_steps", "ranks", short="all ranks are slower{when}", cure="if no step was slower"),
+    Kind("slower_steps", short="all ranks are slower{when}", cure="if no step was slower"),
     Kind(
         "data_wait",
-        "ranks",
         short="the ranks wait for data{when}",
         part="data_wait",
         cure="if no rank waited for data",
     ),
     Kind(
         "full_evaluation",
-        "ranks",
         ("warning", "note"),
         "every rank evaluates all of the data",
         at_once=True,
         cure="if each rank evaluated its part",
     ),
-    Kind("pause", "ranks", short="all ranks pause together", part="phase", cure="without the pauses"),
+    Kind("pause", short="the training pauses now and then", part="phase", cure="without the pauses"),
     Kind(
         "collector_pauses",
-        "ranks",
         short="Python's garbage collector holds {ranks} up",
         explains="late",
         cure="without the collector's pauses",
     ),
     Kind(
         "uneven_ranks",
-        "ranks",
         short="the ranks' work is uneven",
         explains="late",
         part="late",

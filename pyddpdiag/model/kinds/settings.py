@@ -7,13 +7,13 @@ from typing import Final
 from pyddpdiag.model.kinds.kind import Kind
 
 SETTINGS: Final = (
-    Kind("settings_differ", "settings", ("note",), "the ranks have different settings"),
+    Kind("settings_differ", ("note",), "the ranks have different settings"),
     Kind(
         "needless_unused_search",
-        "settings",
         ("warning", "note"),
         "DDP searches for unused parameters for nothing",
         cure="without the search",
     ),
-    Kind("low_gpu_use", "devices", ("note",), "the GPU of {ranks} is used little"),
 )
+
+DEVICES: Final = (Kind("low_gpu_use", ("note",), "the GPU of {ranks} is used little"),)

@@ -9,7 +9,6 @@ from pyddpdiag.model.kinds.kind import Kind
 VALUES: Final = (
     Kind(
         "non_finite_gradient",
-        "values",
         ("error",),
         "gradients of {ranks} are not finite{when}",
         many="some rank",
@@ -17,7 +16,6 @@ VALUES: Final = (
     ),
     Kind(
         "different_sums",
-        "values",
         ("error",),
         "the ranks held different gradients after an all-reduce",
         part="gradients",
@@ -25,25 +23,18 @@ VALUES: Final = (
     ),
     Kind(
         "unreduced_parameters",
-        "values",
         ("error", "warning"),
         "the optimizer steps with gradients that were not averaged",
         leads_to=("different_weights",),
     ),
     Kind(
         "different_weights",
-        "values",
         ("error", "note"),
         "the weights differ between the ranks",
         explained_by=("different_sums", "unreduced_parameters"),
     ),
-    Kind("same_data", "values", ("error",), "ranks train on the same data"),
-    Kind("epoch_not_set", "values", short="DistributedSampler.set_epoch was never called"),
-    Kind(
-        "left_in_eval",
-        "values",
-        ("warning", "note"),
-        "the model is trained in evaluation mode",
-    ),
-    Kind("same_checkpoint", "values", ("warning", "note"), "ranks save into the same file"),
+    Kind("same_data", ("error",), "ranks train on the same data"),
+    Kind("epoch_not_set", short="DistributedSampler.set_epoch was never called"),
+    Kind("left_in_eval", ("warning", "note"), "the model is trained in evaluation mode"),
+    Kind("same_checkpoint", ("warning", "note"), "ranks save into the same file"),
 )

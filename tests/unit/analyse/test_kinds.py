@@ -35,8 +35,8 @@ def hums(monkeypatch: pytest.MonkeyPatch) -> Kind:
     """A kind and its check, which finds it in folders that are named so."""
     kind = Kind(
         "hums",
-        "ranks",
         short="{ranks} hums{when}",
+        family="ranks",
         part="compute",
         cure="if {ranks} kept silent",
         saves={"--silent": "saved_ms"},
