@@ -7,10 +7,14 @@ import io
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+Links = Literal["followed", "hard", "none"]
+"""Which files are accepted: also links to a file; only files themselves, whatever other names they have; only files of
+one name."""
 
 FileIdentity = tuple[int, int] | None
 """Device and number of a file: the same for all its names. None where the file system has no such number."""
@@ -38,18 +42,19 @@ class RegularFile:
 
     Args:
         path: of the file.
-        links: whether links to a file are accepted, and files with another name elsewhere.
+        links: what is accepted besides a file of one name.
 
     Raises:
         NotAFileError: it is not a regular file, or is a link where none is allowed.
         OSError: it cannot be opened; also for an impossible path (a NUL in it, or lone surrogates).
     """
 
-    def __init__(self, path: Path, *, links: bool = True) -> None:
+    def __init__(self, path: Path, *, links: Links = "followed") -> None:
+        follow = links == "followed"
         try:
             # First by name: merely opening some devices has effects.
-            _check(path.stat() if links else path.lstat(), links)
-            descriptor = os.open(path, _FLAGS if links else _FLAGS | getattr(os, "O_NOFOLLOW", 0))
+            _check(path.stat() if follow else path.lstat(), links)
+            descriptor = os.open(path, _FLAGS if follow else _FLAGS | getattr(os, "O_NOFOLLOW", 0))
         except ValueError as error:
             raise OSError(errno.EINVAL, "no file can have this name") from error
         try:
@@ -79,6 +84,19 @@ class RegularFile:
         """
         # Seek and read: Windows has no os.pread.
         self._file.seek(offset)
+        return self._fill(target)
+
+    def read(self, offset: int, most: int) -> bytes:
+        """At most `most` bytes from `offset` on, and no more than the file had when it was opened."""
+        target = bytearray(max(0, min(most, self.size - offset)))
+        return bytes(memoryview(target)[: self.read_into(target, offset)])
+
+    def read_on(self, most: int) -> bytes:
+        """`most` bytes from where the last ones ended; fewer, or none, only at the end of the file."""
+        target = bytearray(most)
+        return bytes(memoryview(target)[: self._fill(target)])
+
+    def _fill(self, target: Buffer) -> int:
         done, room = 0, memoryview(target)
         while done < len(room):
             got = self._file.readinto(room[done:])
@@ -88,11 +106,6 @@ class RegularFile:
                 break
             done += got
         return done
-
-    def read(self, offset: int, most: int) -> bytes:
-        """At most `most` bytes from `offset` on, and no more than the file had when it was opened."""
-        target = bytearray(max(0, min(most, self.size - offset)))
-        return bytes(memoryview(target)[: self.read_into(target, offset)])
 
     def data_after(self, offset: int) -> tuple[int, int] | None:
         """Where the next stretch of data, not a hole, begins and ends; None if only holes are left.
@@ -108,10 +121,16 @@ class RegularFile:
             return None if error.errno == errno.ENXIO else (offset, self.size)
 
 
-def _check(status: os.stat_result, links: bool) -> None:
-    if stat.S_ISLNK(status.st_mode):
+def is_link(status: os.stat_result) -> bool:
+    """Whether what `lstat` saw leads elsewhere; on Windows also a junction or another such reparse point."""
+    # Windows: lstat itself goes through the other ones, such as files that a cloud keeps, and gives no tag then.
+    return stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) != 0
+
+
+def _check(status: os.stat_result, links: Links) -> None:
+    if links != "followed" and is_link(status):
         raise NotAFileError(errno.EINVAL, "it is a link, which is not followed here")
     if not stat.S_ISREG(status.st_mode):
         raise NotAFileError(errno.EINVAL, "not a file")
-    if not links and status.st_nlink > 1:
+    if links == "none" and status.st_nlink > 1:
         raise NotAFileError(errno.EINVAL, "it is a link: the same file has another name, too")

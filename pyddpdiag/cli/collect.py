@@ -29,12 +29,16 @@ def collect(
     from pyddpdiag.errors import RemoteError
     from pyddpdiag.model.words import count, listed
     from pyddpdiag.remote.carrier import Carrier
-    from pyddpdiag.remote.copy import at_hand
+    from pyddpdiag.remote.copy import copied
     from pyddpdiag.remote.place import Place, is_url, shown
     from pyddpdiag.trace import collect as collecting
 
     with ExitStack() as stack:
-        names = {stack.enter_context(at_hand(folder)): shown(folder) for folder in folders}
+        copies = {folder: stack.enter_context(copied(folder)) for folder in folders if is_url(folder)}
+        links = [f"{shown(folder)}/{name}" for folder, copy in copies.items() for name in copy.links]
+        names = {
+            copies[folder].folder if folder in copies else Path(folder): shown(folder) for folder in folders
+        }
         if is_url(into):
             place = Place(into)
             # Brought together here first: nothing is written there before all of it was looked at.
@@ -49,6 +53,9 @@ def collect(
         else:
             found = collecting.collect(list(names), Path(into), force=force)
     say(f"{count(len(found.ranks), 'trace')} of {found.world_size} ranks in {shown(into)}.")
+    links += map(str, found.links)
+    if links:
+        say(f"Not followed, and left: {count(len(links), 'link')}: {listed(links)}.")
     for empty in found.empty:
         say(f"No trace in {names[empty]}.")
     if found.missing:

@@ -14,10 +14,11 @@ from typing import Final
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.tasks import Task
-from pyddpdiag.model.words import ranks
+from pyddpdiag.model.words import listed, ranks
 from pyddpdiag.output import say
 from pyddpdiag.remote import arrival, gather
 from pyddpdiag.remote.carrier import Carrier, Syncing, remove_brought, require_free
+from pyddpdiag.remote.local import links_of
 from pyddpdiag.remote.place import OPERATION_S, Place, name_of
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.run import open_run
@@ -74,6 +75,7 @@ def run_gather(folder: Path, who: Gather, limit_s: float = gather.LIMIT_S) -> No
             if who.node:
                 sent = gather.send(folder, who.node, who.host, who.port, limit_s=limit_s)
                 say(f"pyddpdiag: {sent} files sent to node 0; they are here, too: {folder}", sys.stderr)
+                _say_left(links_of(folder))
                 return
             found = gather.Gatherer(folder, who.nodes, who.port).gather(limit_s)
             for line in found.trouble:
@@ -89,6 +91,11 @@ def run_gather(folder: Path, who: Gather, limit_s: float = gather.LIMIT_S) -> No
                 f"pyddpdiag: not gathered: {error.message} The traces are kept in {folder.absolute()}",
                 sys.stderr,
             )
+
+
+def _say_left(links: Sequence[str]) -> None:
+    if links:
+        say(f"pyddpdiag: links are not followed, and were left: {listed(links)}", sys.stderr)
 
 
 class Bringing:
@@ -161,6 +168,7 @@ class Bringing:
         self._remember()
         brought = self._carrier.finish()
         with suppress(OSError):
+            _say_left(brought.links)
             if brought.trouble:
                 say(
                     f"pyddpdiag: not all was brought to {self.shown}: {brought.trouble}\n"

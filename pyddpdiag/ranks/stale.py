@@ -109,7 +109,7 @@ def await_usable(path: Path, place: Place, timeout_s: float) -> None:
     while True:
         waited = time.monotonic() - begin
         try:
-            with RegularFile(path, links=False) as file:
+            with RegularFile(path, links="none") as file:
                 content = file.read(0, _MAX_READ)
         except FileNotFoundError:
             return

@@ -15,7 +15,7 @@ from pyddpdiag.errors import PyddpdiagError, RemoteError, TraceExistsError
 from pyddpdiag.model.command import NAME
 from pyddpdiag.model.run_files import HEADER_BYTES, is_trace
 from pyddpdiag.output import say
-from pyddpdiag.remote.local import files_of, run_id, runs_of
+from pyddpdiag.remote.local import files_of, links_of, open_own, run_id, runs_of
 from pyddpdiag.remote.pieces import INDEX, LIVE, Index, checksum, read_pieces
 from pyddpdiag.remote.place import Place
 
@@ -26,10 +26,17 @@ PAUSE_S: Final = 1.0
 
 @dataclass(frozen=True)
 class Brought:
-    """What has arrived, by names relative to the run's folder, and what hindered the rest; empty: nothing did."""
+    """What came of bringing a folder.
+
+    Attributes:
+        files: what has arrived, by names relative to the run's folder.
+        trouble: what hindered the rest; empty: nothing did.
+        links: what leads elsewhere, and so was left.
+    """
 
     files: tuple[str, ...]
     trouble: str = ""
+    links: tuple[str, ...] = ()
 
 
 class Carrier:
@@ -67,10 +74,11 @@ class Carrier:
                 if is_trace(path.name):
                     self._send_pieces(name)
                     continue
-                status = path.stat()
+                status = path.lstat()
                 mark = status.st_size, status.st_mtime_ns
                 if self._seen.get(name) != mark:
-                    self._place.write(name, path.read_bytes())
+                    with open_own(path) as file:
+                        self._place.write(name, file.read(0, file.size))
                     self._seen[name] = mark
             except FileNotFoundError:
                 continue  # a rank replaced it just now; next time
@@ -78,6 +86,7 @@ class Carrier:
     def finish(self) -> Brought:
         """Brings all of it, each file whole; does not raise for what hinders it."""
         done: list[str] = []
+        links = tuple(links_of(self._folder))
         try:
             names = files_of(self._folder, self._rank)
             self._require_own(names)
@@ -91,10 +100,10 @@ class Carrier:
                 done.append(name)
             self._tidy(done)
         except PyddpdiagError as error:
-            return Brought(tuple(done), _in_a_line(error))
+            return Brought(tuple(done), _in_a_line(error), links)
         except OSError as error:
-            return Brought(tuple(done), f"{error.filename}: {error.strerror or error}")
-        return Brought(tuple(done))
+            return Brought(tuple(done), f"{error.filename}: {error.strerror or error}", links)
+        return Brought(tuple(done), links=links)
 
     def _put(self, name: str) -> None:
         for left in reversed(range(TRIES)):

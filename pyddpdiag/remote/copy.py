@@ -33,6 +33,8 @@ class Copy:
         self._pieces: dict[str, dict[int, int]] = {}
         self.live: dict[str, Index] = {}
         """What is at the place of traces that are not there whole, by name."""
+        self.links: list[str] = []
+        """What has the name of a run's file or folder there and leads elsewhere: nothing of it is copied."""
 
     def refresh(self) -> None:
         """Fetches what is new.
@@ -55,12 +57,14 @@ class Copy:
 
     def _refresh(self) -> None:
         attempts = [name for name in self._place.folders() if attempt_number(name) is not None]
+        self.links = [name for name in self._place.links() if attempt_number(name) is not None]
         found = False
         for attempt in ("", *attempts):
             before = f"{attempt}/" if attempt else ""
             sizes = {name: size for name, size in self._place.sizes(attempt).items() if belongs(name)}
             live = [name for name in self._place.folders(attempt) if name.endswith(LIVE)]
             names = [name.removesuffix(LIVE) for name in live if is_trace(name.removesuffix(LIVE))]
+            self.links += [before + name for name in self._place.links(attempt) if belongs(name)]
             (self.folder / attempt).mkdir(parents=True, exist_ok=True)
             for name, size in sizes.items():
                 if name not in names:

@@ -29,7 +29,7 @@ from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import NOTE_BYTES, node_of, parse_note
 from pyddpdiag.model.run_files import is_safe
 from pyddpdiag.output import clean
-from pyddpdiag.remote.local import files_of, runs_of
+from pyddpdiag.remote.local import files_of, open_own, runs_of
 from pyddpdiag.remote.pieces import MOST_BYTES
 
 LIMIT_S: Final = 120.0
@@ -236,12 +236,12 @@ def send(
         try:
             _introduce(channel, key, node)
             names = files_of(folder)
-            sizes = {name: (folder / name).stat().st_size for name in names}
+            sizes = {name: (folder / name).lstat().st_size for name in names}
             channel.send_list(sizes)
             try:
                 for name, size in sizes.items():
-                    with (folder / name).open("rb") as file:
-                        channel.send_from(file.read, size, name)
+                    with open_own(folder / name) as file:
+                        channel.send_from(file.read_on, size, name)
                 channel.send_digest()
             except OSError:
                 # It may have said why before it closed.

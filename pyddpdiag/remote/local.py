@@ -1,13 +1,18 @@
-"""A run's files in a folder of this machine."""
+"""A run's files in a folder of this machine: regular files only, for they are copied to other people's machines.
+
+A link would give them whatever it leads to. Somebody else may write into the folder.
+"""
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.run_files import HEADER_BYTES, RUN_ID, belongs, is_trace, rank_of
+from pyddpdiag.regular_file import RegularFile, is_link
 
 
 def files_of(folder: Path, rank: int | None = None) -> list[str]:
@@ -17,20 +22,39 @@ def files_of(folder: Path, rank: int | None = None) -> list[str]:
         folder: of the run; need not exist.
         rank: only those of this rank; None: all.
     """
-    found = []
+    every = _named(folder)
+    return sorted(name for name, leads in every if not leads and rank in (None, rank_of(Path(name).name)))
+
+
+def links_of(folder: Path) -> list[str]:
+    """What has the name of such a file, or of an attempt's folder, and leads elsewhere; named and sorted likewise."""
+    return sorted(name for name, leads in _named(folder) if leads)
+
+
+def open_own(path: Path) -> RegularFile:
+    """Opens one of these files; not what may have taken its place since they were listed.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    return RegularFile(path, links="hard")
+
+
+def _named(folder: Path, part: str = "") -> Iterator[tuple[str, bool]]:
+    """What has the name of a file of a run, here and in the attempts' folders, and whether it leads elsewhere."""
     with suppress(OSError):
-        for part in _parts(folder):
-            for path in (folder / part).iterdir():
-                if path.is_file() and belongs(path.name) and rank in (None, rank_of(path.name)):
-                    found.append(f"{part}/{path.name}" if part else path.name)
-    return sorted(found)
-
-
-def _parts(folder: Path) -> Iterator[str]:
-    yield ""
-    for entry in folder.iterdir():
-        if entry.is_dir() and attempt_number(entry.name) is not None:
-            yield entry.name
+        for path in (folder / part).iterdir():
+            is_attempt = not part and attempt_number(path.name) is not None
+            if not is_attempt and not belongs(path.name):
+                continue
+            with suppress(OSError):
+                status = path.lstat()
+                if is_link(status):
+                    yield f"{part}/{path.name}" if part else path.name, True
+                elif is_attempt and stat.S_ISDIR(status.st_mode):
+                    yield from _named(folder, path.name)
+                elif not is_attempt and stat.S_ISREG(status.st_mode):
+                    yield f"{part}/{path.name}" if part else path.name, False
 
 
 def run_id(header: bytes) -> bytes:
@@ -45,11 +69,11 @@ def runs_of(folder: Path, files: Sequence[str]) -> dict[str, bytes]:
     for name in files:
         attempt, _, last = name.rpartition("/")
         if is_trace(last) and attempt not in found:
-            with suppress(OSError), (folder / name).open("rb") as file:
-                identity = run_id(file.read(HEADER_BYTES))
+            with suppress(OSError), open_own(folder / name) as file:
+                identity = run_id(file.read(0, HEADER_BYTES))
                 if identity:
                     found[attempt] = identity
     return found
 
 
-__all__ = ["files_of", "run_id", "runs_of"]
+__all__ = ["files_of", "links_of", "open_own", "run_id", "runs_of"]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pyddpdiag.errors import RemoteError
+from pyddpdiag.remote.local import open_own
 
 PIECE_BYTES: Final = 2**20
 MOST_BYTES: Final = 2**34
@@ -75,10 +76,10 @@ def read_index(text: bytes, where: str) -> Index:
 
 def read_pieces(path: Path) -> dict[int, bytes]:
     """The pieces of a file that may be written meanwhile, the first one as it was before the others were read."""
-    with path.open("rb") as file:
-        found = {0: file.read(PIECE_BYTES)}
+    with open_own(path) as file:
+        found = {0: file.read_on(PIECE_BYTES)}
         number = 1
-        while piece := file.read(PIECE_BYTES):
+        while piece := file.read_on(PIECE_BYTES):
             if any(piece):
                 found[number] = piece
             number += 1

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from pyddpdiag.errors import PackageMissingError, PyddpdiagError, RemoteError, UsageError
 from pyddpdiag.output import clean
+from pyddpdiag.regular_file import is_link
 
 T = TypeVar("T")
 
@@ -27,7 +28,8 @@ _REFUSED: Final = (
     "permission",
 )
 _ABSENT: Final = ("bad_network_name", "does not exist", "no such", "nosuch", "not found", "notfound")
-_GROWING: Final = ("file", "local", "sftp", "ssh", "smb", "ftp")
+_LOCAL: Final = ("file", "local")
+_GROWING: Final = (*_LOCAL, "sftp", "ssh", "smb", "ftp")
 """Where a file is seen while it is written. Stores of objects show it when all of it is there."""
 
 PART: Final = ".part"
@@ -137,11 +139,17 @@ class Place:
 
     def sizes(self, below: str = "") -> dict[str, int]:
         """The files here, or in a folder `below`, and their sizes in bytes; none where there is no such folder."""
-        return {name: size for name, size in self._entries(below).items() if size is not None}
+        return {name: int(size) for name, (sort, size) in self._entries(below).items() if sort == "file"}
 
     def folders(self, below: str = "") -> list[str]:
         """The names of the folders in it."""
-        return sorted(name for name, size in self._entries(below).items() if size is None)
+        return sorted(name for name, (sort, _) in self._entries(below).items() if sort == "directory")
+
+    def links(self, below: str = "") -> list[str]:
+        """What is neither: links, which lead elsewhere, and devices."""
+        return sorted(
+            name for name, (sort, _) in self._entries(below).items() if sort not in ("file", "directory")
+        )
 
     def read(self, name: str, start: int | None = None, end: int | None = None) -> bytes:
         """The bytes of a file."""
@@ -207,7 +215,9 @@ class Place:
             self._fs.put_file(str(path), new)
             self._fs.rm_file(old)
 
-    def _entries(self, below: str) -> dict[str, int | None]:
+    def _entries(self, below: str) -> dict[str, tuple[str, Any]]:
+        """By name, what each entry is and its size."""
+
         def listed() -> Sequence[dict[str, Any]]:
             try:
                 found: Sequence[dict[str, Any]] = self._fresh().ls(self._path(below), detail=True)
@@ -218,11 +228,20 @@ class Place:
                 raise
             return found
 
-        found: dict[str, int | None] = {}
+        found: dict[str, tuple[str, Any]] = {}
         for entry in self._do(f"cannot list {self.shown}", listed):
             name = str(entry["name"]).rstrip("/").rpartition("/")[2]
-            found[name] = None if entry["type"] == "directory" else int(entry["size"])
+            found[name] = "link" if self._leads(entry) else str(entry["type"]), entry["size"]
         return found
+
+    def _leads(self, entry: dict[str, Any]) -> bool:
+        """Whether an entry is a link; fsspec has a type for those of most places, and says of a folder of this machine
+        what they lead to."""
+        if self.url.partition("://")[0].lower() not in _LOCAL:
+            return bool(entry.get("islink"))
+        with suppress(OSError):
+            return is_link(Path(entry["name"]).lstat())
+        return True
 
     def _fresh(self) -> Any:
         self._fs.invalidate_cache()

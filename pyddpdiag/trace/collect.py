@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pyddpdiag.errors import ResultWriteError, TraceError, TraceExistsError
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import node_of
-from pyddpdiag.model.run_files import belongs
 from pyddpdiag.model.words import listed
+from pyddpdiag.remote.local import files_of, links_of, open_own
 from pyddpdiag.trace.folder import number_of
 from pyddpdiag.trace.nodes import read_note
 from pyddpdiag.trace.reader import read_header
 
+CHUNK_BYTES: Final = 2**20
+
 
 @dataclass(frozen=True)
 class Collected:
-    """What was brought together: ranks, the run's number of ranks, and folders that were given and hold no trace."""
+    """What was brought together.
+
+    Attributes:
+        ranks: whose traces were found.
+        world_size: the run's number of ranks.
+        empty: folders that were given and hold no trace.
+        links: what has the name of a run's file and leads elsewhere, and so was left.
+    """
 
     ranks: tuple[int, ...]
     world_size: int
     empty: tuple[Path, ...]
+    links: tuple[Path, ...] = ()
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -37,7 +48,8 @@ class Collected:
 def collect(folders: Sequence[Path], into: Path, *, force: bool = False) -> Collected:
     """Copy all that belongs to the ranks of one run into one folder: traces, sidecars, notes, later attempts.
 
-    Nothing is copied before all of it was looked at. The files that are given stay.
+    Nothing is copied before all of it was looked at. The files that are given stay. Links are left, whatever they
+    lead to: the copy may go to another machine.
 
     Args:
         folders: of the machines.
@@ -54,12 +66,8 @@ def collect(folders: Sequence[Path], into: Path, *, force: bool = False) -> Coll
             raise TraceError(
                 f"{folder}: no such folder.", hint="give the folder that each machine recorded into."
             )
-    found = [
-        (into / part / path.name, path)
-        for folder in folders
-        for part in _parts(folder)
-        for path in _files(folder / part)
-    ]
+    named = [(folder, name) for folder in folders for name in files_of(folder)]
+    found = [(into / name, folder / name) for folder, name in named]
     ranks, world_size = _one_run([path for _, path in found if number_of(path) is not None], folders)
     files = _by_target(found)
     there = [target for target in files if target.exists() and not target.samefile(files[target])]
@@ -69,10 +77,10 @@ def collect(folders: Sequence[Path], into: Path, *, force: bool = False) -> Coll
         )
     for target, path in files.items():
         _copy(path, target)
-    empty = tuple(
-        folder for folder in folders if not any(number_of(p) is not None for p in folder.rglob("rank_*"))
-    )
-    return Collected(ranks, world_size, empty)
+    full = {folder for folder, name in named if number_of(Path(name)) is not None}
+    empty = tuple(folder for folder in folders if folder not in full)
+    links = tuple(folder / name for folder in folders for name in links_of(folder))
+    return Collected(ranks, world_size, empty, links)
 
 
 def _by_target(found: Sequence[tuple[Path, Path]]) -> dict[Path, Path]:
@@ -97,18 +105,6 @@ def _by_target(found: Sequence[tuple[Path, Path]]) -> dict[Path, Path]:
 def _noted_at(path: Path) -> int:
     note = read_note(path)
     return 0 if note is None else note.at_ns
-
-
-def _parts(folder: Path) -> Iterator[Path]:
-    """The folder itself, and those of later attempts below it."""
-    yield Path()
-    for entry in sorted(folder.iterdir()):
-        if entry.is_dir() and attempt_number(entry.name) is not None:
-            yield Path(entry.name)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_file() and belongs(path.name))
 
 
 def _one_run(traces: Sequence[Path], folders: Sequence[Path]) -> tuple[tuple[int, ...], int]:
@@ -143,7 +139,10 @@ def _copy(path: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         beside = target.with_name(target.name + ".part")
         try:
-            shutil.copy2(path, beside)
+            with open_own(path) as source, beside.open("wb") as file:
+                while chunk := source.read_on(CHUNK_BYTES):
+                    file.write(chunk)
+            shutil.copystat(path, beside, follow_symlinks=False)
             beside.replace(target)
         finally:
             with suppress(OSError):

@@ -108,7 +108,7 @@ def _new_file(path: Path) -> Iterator[Outcome]:
 def _contents(situation: Situation, path: Path, remove: Line) -> Outcome:
     name = "rendezvous file"
     try:
-        with RegularFile(path, links=False) as file:
+        with RegularFile(path, links="none") as file:
             content = file.read(0, 16 * 1024 * 1024)
             age_s = time.time() - path.stat().st_mtime
     except OSError as error:
