@@ -8,9 +8,23 @@ from pathlib import Path
 from pyddpdiag.files import refuse_existing, write_whole
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_details
-from pyddpdiag.report.charts.picture import as_png
+from pyddpdiag.report.charts import picture, plotly
 from pyddpdiag.report.run.page import charts, run_page
 from pyddpdiag.trace.budget import USUAL_GB
+
+
+def require_free(html: Path | None, png: Path | None, *, force: bool) -> None:
+    """Looks before the work begins whether a page and pictures can be made and written.
+
+    Raises:
+        UsageError: plotly or matplotlib is needed and not installed.
+        ResultExistsError: the page exists, and `force` is not given.
+    """
+    if html is not None:
+        refuse_existing([html], force, "--html")
+        plotly.require()
+    if png is not None:
+        picture.require()
 
 
 def write_pages(
@@ -38,7 +52,7 @@ def write_pages(
         ResultExistsError: a file exists, and `force` is not given.
         ResultWriteError: a file cannot be written.
     """
-    refuse_existing([html] if html is not None else [], force, "--html")
+    require_free(html, png, force=force)
     report, details = load_details(source, step=step, attempt=attempt, report=report, memory_gb=memory_gb)
     written: list[Path] = []
     if html is not None:
@@ -48,6 +62,6 @@ def write_pages(
         pictures = {png / f"{chart.name}.png": chart for chart in charts(report, details)}
         refuse_existing(pictures, force, "--png")
         for path, chart in pictures.items():
-            write_whole(path, as_png(chart), force=force, option="--png")
+            write_whole(path, picture.as_png(chart), force=force, option="--png")
             written.append(path)
     return written

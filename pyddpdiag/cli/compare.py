@@ -40,7 +40,11 @@ def compare(
 
     from pyddpdiag.bench.compare.text import print_comparison
     from pyddpdiag.remote.copy import at_hand
+    from pyddpdiag.report.charts import picture, plotly
 
+    if output_dir is not None:
+        plotly.require()
+        picture.require()
     with ExitStack() as stack:
         comparison = _compare([stack.enter_context(at_hand(file)) for file in files], article)
     text = json.dumps(comparison.as_dict(), indent=1, allow_nan=False)

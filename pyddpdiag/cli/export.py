@@ -45,6 +45,8 @@ def export(
 
     chosen = parse_steps(steps) if steps is not None else None
     wanted = Wanted([known for known in FORMATS if formats[known.name]], tuple(merge or ()), chosen)
+    for known in wanted.formats:
+        known.require()
     with at_hand(folder) as traces:
         # Beside the traces; those at a URL are copied for a moment only.
         beside = Path(traces.name) if is_url(folder) else folder_of(traces)

@@ -55,13 +55,13 @@ def plan(
     # Here, so that --help needs neither NumPy nor rich's tables.
     import sys
 
-    from pyddpdiag.files import refuse_existing
+    from pyddpdiag.pages import require_free
     from pyddpdiag.planning.answer import plan_folder
     from pyddpdiag.planning.page import write_page
     from pyddpdiag.planning.text import print_plan
     from pyddpdiag.remote.copy import at_hand
 
-    refuse_existing([html] if html is not None else [], force, "--html")
+    require_free(html, None, force=force)
 
     paths: list[plan_paths.Path] = [] if compress is None else [compress.value]
     paths += [] if shared_memory is None else ["shared memory"]

@@ -63,6 +63,7 @@ def report(
     import sys
 
     from pyddpdiag.errors import UsageError
+    from pyddpdiag.pages import require_free, write_pages
     from pyddpdiag.pipeline import print_report
     from pyddpdiag.remote.copy import at_hand
     from pyddpdiag.remote.place import is_url, shown
@@ -73,12 +74,11 @@ def report(
             "--detail belongs to --json.",
             hint="the text shows every rank with --all, every bucket with --top 0.",
         )
+    require_free(html, png, force=force)
     memory_gb = USUAL_GB if memory is None else memory
     written: list[Path] = []
     with at_hand(folder) as traces:
         if html is not None or png is not None:
-            from pyddpdiag.pages import write_pages
-
             written = write_pages(
                 traces, html, png, step=step, attempt=attempt, memory_gb=memory_gb, force=force
             )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
+
+from pyddpdiag.errors import UsageError
 
 if TYPE_CHECKING:  # it needs NumPy, which takes a while
     from pyddpdiag.export.run import ExportedRun
@@ -33,6 +36,7 @@ class Format:
         folder: all that lies in there is of this format, and an earlier export's files (`stale`, a pattern) would be
             taken for those of this one.
         stale: pattern of files below `folder`.
+        needs: a package of the extra `frames`.
     """
 
     name: str
@@ -41,6 +45,19 @@ class Format:
     timelines: bool = False
     folder: str = ""
     stale: str = ""
+    needs: str = ""
+
+    def require(self) -> None:
+        """Looks before the work begins.
+
+        Raises:
+            UsageError: the package that it needs is not installed.
+        """
+        if self.needs and importlib.util.find_spec(self.needs) is None:
+            raise UsageError(
+                f"--{self.name} is written by {self.needs}, which is not installed.",
+                hint="pip install 'pyddpdiag[frames]'",
+            )
 
     def outputs(self, run: ExportedRun) -> list[Output]:
         """The files of this run."""

@@ -14,7 +14,7 @@ FORMATS: Final = (
         timelines=True,
     ),
     Format("csv", "Steps, buckets and more as CSV.", "frames:csv_outputs"),
-    Format("parquet", "The same as Parquet.", "frames:parquet_outputs"),
+    Format("parquet", "The same as Parquet.", "frames:parquet_outputs", needs="pyarrow"),
     Format(
         "tensorboard",
         "Scalars for TensorBoard.",

@@ -21,7 +21,7 @@ from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.tried import NAME, Tried, tried_to_json
 from pyddpdiag.output import say
-from pyddpdiag.pages import write_pages
+from pyddpdiag.pages import require_free, write_pages
 from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.trial import print_trial
 from pyddpdiag.trace.trial import start_to_show
@@ -44,9 +44,10 @@ class Files:
 
         Raises:
             ResultExistsError: a file is there.
+            UsageError: a package for pages is missing.
         """
         refuse_existing([self.json] if self.json is not None else [], self.force, "--json")
-        refuse_existing([self.html] if self.html is not None else [], self.force, "--html")
+        require_free(self.html, None, force=self.force)
 
     def write(self, tried: Tried, folder: Path, report: RunReport | None = None) -> None:
         """Writes them. `report`: of the folder, if it is known already.

@@ -60,6 +60,19 @@ def available() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
+def require() -> None:
+    """Looks for matplotlib.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    if not available():
+        raise UsageError(
+            "pictures are drawn by matplotlib, which is not installed.",
+            hint="pip install matplotlib",
+        )
+
+
 def as_png(chart: Chart) -> bytes:
     """The chart as the bytes of a PNG file.
 
@@ -89,14 +102,10 @@ def plain(text: str) -> str:
 
 
 def _draw(chart: Chart) -> Figure:
-    try:
-        # Without pyplot, which would look for a screen and keep every figure alive.
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError(
-            "pictures are drawn by matplotlib, which is not installed.",
-            hint="pip install matplotlib",
-        ) from error
+    require()
+    # Without pyplot, which would look for a screen and keep every figure alive.
+    from matplotlib.figure import Figure
+
     heights = [panel.height for panel in chart.panels]
     says = textwrap.wrap(clean(chart.says, _LONGEST_SENTENCES).replace("$", r"\$"), _LINE)
     drawn = (sum(heights) + 60 * len(heights) + 60) / _INCH

@@ -49,8 +49,8 @@ def _program() -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def script() -> str:
-    """Plotly's program, to be embedded into a page.
+def require() -> Path:
+    """Plotly's program.
 
     Raises:
         UsageError: plotly is not installed.
@@ -61,7 +61,16 @@ def script() -> str:
             "charts on a page are drawn by plotly, which is not installed.",
             hint="pip install plotly",
         )
-    return path.read_text(encoding="utf-8")
+    return path
+
+
+def script() -> str:
+    """Plotly's program, to be embedded into a page.
+
+    Raises:
+        UsageError: plotly is not installed.
+    """
+    return require().read_text(encoding="utf-8")
 
 
 def figure(chart: Chart) -> dict[str, Any]:
