@@ -14,9 +14,9 @@ Basis = Literal["all ranks", "waits", "own times", "records"]
 """What findings rest on, and so what is left of them where traces are missing or damaged (`analyse/partial.py`).
 
 `records`: on what single records or processes say; they stand whatever else is missing. `own times`: on what each rank
-does by itself; they stand where other ranks have no trace. `waits`: on ranks that wait, for which a rank without a
-trace may be the reason; such a finding becomes an observation of low confidence. `all ranks`: on everything; then
-there is not a finding at all.
+does by itself; they stand where other ranks have no trace, but for warnings of low confidence. `waits`: on ranks that
+wait, for which a rank without a trace may be the reason. What does not stand becomes an observation of low confidence.
+`all ranks`: on everything; then there is not a finding at all.
 """
 
 

@@ -1,7 +1,7 @@
 """What may be said of a run of which traces are missing or damaged: one rule for all checks.
 
 A damaged trace says nothing by what it lacks, so only what single records say is left. A rank without a trace may be
-the reason for which the others wait.
+the reason for which the others wait, and the other load that may have slowed them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def may_look(check: Check, run: Run) -> bool:
 
 def weakened(finding: Finding, check: Check, run: Run) -> Finding:
     """The finding, or what is left of it if a rank without a trace may explain it: an observation without advice."""
-    if not run.missing_count or check.rests_on != "waits":
+    # What is unsure anyway may come of another load, and a rank without a trace is one.
+    unsure = (check.rests_on, finding.severity, finding.confidence) == ("own times", "warning", "low")
+    if not run.missing_count or (check.rests_on != "waits" and not unsure):
         return finding
     return replace(
         finding,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.processor_use import Extra, write
 from support.trace_writer import GROUP, MS, WRITING, RankWriter, write_training
 
 from pyddpdiag.analyse.catalog import CHECKS
@@ -162,3 +163,33 @@ def test_a_check_that_does_not_say_what_it_needs_needs_everything(tmp_path: Path
     (folder / "rank_1.ddptrace").unlink()
     run = open_run(folder)
     assert not any(may_look(check, run) for check in silent)
+
+
+@pytest.mark.parametrize(
+    ("extra", "kind"),
+    [
+        # Another load may make all work take up to half as long again.
+        (Extra(cpu=18, steps=range(40, 80)), "slower_steps"),
+        (Extra(delay=60, steps=range(80)), "core_contention"),
+    ],
+)
+def test_what_a_missing_rank_may_be_the_load_of_is_no_finding(
+    tmp_path: Path, extra: Extra, kind: str
+) -> None:
+    write(tmp_path, [extra] * 2, steps=80, load=4.0, cores=2)
+    assert kind in kinds(load_report(tmp_path)) and exit_code(load_report(tmp_path)) == 1
+    (tmp_path / "rank_1.ddptrace").unlink()
+    report = load_report(tmp_path)
+    assert (report.verdict.status, exit_code(report)) == ("cannot_tell", 2)
+    for found in report.verdict.findings:
+        assert (found.severity, found.confidence, found.advice) == ("note", "low", ""), found
+
+
+def test_what_a_rank_surely_does_by_itself_is_found_without_the_others(tmp_path: Path) -> None:
+    write(tmp_path, [Extra(sleep=40, steps=range(40, 80))] * 2, steps=80)
+    (tmp_path / "rank_1.ddptrace").unlink()
+    report = load_report(tmp_path)
+    assert exit_code(report) == 1
+    assert report.verdict.line.startswith(
+        "Only 1 of 2 ranks' traces are here. All ranks that are here are slower from step 40 on: "
+    )
