@@ -66,7 +66,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="slower_steps",
         severity="warning",
         message=f"all ranks{' that are here' if view.run.missing_count else ''} are slower {change.span.words(at)}: "
-        f"each needs {milliseconds(change.there_ms)} for its own part of a step, {milliseconds(change.usual_ms)} {_rest(change.span)} ({number(change.times)} times as long"
+        f"each needs {milliseconds(change.there_ms)} for its own part of a step, "
+        f"{milliseconds(change.usual_ms)} {_rest(change.span)} ({number(change.times)} times as long"
         f"{', and more and more' if change.grows else ''}){SPIN if spins and cause else WHAT[cause]}; "
         f"{percent(change.share)} of the time is lost to it."
         + (f" {where.says('what they need more')}." if where else ""),
