@@ -80,7 +80,6 @@ class _Planner:
         self._handed = run.alone(self._all.sharing)
         self._draws = [self._draw(self._random.choice(every, len(every))) for _ in range(DRAWS)]
         self._missed = 0.0
-        self._alone_ms = self._step_ms(1, frozenset())
 
     def _draw(self, steps: Int64) -> _Draw:
         run = self._run
@@ -135,9 +134,10 @@ class _Planner:
         return scaling(self._step_ms)
 
     def _step_ms(self, ranks: int, without: frozenset[Limit]) -> float:
-        handed = self._handed_by(self._handed, 1 if "slowest rank" in without else ranks)
         if ranks == 1:
-            return float(np.median(handed[:, -1]))
+            return _alone_ms(self._handed)
+        alike = 1 if "slowest rank" in without else ranks
+        handed = self._latest(self._some(self._handed, alike), alike)
         ring = self._over(self._all.ring, self._link)
         ring = Ring(
             0.0 if "latency" in without else ring.round_ms,
@@ -165,7 +165,7 @@ class _Planner:
     def _replayed(self) -> Row:
         run = self._run
         row = Row("replayed", "the same, replayed", run.ranks, buckets=len(run.sizes))
-        return self._told(row, self._handed.max(axis=1), run.sizes, None)
+        return self._told(row, self._handed, run.sizes, None)
 
     def _row(self, ranks: int, caps: tuple[float, ...], path: Path) -> Row:
         sizes = ", ".join(f"{cap:g}" for cap in caps)
@@ -179,7 +179,7 @@ class _Planner:
             self._needs_path(path, ranks)
             handed, bytes_ = self._layout(caps)
             row = replace(row, buckets=len(bytes_))
-            return self._told(row, self._handed_by(handed, ranks), bytes_, self._link)
+            return self._told(row, self._some(handed, ranks), bytes_, self._link)
         except CannotTell as reason:
             return replace(row, cannot_tell=str(reason))
 
@@ -203,7 +203,7 @@ class _Planner:
         # Its own scatter stays: what slows down all ranks of a step at once is not its fault.
         handed = self._handed.copy()
         handed[:, slowest] = np.maximum(handed[:, slowest] - (own[slowest] - own[middle]), 0.0)
-        return self._told(row, handed.max(axis=1), run.sizes, self._link if self._link.is_given else None)
+        return self._told(row, handed, run.sizes, self._link if self._link.is_given else None)
 
     def _needs_link(self, ranks: int) -> None:
         run, link = self._run, self._link
@@ -245,16 +245,21 @@ class _Planner:
         sizes = np.array([float(sum(each.bytes for each in bucket)) for bucket in buckets])
         return np.maximum(self._handed[:, :, -1, None] + before, 0.0), sizes
 
-    def _handed_by(self, handed: Float64, ranks: int) -> Float64:
-        """When so many ranks have handed each bucket over: [steps, buckets].
+    def _some(self, handed: Float64, ranks: int) -> Float64:
+        """Of more ranks than that, so many of each step, by chance."""
+        steps, known, _ = handed.shape
+        if ranks >= known:
+            return handed
+        some = np.argsort(self._random.random((steps, known)), axis=1)[:, :ranks]
+        return np.asarray(np.take_along_axis(handed, some[:, :, None], axis=1))
 
-        Further ranks are like the recorded ones, in other steps of theirs: each draws its own good and bad steps. What
-        delays all ranks of a step alike stays in that step.
+    def _latest(self, handed: Float64, ranks: int) -> Float64:
+        """When so many ranks, those of `handed` or more, have handed each bucket over: [steps, buckets].
+
+        Further ranks are like these, in other steps of theirs: each draws its own good and bad steps. What delays all
+        ranks of a step alike stays in that step.
         """
         steps, known, _ = handed.shape
-        if ranks < known:
-            some = np.argsort(self._random.random((steps, known)), axis=1)[:, :ranks]
-            return np.asarray(np.take_along_axis(handed, some[:, :, None], axis=1).max(axis=1))
         alike = handed[:, :, -1].min(axis=1)
         alike = (alike - np.median(alike))[:, None]
         latest = handed.max(axis=1)
@@ -263,8 +268,16 @@ class _Planner:
             np.maximum(latest, handed[drawn, place % known] - alike[drawn] + alike, out=latest)
         return np.asarray(latest)
 
-    def _told(self, row: Row, handed: Float64, sizes: Float64, link: Link | None) -> Row:
-        """The row with its numbers. `link`: None: buckets take what they took, where no ring can be fitted."""
+    def _told(self, row: Row, by_rank: Float64, sizes: Float64, link: Link | None) -> Row:
+        """The row with its numbers.
+
+        Args:
+            row: what is planned.
+            by_rank: when each rank hands each bucket over; further ranks are like these: [steps, ranks, buckets].
+            sizes: of the buckets, in bytes.
+            link: None: buckets take what they took, where no ring can be fitted.
+        """
+        handed = self._latest(by_rank, row.ranks)
         steps, exposed = self._replay(self._all, handed, sizes, row.ranks, link, row.path)
         middle = float(np.median(steps))
         medians = [
@@ -280,7 +293,7 @@ class _Planner:
             low_ms=max(0.0, min(float(low), middle) - off),
             high_ms=max(float(high), middle) + off,
             exposed_ms=float(np.median(exposed)),
-            efficiency=self._alone_ms / middle,
+            efficiency=_alone_ms(by_rank) / middle,
         )
 
     def _replay(
@@ -309,6 +322,12 @@ class _Planner:
             # What one machine's own memory and cores take, a network between machines does not save.
             per_byte = max(ring.ms_per_byte, per_byte or 0.0)
         return Ring(latency, per_byte or 0.0)
+
+
+def _alone_ms(handed: Float64) -> float:
+    """The step of one of these ranks alone: [steps, ranks, buckets]. No more than what all of them take together, since
+    no rank's median exceeds that of the last rank of each step."""
+    return float(np.median(handed[:, :, -1]))
 
 
 def _thinned(run: Recorded) -> Recorded:

@@ -32,7 +32,7 @@ class Row:
 
     `ranks`, `bucket_cap_mb` (None: the recorded layout, or a size of each bucket in `bucket_cap_mb_list`), `path` and
     `straggler` (False: without) are the setting. `kind` is `recorded` (measured), `replayed` (the run itself, by the
-    model) or `planned`. `efficiency`: the step of a rank alone over this one.
+    model) or `planned`. `efficiency`: the step of one of its ranks alone over this one.
     """
 
     kind: str

@@ -323,3 +323,14 @@ def test_wrong_inputs_are_one_clear_error(
     assert main(["plan", str(tmp_path), *options]) == 2
     error = capsys.readouterr().err
     assert said in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize(("ranks", "late_ms"), [(2, 0.0), (2, 120.0), (3, 120.0)])
+def test_no_setting_is_faster_than_one_of_its_ranks_alone(tmp_path: Path, ranks: int, late_ms: float) -> None:
+    """The straggler is no rank of the plan without it."""
+    write(tmp_path, ranks=ranks, late_ms=late_ms)
+    plan = plan_folder(tmp_path, ranks="1,2,3,8", bucket_cap_mb="4", latency="0.001us", bandwidth="1000Gbit")
+    efficiencies = {each.setting: each.efficiency for each in plan.rows if each.efficiency is not None}
+    assert all(0 < value <= 1 for value in efficiencies.values()), efficiencies
+    assert efficiencies["1 rank, recorded buckets"] == 1.0
+    assert efficiencies[row(plan, straggler=False).setting] == pytest.approx(1.0, rel=1e-2)
