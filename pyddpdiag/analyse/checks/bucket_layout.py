@@ -311,7 +311,9 @@ def _alone(giant: Parameter, bucket: BucketStats) -> str:
 
 
 def _with_cap(view: RunView, cap_mb: float) -> str:
-    return view.advice.bucket_cap(cap_mb) + view.advice.line("--bucket-cap-mb", f"{cap_mb:g}")
+    # The line to paste says all of it; without one, the option or argument does.
+    line = view.advice.line("--bucket-cap-mb", f"{cap_mb:g}")
+    return f"Make buckets of {cap_mb:g} MiB:{line}" if line else view.advice.bucket_cap(cap_mb)
 
 
 def _for_giant(view: RunView, bucket: BucketStats, giant: Parameter | None) -> str:

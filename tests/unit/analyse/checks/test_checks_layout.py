@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.laid_out import MB, number, write
@@ -61,6 +62,19 @@ def test_one_bucket_for_all_gradients(tmp_path: Path) -> None:
     # Three quarters of 20 ms could be hidden behind backward.
     assert found.cost_ms == pytest.approx(15.0, rel=0.1)
     assert found.advice == "DistributedDataParallel(model, bucket_cap_mb=4.8)"
+
+
+@pytest.mark.parametrize(
+    ("launch", "advice"),
+    [
+        ({"command": ["a.py"]}, "Make buckets of 4.8 MiB:\npyddpdiag run --bucket-cap-mb 4.8 -- a.py"),
+        (None, "pyddpdiag run --bucket-cap-mb 4.8"),
+    ],
+)
+def test_the_size_is_advised_once(tmp_path: Path, launch: dict[str, Any] | None, advice: str) -> None:
+    sidecar = {"recorded_by": "run", "launch": launch, "platform": "Linux"}
+    (found,) = write(tmp_path, [20 * MB], parameters=4, sidecar=sidecar)
+    assert found.advice == advice
 
 
 def test_a_single_bucket_of_which_backward_could_hide_a_tenth_of_the_step_is_named(tmp_path: Path) -> None:
