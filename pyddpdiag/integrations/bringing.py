@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError, UsageError
@@ -39,7 +39,7 @@ class Gather:
 def local_folder(url: str) -> Path:
     """Where ranks record whose traces go to a URL: no other command of the same run writes there."""
     name = name_of(url)
-    return Path(f"{name}-{secrets.token_hex(3)}") / name
+    return Path(f"{name}-{token_hex(3)}") / name
 
 
 def gather_of(
@@ -68,16 +68,23 @@ def gather_of(
     return found
 
 
-def run_gather(folder: Path, who: Gather, limit_s: float = gather.LIMIT_S) -> None:
-    """Sends this machine's files to the first, or waits there for those of the others. Says what did not work."""
+def run_gather(folder: Path, who: Gather, secrets: Sequence[bytes], limit_s: float = gather.LIMIT_S) -> None:
+    """Sends this machine's files to the first, or waits there for those of the others. Says what did not work.
+
+    Args:
+        folder: of the run on this machine.
+        who: the machines.
+        secrets: of the run, as its ranks left them here.
+        limit_s: for all of it.
+    """
     with suppress(OSError):
         try:
             if who.node:
-                sent = gather.send(folder, who.node, who.host, who.port, limit_s=limit_s)
+                sent = gather.send(folder, who.node, who.host, who.port, secrets, limit_s=limit_s)
                 say(f"pyddpdiag: {sent} files sent to node 0; they are here, too: {folder}", sys.stderr)
                 _say_left(links_of(folder))
                 return
-            found = gather.Gatherer(folder, who.nodes, who.port).gather(limit_s)
+            found = gather.Gatherer(folder, who.nodes, who.port, secrets).gather(limit_s)
             for line in found.trouble:
                 say(f"pyddpdiag: {line}", sys.stderr)
             if len(found.nodes) < who.nodes - 1:

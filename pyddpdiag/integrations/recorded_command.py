@@ -29,6 +29,7 @@ from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.model.launch import Launch, launch_to_json
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.output import say
+from pyddpdiag.remote import secret
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.trace.nodes import is_over
 
@@ -105,10 +106,12 @@ def run(
         )
         if trial is not None:
             environ[TRIAL] = to_text(trial)
+        if gather is not None:
+            environ[secret.FOLDER] = notes
         beat.start()
         with bringing.meanwhile() if bringing is not None else nullcontext():
             ended = to_its_end(whole, environ)
-        early = early_end.read(Path(notes))
+        early, known = early_end.read(Path(notes)), secret.handed_over(Path(notes))
     number = ended.signal_number or ended.died_of
     beat.end(ended.code, signal.Signals(number).name if number else "")
     if task is None or task.number == 0 or ended.code:
@@ -116,7 +119,7 @@ def run(
     recorded = any(folder.glob("rank_*.ddptrace"))
     several = task is not None and task.count > 1
     if gather is not None and gather.node:
-        run_gather(folder, gather)
+        run_gather(folder, gather, known)
     elif task is not None and task.number != 0 and (recorded or start is None):
         # A machine that was started by hand says at least where its traces are.
         if start is not None:
@@ -127,7 +130,7 @@ def run(
         if task is not None and recorded and bringing is None and gather is None:
             tasks.wait_for_others(folder, tasks=task.count)
         if gather is not None:
-            run_gather(folder, gather)
+            run_gather(folder, gather, known)
         show_it = partial(
             show,
             named=str(folder) if bringing is None else bringing.shown,

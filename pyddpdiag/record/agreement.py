@@ -16,6 +16,7 @@ from torch.distributed import distributed_c10d
 
 from pyddpdiag.model.attempts import attempt_folder
 from pyddpdiag.record import elastic
+from pyddpdiag.remote import secret
 
 # How often this process has opened a recorder of a name: the ranks' n-th recorders of it belong together.
 _opened: collections.Counter[str] = collections.Counter()
@@ -65,6 +66,9 @@ def agree(folder: str | None) -> Run:
         "attempt": 0 if folder is None else elastic.attempt_in(Path(folder)),
     }
     store = distributed_c10d._get_default_store()
+    if secret.is_wanted():
+        mine = secrets.token_hex(secret.BYTES)
+        secret.hand_over(store.compare_set(f"pyddpdiag/gather/{launch}", "", mine), elastic.restarts())
     agreed = json.loads(store.compare_set(key, "", json.dumps(proposal)))
     wanted = Path(agreed["folder"] if folder is None else folder)
     return Run(bytes.fromhex(agreed["run_id"]), str(attempt_folder(wanted, agreed["attempt"])))

@@ -1,7 +1,7 @@
 """Sends each machine's files of a run to the machine of rank 0, over a connection of its own.
 
-Whoever connects must know the run's identity: 16 random bytes on which the ranks agreed through their process group's
-store. It is proved both ways (HMAC-SHA-256 over fresh random bytes) and never sent. The files themselves are not
+Whoever connects must know the run's secret (`secret.py`): 16 random bytes on which the ranks agreed through their
+process group's store. It is proved both ways (HMAC-SHA-256 over fresh random bytes) and never sent. The files are not
 encrypted, as Gloo's gradients are not; a digest under the same secret shows a change on the way. Nothing that arrives
 is executed, and only files with the names of a run are written.
 """
@@ -12,16 +12,16 @@ import filecmp
 import hashlib
 import hmac
 import json
-import secrets
 import shutil
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any, Final
 
 from pyddpdiag.errors import PyddpdiagError, RemoteError
@@ -29,7 +29,7 @@ from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import NOTE_BYTES, node_of, parse_note
 from pyddpdiag.model.run_files import is_safe
 from pyddpdiag.output import clean
-from pyddpdiag.remote.local import files_of, open_own, runs_of
+from pyddpdiag.remote.local import files_of, open_own
 from pyddpdiag.remote.pieces import MOST_BYTES
 
 LIMIT_S: Final = 120.0
@@ -44,10 +44,8 @@ _DIGEST: Final = hashlib.sha256().digest_size
 _PROOF: Final = struct.Struct(f"!32sI{_DIGEST}s")
 
 
-def secret_of(folder: Path) -> bytes:
-    """What all machines of a run know and nobody else; empty: nothing was recorded here."""
-    runs = runs_of(folder, files_of(folder))
-    return runs[min(runs)] if runs else b""
+class OtherSecretError(RemoteError):
+    """The other side does not know this secret."""
 
 
 @dataclass
@@ -65,17 +63,18 @@ class Gatherer:
         folder: where files are written.
         nodes: the number of machines, this one included.
         port: to listen at.
+        secrets: of the run, one for each attempt; each of the others knows one of them.
 
     Raises:
-        RemoteError: the port is taken, or nothing was recorded here.
+        RemoteError: the port is taken, or there is no secret, since nothing was recorded here.
     """
 
-    def __init__(self, folder: Path, nodes: int, port: int) -> None:
+    def __init__(self, folder: Path, nodes: int, port: int, secrets: Sequence[bytes]) -> None:
         self._folder = folder
         self._nodes = nodes
-        self._secret = secret_of(folder)
-        if not self._secret:
-            raise RemoteError("no trace of this machine, so the others cannot show that they belong to it.")
+        self._secrets = tuple(secrets)
+        if not self._secrets:
+            raise RemoteError("nothing was recorded here, so the others cannot show that they belong to it.")
         self._found = Gathered()
         self._lock = threading.Lock()
         self._keeping = threading.Lock()
@@ -147,15 +146,17 @@ class Gatherer:
                 self._found.trouble.append(text)
 
     def _meet(self, channel: _Channel) -> int:
-        mine = secrets.token_bytes(32)
+        mine = token_bytes(32)
         channel.send(_HELLO + mine)
         theirs, node, proof = _PROOF.unpack(channel.receive(_PROOF.size))
-        if not hmac.compare_digest(proof, _proof(self._secret, b"node", mine, theirs, node)):
+        proofs = {key: _proof(key, b"node", mine, theirs, node) for key in self._secrets}
+        key = next((key for key in proofs if hmac.compare_digest(proof, proofs[key])), None)
+        if key is None:
             raise RemoteError("refused: it does not know this run's secret.")
         if not 0 < node < self._nodes:
             raise RemoteError(f"refused: there is no node {node} among {self._nodes}.")
-        channel.send(_proof(self._secret, b"first", mine, theirs, node))
-        channel.digest = hmac.new(self._secret, mine + theirs, hashlib.sha256)
+        channel.send(_proof(key, b"first", mine, theirs, node))
+        channel.digest = hmac.new(key, mine + theirs, hashlib.sha256)
         return int(node)
 
     def _receive(self, channel: _Channel, node: int) -> list[str]:
@@ -211,7 +212,7 @@ class Gatherer:
 
 
 def send(
-    folder: Path, node: int, host: str, port: int, *, limit_s: float = LIMIT_S, secret: bytes | None = None
+    folder: Path, node: int, host: str, port: int, secrets: Sequence[bytes], *, limit_s: float = LIMIT_S
 ) -> int:
     """Sends this machine's files to the first one, and returns how many. They stay here.
 
@@ -220,16 +221,24 @@ def send(
         node: this machine's number, from 1.
         host: of the first machine.
         port: where it listens.
+        secrets: of the run, one for each attempt; the first machine knows one of them.
         limit_s: for all of it.
-        secret: of the run; None: as its traces have it.
 
     Raises:
         RemoteError: the first machine does not answer, is of another run, or could not keep the files.
     """
-    key = secret_of(folder) if secret is None else secret
-    if not key:
-        raise RemoteError("nothing was recorded on this machine.")
     until = time.monotonic() + limit_s
+    failure = RemoteError("nothing was recorded on this machine.")
+    for key in secrets:
+        try:
+            return _send(folder, node, (host, port), key, until, limit_s)
+        except OtherSecretError as error:
+            failure = error
+    raise failure
+
+
+def _send(folder: Path, node: int, first: tuple[str, int], key: bytes, until: float, limit_s: float) -> int:
+    host, port = first
     where = f"node 0 ({host}:{port})"
     with _connected(host, port, until, limit_s) as connection:
         channel = _Channel(connection, until)
@@ -263,14 +272,16 @@ def _introduce(channel: _Channel, key: bytes, node: int) -> None:
         raise RemoteError(
             "another program answers at this port.", hint="give another --gather-port on all machines."
         )
-    theirs, mine = hello[len(_HELLO) :], secrets.token_bytes(32)
+    theirs, mine = hello[len(_HELLO) :], token_bytes(32)
     channel.send(_PROOF.pack(mine, node, _proof(key, b"node", theirs, mine, node)))
     try:
         answer = channel.receive(_DIGEST)
     except RemoteError:
         answer = b""
     if not hmac.compare_digest(answer, _proof(key, b"first", theirs, mine, node)):
-        raise RemoteError("node 0 does not know this run's secret, or refuses this node: is it another run?")
+        raise OtherSecretError(
+            "node 0 does not know this run's secret, or refuses this node: is it another run?"
+        )
     channel.digest = hmac.new(key, theirs + mine, hashlib.sha256)
 
 
@@ -385,4 +396,4 @@ class _Channel:
             raise RemoteError("the files were changed on the way.")
 
 
-__all__ = ["LIMIT_S", "Gathered", "Gatherer", "secret_of", "send"]
+__all__ = ["LIMIT_S", "Gathered", "Gatherer", "send"]

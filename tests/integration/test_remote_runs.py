@@ -16,6 +16,7 @@ from train_support import START_S, USUAL, finish, started
 
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.remote.copy import at_hand
+from pyddpdiag.report.json import report_to_json
 from pyddpdiag.trace.run import open_run
 
 RUN = (sys.executable, "-m", "pyddpdiag", "run")
@@ -41,6 +42,9 @@ if "long" in sys.argv:
         time.sleep(0.05)
 if "own" in sys.argv:
     recorder.close()
+if "tells" in sys.argv:
+    with open(os.path.join(os.environ["PYDDPDIAG_RUN_GATHER"], "secret_0")) as file:
+        print("secret:", file.read(), flush=True)
 dist.barrier()
 dist.destroy_process_group()
 """
@@ -154,11 +158,27 @@ def test_machines_without_a_common_folder_gather(tmp_path: Path, script: str) ->
         for node in range(2):
             place = tmp_path / f"machine-{node}"
             place.mkdir()
-            command = [*RUN, "--trace", "run", *options, *meeting, "--node-rank", str(node), "--", script]
-            starts.append(stack.enter_context(started(command, place, **USUAL)))
+            command = [
+                *RUN,
+                "--trace",
+                "run",
+                *options,
+                *meeting,
+                "--node-rank",
+                str(node),
+                "--",
+                script,
+                "tells",
+            ]
+            starts.append(stack.enter_context(started(command, place, **USUAL, TMPDIR=str(tmp_path))))
         ended = [finish(start) for start in starts]
     assert [code for code, _, _ in ended] == [0, 0], ended
     assert "sent to node 0" in ended[1][2]
+    # What they knew each other by is in no file that is left, nor does anybody print it.
+    (secret,) = {out.partition("secret: ")[2].strip() for _, out, _ in ended}
+    kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert len(secret) == 32 and secret.encode() not in kept and bytes.fromhex(secret) not in kept
+    assert secret not in report_to_json(load_report(tmp_path / "machine-0" / "run"))
     run = open_run(tmp_path / "machine-0" / "run")
     assert [trace.rank for trace in run.ranks] == [0, 1] and not run.missing_count
     assert (tmp_path / "machine-1" / "run" / "rank_1.ddptrace").exists()

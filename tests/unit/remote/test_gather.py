@@ -6,7 +6,7 @@ import json
 import shutil
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.tasks import Task
 from pyddpdiag.model.node import NodeNote, note_name
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.remote import gather
+from pyddpdiag.remote import gather, secret
 from pyddpdiag.remote.gather import Gathered, Gatherer, send
 
 LONG_S = 120.0
+SECRETS = (b"one secret 16 b.",)
 
 
 @pytest.fixture
@@ -53,15 +54,15 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_the_report_is_that_of_a_common_folder(nodes: tuple[Path, Path]) -> None:
     one, two = nodes
     before = content(two)
-    first = Gatherer(one, 2, 0)
+    first = Gatherer(one, 2, 0, SECRETS)
     found = gathered(first, LONG_S, lambda: _sent(two, first.port))
     assert sorted(found.nodes) == [1] and not found.trouble
     assert content(one) == content(one.parent / "whole") and content(two) == before
     assert load_report(one).verdict == load_report(one.parent / "whole").verdict
 
 
-def _sent(folder: Path, port: int, node: int = 1, secret: bytes | None = None) -> None:
-    send(folder, node, "127.0.0.1", port, limit_s=LONG_S, secret=secret)
+def _sent(folder: Path, port: int, node: int = 1, secrets: Sequence[bytes] = SECRETS) -> None:
+    send(folder, node, "127.0.0.1", port, secrets, limit_s=LONG_S)
 
 
 def _refused(words: str, act: Callable[[], None]) -> None:
@@ -72,25 +73,58 @@ def _refused(words: str, act: Callable[[], None]) -> None:
 def test_a_wrong_secret_is_refused_on_both_sides(nodes: tuple[Path, Path]) -> None:
     one, two = nodes
     before = content(one)
-    first = Gatherer(one, 2, 0)
+    first = Gatherer(one, 2, 0, SECRETS)
     found = gathered(
         first,
         3,
-        lambda: _refused("does not know this run's secret", lambda: _sent(two, first.port, secret=b"x" * 16)),
+        lambda: _refused(
+            "does not know this run's secret", lambda: _sent(two, first.port, secrets=[b"x" * 16])
+        ),
     )
     assert any("refused: it does not know" in line for line in found.trouble)
     assert content(one) == before
 
 
+def test_the_identity_that_reports_print_is_no_secret(nodes: tuple[Path, Path]) -> None:
+    one, two = nodes
+    identity = bytes.fromhex(load_report(one).run_id)
+    first = Gatherer(one, 2, 0, SECRETS)
+    found = gathered(
+        first, 3, lambda: _refused("another run", lambda: _sent(two, first.port, secrets=[identity]))
+    )
+    assert not found.nodes
+
+
+def test_machines_that_share_one_attempt_know_each_other(nodes: tuple[Path, Path]) -> None:
+    """The first one's rank came as far as its recorder in attempts 0 and 1, the other one's in 1 and 2."""
+    one, two = nodes
+    keys = [bytes([number]) * 16 for number in range(3)]
+    first = Gatherer(one, 2, 0, keys[:2])
+    found = gathered(first, LONG_S, lambda: _sent(two, first.port, secrets=[keys[2], keys[1]]))
+    assert sorted(found.nodes) == [1]
+
+
+def test_what_ranks_hand_over_is_read_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not secret.is_wanted() and secret.handed_over(tmp_path / "gone") == ()
+    monkeypatch.setenv(secret.FOLDER, str(tmp_path))
+    for attempt, value in ((10, b"\x02"), (2, b"\x01"), (2, b"\x01")):
+        secret.hand_over((value * 16).hex().encode(), attempt)
+    (tmp_path / "secret_3").write_bytes(b"half")
+    (tmp_path / "error_1.json").write_bytes(b"{}")
+    assert secret.handed_over(tmp_path) == (b"\x01" * 16, b"\x02" * 16)
+
+
 def test_a_node_that_never_comes_is_named(nodes: tuple[Path, Path]) -> None:
-    found = Gatherer(nodes[0], 3, 0).gather(0.3)
+    found = Gatherer(nodes[0], 3, 0, SECRETS).gather(0.3)
     assert [line.split(":")[0] for line in found.trouble] == ["node 1", "node 2"]
 
 
 def test_a_first_node_that_never_answers_is_said(nodes: tuple[Path, Path]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    _refused("did not answer", lambda: send(nodes[1], 1, "127.0.0.1", port, limit_s=0.3))
+    _refused("did not answer", lambda: send(nodes[1], 1, "127.0.0.1", port, SECRETS, limit_s=0.3))
 
 
 def test_a_connection_that_breaks_leaves_nothing_behind(
@@ -98,7 +132,7 @@ def test_a_connection_that_breaks_leaves_nothing_behind(
 ) -> None:
     one, two = nodes
     before = content(one), content(two)
-    first = Gatherer(one, 2, 0)
+    first = Gatherer(one, 2, 0, SECRETS)
     whole = gather._Channel.send_from
 
     def half(self: gather._Channel, read: Callable[[int], bytes], size: int, name: str) -> None:
@@ -121,7 +155,7 @@ def test_a_changed_byte_on_the_way_is_noticed(
 ) -> None:
     one, two = nodes
     before = content(one)
-    first = Gatherer(one, 2, 0)
+    first = Gatherer(one, 2, 0, SECRETS)
     plain = gather._Channel.send
 
     def changed(self: gather._Channel, data: bytes) -> None:
@@ -144,7 +178,7 @@ def test_names_that_lead_elsewhere_are_refused(
 ) -> None:
     one, two = nodes
     before = content(one)
-    first = Gatherer(one, 2, 0)
+    first = Gatherer(one, 2, 0, SECRETS)
     plain = gather._Channel.send_list
 
     def act() -> None:
@@ -167,7 +201,7 @@ def test_a_disk_without_room_is_said_before_anything_is_written(
 ) -> None:
     one, two = nodes
     before = content(one)
-    first = Gatherer(one, 2, 0)
+    first = Gatherer(one, 2, 0, SECRETS)
     usage = shutil.disk_usage(one)
     monkeypatch.setattr(gather.shutil, "disk_usage", lambda _: usage._replace(free=10))
     found = gathered(first, 5, lambda: _refused("has 10 left", lambda: _sent(two, first.port)))
@@ -179,7 +213,7 @@ def test_two_machines_with_the_same_rank_keep_both(nodes: tuple[Path, Path]) -> 
     one, two = nodes
     (two / "rank_0.json").write_text("another one")
     before = content(one)
-    first = Gatherer(one, 2, 0)
+    first = Gatherer(one, 2, 0, SECRETS)
     gathered(first, 5, lambda: _refused("rank of this number", lambda: _sent(two, first.port)))
     assert content(one) == before
 
@@ -202,7 +236,7 @@ def test_of_two_tasks_of_one_machine_the_later_files_count(nodes: tuple[Path, Pa
     _note(early, 3, 1_000, None)
     _note(late, 3, 2_000, 0)
     order = {"early": (early, late), "late": (late, early)}[first_sent]
-    first = Gatherer(one, 3, 0)
+    first = Gatherer(one, 3, 0, SECRETS)
     found = gathered(
         first, LONG_S, lambda: [_sent(folder, first.port, node) for node, folder in enumerate(order, 1)]
     )
@@ -219,7 +253,7 @@ def test_a_task_of_the_first_machine_replaces_nothing_there(nodes: tuple[Path, P
     _note(one, 1, 3_000, 0)
     (snapshot / "rank_0.json").write_text("older")
     before = content(one)
-    first = Gatherer(one, 2, 0)
+    first = Gatherer(one, 2, 0, SECRETS)
     found = gathered(first, LONG_S, lambda: _sent(snapshot, first.port))
     assert not found.trouble and content(one) == before
 
@@ -228,9 +262,9 @@ def test_trouble_is_said_and_never_raised(
     nodes: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, _ = nodes
-    run_gather(one, Gather(0, 2, "127.0.0.1", 0), limit_s=0.2)
+    run_gather(one, Gather(0, 2, "127.0.0.1", 0), SECRETS, limit_s=0.2)
     assert "node 1: nothing came" in capsys.readouterr().err
-    run_gather(one / "gone", Gather(1, 2, "127.0.0.1", 9), limit_s=0.2)
+    run_gather(one / "gone", Gather(1, 2, "127.0.0.1", 9), (), limit_s=0.2)
     assert "not gathered: nothing was recorded" in capsys.readouterr().err
 
 

@@ -70,10 +70,10 @@ def by_gather(run: Path, into: Path) -> None:
     write_training(into)
     for path in into.glob("rank_1.*"):
         path.unlink()
-    first = Gatherer(into, 2, 0)
+    first = Gatherer(into, 2, 0, [SECRET])
     thread = threading.Thread(target=first.gather, args=(60,))
     thread.start()
-    run_gather(run, Gather(1, 2, "127.0.0.1", first.port))
+    run_gather(run, Gather(1, 2, "127.0.0.1", first.port), [SECRET])
     thread.join()
 
 
