@@ -13,6 +13,7 @@ from pyddpdiag.analyse.operations import RankOperations, rank_operations
 from pyddpdiag.analyse.passes import Passes
 from pyddpdiag.analyse.phases import RankPhases, rank_phases
 from pyddpdiag.analyse.steps import RankSteps, StepCounter
+from pyddpdiag.analyse.trained_until import trained_until_ns
 from pyddpdiag.analyse.usage import RankUsage, rank_usage
 from pyddpdiag.analyse.watched import WatchedBuckets, rank_watched
 from pyddpdiag.analyse.weights import WeightMarks, rank_weights
@@ -72,7 +73,7 @@ class Intake:
             phases,
             rank_weights(trace),
             rank_life(trace, steps, collectives, phases, usage),
-            rank_connections(trace),
+            rank_connections(trace, trained_until_ns(trace)),
             None if lines is None else file_lines(lines, steps, passes, collectives, phases, cut=cut),
         )
         self.ranks.append(self._empty.shared(digest))

@@ -110,8 +110,9 @@ def open_operations(
             began = int(seen[seen > 0].min()) if (seen > 0).any() else trace.newest_ns
             started = times[BucketTime.STARTED if bucket else CollectiveTime.STARTED]
             abandoned = bool(record["flags"] & Flag.ABANDONED)
-            # Nobody waits any more for an operation of a closed recorder.
-            until = None if abandoned or trace.header.closed else rank.lasts_until_ns
+            # Nobody waits any more for an operation of a closed recorder. In another one, as long as its process lives.
+            lived = max(rank.lasts_until_ns or 0, trace.header.heartbeat_ns)
+            until = 0 if abandoned or trace.header.closed else lived
             found.append(
                 OpenOperation(
                     rank=trace.rank,
@@ -122,7 +123,7 @@ def open_operations(
                     bytes=int(record["bytes"]),
                     started=bool(started > 0),
                     abandoned=abandoned,
-                    open_ms=max(0, max(trace.newest_ns, until or 0) - began) / 1e6,
+                    open_ms=max(0, max(trace.newest_ns, until) - began) / 1e6,
                     shared=bool(record["flags"] & Flag.SHARED),
                 )
             )

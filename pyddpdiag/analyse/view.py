@@ -441,7 +441,8 @@ class RunView:
     @cached_property
     def other_traffic(self) -> tuple[OtherTraffic, ...]:
         """What other programs send and receive over the interfaces that the ranks use, most of it first."""
-        return other_traffic(self.links, self.sidecars)
+        # What a rank without a trace sends, and is sent, is told from that only by its own connections.
+        return () if self.run.missing_count else other_traffic(self.links, self.sidecars)
 
     @cached_property
     def stalls(self) -> Stalls | None:

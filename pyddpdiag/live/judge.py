@@ -11,6 +11,7 @@ from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.interruption import who_sends
 from pyddpdiag.analyse.progress import Awaited
 from pyddpdiag.analyse.standstill import LEAST_MS, quiet_ms, threshold_ms
+from pyddpdiag.analyse.weigh.undecided import waited_in_vain
 from pyddpdiag.live.look import Look
 from pyddpdiag.live.ranks import rank_states
 from pyddpdiag.live.state import Hang, RankState, Status
@@ -36,6 +37,8 @@ def judge(seen: Look, moving: frozenset[int], looked_s: float) -> Hang:
     ranks = rank_states(seen, moving)
     findings = _findings(seen, ranks) or list(_gone(seen, ranks))
     status, line = _answer(seen, ranks, findings, moving, looked_s)
+    if status in ("found", "cannot_tell"):
+        line = " ".join(words.closed(words.sentence(part)) for part in (line, *_to_the_end(seen, line)))
     return Hang(
         folder=str(seen.run.folder),
         run_id=seen.run.run_id,
@@ -69,7 +72,8 @@ def _findings(seen: Look, ranks: Sequence[RankState]) -> list[Finding]:
         for one in find(seen.view, parts(seen.view))
         if kind_of(one).end and (one.kind, one.severity) != ("rank_lost", "note")
     ]
-    if any(rank.state == "absent" for rank in ranks) and seen.view.awaited:
+    gone = all(rank.state in ("dead", "closed", "absent") for rank in ranks)
+    if any(rank.state == "absent" for rank in ranks) and seen.view.awaited and not gone:
         # An operation that "every rank began" was begun by every rank that is here.
         found = [_absent(seen), *(one for one in found if one.kind != "transport_stalled")]
     found = [*_without_heartbeat(seen, found), *found]
@@ -181,6 +185,20 @@ def _answer(
     return "cannot_tell", f"cannot tell: {_unsure(seen, ranks)}"
 
 
+def _to_the_end(seen: Look, line: str) -> Iterator[str]:
+    """What is known of a run that ended elsewhere: whom ranks waited for until then, and how the commands ended."""
+    waited = waited_in_vain(seen.view)
+    if waited and waited not in line:
+        yield waited
+    codes: dict[str, list[str]] = {}
+    for node in seen.view.nodes:
+        if node.note.exit_code is not None:
+            by = f" ({node.note.signal})" if node.note.signal else ""
+            codes.setdefault(f"{node.note.exit_code}{by}", []).append(node.note.host or "a machine")
+    for code, hosts in codes.items():
+        yield f"on {words.listed(hosts)}, pyddpdiag run ended with exit code {code}"
+
+
 def _moving(seen: Look, moving: frozenset[int], looked_s: float) -> str:
     steps = [rank.last_step for rank in seen.view.ranks if rank.last_step is not None]
     where = f", now in step {max(steps)}" if steps else ""
@@ -190,6 +208,8 @@ def _moving(seen: Look, moving: frozenset[int], looked_s: float) -> str:
 def _unsure(seen: Look, ranks: Sequence[RankState]) -> str:
     """Why nobody can be named."""
     view = seen.view
+    if waited := waited_in_vain(view):
+        return waited
     if all(rank.state in ("dead", "closed", "absent") for rank in ranks):
         return (
             "every process is gone, not all closed their recorders, and nothing was in flight. Some scripts end like "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pyddpdiag import processes
@@ -55,13 +56,23 @@ def observe(run: Run, *, fresh_elsewhere_ms: float = FRESH_ELSEWHERE_MS) -> Now:
         fresh_elsewhere_ms: a process on another machine runs if its last heartbeat is no older.
     """
     glances = [trace.glance for trace in run.ranks if trace.glance is not None]
+    over = frozenset(note.node for note in run.nodes.notes if note.exit_code is not None)
     return Now(
         reader_ns=max((seen.reader_ns for seen in glances), default=monotonic_ns()),
-        ranks=tuple(_rank_now(trace, fresh_elsewhere_ms) for trace in run.ranks),
+        ranks=tuple(_rank_now(trace, fresh_elsewhere_ms, over) for trace in run.ranks),
     )
 
 
-def _rank_now(trace: RankTrace, fresh_elsewhere_ms: float) -> RankNow:
+def _rank_now(trace: RankTrace, fresh_elsewhere_ms: float, over: Collection[str]) -> RankNow:
+    """One rank's state; `over`: the nodes whose command has ended, which leaves no rank of it behind."""
+    found = _seen_now(trace, fresh_elsewhere_ms)
+    launch = trace.sidecar.launch
+    if found.status == "unknown" and launch is not None and launch.node in over:
+        return replace(found, status="dead")
+    return found
+
+
+def _seen_now(trace: RankTrace, fresh_elsewhere_ms: float) -> RankNow:
     seen, beat_age_ms = trace.glance, _beat_age_ms(trace)
     if seen is not None:
         status = _status(trace, seen)

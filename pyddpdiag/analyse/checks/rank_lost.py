@@ -65,13 +65,22 @@ def lost_ranks(view: RunView) -> list[RankStats]:
         return first
     # A rank that waits in what another never began did all right, whatever ended it then.
     waits = {rank for awaited in view.awaited if awaited.missing for rank in awaited.waiting} - missing
+    # Unless that other one lives: then it is waited for no more, and the rank ended by itself.
+    alive = {rank.rank for rank in view.ranks if rank.process in ("running", "stopped")}
+    absent = set(view.run.missing)
+    in_vain = {
+        rank
+        for awaited in view.awaited
+        if (whom := {*awaited.missing, *absent.intersection(awaited.unsure)}) and not alive & whom
+        for rank in awaited.waiting
+    } - missing
     telling = {header.rank for header in view.headers if header.minor >= NOTES_END}
     unnoted = [rank for rank in silent if rank.ended is None]
     others = len(unnoted) < len(view.ranks)
     killed = [
         rank
         for rank in unnoted
-        if (rank in dead and (rank.rank in telling or others or rank.in_flight))
+        if (rank in dead and rank.rank not in in_vain and (rank.rank in telling or others or rank.in_flight))
         or (rank.process == "unknown" and others and rank.rank not in waits)
     ]
     return killed or [rank for rank in silent if rank.ended == "exception" and rank.rank not in waits]
@@ -174,6 +183,8 @@ def _after(view: RunView, lost: Sequence[RankStats], failed: int, waiting: Seque
     if failed:
         return f"; {count(failed, 'other rank')} then failed"
     if waiting:
+        if all(rank.process == "dead" or rank.ended_by for rank in view.ranks if rank.rank in waiting):
+            return f"; {ranks(waiting)} waited in an operation to {verb(waiting, 'its', 'their')} end"
         return f"; {ranks(waiting)} still {verb(waiting, 'waits', 'wait')} in an operation"
     if failures := [each for each in view.unmatched if numbers == set(each.missing)]:
         never = "it" if one else "they"

@@ -99,12 +99,12 @@ class Connection:
     course: Course | None = field(default=None, compare=False)
 
 
-def rank_connections(trace: RankTrace) -> tuple[Connection, ...]:
-    """The connections of one rank that have a name and a reading, in the order of their ids."""
+def rank_connections(trace: RankTrace, until_ns: int) -> tuple[Connection, ...]:
+    """The connections of one rank that have a name and a reading until then, in the order of their ids."""
     records = trace.of_kind(Kind.CONNECTION)
     is_name = (records["flags"] & Flag.NAME) > 0
     names = _names(records[is_name])
-    readings = records[~is_name]
+    readings = records[~is_name & (records["times"][:, _V.AT] <= until_ns)]
     # By connection; within one, as they were recorded.
     readings = readings[np.argsort(readings["reference"], kind="stable")]
     ids, begin = np.unique(readings["reference"], return_index=True)

@@ -8,10 +8,11 @@ from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.episodes import LateSteps, late_steps
 from pyddpdiag.analyse.grouped import median_at_most
 from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
+from pyddpdiag.analyse.standstill import threshold_ms
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median, step_walls
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model.words import count, listed, milliseconds, percent
+from pyddpdiag.model.words import count, listed, milliseconds, percent, ranks, seconds, verb
 
 
 def why_undecided(view: RunView) -> str:
@@ -29,6 +30,8 @@ def _not_seen(view: RunView) -> str:
         )
     if not any(len(trace) for trace in run.ranks):
         return "the traces hold no records. Did the run make a training step?"
+    if waited := waited_in_vain(view):
+        return f"{waited}. Put the traces of all ranks into one folder."
     if view.standstill is not None:
         return (
             f"for {view.standstill.silent_ms / 1e3:.0f} s no rank has recorded anything, and no rank is known to be "
@@ -56,6 +59,28 @@ def _not_seen(view: RunView) -> str:
             f"missing; {shown}. Put the traces of all ranks into one folder."
         )
     return ""
+
+
+def waited_in_vain(view: RunView) -> str:
+    """Who waited long in the last operation that they began, perhaps for a rank without a trace; empty: nobody did."""
+    absent = set(view.run.missing)
+    waits = [
+        (operation.open_ms, awaited)
+        for awaited in view.awaited
+        if absent & set(awaited.unsure)
+        for operation in view.in_flight.first
+        if operation.rank in awaited.waiting and operation.what == awaited.what
+    ]
+    open_ms, longest = max(waits, key=lambda each: each[0], default=(0.0, None))
+    if longest is None or open_ms < threshold_ms(view.judged.wall_ms):
+        return ""
+    who, absent_ranks = longest.waiting, view.run.missing
+    where = f" of step {longest.step}" if longest.step is not None else ""
+    return (
+        f"{ranks(who)} {verb(who, 'has', 'have') + ' ' if view.now.is_live else ''}waited {seconds(open_ms / 1e3)} in "
+        f"{longest.kind} {longest.what}{where}, the last that {verb(who, 'it', 'they')} began, perhaps for "
+        f"{ranks(absent_ranks)}, of which no trace is here"
+    )
 
 
 def _too_little(view: RunView) -> str:
