@@ -112,7 +112,8 @@ def run(
     number = ended.signal_number or ended.died_of
     beat.end(ended.code, signal.Signals(number).name if number else "")
     if task is None or task.number == 0 or ended.code:
-        _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
+        name = signal.Signals(number).name if number else ""
+        _note(folder, CommandEnd(ended.code, name, ended.signal_s, ended.left_s))
     recorded = any(folder.glob("rank_*.ddptrace"))
     several = task is not None and task.count > 1
     if gather is not None and gather.node:

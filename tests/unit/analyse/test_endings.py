@@ -282,6 +282,30 @@ def test_a_job_that_somebody_ended_is_interrupted(noted: bool, tmp_path: Path) -
     assert line.startswith(f"Interrupted in step {STEPS - 1} (SIGTERM). Healthy")
 
 
+@pytest.mark.parametrize("noted", [True, False], ids=["by signals", "by force, as on Windows"])
+def test_ranks_that_outlived_their_launcher_were_ended_by_us(noted: bool, tmp_path: Path) -> None:
+    """And what a rank had failed of before is the cause all the same."""
+    run = DeadRun(tmp_path)
+    for rank in range(2):
+        if noted:
+            run.gets(rank, 6_500, 15)
+        run.lives_until(rank, 6_500)
+    run.command(exit_code=0xC0000005, signal="", left_s=1_700_000_000 + 1.5)
+    line = run.report().verdict.line
+    ended = "its command had ended with exit code 0xC0000005 (access violation) and left its ranks"
+    assert line.startswith(f"Interrupted in step {STEPS - 1} ({ended}, which pyddpdiag run ended). Healthy")
+    run.raises(1, 1_400, "KeyError", "'label_17'")
+    assert run.report().verdict.line.startswith("Rank 1 ended by KeyError")
+
+
+def test_a_helper_that_outlived_its_command_ends_no_run(tmp_path: Path) -> None:
+    run = DeadRun(tmp_path)
+    for writer in run.writers:
+        writer.header.update(closed=1, ended=1)
+    run.command(exit_code=0, signal="", left_s=1_700_000_000 + 1.5)
+    assert run.report().verdict.status == "healthy" and not run.report().verdict.findings
+
+
 def test_a_signal_to_one_rank_is_not_one_to_the_run(tmp_path: Path) -> None:
     run = DeadRun(tmp_path)
     run.gets(1, 1_400, 15)
