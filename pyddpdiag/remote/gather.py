@@ -29,6 +29,7 @@ from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import NOTE_BYTES, node_of, parse_note
 from pyddpdiag.model.run_files import is_safe
 from pyddpdiag.output import clean
+from pyddpdiag.remote.door import KNOWN_S, Door
 from pyddpdiag.remote.local import files_of, runs_of
 from pyddpdiag.remote.pieces import MOST_BYTES
 
@@ -36,6 +37,10 @@ LIMIT_S: Final = 120.0
 """From a machine's end to the end of the gathering."""
 SILENCE_S: Final = 30.0
 """The longest silence on a connection."""
+_CLOSE_S: Final = 5.0
+"""For threads whose connections have ended."""
+_COMPLAINTS: Final = 32
+_OF_STRANGERS: Final = 16
 _HELLO: Final = b"pyddpdiag gather 1\n"
 _CHUNK: Final = 2**18
 _MOST_LIST: Final = 2**24
@@ -79,6 +84,8 @@ class Gatherer:
         self._found = Gathered()
         self._lock = threading.Lock()
         self._keeping = threading.Lock()
+        self._door = Door()
+        self._over = False
         try:
             family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
             self._server = socket.create_server(
@@ -107,13 +114,19 @@ class Gatherer:
                     connection, address = self._server.accept()
                 except OSError:  # nobody yet
                     continue
+                self._door.let_in(connection)
                 thread = threading.Thread(
                     target=self._serve, args=(connection, address[0], until), daemon=True
                 )
                 thread.start()
-                threads.append(thread)
-            for thread in threads:
-                thread.join(max(0.0, until - time.monotonic()))
+                threads = [each for each in threads if each.is_alive()] + [thread]
+        # What has not come whole by now is not waited for.
+        with self._keeping:
+            self._over = True
+        self._door.close()
+        closed = time.monotonic() + _CLOSE_S
+        for thread in threads:
+            thread.join(max(0.0, closed - time.monotonic()))
         with self._lock:
             absent = [node for node in range(1, self._nodes) if node not in self._found.nodes]
             trouble = list(self._found.trouble)
@@ -121,29 +134,41 @@ class Gatherer:
             return Gathered(dict(self._found.nodes), trouble)
 
     def _serve(self, connection: socket.socket, address: str, until: float) -> None:
+        known_until = min(until, time.monotonic() + KNOWN_S)
         try:
             with connection:
-                channel = _Channel(connection, until)
-                node = self._meet(channel)
                 try:
-                    names = self._receive(channel, node)
-                except (PyddpdiagError, OSError) as error:
-                    reason = (
-                        error.message if isinstance(error, PyddpdiagError) else error.strerror or str(error)
-                    )
-                    self._complain(f"node {node}: {reason}")
-                    with suppress(OSError):
-                        channel.send_list({"error": reason})
-                    return
-                with self._lock:
-                    self._found.nodes[node] = names
-                channel.send_list({"error": ""})
+                    channel = _Channel(connection, known_until)
+                    node = self._meet(channel)
+                    self._door.is_known(connection)
+                    channel.until = until
+                    self._take(channel, node)
+                finally:
+                    self._door.left(connection)
         except (PyddpdiagError, OSError) as error:
-            self._complain(f"a connection from {clean(address, 60)}: {_reason(error)}")
+            late = time.monotonic() >= known_until
+            reason = "it did not show in time that it belongs to this run." if late else _reason(error)
+            self._complain(f"a connection from {clean(address, 60)}: {reason}", _OF_STRANGERS)
 
-    def _complain(self, text: str) -> None:
+    def _take(self, channel: _Channel, node: int) -> None:
+        """All that a machine sends, and the answer to it."""
+        try:
+            names = self._receive(channel, node)
+        except (PyddpdiagError, OSError) as error:
+            reason = _reason(error)
+            self._complain(f"node {node}: {reason}")
+            with suppress(OSError, RemoteError):
+                channel.send_list({"error": reason})
+            return
+        with suppress(OSError, RemoteError):
+            channel.send_list({"error": ""})
+        # Not before the answer: when all are in, connections end.
         with self._lock:
-            if len(self._found.trouble) < 32:
+            self._found.nodes[node] = names
+
+    def _complain(self, text: str, most: int = _COMPLAINTS) -> None:
+        with self._lock:
+            if len(self._found.trouble) < most and not self._over:
                 self._found.trouble.append(text)
 
     def _meet(self, channel: _Channel) -> int:
@@ -181,6 +206,8 @@ class Gatherer:
 
     def _keep(self, parts: Mapping[str, Path]) -> None:
         """Gives what has come its names. Of what another task of the same machine sent, the later one counts."""
+        if self._over:
+            raise RemoteError("it came too late.")
         notes = [name for name in parts if node_of(name) is not None and (self._folder / name).exists()]
         later = sum(_noted_at(parts[name], name) for name in notes) > sum(
             _noted_at(self._folder / name, name) for name in notes
@@ -312,11 +339,11 @@ class _Channel:
 
     def __init__(self, connection: socket.socket, until: float) -> None:
         self._connection = connection
-        self._until = until
+        self.until = until
         self.digest = hmac.new(b"-", b"", hashlib.sha256)
 
     def _arm(self) -> None:
-        left = self._until - time.monotonic()
+        left = self.until - time.monotonic()
         if left <= 0:
             raise RemoteError("the time is over.")
         self._connection.settimeout(min(SILENCE_S, left))

@@ -6,7 +6,9 @@ import json
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.tasks import Task
 from pyddpdiag.model.node import NodeNote, note_name
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.remote import gather
+from pyddpdiag.remote import door, gather
 from pyddpdiag.remote.gather import Gathered, Gatherer, send
 
 LONG_S = 120.0
@@ -80,6 +82,83 @@ def test_a_wrong_secret_is_refused_on_both_sides(nodes: tuple[Path, Path]) -> No
     )
     assert any("refused: it does not know" in line for line in found.trouble)
     assert content(one) == before
+
+
+def _drip(stranger: socket.socket) -> None:
+    """Says a byte now and then, until nobody listens any more."""
+    with suppress(OSError):
+        while True:
+            stranger.sendall(b"x")
+            time.sleep(0.25)
+
+
+def _goodbye(stranger: socket.socket) -> None:
+    """Waits until the first machine has ended the connection."""
+    stranger.settimeout(LONG_S)
+    with suppress(ConnectionError):
+        while stranger.recv(4096):
+            pass
+
+
+def test_strangers_do_not_delay_the_end(nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is silent, one sends a byte now and then, and the first machine is patient: it ends once all nodes are in."""
+    for limit in ("KNOWN_S", "SILENCE_S"):
+        monkeypatch.setattr(gather, limit, 10 * LONG_S)
+    one, two = nodes
+    first = Gatherer(one, 2, 0)
+
+    def act() -> None:
+        silent, drips = (socket.create_connection(("127.0.0.1", first.port)) for _ in range(2))
+        with silent, drips:
+            drip = threading.Thread(target=_drip, args=(drips,))
+            drip.start()
+            for stranger in (silent, drips):
+                assert stranger.recv(1)  # it was let in
+            _sent(two, first.port)
+            _goodbye(silent)
+            drip.join(LONG_S)
+            assert not drip.is_alive()
+
+    found = gathered(first, 10 * LONG_S, act)
+    assert sorted(found.nodes) == [1] and not found.trouble
+
+
+def test_a_stranger_must_show_who_it_is_in_time(
+    nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that always has something to say."""
+    monkeypatch.setattr(gather, "KNOWN_S", 0.5)
+    one, two = nodes
+    first = Gatherer(one, 2, 0)
+
+    def act() -> None:
+        with socket.create_connection(("127.0.0.1", first.port)) as drips:
+            _drip(drips)
+        _sent(two, first.port)
+
+    found = gathered(first, 10 * LONG_S, act)
+    assert sorted(found.nodes) == [1]
+    assert [line.partition(": ")[2] for line in found.trouble] == [
+        "it did not show in time that it belongs to this run."
+    ]
+
+
+def test_of_many_strangers_the_oldest_goes(nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "MOST_STRANGERS", 3)
+    one, two = nodes
+    first = Gatherer(one, 2, 0)
+
+    def act() -> None:
+        strangers = [socket.create_connection(("127.0.0.1", first.port)) for _ in range(5)]
+        for number, stranger in enumerate(strangers):
+            with stranger:
+                if number < 2:
+                    _goodbye(stranger)
+                elif number == 2:
+                    _sent(two, first.port)
+
+    found = gathered(first, 10 * LONG_S, act)
+    assert sorted(found.nodes) == [1]
 
 
 def test_a_node_that_never_comes_is_named(nodes: tuple[Path, Path]) -> None:
