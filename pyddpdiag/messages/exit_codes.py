@@ -45,9 +45,9 @@ def ended(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {shown(code)}"
     try:
-        return f"was ended by {signal.Signals(-code).name}"
+        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
     except ValueError:
-        return f"was ended by signal {-code}"
+        return f"was killed by signal {-code}"
 
 
 def to_pass_on(code: int) -> int:
