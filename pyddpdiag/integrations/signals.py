@@ -202,19 +202,22 @@ class _Command:
 
     def _end_what_is_left(self) -> None:
         left = self._below.living()
+        if not left:
+            return
         if not self._first:
             ended_s = time.time()
             # Some helpers end just after the command.
             left = self._left(left)
-            if left:
-                self._left_s = ended_s
-                pids = listed((process.pid for process in left), 16)
-                with suppress(OSError):
-                    say(
-                        f"pyddpdiag run: the command {shown_end(self._process.returncode)} and left "
-                        f"{count(len(left), 'process', 'processes')}: {pids}. Now they are ended, too.",
-                        sys.stderr,
-                    )
+            if not left:
+                return
+            self._left_s = ended_s
+            pids = listed((process.pid for process in left), 16)
+            with suppress(OSError):
+                say(
+                    f"pyddpdiag run: the command {shown_end(self._process.returncode)} and left "
+                    f"{count(len(left), 'process', 'processes')} ({pids}), which pyddpdiag run ends now.",
+                    sys.stderr,
+                )
         elif self._first == signal.SIGINT:  # they have it, too
             left = self._left(left)
         for process in left:
