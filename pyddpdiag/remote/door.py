@@ -9,7 +9,7 @@ from typing import Final
 
 KNOWN_S: Final = 10.0
 """In which a connection must show that it belongs to the run."""
-MOST_STRANGERS: Final = 64
+MOST_UNKNOWN: Final = 64
 """At a time. Of more the oldest goes: whoever belongs here needs a round trip to show it."""
 
 
@@ -18,34 +18,34 @@ class Door:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._strangers: list[socket.socket] = []  # in the order in which they came
+        self._unknown: list[socket.socket] = []  # in the order in which they came
         self._known: list[socket.socket] = []
 
     def let_in(self, connection: socket.socket) -> None:
-        """A stranger; the oldest one goes if there are too many."""
+        """One that nobody knows yet; the oldest of these one goes if there are too many."""
         with self._lock:
-            self._strangers.append(connection)
-            if len(self._strangers) > MOST_STRANGERS:
-                _hang_up(self._strangers.pop(0))
+            self._unknown.append(connection)
+            if len(self._unknown) > MOST_UNKNOWN:
+                _hang_up(self._unknown.pop(0))
 
     def is_known(self, connection: socket.socket) -> None:
         """It has shown that it belongs to the run."""
         with self._lock:
-            if connection in self._strangers:
-                self._strangers.remove(connection)
+            if connection in self._unknown:
+                self._unknown.remove(connection)
                 self._known.append(connection)
 
     def left(self, connection: socket.socket) -> None:
         """It goes; its thread closes it after this."""
         with self._lock:
-            for those in (self._strangers, self._known):
+            for those in (self._unknown, self._known):
                 if connection in those:
                     those.remove(connection)
 
     def close(self) -> None:
         """Everybody goes: whoever waits for one of these connections is told that it ended."""
         with self._lock:
-            for connection in (*self._strangers, *self._known):
+            for connection in (*self._unknown, *self._known):
                 _hang_up(connection)
 
 
@@ -54,4 +54,4 @@ def _hang_up(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-__all__ = ["KNOWN_S", "MOST_STRANGERS", "Door"]
+__all__ = ["KNOWN_S", "MOST_UNKNOWN", "Door"]

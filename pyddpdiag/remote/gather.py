@@ -11,14 +11,13 @@ from __future__ import annotations
 import filecmp
 import hashlib
 import hmac
-import json
 import secrets
 import shutil
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,24 +28,20 @@ from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import NOTE_BYTES, node_of, parse_note
 from pyddpdiag.model.run_files import is_safe
 from pyddpdiag.output import clean
+from pyddpdiag.remote.channel import DIGEST, SILENCE_S, Channel
 from pyddpdiag.remote.door import KNOWN_S, Door
 from pyddpdiag.remote.local import files_of, runs_of
 from pyddpdiag.remote.pieces import MOST_BYTES
 
 LIMIT_S: Final = 120.0
 """From a machine's end to the end of the gathering."""
-SILENCE_S: Final = 30.0
-"""The longest silence on a connection."""
 _CLOSE_S: Final = 5.0
 """For threads whose connections have ended."""
 _COMPLAINTS: Final = 32
-_OF_STRANGERS: Final = 16
+_OF_UNKNOWN: Final = 16
 _HELLO: Final = b"pyddpdiag gather 1\n"
-_CHUNK: Final = 2**18
-_MOST_LIST: Final = 2**24
 _RETRY_S: Final = 0.5
-_DIGEST: Final = hashlib.sha256().digest_size
-_PROOF: Final = struct.Struct(f"!32sI{_DIGEST}s")
+_PROOF: Final = struct.Struct(f"!32sI{DIGEST}s")
 
 
 def secret_of(folder: Path) -> bytes:
@@ -138,7 +133,7 @@ class Gatherer:
         try:
             with connection:
                 try:
-                    channel = _Channel(connection, known_until)
+                    channel = Channel(connection, known_until)
                     node = self._meet(channel)
                     self._door.is_known(connection)
                     channel.until = until
@@ -148,9 +143,9 @@ class Gatherer:
         except (PyddpdiagError, OSError) as error:
             late = time.monotonic() >= known_until
             reason = "it did not show in time that it belongs to this run." if late else _reason(error)
-            self._complain(f"a connection from {clean(address, 60)}: {reason}", _OF_STRANGERS)
+            self._complain(f"a connection from {clean(address, 60)}: {reason}", _OF_UNKNOWN)
 
-    def _take(self, channel: _Channel, node: int) -> None:
+    def _take(self, channel: Channel, node: int) -> None:
         """All that a machine sends, and the answer to it."""
         try:
             names = self._receive(channel, node)
@@ -171,7 +166,7 @@ class Gatherer:
             if len(self._found.trouble) < most and not self._over:
                 self._found.trouble.append(text)
 
-    def _meet(self, channel: _Channel) -> int:
+    def _meet(self, channel: Channel) -> int:
         mine = secrets.token_bytes(32)
         channel.send(_HELLO + mine)
         theirs, node, proof = _PROOF.unpack(channel.receive(_PROOF.size))
@@ -183,7 +178,7 @@ class Gatherer:
         channel.digest = hmac.new(self._secret, mine + theirs, hashlib.sha256)
         return int(node)
 
-    def _receive(self, channel: _Channel, node: int) -> list[str]:
+    def _receive(self, channel: Channel, node: int) -> list[str]:
         sizes = self._list(channel.receive_list())
         needed, free = sum(sizes.values()), shutil.disk_usage(self._folder).free
         if needed > free:
@@ -259,7 +254,7 @@ def send(
     until = time.monotonic() + limit_s
     where = f"node 0 ({host}:{port})"
     with _connected(host, port, until, limit_s) as connection:
-        channel = _Channel(connection, until)
+        channel = Channel(connection, until)
         try:
             _introduce(channel, key, node)
             names = files_of(folder)
@@ -284,7 +279,7 @@ def send(
     return len(sizes)
 
 
-def _introduce(channel: _Channel, key: bytes, node: int) -> None:
+def _introduce(channel: Channel, key: bytes, node: int) -> None:
     hello = channel.receive(len(_HELLO) + 32)
     if not hello.startswith(_HELLO):
         raise RemoteError(
@@ -293,7 +288,7 @@ def _introduce(channel: _Channel, key: bytes, node: int) -> None:
     theirs, mine = hello[len(_HELLO) :], secrets.token_bytes(32)
     channel.send(_PROOF.pack(mine, node, _proof(key, b"node", theirs, mine, node)))
     try:
-        answer = channel.receive(_DIGEST)
+        answer = channel.receive(DIGEST)
     except RemoteError:
         answer = b""
     if not hmac.compare_digest(answer, _proof(key, b"first", theirs, mine, node)):
@@ -332,84 +327,6 @@ def _reason(error: Exception) -> str:
     return (
         error.message if isinstance(error, PyddpdiagError) else f"{getattr(error, 'strerror', '') or error}"
     )
-
-
-class _Channel:
-    """Bytes over a connection, with limits on silence and on the whole."""
-
-    def __init__(self, connection: socket.socket, until: float) -> None:
-        self._connection = connection
-        self.until = until
-        self.digest = hmac.new(b"-", b"", hashlib.sha256)
-
-    def _arm(self) -> None:
-        left = self.until - time.monotonic()
-        if left <= 0:
-            raise RemoteError("the time is over.")
-        self._connection.settimeout(min(SILENCE_S, left))
-
-    def send(self, content: bytes) -> None:
-        self._arm()
-        self._connection.sendall(content)
-
-    def receive(self, size: int) -> bytes:
-        found = bytearray()
-        self.take(found.extend, size)
-        return bytes(found)
-
-    def take(self, write: Callable[[bytes], Any], size: int) -> None:
-        left = size
-        while left:
-            self._arm()
-            chunk = self._connection.recv(min(left, _CHUNK))
-            if not chunk:
-                raise RemoteError(f"the connection ended, {left} of {size} bytes before its end.")
-            write(chunk)
-            left -= len(chunk)
-
-    def send_list(self, content: Mapping[str, Any]) -> None:
-        text = json.dumps(content).encode()
-        self.digest.update(text)
-        self.send(struct.pack("!I", len(text)) + text)
-
-    def receive_list(self) -> dict[str, Any]:
-        (size,) = struct.unpack("!I", self.receive(4))
-        if size > _MOST_LIST:
-            raise RemoteError("a list of files that cannot be.")
-        text = self.receive(size)
-        self.digest.update(text)
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise RemoteError("no list of files.")
-        return found
-
-    def send_from(self, read: Callable[[int], bytes], size: int, name: str) -> None:
-        left = size
-        while left:
-            chunk = read(min(left, _CHUNK))
-            if not chunk:
-                raise RemoteError(f"{name} became shorter while it was sent.")
-            self.digest.update(chunk)
-            self.send(chunk)
-            left -= len(chunk)
-
-    def receive_into(self, write: Callable[[bytes], Any], size: int) -> None:
-        def keep(chunk: bytes) -> None:
-            self.digest.update(chunk)
-            write(chunk)
-
-        self.take(keep, size)
-
-    def send_digest(self) -> None:
-        self.send(self.digest.digest())
-
-    def receive_digest(self) -> None:
-        expected = self.digest.digest()
-        if not hmac.compare_digest(self.receive(_DIGEST), expected):
-            raise RemoteError("the files were changed on the way.")
 
 
 __all__ = ["LIMIT_S", "Gathered", "Gatherer", "secret_of", "send"]

@@ -22,7 +22,7 @@ from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.tasks import Task
 from pyddpdiag.model.node import NodeNote, note_name
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.remote import door, gather
+from pyddpdiag.remote import channel, door, gather
 from pyddpdiag.remote.gather import Gathered, Gatherer, send
 
 LONG_S = 120.0
@@ -84,26 +84,26 @@ def test_a_wrong_secret_is_refused_on_both_sides(nodes: tuple[Path, Path]) -> No
     assert content(one) == before
 
 
-def _drip(stranger: socket.socket) -> None:
+def _drip(unknown: socket.socket) -> None:
     """Says a byte now and then, until nobody listens any more."""
     with suppress(OSError):
         while True:
-            stranger.sendall(b"x")
+            unknown.sendall(b"x")
             time.sleep(0.25)
 
 
-def _goodbye(stranger: socket.socket) -> None:
+def _goodbye(unknown: socket.socket) -> None:
     """Waits until the first machine has ended the connection."""
-    stranger.settimeout(LONG_S)
+    unknown.settimeout(LONG_S)
     with suppress(ConnectionError):
-        while stranger.recv(4096):
+        while unknown.recv(4096):
             pass
 
 
 def test_strangers_do_not_delay_the_end(nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """One is silent, one sends a byte now and then, and the first machine is patient: it ends once all nodes are in."""
-    for limit in ("KNOWN_S", "SILENCE_S"):
-        monkeypatch.setattr(gather, limit, 10 * LONG_S)
+    monkeypatch.setattr(gather, "KNOWN_S", 10 * LONG_S)
+    monkeypatch.setattr(channel, "SILENCE_S", 10 * LONG_S)
     one, two = nodes
     first = Gatherer(one, 2, 0)
 
@@ -112,8 +112,8 @@ def test_strangers_do_not_delay_the_end(nodes: tuple[Path, Path], monkeypatch: p
         with silent, drips:
             drip = threading.Thread(target=_drip, args=(drips,))
             drip.start()
-            for stranger in (silent, drips):
-                assert stranger.recv(1)  # it was let in
+            for one_of_them in (silent, drips):
+                assert one_of_them.recv(1)  # it was let in
             _sent(two, first.port)
             _goodbye(silent)
             drip.join(LONG_S)
@@ -144,16 +144,16 @@ def test_a_stranger_must_show_who_it_is_in_time(
 
 
 def test_of_many_strangers_the_oldest_goes(nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "MOST_STRANGERS", 3)
+    monkeypatch.setattr(door, "MOST_UNKNOWN", 3)
     one, two = nodes
     first = Gatherer(one, 2, 0)
 
     def act() -> None:
-        strangers = [socket.create_connection(("127.0.0.1", first.port)) for _ in range(5)]
-        for number, stranger in enumerate(strangers):
-            with stranger:
+        unknown = [socket.create_connection(("127.0.0.1", first.port)) for _ in range(5)]
+        for number, connection in enumerate(unknown):
+            with connection:
                 if number < 2:
-                    _goodbye(stranger)
+                    _goodbye(connection)
                 elif number == 2:
                     _sent(two, first.port)
 
@@ -178,15 +178,15 @@ def test_a_connection_that_breaks_leaves_nothing_behind(
     one, two = nodes
     before = content(one), content(two)
     first = Gatherer(one, 2, 0)
-    whole = gather._Channel.send_from
+    whole = gather.Channel.send_from
 
-    def half(self: gather._Channel, read: Callable[[int], bytes], size: int, name: str) -> None:
+    def half(self: gather.Channel, read: Callable[[int], bytes], size: int, name: str) -> None:
         whole(self, read, size // 2, name)
         self._connection.shutdown(socket.SHUT_RDWR)
 
     def act() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(gather._Channel, "send_from", half)
+            patch.setattr(gather.Channel, "send_from", half)
             with pytest.raises(RemoteError):
                 _sent(two, first.port)
 
@@ -201,14 +201,14 @@ def test_a_changed_byte_on_the_way_is_noticed(
     one, two = nodes
     before = content(one)
     first = Gatherer(one, 2, 0)
-    plain = gather._Channel.send
+    plain = gather.Channel.send
 
-    def changed(self: gather._Channel, data: bytes) -> None:
+    def changed(self: gather.Channel, data: bytes) -> None:
         plain(self, data[:-1] + bytes([data[-1] ^ 1]) if len(data) > 4096 else data)
 
     def act() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(gather._Channel, "send", changed)
+            patch.setattr(gather.Channel, "send", changed)
             _refused("changed on the way", lambda: _sent(two, first.port))
 
     gathered(first, 5, act)
@@ -224,12 +224,12 @@ def test_names_that_lead_elsewhere_are_refused(
     one, two = nodes
     before = content(one)
     first = Gatherer(one, 2, 0)
-    plain = gather._Channel.send_list
+    plain = gather.Channel.send_list
 
     def act() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(
-                gather._Channel,
+                gather.Channel,
                 "send_list",
                 lambda self, sizes: plain(self, sizes if "error" in sizes else {name: 1}),
             )
