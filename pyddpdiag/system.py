@@ -17,3 +17,5 @@ REUSE_ADDRESS_IS_SAFE = sys.platform != "win32"
 ONE_NUMBERING_OF_PROCESSES = sys.platform == "win32"
 #: Linux ends processes by SIGKILL when memory runs out.
 KILLS_WHEN_OUT_OF_MEMORY = sys.platform == "linux"
+#: A process can become the parent of those below it whose parents have ended (prctl).
+ADOPTS_ORPHANS = sys.platform == "linux"

@@ -25,6 +25,8 @@ class Interruption:
     """The run was ended from outside: `signal`, "SIGINT" for Ctrl-C, in `step`, at `at_ms` on the common clock.
 
     `ranks` got it first; empty: the whole run did. `ahead_ms`: how long before the others. `at_ms` None: not known.
+    `command`: the exit code of the run's command, if that had ended before its ranks, so that `pyddpdiag run` ended
+    them; None: it had not.
     """
 
     signal: str
@@ -32,6 +34,7 @@ class Interruption:
     at_ms: float | None
     ranks: tuple[int, ...] = ()
     ahead_ms: float = 0.0
+    command: int | None = None
 
 
 def interruption(
@@ -60,12 +63,15 @@ def interruption(
     )
     end = interrupted[0].end if interrupted else None
     sent = command.signal if command is not None else ""
-    name = sent or (end.signal or "SIGINT" if end is not None else "")
+    left = command if command is not None and command.left_s else None
+    name = sent or (end.signal or "SIGINT" if end is not None else "SIGTERM" if left else "")
     if not name:
         return None
     moments = [interrupted[0].at_ms] if interrupted else []
     if command is not None and command.signal_s:
         moments.append(command.signal_s * 1e3 - first.wall_ns / 1e6)
+    if left is not None:
+        moments.append(left.left_s * 1e3 - first.wall_ns / 1e6)
     at_ms = min((moment for moment in moments if moment is not None), default=None)
     # Whoever is asked to end a run after something has failed, ends a broken run.
     slack_ms = NOTICED_MS if sent or name == "SIGINT" else 0.0
@@ -76,15 +82,17 @@ def interruption(
     # Killed, and not known to have lived when the others got the signal: they got it because of that.
     unnoted = [ends[rank.rank] for rank in ranks if not rank.closed and rank.ended is None]
     unnoted = [one for one in unnoted if one.end is None]
+    if not (sent or interrupted or unnoted):
+        return None  # the command left processes, but none of its ranks
     if at_ms is not None and not all(one.outlived(at_ms - slack_ms) for one in unnoted):
         return None
     # A terminal sends Ctrl-C to all ranks.
-    whole = bool(sent) or name == "SIGINT" or len(interrupted) + len(unnoted) == len(ends)
-    early, ahead_ms = ((), 0.0) if sent else _ahead(interrupted)
+    whole = bool(sent or left) or name == "SIGINT" or len(interrupted) + len(unnoted) == len(ends)
+    early, ahead_ms = ((), 0.0) if sent or left else _ahead(interrupted)
     if any(clock.uncertainty_ns is None or clock.uncertainty_ns / 1e6 > ahead_ms for clock in clocks):
         early, ahead_ms = (), 0.0
     named = early if early or whole else tuple(one.rank for one in interrupted)
-    return Interruption(name, step, at_ms, named, ahead_ms)
+    return Interruption(name, step, at_ms, named, ahead_ms, None if left is None else left.exit_code)
 
 
 def _ahead(interrupted: Sequence[Ending]) -> tuple[tuple[int, ...], float]:

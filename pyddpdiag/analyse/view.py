@@ -367,6 +367,11 @@ class RunView:
         return endings(self.run, self.clocks, self.errors.first)
 
     @cached_property
+    def exit_codes(self) -> dict[int, int]:
+        """By rank, the exit codes of those that failed by themselves, where their launcher noted them."""
+        return {int(rank): code for note in self.run.nodes.notes for rank, code in note.codes.items()}
+
+    @cached_property
     def interruption(self) -> Interruption | None:
         """By what the run was ended from outside, before anything else went wrong."""
         steps = [rank.last_step for rank in self.ranks] + [open_one.step for open_one in self.in_flight.first]

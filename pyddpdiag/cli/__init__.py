@@ -21,6 +21,7 @@ import typer
 import typer.core
 
 from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.messages.exit_codes import to_pass_on
 from pyddpdiag.output import clean_lines, say
 
 ERROR_EXIT = 2
@@ -93,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         build_app(wanted)(args=arguments, prog_name="pyddpdiag")
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        return to_pass_on(stop.code) if isinstance(stop.code, int) else int(stop.code is not None)
     except PyddpdiagError as error:
         say(f"error: {error}", sys.stderr)
         return ERROR_EXIT

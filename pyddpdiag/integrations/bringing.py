@@ -36,6 +36,11 @@ class Gather:
     port: int
 
 
+def names_machines(command: Sequence[str]) -> bool:
+    """Whether a command has an option of launchers that start ranks on several machines."""
+    return any(word.startswith(_SEVERAL) for word in command)
+
+
 def local_folder(url: str) -> Path:
     """Where ranks record whose traces go to a URL: no other command of the same run writes there."""
     name = name_of(url)
@@ -137,7 +142,7 @@ class Bringing:
         Raises:
             TraceExistsError: that is the case.
         """
-        if alone and not any(word.startswith(_SEVERAL) for word in command):
+        if alone and not names_machines(command):
             require_free(self._place)
 
     @contextmanager
@@ -201,4 +206,4 @@ class Bringing:
             self._attempt = "" if newest == self._folder else newest.name
 
 
-__all__ = ["Bringing", "Gather", "gather_of", "local_folder", "run_gather"]
+__all__ = ["Bringing", "Gather", "gather_of", "local_folder", "names_machines", "run_gather"]

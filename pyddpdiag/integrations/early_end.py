@@ -126,17 +126,20 @@ def _said(raw: dict[str, Any]) -> str:
 
 def why_nothing(early: Early, exit_code: int) -> str:
     """Why nothing was recorded, in a sentence or two."""
+    from pyddpdiag.messages.exit_codes import shown
+
     if early.error and exit_code:
-        return (
-            f"the command ended with exit code {exit_code} before any module had trained, by {early.error}."
-        )
+        return f"the command ended with exit code {shown(exit_code)} before any module had trained, by {early.error}."
     if early.uncalled:
         return (
             "a DistributedDataParallel module was made, and its forward never called. Call the module itself: "
             "ddp(batch), and not ddp.module(batch), which reduces no gradients."
         )
     if exit_code:
-        return f"the command ended with exit code {exit_code} before any module had trained. Its own output says why."
+        code = shown(exit_code)
+        return (
+            f"the command ended with exit code {code} before any module had trained. Its own output says why."
+        )
     if early.loaded:
         return "no DistributedDataParallel module trained over Gloo."
     return (

@@ -11,6 +11,7 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -42,25 +43,28 @@ class NodeBeat:
         with blocked(stop_signals()), suppress(RuntimeError):
             self._thread.start()
 
-    def end(self, exit_code: int, signal: str = "") -> None:
-        """The command has ended; the last note says how. Waits for a moment only where the file system hangs."""
+    def end(self, exit_code: int, signal: str = "", codes: Mapping[str, int] | None = None) -> None:
+        """The command has ended; the last note says how, with the `codes` of its ranks.
+
+        Waits for a moment only where the file system hangs.
+        """
         self._over.set()
-        last = threading.Thread(target=self._last, args=(exit_code, signal), daemon=True)
+        last = threading.Thread(target=self._last, args=(exit_code, signal, codes or {}), daemon=True)
         with suppress(RuntimeError):
             last.start()
             last.join(_LEAVE_S)
 
     def _beat(self) -> None:
         while not self._over.is_set():
-            self._write(None, "")
+            self._write(None, "", {})
             self._over.wait(BEAT_S)
 
-    def _last(self, exit_code: int, signal: str) -> None:
+    def _last(self, exit_code: int, signal: str, codes: Mapping[str, int]) -> None:
         if self._thread.ident is not None:
             self._thread.join()  # or it would overwrite the last note
-        self._write(exit_code, signal)
+        self._write(exit_code, signal, codes)
 
-    def _write(self, exit_code: int | None, signal: str) -> None:
+    def _write(self, exit_code: int | None, signal: str, codes: Mapping[str, int]) -> None:
         """Under another name first: whoever reads it sees all of it, or the one before."""
         note = NodeNote(
             self.node,
@@ -71,6 +75,7 @@ class NodeBeat:
             time.time(),
             exit_code,
             signal,
+            codes,
         )
         with suppress(OSError):
             if self._folder.is_dir():

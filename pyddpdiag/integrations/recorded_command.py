@@ -21,9 +21,10 @@ from pyddpdiag.cures.options import Cures
 from pyddpdiag.cures.trial_options import Trial, to_text
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.integrations import early_end, tasks
-from pyddpdiag.integrations.bringing import Bringing, Gather, run_gather
+from pyddpdiag.integrations.apart import how_to_collect
+from pyddpdiag.integrations.bringing import Bringing, Gather, names_machines, run_gather
 from pyddpdiag.integrations.node_beat import NodeBeat
-from pyddpdiag.integrations.started_ranks import Start
+from pyddpdiag.integrations.started_ranks import Start, noted_codes
 from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES, TRIAL
 from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.model.launch import Launch, launch_to_json
@@ -112,19 +113,24 @@ def run(
         with bringing.meanwhile() if bringing is not None else nullcontext():
             ended = to_its_end(whole, environ)
         early, known = early_end.read(Path(notes)), secret.handed_over(Path(notes))
+        codes = noted_codes(Path(notes))
     number = ended.signal_number or ended.died_of
-    beat.end(ended.code, signal.Signals(number).name if number else "")
+    name = signal.Signals(number).name if number else ""
+    beat.end(ended.code, name, codes)
     if task is None or task.number == 0 or ended.code:
-        _note(folder, CommandEnd(ended.code, signal.Signals(number).name if number else "", ended.signal_s))
+        _note(folder, CommandEnd(ended.code, name, ended.signal_s, ended.left_s))
     recorded = any(folder.glob("rank_*.ddptrace"))
     several = task is not None and task.count > 1
     if gather is not None and gather.node:
         run_gather(folder, gather, known)
     elif task is not None and task.number != 0 and (recorded or start is None):
         # A machine that was started by hand says at least where its traces are.
-        if start is not None:
-            place = folder if bringing is None else bringing.shown
-            with suppress(OSError):
+        place = folder if bringing is None else bringing.shown
+        apart = how_to_collect(folder) if bringing is None else ""
+        with suppress(OSError):
+            if apart:
+                say(f"pyddpdiag run: {apart}", sys.stderr)
+            elif start is not None:
                 say(f"pyddpdiag run: recorded into {place}; the first machine shows the verdict.", sys.stderr)
     else:
         if task is not None and recorded and bringing is None and gather is None:
@@ -143,6 +149,9 @@ def run(
                 bringing = None
             else:
                 report = show_it(folder)
+                may_be_apart = gather is None and (several or names_machines(command))
+                if may_be_apart and (apart := how_to_collect(folder)):
+                    say(f"\npyddpdiag run: {apart}", sys.stderr)
             if report is not None and take is not None:
                 take(report)
     if bringing is not None:

@@ -18,6 +18,7 @@ from pyddpdiag.integrations import early_end
 from pyddpdiag.integrations.recorded_command import environment_below, program_of
 from pyddpdiag.integrations.signals import Ended, to_its_end
 from pyddpdiag.integrations.started_ranks import Start
+from pyddpdiag.messages.exit_codes import shown
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import count
 from pyddpdiag.output import clean
@@ -155,7 +156,7 @@ def _measured(folder: Path, ended: Ended, enough: _Enough, early: early_end.Earl
     if report is None:
         return Measured(folder, why=_no_trace(folder, ended, early))
     if not ended.enough and ended.code:
-        why = f"the command ended with exit code {ended.code}{_said(folder)}"
+        why = f"the command ended with exit code {shown(ended.code)}{_said(folder)}"
         return Measured(folder, why=why, report=report)
     step_s, exposed_s, steps = medians(report)
     if steps < FEWEST or step_s is None:

@@ -1,33 +1,34 @@
-"""Signals to `pyddpdiag run` reach its command, and nothing that it started outlives a run that was interrupted."""
+"""Signals to `pyddpdiag run` reach its command, and nothing that it started outlives the run."""
 
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Final
+from typing import IO
 
 import psutil
 
+from pyddpdiag.integrations.below import Below
+from pyddpdiag.messages.exit_codes import ended as shown_end
+from pyddpdiag.model.words import count, listed
 from pyddpdiag.output import say
-from pyddpdiag.ranks.interrupts import StopRequest, blocked, noted, stop_signals
-
-MARK: Final = "PYDDPDIAG_RUN_MARK"
-"""The environment variable by which processes are found whose parents are gone."""
+from pyddpdiag.ranks.interrupts import StopRequest, blocked, noted, stop_signals, wait_for_signal
 
 # Whoever sends a signal to a process and to its group, as timeout(1) does, has sent one.
 _ECHO_S = 0.5
 _NOTE_S = 2.0
-# For processes that the command left behind: to end by the signal that they have, and then by SIGTERM.
+# For processes that the command left behind: to end by themselves or by the signal that they have, and then by SIGTERM.
 _LEAVE_S = 5.0
 _GONE_S = 10.0
+_ROUNDS = 2
 _POLL_S = 0.5
+_LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Ended:
         signal_s: when that came, in seconds since 1970; 0: there was none.
         died_of: the signal to stop that ended the command, whoever sent it; 0: none did.
         enough: whether we ended it, since `enough` said so.
+        left_s: when it ended, if it left processes that we had to end, in seconds since 1970; 0: it left none.
     """
 
     code: int
@@ -47,6 +49,7 @@ class Ended:
     signal_s: float = 0.0
     died_of: int = 0
     enough: bool = False
+    left_s: float = 0.0
 
 
 def to_its_end(
@@ -65,20 +68,20 @@ def to_its_end(
             itself knows when it is done.
         output: where the command writes, errors too; it reads nothing then. None: where we do.
     """
-    mark = secrets.token_hex(8)
     # The command first, or it would inherit the mask.
     with (
+        Below() as below,
         noted() as request,
         subprocess.Popen(
             command,
-            env={**environ, MARK: mark},
+            env={**environ, **below.environment},
             stdin=None if output is None else subprocess.DEVNULL,
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
         ) as process,
-        blocked(_waited()),
+        blocked(waited := _waited()),
     ):
-        running = _Command(process, mark, request, enough)
+        running = _Command(process, below, waited, request, enough)
         try:
             return running.watch()
         except BaseException:
@@ -96,12 +99,14 @@ class _Command:
     def __init__(
         self,
         process: subprocess.Popen[bytes],
-        mark: str,
+        below: Below,
+        waited: Collection[int],
         request: StopRequest,
         enough: Callable[[], bool] | None,
     ) -> None:
         self._process = process
-        self._mark = mark
+        self._below = below
+        self._waited = waited
         self._request = request
         self._enough = enough
         self._ended_by_us = False  # nobody else had sent a signal yet
@@ -109,45 +114,46 @@ class _Command:
         self._since = 0.0
         self._first_s = 0.0
         self._again = False  # a second one came
+        self._left_s = 0.0
         self._theirs = 0  # a signal that came after we had ended the command ourselves
-        self._started: set[psutil.Process] = set()  # by the command, as seen when signals came
 
     def watch(self) -> Ended:
-        """Until the command has ended, and all that it started if it was interrupted."""
+        """Until the command has ended, and all that it started."""
         said = False
         while self._process.poll() is None:
             self._take(_POLL_S)
+            self._below.reap(self._process.pid)
             if not self._first and self._enough is not None and self._enough():
                 self._ended_by_us = True
                 self._stop(signal.SIGTERM, command_has_it=False)
             if self._again:
-                self._started.update(self._tree())
-                self._process.kill()
-                self._process.wait()
+                self._kill()
             elif self._first and not (said or self._ended_by_us) and time.monotonic() - self._since > _NOTE_S:
                 said = True
                 with suppress(OSError):  # a terminal that hung up
                     say("pyddpdiag run: waits for the command to end; a second signal ends it.", sys.stderr)
-        if self._first:
-            self._end_what_is_left()
+        self._end_what_is_left()
         code = self._process.returncode
-        died_of = -code if -code in stop_signals() else 0
+        died_of = -code if -code in self._waited else 0
         shown = code if code >= 0 else 128 - code
         if self._ended_by_us:
             return Ended(shown, self._theirs, self._first_s if self._theirs else 0.0, died_of, enough=True)
-        return Ended(shown, self._first, self._first_s, died_of)
+        return Ended(shown, self._first, self._first_s, died_of, left_s=self._left_s)
 
     def end(self) -> None:
         """Ends the command and all that it started, at once."""
-        self._started.update(self._tree())
         self._first = self._first or signal.SIGTERM
         self._again = True
-        self._process.kill()
-        self._process.wait()
+        self._kill()
         self._end_what_is_left()
 
+    def _kill(self) -> None:
+        self._below.look()
+        self._process.kill()
+        self._process.wait()
+
     def _take(self, seconds: float) -> None:
-        """Waits for a signal, or the end of the command, and passes the first signal on."""
+        """Waits for a signal, or the end of a process, and passes the first signal on."""
         came = self._next(seconds)
         if came is None:
             return
@@ -160,12 +166,12 @@ class _Command:
 
     def _stop(self, number: int, *, command_has_it: bool) -> None:
         self._first, self._since, self._first_s = number, time.monotonic(), time.time()
-        self._started.update(self._tree())
+        started = self._below.look()
         if not command_has_it:
-            self._pass_on(number)
+            self._pass_on(number, started)
 
     def _next(self, seconds: float) -> tuple[int, bool] | None:
-        """The next signal, and whether the command has it as well."""
+        """The next signal, and whether the command has it as well; None: none came in time."""
         number, self._request.signal_number = self._request.signal_number, 0
         can_wait = hasattr(signal, "sigtimedwait")
         if number:
@@ -175,61 +181,65 @@ class _Command:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
             return None
-        info = signal.sigtimedwait(_waited(), seconds)
-        if info is None or info.si_signo == signal.SIGCHLD:
+        came = wait_for_signal(self._waited, seconds)
+        if came is None or came[0] == signal.SIGCHLD:
             return None
         # From the kernel and no process: a terminal, which sends it to all of its foreground.
-        return info.si_signo, info.si_code > 0
+        return came[0], came[1] > 0
 
-    def _pass_on(self, number: int) -> None:
+    def _pass_on(self, number: int, started: Collection[psutil.Process]) -> None:
         with suppress(OSError):
             self._process.send_signal(number)
+            if hasattr(signal, "SIGCONT"):  # one that is stopped would only keep it
+                self._process.send_signal(signal.SIGCONT)
         if number != signal.SIGINT:
             return
         # As from a terminal: launchers leave it to that and only wait for their ranks.
-        for process in self._started:
+        for process in started:
             with suppress(OSError, psutil.Error):
-                if os.getpgid(process.pid) == os.getpgrp():
+                if process.pid != self._process.pid and os.getpgid(process.pid) == os.getpgrp():
                     process.send_signal(number)
 
     def _end_what_is_left(self) -> None:
-        left = [*self._started, *_marked(self._mark)]
-        if self._first == signal.SIGINT:  # they have it, too
+        left = self._below.living()
+        if not left:
+            return
+        if not self._first:
+            ended_s = time.time()
+            # Some helpers end just after the command.
+            left = self._left(left)
+            if not left:
+                return
+            self._left_s = ended_s
+            pids = listed((process.pid for process in left), 16)
+            with suppress(OSError):
+                say(
+                    f"pyddpdiag run: the command {shown_end(self._process.returncode)} and left "
+                    f"{count(len(left), 'process', 'processes')} ({pids}), which pyddpdiag run ends now.",
+                    sys.stderr,
+                )
+        elif self._first == signal.SIGINT:  # they have it, too
             left = self._left(left)
         for process in left:
             with suppress(psutil.Error):
                 process.terminate()
-        left = self._left(left)
-        for process in left:
-            with suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(left, timeout=_GONE_S)
+        self._left(left)
+        for _ in range(_ROUNDS):  # a launcher among them may have started others
+            left = self._below.living()
+            for process in left:
+                with suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(left, timeout=_GONE_S)
 
     def _left(self, processes: list[psutil.Process]) -> list[psutil.Process]:
-        """Those that do not end in time, or before a second signal."""
+        """Those that do not end in time, or before another signal."""
         limit = time.monotonic() + _LEAVE_S
-        left = processes
+        left, first = processes, self._first
         while True:
             _, left = psutil.wait_procs(left, timeout=0)
-            if not left or self._again or time.monotonic() > limit:
+            if not left or self._again or self._first != first or time.monotonic() > limit:
                 return left
-            self._take(0.05)
-
-    def _tree(self) -> list[psutil.Process]:
-        try:
-            return psutil.Process(self._process.pid).children(recursive=True)
-        except psutil.Error:
-            return []
+            self._take(_LOOK_S)
 
 
-def _marked(mark: str) -> list[psutil.Process]:
-    """All processes with this mark in their environment."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(OSError, psutil.Error):
-            if process.environ().get(MARK) == mark:
-                found.append(process)
-    return found
-
-
-__all__ = ["MARK", "Ended", "to_its_end"]
+__all__ = ["Ended", "to_its_end"]

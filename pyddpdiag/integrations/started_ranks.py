@@ -6,6 +6,7 @@ works where torchrun does not: on Windows, torch makes torchrun's stores with li
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -14,17 +15,22 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from pyddpdiag import system
 from pyddpdiag.errors import UsageError
 from pyddpdiag.integrations import tasks
+from pyddpdiag.integrations.early_end import NOTES
+from pyddpdiag.messages.exit_codes import ended, to_pass_on
 from pyddpdiag.output import say
 
 _POLL_S: Final = 0.1
 _OTHERS_S: Final = 3.0
 """For the other ranks to notice that one has failed, before they are ended."""
 _KILL_S: Final = 5.0
+_CODES: Final = "codes.json"
+_MOST_CODES: Final = 128
 
 
 @dataclass(frozen=True)
@@ -149,11 +155,27 @@ def run_ranks(start: Start, host: str, port: int, script: Sequence[str]) -> int:
         if failed is None:
             return 0
         code = ranks[failed].returncode
-        say(f"pyddpdiag run: rank {first + failed} ended with exit code {code}.", sys.stderr)
+        say(f"pyddpdiag run: rank {first + failed} {ended(code)}.", sys.stderr)
         _wait(ranks, _OTHERS_S)
+        _note(
+            {str(first + local): rank.poll() for local, rank in enumerate(ranks[:_MOST_CODES]) if rank.poll()}
+        )
         return code if code >= 0 else 128 - code
     finally:
         _end(ranks)
+
+
+def _note(codes: Mapping[str, int | None]) -> None:
+    """For `pyddpdiag run`, whose verdict may know nothing else of a rank that was killed."""
+    with suppress(OSError, KeyError):
+        Path(os.environ[NOTES], _CODES).write_text(json.dumps(codes), encoding="utf-8")
+
+
+def noted_codes(notes: Path) -> dict[str, int]:
+    """The exit codes that a launcher left among the notes: those of ranks that failed by themselves."""
+    with suppress(OSError, ValueError):
+        return dict(json.loads((notes / _CODES).read_text(encoding="utf-8")))
+    return {}
 
 
 def _started(variables: Mapping[str, str], script: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -202,7 +224,8 @@ def main(arguments: Sequence[str]) -> int:
     """The command of `Start.command`, without its Python."""
     nproc, nnodes, node_rank = (int(text) for text in arguments[:3])
     try:
-        return run_ranks(Start(nproc, nnodes, node_rank), arguments[3], int(arguments[4]), arguments[5:])
+        start = Start(nproc, nnodes, node_rank)
+        return to_pass_on(run_ranks(start, arguments[3], int(arguments[4]), arguments[5:]))
     except KeyboardInterrupt:
         return 130
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,10 @@ _VARIABLES: Final = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("PMIX_NAMESPACE",)),
     ("PMI_RANK", "PMI_SIZE", ("PMI_ID", "PMI_JOBID")),
     ("RANK", "WORLD_SIZE", ()),
+    ("RANK", "SLURM_NTASKS", ()),
 )
+# The job, where its tasks are started by other means than its scheduler's.
+_JOBS: Final = (("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID",), ("LSB_JOBID",))
 _POLL_S: Final = 0.2
 WAIT_S: Final = 30.0
 """How long the first task waits for the traces of the others to be closed, before it reads them."""
@@ -51,20 +54,21 @@ class Task:
 
 
 def here(
-    environ: Mapping[str, str] = os.environ, parent: Callable[[], psutil.Process | None] | None = None
+    environ: Mapping[str, str] = os.environ, parents: Callable[[], Iterable[psutil.Process]] | None = None
 ) -> Task | None:
     """The task that the environment makes this process; None: it is the only one.
 
     Args:
         environ: the variables.
-        parent: gives the process that started this one, for launchers that name no job.
+        parents: gives the process that started this one, its parent and so on, for launchers that name no job.
     """
     for rank, size, names in _VARIABLES:
         number, count = _whole(environ.get(rank)), _whole(environ.get(size))
         if number is None or count is None or count < 2 or number >= count:
             continue
-        named = [environ[name] for name in names if environ.get(name)]
-        job = "-".join(named) if named else _start_of((parent or psutil.Process().parent)())
+        job = next((found for found in (_named(environ, each) for each in (names, *_JOBS)) if found), "")
+        if not job:
+            job = _start_of(_launcher((parents or psutil.Process().parents)(), rank, environ[rank]))
         return Task(number, count, "".join(c if c.isalnum() or c in "-_." else "-" for c in job)[:80])
     return None
 
@@ -122,11 +126,28 @@ def _others(folder: Path) -> tuple[bool, bool]:
     return len(headers) < max(header.world_size for header in headers), any(not h.closed for h in headers)
 
 
-def _start_of(parent: psutil.Process | None) -> str:
+def _named(environ: Mapping[str, str], names: Iterable[str]) -> str:
+    """What these variables say together."""
+    return "-".join(environ[name] for name in names if environ.get(name))
+
+
+def _launcher(parents: Iterable[psutil.Process], rank: str, number: str) -> psutil.Process | None:
+    """The process that gave the task its number; what only wraps the task, as timeout(1) does, has it as well."""
+    parent = None
+    for parent in parents:
+        try:
+            if parent.environ().get(rank) != number:
+                break
+        except (OSError, psutil.Error):
+            break
+    return parent
+
+
+def _start_of(launcher: psutil.Process | None) -> str:
     """When and as what process the launcher was started: the same in all that it starts on this machine."""
-    if parent is None:
+    if launcher is None:
         return f"of-{os.getppid()}"
-    return time.strftime("%Y%m%d-%H%M%S", time.localtime(parent.create_time())) + f"-{parent.pid}"
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime(launcher.create_time())) + f"-{launcher.pid}"
 
 
 def _whole(text: str | None) -> int | None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from pyddpdiag.messages import outside
 from pyddpdiag.messages.ends import End
+from pyddpdiag.messages.exit_codes import shown
 from pyddpdiag.messages.explain import Explanation, explain
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell
@@ -213,7 +214,10 @@ def _summary_only(case: Case) -> LogVerdict | None:
         return None
     explanation = explain(f"ChildFailedError\n{end.line}", lines_for=case.shell)
     explanation = replace(explanation, line=end.line, facts={"exitcode": str(end.code)}, others=())
-    sentence = f"{_who(end)} failed first, with exit code {end.code}, as the launcher reports; its error is not here."
+    code = shown(end.code)
+    sentence = (
+        f"{_who(end)} failed first, with exit code {code}, as the launcher reports; its error is not here."
+    )
     return LogVerdict(sentence, explanation, _culprits(end), case.logs)
 
 

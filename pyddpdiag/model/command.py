@@ -13,9 +13,11 @@ NAME: Final = "command.json"
 class CommandEnd:
     """Its exit code, and the signal by which somebody ended it, as "SIGINT"; empty: nobody did.
 
-    `signal_s`: when, in seconds since 1970; 0: not known.
+    `signal_s`: when, in seconds since 1970; 0: not known. `left_s`: when it ended, if processes that it had started
+    outlived it, which `pyddpdiag run` then ended; 0: none did.
     """
 
     exit_code: int
     signal: str = ""
     signal_s: float = 0.0
+    left_s: float = 0.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyddpdiag.output import clean
@@ -18,6 +19,8 @@ NOTE_BYTES: Final = 4096
 _NAME: Final = re.compile(r"node_([0-9a-f]{16})\.json")
 _LATEST_NS: Final = 2**61
 _LATEST_S: Final = 3e10
+_RANK: Final = re.compile(r"[0-9]{1,7}")
+_LEAST: Final = -(2**32)
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class NodeNote:
         at_s: the same by the machine's wall clock, in seconds since 1970.
         exit_code: of its command; None: that still runs, as far as the note knows.
         signal: the signal that ended the command, or that asked `pyddpdiag run` to; empty: none did.
+        codes: by rank, the exit codes of those that failed by themselves, as `pyddpdiag run --nproc` saw them;
+            negative: minus the signal that ended it.
     """
 
     node: str
@@ -43,6 +48,7 @@ class NodeNote:
     at_s: float
     exit_code: int | None = None
     signal: str = ""
+    codes: Mapping[str, int] = field(default_factory=dict)
 
 
 def note_name(node: str) -> str:
@@ -67,8 +73,9 @@ def parse_note(node: str, content: bytes) -> NodeNote | None:
 def _parse(node: str, raw: Any) -> NodeNote | None:
     """Raises what a wrong type or a missing field raises."""
     code, at_ns, at_s, pid = raw.get("exit_code"), raw["at_ns"], raw["at_s"], raw["pid"]
-    host, clock, signal = raw["host"], raw["clock"], raw.get("signal", "")
-    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (at_ns, pid, code or 0))
+    host, clock, signal, codes = raw["host"], raw["clock"], raw.get("signal", ""), raw.get("codes", {})
+    numbers = (at_ns, pid, code or 0, *codes.values())
+    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in numbers)
     if (
         not whole
         or not isinstance(at_s, (int, float))
@@ -78,7 +85,15 @@ def _parse(node: str, raw: Any) -> NodeNote | None:
     ):
         return None
     return NodeNote(
-        node, clean(host, 255), clean(clock, 64), pid, at_ns, float(at_s), code, clean(signal, 16)
+        node,
+        clean(host, 255),
+        clean(clock, 64),
+        pid,
+        at_ns,
+        float(at_s),
+        code,
+        clean(signal, 16),
+        {rank: found for rank, found in codes.items() if _RANK.fullmatch(rank) and _LEAST <= found < -_LEAST},
     )
 
 

@@ -6,38 +6,22 @@ rank whose error is a broken connection is a victim as long as any other rank ha
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyddpdiag.errors import RankFailedError
+from pyddpdiag.messages.exit_codes import ended
 from pyddpdiag.ranks.failure import Failure, sentence, short
 from pyddpdiag.system import KILLS_WHEN_OUT_OF_MEMORY
-
-# Windows exit codes that say how a process crashed.
-_WINDOWS_CRASHES = {
-    0xC0000005: "an access violation",
-    0xC00000FD: "a stack overflow",
-    0xC0000017: "a lack of memory",
-    0xC0000409: "a failed security check (abort)",
-    0xC000013A: "Ctrl-C",
-}
 
 
 def describe_exit(rank: int, exit_code: int) -> str:
     """One sentence about a rank that ended without giving a reason."""
     if exit_code < 0:
-        try:
-            name = f" ({signal.Signals(-exit_code).name})"
-        except ValueError:
-            name = ""
-        return f"rank {rank} was killed by signal {-exit_code}{name}."
+        return f"rank {rank} {ended(exit_code)}."
     if exit_code == 0:
         return f"rank {rank} ended with exit code 0 before its job was done."
-    crash = _WINDOWS_CRASHES.get(exit_code)
-    if crash is not None:
-        return f"rank {rank} was ended by {crash} (exit code 0x{exit_code:08X})."
-    return f"rank {rank} ended with exit code {exit_code} and no error message."
+    return f"rank {rank} {ended(exit_code)} and no error message."
 
 
 @dataclass(frozen=True)

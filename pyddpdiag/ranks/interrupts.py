@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -79,6 +80,23 @@ def blocked(numbers: Collection[int]) -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def wait_for_signal(numbers: Collection[int], seconds: float) -> tuple[int, int] | None:
+    """Takes one of these blocked signals: its number and `si_code`; None: none came in time. Not on Windows.
+
+    In a process that was stopped for longer than `seconds`, `signal.sigtimedwait` returns numbers that nobody set. And
+    only a thread that waits in the system gets a signal before others that do not block it.
+    """
+    libc = ctypes.CDLL(None)
+    awaited = (ctypes.c_ulong * 16)()
+    libc.sigemptyset(awaited)
+    for number in numbers:
+        libc.sigaddset(awaited, int(number))
+    whole = int(seconds)
+    limit = (ctypes.c_long * 2)(whole, int((seconds - whole) * 1e9))
+    info = (ctypes.c_int * 32)()  # siginfo_t: number, errno, code
+    return (info[0], info[2]) if libc.sigtimedwait(awaited, info, limit) > 0 else None
 
 
 def leave_to_launcher() -> None:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import filecmp
 import hashlib
 import hmac
-import json
 import shutil
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,19 +28,20 @@ from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import NOTE_BYTES, node_of, parse_note
 from pyddpdiag.model.run_files import is_safe
 from pyddpdiag.output import clean
+from pyddpdiag.remote.channel import DIGEST, SILENCE_S, Channel
+from pyddpdiag.remote.door import KNOWN_S, Door
 from pyddpdiag.remote.local import files_of, open_own
 from pyddpdiag.remote.pieces import MOST_BYTES
 
 LIMIT_S: Final = 120.0
 """From a machine's end to the end of the gathering."""
-SILENCE_S: Final = 30.0
-"""The longest silence on a connection."""
+_CLOSE_S: Final = 5.0
+"""For threads whose connections have ended."""
+_COMPLAINTS: Final = 32
+_OF_UNKNOWN: Final = 16
 _HELLO: Final = b"pyddpdiag gather 1\n"
-_CHUNK: Final = 2**18
-_MOST_LIST: Final = 2**24
 _RETRY_S: Final = 0.5
-_DIGEST: Final = hashlib.sha256().digest_size
-_PROOF: Final = struct.Struct(f"!32sI{_DIGEST}s")
+_PROOF: Final = struct.Struct(f"!32sI{DIGEST}s")
 
 
 class OtherSecretError(RemoteError):
@@ -78,6 +78,8 @@ class Gatherer:
         self._found = Gathered()
         self._lock = threading.Lock()
         self._keeping = threading.Lock()
+        self._door = Door()
+        self._over = False
         try:
             family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
             self._server = socket.create_server(
@@ -106,13 +108,19 @@ class Gatherer:
                     connection, address = self._server.accept()
                 except OSError:  # nobody yet
                     continue
+                self._door.let_in(connection)
                 thread = threading.Thread(
                     target=self._serve, args=(connection, address[0], until), daemon=True
                 )
                 thread.start()
-                threads.append(thread)
-            for thread in threads:
-                thread.join(max(0.0, until - time.monotonic()))
+                threads = [each for each in threads if each.is_alive()] + [thread]
+        # What has not come whole by now is not waited for.
+        with self._keeping:
+            self._over = True
+        self._door.close()
+        closed = time.monotonic() + _CLOSE_S
+        for thread in threads:
+            thread.join(max(0.0, closed - time.monotonic()))
         with self._lock:
             absent = [node for node in range(1, self._nodes) if node not in self._found.nodes]
             trouble = list(self._found.trouble)
@@ -120,32 +128,44 @@ class Gatherer:
             return Gathered(dict(self._found.nodes), trouble)
 
     def _serve(self, connection: socket.socket, address: str, until: float) -> None:
+        known_until = min(until, time.monotonic() + KNOWN_S)
         try:
             with connection:
-                channel = _Channel(connection, until)
-                node = self._meet(channel)
                 try:
-                    names = self._receive(channel, node)
-                except (PyddpdiagError, OSError) as error:
-                    reason = (
-                        error.message if isinstance(error, PyddpdiagError) else error.strerror or str(error)
-                    )
-                    self._complain(f"node {node}: {reason}")
-                    with suppress(OSError):
-                        channel.send_list({"error": reason})
-                    return
-                with self._lock:
-                    self._found.nodes[node] = names
-                channel.send_list({"error": ""})
+                    channel = Channel(connection, known_until)
+                    node = self._meet(channel)
+                    self._door.is_known(connection)
+                    channel.until = until
+                    self._take(channel, node)
+                finally:
+                    self._door.left(connection)
         except (PyddpdiagError, OSError) as error:
-            self._complain(f"a connection from {clean(address, 60)}: {_reason(error)}")
+            late = time.monotonic() >= known_until
+            reason = "it did not show in time that it belongs to this run." if late else _reason(error)
+            self._complain(f"a connection from {clean(address, 60)}: {reason}", _OF_UNKNOWN)
 
-    def _complain(self, text: str) -> None:
+    def _take(self, channel: Channel, node: int) -> None:
+        """All that a machine sends, and the answer to it."""
+        try:
+            names = self._receive(channel, node)
+        except (PyddpdiagError, OSError) as error:
+            reason = _reason(error)
+            self._complain(f"node {node}: {reason}")
+            with suppress(OSError, RemoteError):
+                channel.send_list({"error": reason})
+            return
+        with suppress(OSError, RemoteError):
+            channel.send_list({"error": ""})
+        # Not before the answer: when all are in, connections end.
         with self._lock:
-            if len(self._found.trouble) < 32:
+            self._found.nodes[node] = names
+
+    def _complain(self, text: str, most: int = _COMPLAINTS) -> None:
+        with self._lock:
+            if len(self._found.trouble) < most and not self._over:
                 self._found.trouble.append(text)
 
-    def _meet(self, channel: _Channel) -> int:
+    def _meet(self, channel: Channel) -> int:
         mine = token_bytes(32)
         channel.send(_HELLO + mine)
         theirs, node, proof = _PROOF.unpack(channel.receive(_PROOF.size))
@@ -159,7 +179,7 @@ class Gatherer:
         channel.digest = hmac.new(key, mine + theirs, hashlib.sha256)
         return int(node)
 
-    def _receive(self, channel: _Channel, node: int) -> list[str]:
+    def _receive(self, channel: Channel, node: int) -> list[str]:
         sizes = self._list(channel.receive_list())
         needed, free = sum(sizes.values()), shutil.disk_usage(self._folder).free
         if needed > free:
@@ -182,6 +202,8 @@ class Gatherer:
 
     def _keep(self, parts: Mapping[str, Path]) -> None:
         """Gives what has come its names. Of what another task of the same machine sent, the later one counts."""
+        if self._over:
+            raise RemoteError("it came too late.")
         notes = [name for name in parts if node_of(name) is not None and (self._folder / name).exists()]
         later = sum(_noted_at(parts[name], name) for name in notes) > sum(
             _noted_at(self._folder / name, name) for name in notes
@@ -241,7 +263,7 @@ def _send(folder: Path, node: int, first: tuple[str, int], key: bytes, until: fl
     host, port = first
     where = f"node 0 ({host}:{port})"
     with _connected(host, port, until, limit_s) as connection:
-        channel = _Channel(connection, until)
+        channel = Channel(connection, until)
         try:
             _introduce(channel, key, node)
             names = files_of(folder)
@@ -266,7 +288,7 @@ def _send(folder: Path, node: int, first: tuple[str, int], key: bytes, until: fl
     return len(sizes)
 
 
-def _introduce(channel: _Channel, key: bytes, node: int) -> None:
+def _introduce(channel: Channel, key: bytes, node: int) -> None:
     hello = channel.receive(len(_HELLO) + 32)
     if not hello.startswith(_HELLO):
         raise RemoteError(
@@ -275,7 +297,7 @@ def _introduce(channel: _Channel, key: bytes, node: int) -> None:
     theirs, mine = hello[len(_HELLO) :], token_bytes(32)
     channel.send(_PROOF.pack(mine, node, _proof(key, b"node", theirs, mine, node)))
     try:
-        answer = channel.receive(_DIGEST)
+        answer = channel.receive(DIGEST)
     except RemoteError:
         answer = b""
     if not hmac.compare_digest(answer, _proof(key, b"first", theirs, mine, node)):
@@ -316,84 +338,6 @@ def _reason(error: Exception) -> str:
     return (
         error.message if isinstance(error, PyddpdiagError) else f"{getattr(error, 'strerror', '') or error}"
     )
-
-
-class _Channel:
-    """Bytes over a connection, with limits on silence and on the whole."""
-
-    def __init__(self, connection: socket.socket, until: float) -> None:
-        self._connection = connection
-        self._until = until
-        self.digest = hmac.new(b"-", b"", hashlib.sha256)
-
-    def _arm(self) -> None:
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise RemoteError("the time is over.")
-        self._connection.settimeout(min(SILENCE_S, left))
-
-    def send(self, content: bytes) -> None:
-        self._arm()
-        self._connection.sendall(content)
-
-    def receive(self, size: int) -> bytes:
-        found = bytearray()
-        self.take(found.extend, size)
-        return bytes(found)
-
-    def take(self, write: Callable[[bytes], Any], size: int) -> None:
-        left = size
-        while left:
-            self._arm()
-            chunk = self._connection.recv(min(left, _CHUNK))
-            if not chunk:
-                raise RemoteError(f"the connection ended, {left} of {size} bytes before its end.")
-            write(chunk)
-            left -= len(chunk)
-
-    def send_list(self, content: Mapping[str, Any]) -> None:
-        text = json.dumps(content).encode()
-        self.digest.update(text)
-        self.send(struct.pack("!I", len(text)) + text)
-
-    def receive_list(self) -> dict[str, Any]:
-        (size,) = struct.unpack("!I", self.receive(4))
-        if size > _MOST_LIST:
-            raise RemoteError("a list of files that cannot be.")
-        text = self.receive(size)
-        self.digest.update(text)
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise RemoteError("no list of files.")
-        return found
-
-    def send_from(self, read: Callable[[int], bytes], size: int, name: str) -> None:
-        left = size
-        while left:
-            chunk = read(min(left, _CHUNK))
-            if not chunk:
-                raise RemoteError(f"{name} became shorter while it was sent.")
-            self.digest.update(chunk)
-            self.send(chunk)
-            left -= len(chunk)
-
-    def receive_into(self, write: Callable[[bytes], Any], size: int) -> None:
-        def keep(chunk: bytes) -> None:
-            self.digest.update(chunk)
-            write(chunk)
-
-        self.take(keep, size)
-
-    def send_digest(self) -> None:
-        self.send(self.digest.digest())
-
-    def receive_digest(self) -> None:
-        expected = self.digest.digest()
-        if not hmac.compare_digest(self.receive(_DIGEST), expected):
-            raise RemoteError("the files were changed on the way.")
 
 
 __all__ = ["LIMIT_S", "Gathered", "Gatherer", "send"]

@@ -20,16 +20,16 @@ def read_command(folder: Path) -> CommandEnd | None:
         try:
             with RegularFile(place / NAME) as file:
                 raw = json.loads(file.read(0, _LIMIT))
-            code, signal, at = raw["exit_code"], raw.get("signal", ""), raw.get("signal_s", 0.0)
+            code, signal = raw["exit_code"], raw.get("signal", "")
+            times = [raw.get(name, 0.0) for name in ("signal_s", "left_s")]
         except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
             continue
         if (
             isinstance(code, int)
             and isinstance(signal, str)
-            and isinstance(at, (int, float))
-            and 0 <= at < 1e11
+            and all(isinstance(at, (int, float)) and 0 <= at < 1e11 for at in times)
         ):
-            return CommandEnd(code, clean(signal, 16), float(at))
+            return CommandEnd(code, clean(signal, 16), *map(float, times))
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,8 @@ from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.run import open_run
 
+# Runs a command, as timeout(1) does.
+WRAPPER = (sys.executable, "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))")
 RUN = (sys.executable, "-m", "pyddpdiag", "run")
 SCRIPT = """
 import os, sys
@@ -25,7 +28,9 @@ dist.init_process_group("gloo")
 if os.environ["RANK"] == "1" and "fails" in sys.argv:
     os._exit(7)
 ddp = DistributedDataParallel(torch.nn.Linear(8, 4))
-for _ in range(4):
+for step in range(4):
+    if step == 2 and os.environ["RANK"] == "1" and "ends" in sys.argv:
+        os._exit(9)
     ddp(torch.ones(2, 8)).sum().backward()
 dist.barrier()
 dist.destroy_process_group()
@@ -51,42 +56,66 @@ def test_a_start_of_both_machines_ranks(tmp_path: Path, script: str) -> None:
             starts.append(stack.enter_context(started(command, place, **USUAL)))
         ended = [finish(start) for start in starts]
     assert [code for code, _, _ in ended] == [0, 0], ended
+    for node, (_, _, err) in enumerate(ended):
+        assert f"of-{node} has the traces of rank {node} of 2" in err
+        assert f"pyddpdiag collect of-{node} DIR... --into of-{node}-all" in err
+    assert "the first machine shows the verdict" not in ended[1][2]
     folders = [str(tmp_path / f"machine-{node}" / f"of-{node}") for node in range(2)]
     assert main(["collect", *folders, "--into", str(tmp_path / "all")]) == 0
     assert [trace.rank for trace in open_run(tmp_path / "all").ranks] == [0, 1]
     assert not any("runs are mixed" in warning for warning in load_report(tmp_path / "all").warnings)
 
 
-def test_one_command_for_each_rank_gives_one_folder_and_one_verdict(tmp_path: Path, script: str) -> None:
+@pytest.mark.parametrize(
+    ("wrapper", "job", "name"),
+    [
+        ((), {"SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_ID": "123", "SLURM_STEP_ID": "0"}, "ddptrace-123-0"),
+        (WRAPPER, {"SLURM_NTASKS": "2", "SLURM_JOB_ID": "123"}, "ddptrace-123"),
+        (WRAPPER, {}, f"-{os.getpid()}"),
+    ],
+    ids=["step", "wrapped job", "wrapped"],
+)
+def test_one_command_for_each_rank_gives_one_folder_and_one_verdict(
+    wrapper: tuple[str, ...], job: dict[str, str], name: str, tmp_path: Path, script: str
+) -> None:
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(own_port()), "WORLD_SIZE": "2"}
-    job = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_ID": "123", "SLURM_STEP_ID": "0"}
     with ExitStack() as stack:
         starts = [
             stack.enter_context(
                 started(
-                    [*RUN, "--", sys.executable, script],
+                    [*wrapper, *RUN, "--", sys.executable, script],
                     tmp_path,
                     **USUAL,
                     **meeting,
-                    **job,
+                    **(job | {"SLURM_PROCID": str(rank)} if job else {}),
                     RANK=str(rank),
-                    SLURM_PROCID=str(rank),
                 )
             )
             for rank in range(2)
         ]
         ended = [finish(start) for start in starts]
     assert [code for code, _, _ in ended] == [0, 0], ended
-    assert [path.name for path in tmp_path.glob("ddptrace-*")] == ["ddptrace-123-0"]
-    assert len(open_run(tmp_path / "ddptrace-123-0").ranks) == 2
+    [folder] = tmp_path.glob("ddptrace-*")
+    assert folder.name.endswith(name)
+    assert len(open_run(folder).ranks) == 2
     (first, second) = (err for _, _, err in ended)
-    assert "pyddpdiag: ddptrace-123-0" in first and "pyddpdiag:" not in second
+    assert (
+        f"pyddpdiag: {folder.name}" in first
+        and "pyddpdiag:" not in second
+        and "pyddpdiag collect" not in first
+    )
 
 
 def test_a_rank_that_fails_ends_the_others(tmp_path: Path, script: str) -> None:
     with started([*RUN, "--trace", "run", "--nproc", "2", "--", script, "fails"], tmp_path, **USUAL) as start:
         code, _, err = finish(start)
     assert code == 7 and "rank 1 ended with exit code 7" in err
+
+
+def test_the_verdict_says_the_code_that_only_the_launcher_knows(tmp_path: Path, script: str) -> None:
+    with started([*RUN, "--trace", "run", "--nproc", "2", "--", script, "ends"], tmp_path, **USUAL) as start:
+        code, _, err = finish(start)
+    assert code == 9 and "Rank 1 ended with exit code 9, as its launcher saw" in err, err
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ Arguments: how it behaves.
 - "waits": for two processes of multiprocessing, as `torch.multiprocessing.spawn` does.
 - "ignores": all signals to stop, and so do its children. One has a session of its own, as torchrun's have.
 - "counts": SIGINT, says how often it came, and exits with 7.
+- "leaves HOW": two processes behind, of which one has a session and an environment of its own. It ends by an exit code,
+  an "error", or as "killed".
 - "rank": is one itself.
 - "terminal COMMAND": presses Ctrl-C in a terminal in which the command runs.
 """
@@ -53,6 +55,21 @@ def ignores() -> None:
         child.wait()
 
 
+def leaves(how: str) -> None:
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYDDPDIAG")}
+    for environ in (None, alone):
+        subprocess.Popen(
+            [sys.executable, __file__, "rank"], env=environ, start_new_session=environ is not None
+        )
+    while len(list(Path().glob("ready-*"))) < CHILDREN:
+        time.sleep(0.05)
+    if how == "error":
+        raise ValueError(how)
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(int(how))
+
+
 def counts() -> None:
     came = []
     signal.signal(signal.SIGINT, lambda *_: came.append(1))
@@ -84,5 +101,7 @@ if __name__ == "__main__":
         sys.exit(terminal(*sys.argv[2:]))
     elif sys.argv[1] == "rank":
         rank(*map(int, sys.argv[2:]))
+    elif sys.argv[1] == "leaves":
+        leaves(sys.argv[2])
     else:
         {"waits": waits, "ignores": ignores, "counts": counts}[sys.argv[1]]()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.interruption import who_sends
+from pyddpdiag.analyse.interruption import Interruption, who_sends
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.messages.exit_codes import shown
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, ranks, verb
 
@@ -20,7 +21,10 @@ def _look(view: RunView) -> Iterator[Finding]:
     where = f" in step {interruption.step}" if interruption.step is not None else ""
     evidence: dict[str, float | int | str | None] = {"signal": interruption.signal, "step": interruption.step}
     if not interruption.ranks:
+        code = interruption.command
         how = "Ctrl-C" if interruption.signal == "SIGINT" else interruption.signal
+        if code is not None:
+            how = f"its command had ended with exit code {shown(code)} and left its ranks, which pyddpdiag run ended"
         yield Finding(
             kind="interrupted",
             severity="note",
@@ -29,7 +33,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             since_step=interruption.step,
             evidence=evidence,
             change_mind=_MIND,
-            advice="" if interruption.signal == "SIGINT" else who_sends(interruption.signal),
+            advice=_advice(interruption),
         )
         return
     ahead = f", {milliseconds(interruption.ahead_ms)} before the others" if interruption.ahead_ms else ""
@@ -47,6 +51,15 @@ def _look(view: RunView) -> Iterator[Finding]:
         change_mind=_MIND,
         advice=who_sends(interruption.signal),
     )
+
+
+def _advice(interruption: Interruption) -> str:
+    if interruption.command is not None:
+        return (
+            "Look at the command's own output, and at the system's log of killed processes. A script that starts "
+            "ranks in the background must wait for them."
+        )
+    return "" if interruption.signal == "SIGINT" else who_sends(interruption.signal)
 
 
 CHECK = Check(("interrupted",), _look, rests_on="records")

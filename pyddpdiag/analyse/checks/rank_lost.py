@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.endings import first_of_own
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.messages.exit_codes import ended
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model import Finding, RankStats
@@ -117,6 +118,8 @@ def _look(view: RunView) -> Iterator[Finding]:
     one = len(lost) == 1
     end = view.endings[lost[0].rank].end if view.endings[lost[0].rank].why == "own" else None
     dead = all(rank.process == "dead" or rank.ended for rank in lost)
+    shell = shell_on(view.sidecars[lost[0].rank].platform)
+    codes = {view.exit_codes.get(rank.rank) for rank in lost}
     failed = len({error.rank for error in view.errors.first} - {rank.rank for rank in lost})
     waiting = sorted(
         {rank for awaited in view.awaited for rank in awaited.waiting} - {rank.rank for rank in lost}
@@ -139,10 +142,14 @@ def _look(view: RunView) -> Iterator[Finding]:
     yield Finding(
         kind="rank_lost",
         severity="error",
-        message=f"{ranks([rank.rank for rank in lost])} {_how(lost, end)}{where}"
+        message=f"{ranks([rank.rank for rank in lost])} {_how(lost, end, codes)}{where}"
         f"{_after(view, lost, failed, waiting)}.",
         confidence="high"
-        if end is not None or failed or (dead and waiting) or lost[0].ended == "exception"
+        if end is not None
+        or failed
+        or (dead and waiting)
+        or lost[0].ended == "exception"
+        or None not in codes
         else "medium",
         rank=lost[0].rank if one else None,
         since_step=last,
@@ -153,11 +160,10 @@ def _look(view: RunView) -> Iterator[Finding]:
             "ended": lost[0].ended,
             "error": (end.error or end.signal) if end is not None else None,
             "line": end.where if end is not None and end.where else None,
+            "exit_code": next(iter(codes)) if len(codes) == 1 else None,
         },
-        change_mind=_change_mind(end, dead=dead),
-        advice=_unnoted(lost)
-        if end is None
-        else _advice(end, shell_on(view.sidecars[lost[0].rank].platform)),
+        change_mind=_change_mind(end, dead=dead or None not in codes),
+        advice=_unnoted(lost, codes, shell) if end is None else _advice(end, shell),
     )
 
 
@@ -203,7 +209,7 @@ def _after(view: RunView, lost: Sequence[RankStats], failed: int, waiting: Seque
     return f"; the others {'ended normally' if ended else 'went on'}"
 
 
-def _how(lost: Sequence[RankStats], end: End | None) -> str:
+def _how(lost: Sequence[RankStats], end: End | None, codes: Collection[int | None]) -> str:
     """What became of these ranks."""
     if end is not None:
         return _reason(end)
@@ -212,6 +218,8 @@ def _how(lost: Sequence[RankStats], end: End | None) -> str:
         return "ended by an uncaught exception"
     if ends == {"orderly"}:
         return "ended normally but too early, without closing the trace"
+    if len(codes) == 1 and (code := next(iter(codes))) is not None:
+        return f"{ended(code)}, as its launcher saw"
     if all(rank.process == "dead" for rank in lost):
         return "ended: the process is gone and did not close the trace"
     return "stopped without closing the trace"
@@ -236,8 +244,11 @@ def _change_mind(end: End | None, *, dead: bool) -> str:
     return "The process still runs, or its script ends without recorder.close()."
 
 
-def _unnoted(lost: Sequence[RankStats]) -> str:
+def _unnoted(lost: Sequence[RankStats], codes: Collection[int | None], shell: Shell) -> str:
     """What to do where nothing is known of the end, or only of which kind it was."""
+    for code in codes:
+        if code is not None and (explained := explain(f"exitcode : {code}", lines_for=shell)).known:
+            return f"{explained.cause} {explained.fix}"
     return _TRACEBACK if {rank.ended for rank in lost} == {"exception"} else _KILLED
 
 

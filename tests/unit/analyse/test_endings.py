@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from support.trace_writer import IN_FLIGHT, MS, RankWriter
 
 from pyddpdiag import processes
 from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model.node import NodeNote, note_name
 from pyddpdiag.pipeline import load_report
 
 STEPS = 12
@@ -280,6 +282,57 @@ def test_a_job_that_somebody_ended_is_interrupted(noted: bool, tmp_path: Path) -
         run.command(exit_code=1, signal="SIGTERM")
     line = run.report().verdict.line
     assert line.startswith(f"Interrupted in step {STEPS - 1} (SIGTERM). Healthy")
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["by signals", "by force, as on Windows"])
+def test_ranks_that_outlived_their_launcher_were_ended_by_us(noted: bool, tmp_path: Path) -> None:
+    """And what a rank had failed of before is the cause all the same."""
+    run = DeadRun(tmp_path)
+    for rank in range(2):
+        if noted:
+            run.gets(rank, 6_500, 15)
+        run.lives_until(rank, 6_500)
+    run.command(exit_code=0xC0000005, signal="", left_s=1_700_000_000 + 1.5)
+    line = run.report().verdict.line
+    ended = "its command had ended with exit code 0xC0000005 (access violation) and left its ranks"
+    assert line.startswith(f"Interrupted in step {STEPS - 1} ({ended}, which pyddpdiag run ended). Healthy")
+    run.raises(1, 1_400, "KeyError", "'label_17'")
+    assert run.report().verdict.line.startswith("Rank 1 ended by KeyError")
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "advice"),
+    [
+        (1, "ended with exit code 1, as its launcher saw", "memory use"),
+        (
+            0xC0000005,
+            "ended with exit code 0xC0000005 (access violation), as its launcher saw",
+            "native code",
+        ),
+        (-9, "was killed by signal 9", "memory"),
+    ],
+)
+def test_a_rank_that_could_note_nothing_ended_as_its_launcher_saw(
+    code: int, words: str, advice: str, tmp_path: Path
+) -> None:
+    """As after TerminateProcess."""
+    run = DeadRun(tmp_path)
+    run.lives_until(1, 1_300)
+    run.fails(0, 5_200, RESET)
+    run.raises(0, 5_300, "RuntimeError", RESET)
+    note = NodeNote("00112233aabbccdd", "h", "c", 7, 9_000 * MS, 1.7e9, 1, codes={"1": code})
+    (tmp_path / note_name(note.node)).write_text(json.dumps(asdict(note)), encoding="utf-8")
+    first = run.first()
+    assert (first.kind, first.rank, first.evidence["exit_code"]) == ("rank_lost", 1, code)
+    assert first.message.startswith(f"rank 1 {words}") and advice in first.advice
+
+
+def test_a_helper_that_outlived_its_command_ends_no_run(tmp_path: Path) -> None:
+    run = DeadRun(tmp_path)
+    for writer in run.writers:
+        writer.header.update(closed=1, ended=1)
+    run.command(exit_code=0, signal="", left_s=1_700_000_000 + 1.5)
+    assert run.report().verdict.status == "healthy" and not run.report().verdict.findings
 
 
 def test_a_signal_to_one_rank_is_not_one_to_the_run(tmp_path: Path) -> None:

@@ -12,7 +12,13 @@ from support.trace_writer import write_training
 
 from pyddpdiag.integrations import tasks
 
-PARENT: Any = SimpleNamespace(create_time=lambda: 1_700_000_000.0, pid=77)
+
+def process(pid: int, **environ: str) -> Any:
+    return SimpleNamespace(create_time=lambda: 1_700_000_000.0, pid=pid, environ=lambda: environ)
+
+
+# `timeout 250 pyddpdiag run ...` below a shell that the launcher starts for each task; the launcher's own comes last.
+PARENTS = (process(99, RANK="1"), process(98, RANK="1", WORLD_SIZE="2"), process(77), process(1))
 
 
 @pytest.mark.parametrize(
@@ -40,6 +46,17 @@ PARENT: Any = SimpleNamespace(create_time=lambda: 1_700_000_000.0, pid=77)
             (2, 3, "ddptrace-prte-a-1-..-x"),
         ),
         ({"RANK": "1", "WORLD_SIZE": "2"}, (1, 2, None)),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "5"},
+            (1, 2, "ddptrace-5"),
+        ),
+        (
+            {"RANK": "1", "SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "5", "MASTER_ADDR": "h"},
+            (1, 2, "ddptrace-5"),
+        ),
+        ({"RANK": "1", "WORLD_SIZE": "2", "PBS_JOBID": "7.host"}, (1, 2, "ddptrace-7.host")),
+        # A batch script, which starts tasks.
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "5"}, None),
         ({"RANK": "2", "WORLD_SIZE": "2"}, None),
         ({"RANK": "x", "WORLD_SIZE": "2"}, None),
     ],
@@ -47,7 +64,7 @@ PARENT: Any = SimpleNamespace(create_time=lambda: 1_700_000_000.0, pid=77)
 def test_the_task_and_its_folder(
     environ: dict[str, str], expected: tuple[int, int, str | None] | None
 ) -> None:
-    task = tasks.here(environ, lambda: PARENT)
+    task = tasks.here(environ, lambda: PARENTS)
     if expected is None:
         assert task is None
         return

@@ -138,7 +138,7 @@ def test_a_silent_rank_is_not_blamed_for_a_failure_of_another() -> None:
         (-200, "signal 200."),
         (7, "exit code 7 and no error message"),
         (0, "exit code 0 before its job was done"),
-        (0xC0000005, "an access violation (exit code 0xC0000005)"),
+        (0xC0000005, "exit code 0xC0000005 (access violation) and no error message"),
     ],
 )
 def test_exit_codes_in_words(code: int, text: str) -> None:

@@ -6,7 +6,9 @@ import json
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.tasks import Task
 from pyddpdiag.model.node import NodeNote, note_name
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.remote import gather, secret
+from pyddpdiag.remote import channel, door, gather, secret
 from pyddpdiag.remote.gather import Gathered, Gatherer, send
 
 LONG_S = 120.0
@@ -116,6 +118,83 @@ def test_what_ranks_hand_over_is_read_and_nothing_else(
     assert secret.handed_over(tmp_path) == (b"\x01" * 16, b"\x02" * 16)
 
 
+def _drip(unknown: socket.socket) -> None:
+    """Says a byte now and then, until nobody listens any more."""
+    with suppress(OSError):
+        while True:
+            unknown.sendall(b"x")
+            time.sleep(0.25)
+
+
+def _goodbye(unknown: socket.socket) -> None:
+    """Waits until the first machine has ended the connection."""
+    unknown.settimeout(LONG_S)
+    with suppress(ConnectionError):
+        while unknown.recv(4096):
+            pass
+
+
+def test_strangers_do_not_delay_the_end(nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is silent, one sends a byte now and then, and the first machine is patient: it ends once all nodes are in."""
+    monkeypatch.setattr(gather, "KNOWN_S", 10 * LONG_S)
+    monkeypatch.setattr(channel, "SILENCE_S", 10 * LONG_S)
+    one, two = nodes
+    first = Gatherer(one, 2, 0, SECRETS)
+
+    def act() -> None:
+        silent, drips = (socket.create_connection(("127.0.0.1", first.port)) for _ in range(2))
+        with silent, drips:
+            drip = threading.Thread(target=_drip, args=(drips,))
+            drip.start()
+            for one_of_them in (silent, drips):
+                assert one_of_them.recv(1)  # it was let in
+            _sent(two, first.port)
+            _goodbye(silent)
+            drip.join(LONG_S)
+            assert not drip.is_alive()
+
+    found = gathered(first, 10 * LONG_S, act)
+    assert sorted(found.nodes) == [1] and not found.trouble
+
+
+def test_a_stranger_must_show_who_it_is_in_time(
+    nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that always has something to say."""
+    monkeypatch.setattr(gather, "KNOWN_S", 0.5)
+    one, two = nodes
+    first = Gatherer(one, 2, 0, SECRETS)
+
+    def act() -> None:
+        with socket.create_connection(("127.0.0.1", first.port)) as drips:
+            _drip(drips)
+        _sent(two, first.port)
+
+    found = gathered(first, 10 * LONG_S, act)
+    assert sorted(found.nodes) == [1]
+    assert [line.partition(": ")[2] for line in found.trouble] == [
+        "it did not show in time that it belongs to this run."
+    ]
+
+
+def test_of_many_strangers_the_oldest_goes(nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "MOST_UNKNOWN", 3)
+    one, two = nodes
+    first = Gatherer(one, 2, 0, SECRETS)
+
+    def act() -> None:
+        unknown = [socket.create_connection(("127.0.0.1", first.port)) for _ in range(5)]
+        for number, connection in enumerate(unknown):
+            with connection:
+                if number < 2:
+                    _goodbye(connection)
+                elif number == 2:
+                    _sent(two, first.port)
+
+    found = gathered(first, 10 * LONG_S, act)
+    assert sorted(found.nodes) == [1]
+
+
 def test_a_node_that_never_comes_is_named(nodes: tuple[Path, Path]) -> None:
     found = Gatherer(nodes[0], 3, 0, SECRETS).gather(0.3)
     assert [line.split(":")[0] for line in found.trouble] == ["node 1", "node 2"]
@@ -133,15 +212,15 @@ def test_a_connection_that_breaks_leaves_nothing_behind(
     one, two = nodes
     before = content(one), content(two)
     first = Gatherer(one, 2, 0, SECRETS)
-    whole = gather._Channel.send_from
+    whole = gather.Channel.send_from
 
-    def half(self: gather._Channel, read: Callable[[int], bytes], size: int, name: str) -> None:
+    def half(self: gather.Channel, read: Callable[[int], bytes], size: int, name: str) -> None:
         whole(self, read, size // 2, name)
         self._connection.shutdown(socket.SHUT_RDWR)
 
     def act() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(gather._Channel, "send_from", half)
+            patch.setattr(gather.Channel, "send_from", half)
             with pytest.raises(RemoteError):
                 _sent(two, first.port)
 
@@ -156,14 +235,14 @@ def test_a_changed_byte_on_the_way_is_noticed(
     one, two = nodes
     before = content(one)
     first = Gatherer(one, 2, 0, SECRETS)
-    plain = gather._Channel.send
+    plain = gather.Channel.send
 
-    def changed(self: gather._Channel, data: bytes) -> None:
+    def changed(self: gather.Channel, data: bytes) -> None:
         plain(self, data[:-1] + bytes([data[-1] ^ 1]) if len(data) > 4096 else data)
 
     def act() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(gather._Channel, "send", changed)
+            patch.setattr(gather.Channel, "send", changed)
             _refused("changed on the way", lambda: _sent(two, first.port))
 
     gathered(first, 5, act)
@@ -179,12 +258,12 @@ def test_names_that_lead_elsewhere_are_refused(
     one, two = nodes
     before = content(one)
     first = Gatherer(one, 2, 0, SECRETS)
-    plain = gather._Channel.send_list
+    plain = gather.Channel.send_list
 
     def act() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(
-                gather._Channel,
+                gather.Channel,
                 "send_list",
                 lambda self, sizes: plain(self, sizes if "error" in sizes else {name: 1}),
             )

@@ -42,9 +42,10 @@ def test_a_sign_of_life_is_renewed_and_its_last_one_says_how_the_command_ended(
         seen.update(note.at_ns for note in read_nodes(folder).notes)
         time.sleep(0.005)
     assert len(seen) >= 3 and min(seen) > before
-    beat.end(3, "SIGTERM")
+    beat.end(3, "SIGTERM", {"1": -9})
     [note] = read_nodes(folder).notes
     assert (note.node, note.exit_code, note.signal, note.clock) == (beat.node, 3, "SIGTERM", clock_identity())
+    assert note.codes == {"1": -9}
     assert note.at_ns >= max(seen) and [path.name for path in folder.iterdir()] == [note_name(beat.node)]
 
 
@@ -77,6 +78,8 @@ def test_without_traces_nothing_is_left_behind(tmp_path: Path) -> None:
                 {"at_s": 1e12},
                 {"pid": None},
                 {"exit_code": "0"},
+                {"codes": 3},
+                {"codes": {"1": "9"}},
                 {"signal": 9},
             )
         ),

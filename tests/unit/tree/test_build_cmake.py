@@ -110,8 +110,9 @@ def test_the_kernels_are_compiled_alone_and_join_no_multiplication_with_an_addit
     assert all("-ffp-contract=off" in every[kernel] for kernel in kernels)
 
 
-def test_clang_as_visual_studio_calls_it_joins_none_either(tmp_path: Path) -> None:
-    """Everything that CMake would find out about clang-cl, which is not asked."""
+@pytest.fixture
+def like_clang_cl(tmp_path: Path) -> Path:
+    """A toolchain: everything that CMake would find out about clang-cl, which is not asked."""
     known = {
         "CMAKE_SYSTEM_NAME": "Windows",
         "CMAKE_CXX_COMPILER_ID_RUN": "1",
@@ -124,11 +125,24 @@ def test_clang_as_visual_studio_calls_it_joins_none_either(tmp_path: Path) -> No
     }
     toolchain = tmp_path / "toolchain.cmake"
     toolchain.write_text("".join(f'set({k} "{v}")\n' for k, v in known.items()), encoding="utf-8")
-    configure(tmp_path / "build", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", "-DPYDDPDIAG_MODULE=OFF")
+    return toolchain
+
+
+def test_clang_as_visual_studio_calls_it_joins_none_either(tmp_path: Path, like_clang_cl: Path) -> None:
+    options = (f"-DCMAKE_TOOLCHAIN_FILE={like_clang_cl}", "-DPYDDPDIAG_MODULE=OFF")
+    configure(tmp_path / "build", *options, "-DPYDDPDIAG_HAS_TCP_INFO_V1=ON")
     every = commands(tmp_path / "build")
     kernels = [f for f in every if re.search(r"/core/kernels/fused_(avx2|avx512|scalar)\.cpp$", f)]
     assert len(kernels) == 3
     assert all("/W4" in every[f] and "/clang:-ffp-contract=off" in every[f] for f in kernels)
+
+
+def test_a_windows_sdk_that_is_too_old_is_named_before_anything_is_compiled(
+    tmp_path: Path, like_clang_cl: Path
+) -> None:
+    options = (f"-DCMAKE_TOOLCHAIN_FILE={like_clang_cl}", "-DPYDDPDIAG_MODULE=OFF")
+    with pytest.raises(AssertionError, match=r"needs the Windows SDK 10\.0\.17763 or newer"):
+        configure(tmp_path / "build", *options)
 
 
 def test_no_command_asks_for_openmp(module_build: Path) -> None:
