@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import Final
 
 import numpy as np
@@ -13,22 +12,22 @@ import numpy.typing as npt
 
 from pyddpdiag.analyse.filing import OWN, PARTS, PHASE, START, RankLines
 from pyddpdiag.analyse.flames import ON_DISK, flame, stacks_of
+from pyddpdiag.analyse.two_samples import Sample, joined
 from pyddpdiag.model.lines import Flame, Line, LineStats
 from pyddpdiag.model.words import percent
 from pyddpdiag.trace.rows import Bool
 
 LEAST_SHARE: Final = 0.5
-"""A line is named for what takes longer if at least this part of it passes there."""
+"""A line is named for something if at least half of it is there: of no other line can be said as much."""
 
 LEAST_SEEN: Final = 0.5
 """The looks must have seen this part of what a rank needs more."""
 
 LEAST_SAMPLES: Final = 5
+"""Fewer looks than the usual least for a normal approximation of counts (Cochran 1954) name no line."""
+
 LEAST_ALONE: Final = 3
 """Looks at a line at which no rank was at any other time: what makes that rank differ, or at least a lead."""
-
-SURE: Final = 2.5
-"""A line must have more samples than elsewhere by this many standard deviations of the counts."""
 
 FLAMES: Final = 64
 """How many ranks' looks are drawn."""
@@ -120,7 +119,7 @@ class RunLines:
         return _most(chosen)
 
     def more_of(self, rank: int, steps: Numbers, extra_ms: float) -> Where | None:
-        """What a rank does in its own time of these steps and the others do not, or for not as long.
+        """What a rank does in a larger part of its own time of these steps than the others.
 
         `extra_ms` is what it needs more in all of them: where the looks saw too little of that, nothing is known.
         While a thread holds the GIL, no look is possible.
@@ -177,7 +176,7 @@ class RunLines:
         return lines.of_parts(*OWN) & np.isin(lines.step, steps) & waiting[lines.stack]
 
     def more_in(self, steps: Numbers, usual: Numbers, extra_ms: float = 0.0) -> Where | None:
-        """What the ranks do in their own time of these steps and not in the `usual` ones.
+        """What the ranks do in a larger part of their own time of these steps than in the `usual` ones.
 
         `extra_ms` is by how much each of these steps is longer: where the looks saw too little of that, nothing is
         known.
@@ -210,20 +209,21 @@ class _Times:
     """Milliseconds and samples of each line, with those of each call at it. `scale` is applied to milliseconds."""
 
     def __init__(self, chosen: Iterable[tuple[RankLines, Bool]], scale: float = 1.0) -> None:
+        self._chosen = list(chosen)
         self.ms: dict[Line, float] = {}
         self.samples: dict[Line, int] = {}
         self.calls: dict[Line, Counter[str]] = {}
         self.on_disk: Counter[Line] = Counter()
         self.total_ms = 0.0
-        self.sample_ms = 0.0
-        for each, mask in chosen:
+        self.total = 0
+        for each, mask in self._chosen:
             weight = each.interval_ms * scale
-            self.sample_ms = max(self.sample_ms, weight)
             counts = np.bincount(each.stack[mask], minlength=len(each.stacks)).tolist()
             for stack, count in zip(each.stacks, counts, strict=True):
                 if not count:
                     continue
                 self.total_ms += count * weight
+                self.total += count
                 if stack.lines:
                     line = stack.lines[-1]
                     self.ms[line] = self.ms.get(line, 0.0) + count * weight
@@ -241,65 +241,76 @@ class _Times:
         lines = list(lines)
         return 2 * sum(self.on_disk[line] for line in lines) > sum(self.samples[line] for line in lines)
 
+    def at(self, lines: Collection[Line]) -> Sample:
+        """The looks of each step of each rank, and those at one of these lines."""
+        found = []
+        for each, mask in self._chosen:
+            there = np.array(
+                [bool(stack.lines) and stack.lines[-1] in lines for stack in each.stacks], np.bool_
+            )
+            _, step = np.unique(each.step[mask], return_inverse=True)
+            hits = np.bincount(step[there[each.stack[mask]]], minlength=int(step.max(initial=-1)) + 1)
+            found.append(Sample(hits, np.bincount(step, minlength=len(hits))))
+        return joined(found)
+
 
 def _most(chosen: Sequence[tuple[RankLines, Bool]]) -> Where | None:
     times = _Times(chosen)
-    return _named(times, times.ms, times.total_ms)
+    lines = _place(times.ms, times.total_ms)
+    return _told(times, lines, sum(times.ms[line] for line in lines) / times.total_ms) if lines else None
 
 
 def _more(mine: _Times, others: Sequence[_Times], extra_ms: float = 0.0) -> Where | None:
-    """What takes longer than the lower median of the others, by more than the counts can differ by chance."""
-    extra: dict[Line, float] = {}
+    """What takes a larger part of the looks than in those of the others, beyond chance.
+
+    Not what merely takes longer: what slows a whole rank, as a processor that it has to share, makes it take longer at
+    every line, and at some of them far more often.
+    """
     middle = (len(others) - 1) // 2
-    for line, took in mine.ms.items():
-        usual = sorted(others, key=lambda each: each.ms.get(line, 0.0))[middle]
-        more = took - usual.ms.get(line, 0.0)
-        if more > 0:
-            extra[line] = more
-    seen_ms = sum(extra.values())
-    found = _named(mine, extra, seen_ms) if seen_ms >= LEAST_SEEN * extra_ms else None
-    if found is None:
+    usual = {line: sorted(each.ms.get(line, 0.0) for each in others)[middle] for line in mine.ms}
+    extra = {line: max(0.0, took - usual[line]) for line, took in mine.ms.items()}
+    seen_ms, theirs = sum(extra.values()), sum(each.total for each in others)
+    if not (seen_ms > 0 and theirs) or seen_ms < LEAST_SEEN * extra_ms:
         return None
-    inside = [
-        line for line in extra if line == found.line or (found.whole_function and _same(line, found.line))
-    ]
-    took = sum(mine.ms[line] for line in inside)
-    usual_ms = sorted((sum(each.ms.get(line, 0.0) for line in inside), each.sample_ms) for each in others)[
-        middle
-    ]
-    # The variance of a count is the count.
-    doubt = sqrt(took * mine.sample_ms + usual_ms[0] * usual_ms[1])
-    return found if sum(extra[line] for line in inside) >= SURE * doubt else None
+    ahead = {
+        line: mine.samples.get(line, 0) / mine.total
+        - sum(each.samples.get(line, 0) for each in others) / theirs
+        for line in {line for each in (mine, *others) for line in each.samples}
+    }
+    # Where no line of own code is on the stack, something may be ahead as well.
+    without = -sum(ahead.values())
+    lines = _place(ahead, sum(max(0.0, each) for each in (*ahead.values(), without)))
+    share = sum(extra.get(line, 0.0) for line in lines) / seen_ms
+    places = len(mine.samples) + len({(line.file, line.function) for line in mine.samples})
+    if not share or not mine.at(lines).exceeds(joined([each.at(lines) for each in others]), places):
+        return None
+    return _told(mine, [line for line in lines if line in mine.samples], share)
 
 
-def _named(times: _Times, of: Mapping[Line, float], total_ms: float) -> Where | None:
-    """The line, or else the function, at which most of it passes; None: nowhere in particular."""
-    if not of or not total_ms > 0:
-        return None
+def _place(of: Mapping[Line, float], total: float) -> list[Line]:
+    """The line at which most of it is, or else the lines of such a function, the first one most; empty: nowhere."""
+    if not of or not total > 0:
+        return []
     line = max(of, key=lambda each: of[each])
-    if of[line] >= LEAST_SHARE * total_ms:
-        share, on_disk = of[line] / total_ms, times.waits([line])
-        return _enough(Where(line, times.call(line), share, times.samples[line], on_disk=on_disk))
+    if of[line] >= LEAST_SHARE * total:
+        return [line]
     by_function: dict[tuple[str, str], float] = {}
-    for each, ms in of.items():
-        by_function[each.file, each.function] = by_function.get((each.file, each.function), 0.0) + ms
+    for each, part in of.items():
+        by_function[each.file, each.function] = by_function.get((each.file, each.function), 0.0) + part
     best = max(by_function, key=lambda each: by_function[each])
     # Everything is in the module's own code.
-    if by_function[best] < LEAST_SHARE * total_ms or best[1] in ("", "<module>"):
-        return None
+    if by_function[best] < LEAST_SHARE * total or best[1] in ("", "<module>"):
+        return []
     inside = [each for each in of if (each.file, each.function) == best]
-    line = max(inside, key=lambda each: of[each])
-    samples = sum(times.samples[each] for each in inside)
-    share, on_disk = by_function[best] / total_ms, times.waits(inside)
-    return _enough(Where(line, times.call(line), share, samples, True, on_disk))
+    return sorted(inside, key=lambda each: -of[each])
 
 
-def _same(one: Line, other: Line) -> bool:
-    return (one.file, one.function) == (other.file, other.function)
-
-
-def _enough(found: Where) -> Where | None:
-    return found if found.samples >= LEAST_SAMPLES else None
+def _told(times: _Times, lines: Sequence[Line], share: float) -> Where | None:
+    """These lines, which have a share of something; None: too few looks saw them."""
+    samples = sum(times.samples[line] for line in lines)
+    if samples < LEAST_SAMPLES:
+        return None
+    return Where(lines[0], times.call(lines[0]), share, samples, len(lines) > 1, times.waits(lines))
 
 
 def _rows(rank: int, lines: RankLines) -> Iterable[LineStats]:

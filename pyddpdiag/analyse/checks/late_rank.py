@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.extra_time import computing
 from pyddpdiag.analyse.late_ranks import NAMED, LateRank
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.settings import HELD_BACK, throttled_share
@@ -239,10 +240,10 @@ def _why(late: LateRank) -> str:
         return f", while other threads of its process compute ({mine} per step, those of the others {theirs})"
     if late.cause == "compute" and late.threads:
         return f"; its torch uses {count(late.threads[0], 'thread')}, the others' {late.threads[1]}"
-    if _may_spin(late):
-        return ", and computes all that time, or its threads spin for want of a core"
     if late.cause == "compute":
-        return ", and computes all that time"
+        does = computing("it", "that", late.cpu_share, late.core_share)
+        spin = ", or its threads spin for want of a core" if _may_spin(late) else ""
+        return f" ({does}{spin})" if does else ""
     if late.cause == "disk":
         return ", because it waits for a disk" + (
             f" ({late.major_faults:.0f} pages of memory are read from one in each step)"
