@@ -44,6 +44,21 @@ def explains(cpu_share: float | None, core_share: float | None) -> bool:
     return cpu_share is not None and cpu_share >= CPU_SHARE * (1.0 - max(0.0, core_share or 0.0))
 
 
+def stretch(usual_ms: float, extra_ms: float, *shares: float | None) -> float:
+    """How many times as long a rank takes for anything, if all that its processor makes longer is longer alike.
+
+    Waiting for a core comes in proportion to computing, and so does what a slower processor or larger inputs take more;
+    sleeping and waiting for a disk come at one line.
+
+    Args:
+        usual_ms: what is usual, in ms.
+        extra_ms: what it needs more.
+        shares: parts of that on a core and waiting for one, as far as they are known.
+    """
+    part = min(1.0, sum(max(0.0, each or 0.0) for each in shares))
+    return 1.0 + part * max(0.0, extra_ms) / usual_ms if usual_ms > 0.0 else 1.0
+
+
 def computing(who: str, more: str, cpu_share: float | None, core_share: float | None) -> str:
     """In words: for how much of the extra time somebody computes, and how much passes until there is a core for that.
 

@@ -118,21 +118,21 @@ class RunLines:
             chosen.append((each, each.of_parts(PHASE) & np.isin(each.phase, numbers)))
         return _most(chosen)
 
-    def more_of(self, rank: int, steps: Numbers, extra_ms: float) -> Where | None:
-        """What a rank does in a larger part of its own time of these steps than the others.
+    def more_of(self, rank: int, steps: Numbers, extra_ms: float, times: float = 1.0) -> Where | None:
+        """What a rank does for longer than the others in its own time of these steps.
 
-        `extra_ms` is what it needs more in all of them: where the looks saw too little of that, nothing is known.
-        While a thread holds the GIL, no look is possible.
+        Args:
+            rank: the late one.
+            steps: in which it is late.
+            extra_ms: what it needs more in all of them: where the looks saw too little of that, nothing is known. While
+                a thread holds the GIL, no look is possible.
+            times: how many times as long it may be at every line.
         """
         mine = self._ranks.get(rank)
         others = [each for other, each in self._ranks.items() if other != rank]
         if mine is None or not others or not len(steps):
             return None
-
-        def times(each: RankLines) -> _Times:
-            return _Times([(each, each.of_parts(*OWN) & np.isin(each.step, steps))])
-
-        return _more(times(mine), [times(each) for each in others], extra_ms)
+        return _more(_own([mine], steps), [_own([each], steps) for each in others], extra_ms, times)
 
     def only_of(self, rank: int, first_step: int | None, last_step: int) -> Where | None:
         """The line at which a rank was in its own time of these steps, and nobody was at any other time.
@@ -175,20 +175,18 @@ class RunLines:
         waiting = np.array([stack.on_disk for stack in lines.stacks], np.bool_)
         return lines.of_parts(*OWN) & np.isin(lines.step, steps) & waiting[lines.stack]
 
-    def more_in(self, steps: Numbers, usual: Numbers, extra_ms: float = 0.0) -> Where | None:
-        """What the ranks do in a larger part of their own time of these steps than in the `usual` ones.
+    def more_in(
+        self, steps: Numbers, usual: Numbers, extra_ms: float = 0.0, times: float = 1.0
+    ) -> Where | None:
+        """What the ranks do for longer in their own time of these steps than in the `usual` ones.
 
         `extra_ms` is by how much each of these steps is longer: where the looks saw too little of that, nothing is
-        known.
+        known. `times`: how many times as long they may be at every line.
         """
-        if not (len(steps) and len(usual)):
+        if not (self._ranks and len(steps) and len(usual)):
             return None
-
-        def times(of: Numbers) -> _Times:
-            part = [(each, each.of_parts(*OWN) & np.isin(each.step, of)) for each in self._ranks.values()]
-            return _Times(part, 1 / len(of))
-
-        return _more(times(steps), [times(usual)], extra_ms)
+        ranks = self._ranks.values()
+        return _more(_own(ranks, steps), [_own(ranks, usual)], extra_ms * len(steps), times)
 
     def table(self) -> tuple[LineStats, ...]:
         """The most frequent lines of each rank and part."""
@@ -206,30 +204,33 @@ class RunLines:
 
 
 class _Times:
-    """Milliseconds and samples of each line, with those of each call at it. `scale` is applied to milliseconds."""
+    """Milliseconds and samples of each line, with those of each call at it."""
 
-    def __init__(self, chosen: Iterable[tuple[RankLines, Bool]], scale: float = 1.0) -> None:
+    def __init__(self, chosen: Iterable[tuple[RankLines, Bool]], steps: Numbers | None = None) -> None:
         self._chosen = list(chosen)
+        self._steps = np.unique(steps) if steps is not None else np.empty(0, np.int64)
         self.ms: dict[Line, float] = {}
         self.samples: dict[Line, int] = {}
         self.calls: dict[Line, Counter[str]] = {}
         self.on_disk: Counter[Line] = Counter()
         self.total_ms = 0.0
-        self.total = 0
         for each, mask in self._chosen:
-            weight = each.interval_ms * scale
             counts = np.bincount(each.stack[mask], minlength=len(each.stacks)).tolist()
             for stack, count in zip(each.stacks, counts, strict=True):
                 if not count:
                     continue
-                self.total_ms += count * weight
-                self.total += count
+                self.total_ms += count * each.interval_ms
                 if stack.lines:
                     line = stack.lines[-1]
-                    self.ms[line] = self.ms.get(line, 0.0) + count * weight
+                    self.ms[line] = self.ms.get(line, 0.0) + count * each.interval_ms
                     self.samples[line] = self.samples.get(line, 0) + count
                     self.calls.setdefault(line, Counter())[stack.call] += count
                     self.on_disk[line] += count * stack.on_disk
+
+    @property
+    def steps(self) -> int:
+        """How many were looked at, those of each rank."""
+        return len(self._steps) * len(self._chosen)
 
     def call(self, line: Line) -> str:
         """What it called at most samples; empty: not the same."""
@@ -242,16 +243,21 @@ class _Times:
         return 2 * sum(self.on_disk[line] for line in lines) > sum(self.samples[line] for line in lines)
 
     def at(self, lines: Collection[Line]) -> Sample:
-        """The looks of each step of each rank, and those at one of these lines."""
+        """The time at these lines in each step of each rank."""
         found = []
         for each, mask in self._chosen:
             there = np.array(
                 [bool(stack.lines) and stack.lines[-1] in lines for stack in each.stacks], np.bool_
             )
-            _, step = np.unique(each.step[mask], return_inverse=True)
-            hits = np.bincount(step[there[each.stack[mask]]], minlength=int(step.max(initial=-1)) + 1)
-            found.append(Sample(hits, np.bincount(step, minlength=len(hits))))
+            step = np.searchsorted(self._steps, each.step[mask][there[each.stack[mask]]])
+            looks = np.bincount(step, minlength=len(self._steps)).astype(np.float64)
+            found.append(Sample(looks * each.interval_ms, each.interval_ms))
         return joined(found)
+
+
+def _own(ranks: Iterable[RankLines], steps: Numbers) -> _Times:
+    """Of these ranks in their own time of these steps."""
+    return _Times([(each, each.of_parts(*OWN) & np.isin(each.step, steps)) for each in ranks], steps)
 
 
 def _most(chosen: Sequence[tuple[RankLines, Bool]]) -> Where | None:
@@ -260,31 +266,29 @@ def _most(chosen: Sequence[tuple[RankLines, Bool]]) -> Where | None:
     return _told(times, lines, sum(times.ms[line] for line in lines) / times.total_ms) if lines else None
 
 
-def _more(mine: _Times, others: Sequence[_Times], extra_ms: float = 0.0) -> Where | None:
-    """What takes a larger part of the looks than in those of the others, beyond chance.
+def _more(mine: _Times, others: Sequence[_Times], extra_ms: float, times: float) -> Where | None:
+    """What takes longer than so many times what it takes the others, beyond chance.
 
-    Not what merely takes longer: what slows a whole rank, as a processor that it has to share, makes it take longer at
-    every line, and at some of them far more often.
+    What slows a whole rank, as a processor that it has to share, makes it take longer at every line, and its waits for
+    a core come at some of them far more often: these have most of its looks, and are not the reason.
     """
     middle = (len(others) - 1) // 2
-    usual = {line: sorted(each.ms.get(line, 0.0) for each in others)[middle] for line in mine.ms}
-    extra = {line: max(0.0, took - usual[line]) for line, took in mine.ms.items()}
-    seen_ms, theirs = sum(extra.values()), sum(each.total for each in others)
-    if not (seen_ms > 0 and theirs) or seen_ms < LEAST_SEEN * extra_ms:
+    usual = {line: sorted(each.ms.get(line, 0.0) / each.steps for each in others)[middle] for line in mine.ms}
+    extra = {line: max(0.0, took - usual[line] * mine.steps) for line, took in mine.ms.items()}
+    seen_ms, steps = sum(extra.values()), sum(each.steps for each in others)
+    if not seen_ms > 0 or seen_ms < LEAST_SEEN * extra_ms:
         return None
     ahead = {
-        line: mine.samples.get(line, 0) / mine.total
-        - sum(each.samples.get(line, 0) for each in others) / theirs
-        for line in {line for each in (mine, *others) for line in each.samples}
+        line: mine.ms.get(line, 0.0) / mine.steps
+        - times * sum(each.ms.get(line, 0.0) for each in others) / steps
+        for line in {line for each in (mine, *others) for line in each.ms}
     }
-    # Where no line of own code is on the stack, something may be ahead as well.
-    without = -sum(ahead.values())
-    lines = _place(ahead, sum(max(0.0, each) for each in (*ahead.values(), without)))
+    lines = _place(ahead, sum(max(0.0, each) for each in ahead.values()))
     share = sum(extra.get(line, 0.0) for line in lines) / seen_ms
-    places = len(mine.samples) + len({(line.file, line.function) for line in mine.samples})
-    if not share or not mine.at(lines).exceeds(joined([each.at(lines) for each in others]), places):
+    places = len(mine.ms) + len({(line.file, line.function) for line in mine.ms})
+    if not share or not mine.at(lines).exceeds(joined([each.at(lines) for each in others]), times, places):
         return None
-    return _told(mine, [line for line in lines if line in mine.samples], share)
+    return _told(mine, [line for line in lines if line in mine.ms], share)
 
 
 def _place(of: Mapping[Line, float], total: float) -> list[Line]:

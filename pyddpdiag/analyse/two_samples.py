@@ -1,4 +1,4 @@
-"""Whether something takes a larger part of one sample of looks than of another, beyond chance."""
+"""Whether something takes longer per step in one sample of looks than in another, beyond chance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.trace.rows import Int64
+from pyddpdiag.analyse.grouped import Float64
 
 ERROR: Final = 0.01
 """How often the largest of the differences that were looked at is called one where there is none: as with the bounds of
@@ -19,51 +19,51 @@ medians, 99% are sure."""
 
 @dataclass(frozen=True)
 class Sample:
-    """Looks by cluster: those of one step of one rank may all have met one and the same wait.
+    """The time at a place, step by step, as looks tell it.
 
-    `hits[i]` of the `looks[i]` of cluster i saw it.
+    `ms`: of each step of each rank, 0 without a look. `look_ms`: for what one look stands.
     """
 
-    hits: Int64
-    looks: Int64
+    ms: Float64
+    look_ms: float
 
     @property
-    def share(self) -> float:
-        """Of all looks; 0 without any."""
-        return float(self.hits.sum()) / max(1, int(self.looks.sum()))
+    def mean_ms(self) -> float:
+        """Per step; 0 without any."""
+        return float(self.ms.mean()) if len(self.ms) else 0.0
 
     @property
-    def _adjusted(self) -> tuple[float, float]:
-        """The share with one look more of either kind, and its variance.
+    def variance(self) -> float:
+        """Of the mean, in ms^2.
 
-        Agresti and Caffo (2000), "Simple and effective confidence intervals for proportions and differences of
-        proportions result from adding two successes and two failures", The American Statistician 54: without these,
-        a sample without hits would have no variance. The looks of a cluster are no independent ones: the variance is
-        that of a share of clusters where that is larger (Cochran, Sampling Techniques, 1977, section 3.12).
+        Looks at random moments are a Poisson process, and the variance of a count is the count. One look more is
+        counted: a place that no look met may be one that the next would meet (as Agresti and Caffo do for proportions,
+        The American Statistician 54, 2000). But all looks of a step may have met one and the same wait: where the steps
+        differ by more than that, theirs is the variance (Cochran, Sampling Techniques, 1977, chapter 9).
         """
-        count = int(self.looks.sum()) + 2
-        share = (int(self.hits.sum()) + 1) / count
-        variance = share * (1 - share) / count
-        clusters = int(np.count_nonzero(self.looks))
-        if clusters < 2:
-            return share, variance
-        apart = float(((self.hits - self.share * self.looks) ** 2).sum())
-        return share, max(variance, clusters / (clusters - 1) * apart / count**2)
+        steps = len(self.ms)
+        if not steps:
+            return 0.0
+        of_looks = (float(self.ms.sum()) + self.look_ms) * self.look_ms / steps**2
+        return max(of_looks, float(self.ms.var(ddof=1)) / steps) if steps > 1 else of_looks
 
-    def exceeds(self, other: Sample, compared: int) -> bool:
-        """Whether its share is larger, by the normal approximation; `compared`: among how many such differences it is
-        the largest (Bonferroni)."""
-        mine, mine_variance = self._adjusted
-        theirs, their_variance = other._adjusted
+    def exceeds(self, other: Sample, times: float, compared: int) -> bool:
+        """Whether its mean is larger than so many times the other's: a test of two rates, by the normal approximation
+        (Krishnamoorthy and Thomson, Journal of Statistical Planning and Inference 119, 2004).
+
+        Args:
+            other: what it is compared with.
+            times: how many times as long it may take.
+            compared: among how many such differences this is the largest (Bonferroni).
+        """
         sure = NormalDist().inv_cdf(1 - ERROR / max(1, compared))
-        return mine - theirs > sure * sqrt(mine_variance + their_variance)
+        spread = sqrt(self.variance + times**2 * other.variance)
+        return self.mean_ms - times * other.mean_ms > sure * spread
 
 
 def joined(samples: Sequence[Sample]) -> Sample:
-    """All clusters of these as one sample."""
-    return Sample(
-        np.concatenate([each.hits for each in samples]), np.concatenate([each.looks for each in samples])
-    )
+    """The steps of all of these."""
+    return Sample(np.concatenate([each.ms for each in samples]), max(each.look_ms for each in samples))
 
 
 __all__ = ["Sample", "joined"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.extra_time import computing
+from pyddpdiag.analyse.extra_time import computing, stretch
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.slower import Slower
 from pyddpdiag.analyse.view import RunView
@@ -59,7 +59,9 @@ def _look(view: RunView) -> Iterator[Finding]:
     since, until = change.span.between(at)
     where = None
     if found.cause not in ("core", "device"):
-        where = view.lines.more_in(at[change.inside], at[~change.inside], change.there_ms - change.usual_ms)
+        more_ms = change.there_ms - change.usual_ms
+        times = stretch(change.usual_ms, more_ms, found.cpu_share, found.core_share)
+        where = view.lines.more_in(at[change.inside], at[~change.inside], more_ms, times)
     # Threads that spin in want of a core do so for as long as that lasts, on all ranks.
     spins = found.cause in ("compute", None) and view.spins
     cause = "disk" if found.cause == "blocked" and where and where.on_disk else found.cause

@@ -1,4 +1,4 @@
-"""When a part of some looks is larger than of others, and how often it is called so by chance."""
+"""When a line takes longer on one rank than on others, and how often it is called so by chance."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pyddpdiag.analyse.extra_time import stretch
 from pyddpdiag.analyse.filing import FORWARD, PARTS, RankLines
 from pyddpdiag.analyse.lines import RunLines, Where
 from pyddpdiag.analyse.two_samples import ERROR, Sample, joined
@@ -21,31 +22,33 @@ LINES = (ADAM, FORWARD_LINE, EXTRA, BACKWARD_LINE)
 STEPS = 60
 
 
-def sample(hits: int, looks: int, clusters: int = 0) -> Sample:
-    """Each look in a step of its own, or all of them in so many steps, as hits and misses alike."""
-    if not clusters:
-        at = np.arange(looks) < hits
-        return Sample(at.astype(np.int64), np.ones(looks, np.int64))
-    each = np.zeros(clusters, np.int64)
-    each[: clusters * hits // looks] = looks // clusters
-    return Sample(each, np.full(clusters, looks // clusters))
+LOOK_MS = 50.0
 
 
-def test_a_share_exceeds_another_beyond_chance_only() -> None:
-    assert sample(30, 60).exceeds(sample(5, 60), 1)
-    assert not sample(30, 60).exceeds(sample(25, 60), 1)
-    assert not sample(25, 60).exceeds(sample(30, 60), 1)
+def sample(looks: int, at_once: int = 1) -> Sample:
+    """So many looks at a place, in steps of their own or so many in one."""
+    per_step = np.zeros(STEPS)
+    np.add.at(per_step, 37 * (np.arange(looks) // at_once) % STEPS, LOOK_MS)
+    return Sample(per_step, LOOK_MS)
+
+
+def test_a_place_takes_longer_beyond_chance_only() -> None:
+    assert sample(30).exceeds(sample(5), 1.0, 1)
+    assert not sample(30).exceeds(sample(25), 1.0, 1) and not sample(25).exceeds(sample(30), 1.0, 1)
     # The more differences were looked at, the larger the largest may be by chance.
-    assert sample(14, 60).exceeds(sample(4, 60), 1) and not sample(14, 60).exceeds(sample(4, 60), 20)
-    # No looks, or few, say nothing.
-    assert not sample(1, 1).exceeds(sample(0, 1), 1)
-    assert not joined([sample(0, 0)]).exceeds(joined([sample(0, 0)]), 1)
+    assert sample(14).exceeds(sample(3), 1.0, 1) and not sample(14).exceeds(sample(3), 1.0, 20)
+    # As long as it may be there.
+    assert sample(50).exceeds(sample(10), 2.0, 1) and not sample(50).exceeds(sample(10), 4.0, 1)
+    # A place that no look met may be one that the next would meet.
+    assert sample(8).exceeds(sample(0), 1.0, 1) and not sample(8).exceeds(sample(0), 4.0, 1)
+    nothing = Sample(np.empty(0), LOOK_MS)
+    assert not joined([nothing]).exceeds(nothing, 1.0, 1)
 
 
 def test_looks_of_one_step_are_no_independent_ones() -> None:
-    assert sample(36, 60).exceeds(sample(10, 60), 5)
-    assert not sample(36, 60, clusters=5).exceeds(sample(12, 60, clusters=5), 5)
-    assert sample(36, 60).share == sample(36, 60, clusters=5).share == pytest.approx(0.6)
+    assert sample(36).exceeds(sample(10), 1.0, 5)
+    assert not sample(36, at_once=18).exceeds(sample(10), 1.0, 5)
+    assert sample(36).mean_ms == sample(36, at_once=18).mean_ms == pytest.approx(30.0)
 
 
 def rank_lines(looks: list[tuple[int, Line]]) -> RankLines:
@@ -65,10 +68,10 @@ def rank_lines(looks: list[tuple[int, Line]]) -> RankLines:
     )
 
 
-def named(mine: list[tuple[int, Line]], *others: list[tuple[int, Line]]) -> Where | None:
+def named(mine: list[tuple[int, Line]], *others: list[tuple[int, Line]], times: float = 1.0) -> Where | None:
     """What is said of rank 0, which is late, beside the others."""
     lines = RunLines({rank: rank_lines(looks) for rank, looks in enumerate((mine, *others))})
-    return lines.more_of(0, np.arange(STEPS, dtype=np.int64), 0.0)
+    return lines.more_of(0, np.arange(STEPS, dtype=np.int64), 0.0, times)
 
 
 def spread(**counts: int) -> list[tuple[int, Line]]:
@@ -81,15 +84,15 @@ def spread(**counts: int) -> list[tuple[int, Line]]:
 
 def test_a_line_that_is_slowed_like_all_others_is_not_named_for_most_of_the_looks() -> None:
     """The looks of a run on a busy machine: one rank computes twice as much, in `work`, and waits for cores."""
-    assert named(spread(adam=33, work=13, forward=4), spread(adam=11, forward=2)) is None
-    found = named(spread(adam=99, work=60, forward=12), spread(adam=33, forward=6))
+    assert named(spread(adam=33, work=13, forward=4), spread(adam=11, forward=2), times=50 / 13) is None
+    found = named(spread(adam=132, work=80, forward=16), spread(adam=44, forward=8), times=228 / 52)
     assert found is not None and found.line == EXTRA
-    # Of the time, most is elsewhere: that is what it says.
-    assert found.share == pytest.approx(60 / (66 + 60 + 6))
+    # Most of what it needs more passes elsewhere: that is what it says.
+    assert found.share == pytest.approx(80 / (88 + 80 + 8))
 
 
 def test_a_line_that_only_takes_longer_on_one_rank_is_named() -> None:
-    found = named(spread(adam=30, forward=90), spread(adam=30, forward=30))
+    found = named(spread(adam=30, forward=120), spread(adam=30, forward=30), times=1.1)
     assert found is not None and found.line == FORWARD_LINE and found.share == pytest.approx(1.0)
 
 
@@ -101,6 +104,22 @@ def test_looks_that_met_one_long_wait_name_no_line() -> None:
     often = [(step, ADAM) for step in range(0, 60, 3) for _ in range(2)]
     assert (
         named(spread(adam=20, forward=30, main=10) + often, spread(adam=20, forward=30, main=10)) is not None
+    )
+
+
+def test_how_much_a_rank_may_be_slower_at_every_line() -> None:
+    """By what its processor takes more, and not by what it sleeps."""
+    assert stretch(10.0, 20.0, 1.0, 0.0) == pytest.approx(3.0)
+    assert stretch(10.0, 20.0, 0.3, 0.68) == pytest.approx(2.96)
+    assert stretch(10.0, 20.0, 0.02, 0.03) == pytest.approx(1.1)
+    assert stretch(10.0, 20.0, None, 1.0) == pytest.approx(3.0)
+    # Readings of two clocks may add up to more than all, or to less than nothing.
+    assert stretch(10.0, 20.0, 0.9, 0.4) == pytest.approx(3.0)
+    assert (
+        stretch(10.0, -5.0, 0.9, -0.1)
+        == stretch(0.0, 5.0, 1.0, 0.0)
+        == stretch(10.0, 20.0, None, None)
+        == 1.0
     )
 
 
@@ -118,6 +137,6 @@ def _busy(random: np.random.Generator, times: float) -> list[tuple[int, Line]]:
 def test_a_rank_that_is_slower_at_every_line_gets_none(times: float) -> None:
     random = np.random.default_rng(48)
     runs = 300
-    wrong = sum(named(_busy(random, times), _busy(random, 1.0)) is not None for _ in range(runs))
+    wrong = sum(named(_busy(random, times), _busy(random, 1.0), times=times) is not None for _ in range(runs))
     # Three standard deviations above the error that is allowed.
     assert wrong <= runs * ERROR + 3 * (runs * ERROR) ** 0.5
