@@ -15,6 +15,7 @@ from pyddpdiag.errors import PyddpdiagError, RemoteError, TraceExistsError
 from pyddpdiag.model.command import NAME
 from pyddpdiag.model.run_files import HEADER_BYTES, is_trace
 from pyddpdiag.output import say
+from pyddpdiag.regular_file import RegularFile
 from pyddpdiag.remote.local import files_of, run_id, runs_of
 from pyddpdiag.remote.pieces import INDEX, LIVE, Index, checksum, read_pieces
 from pyddpdiag.remote.place import Place
@@ -70,7 +71,8 @@ class Carrier:
                 status = path.stat()
                 mark = status.st_size, status.st_mtime_ns
                 if self._seen.get(name) != mark:
-                    self._place.write(name, path.read_bytes())
+                    with RegularFile(path) as file:
+                        self._place.write(name, file.read(0, file.size))
                     self._seen[name] = mark
             except FileNotFoundError:
                 continue  # a rank replaced it just now; next time

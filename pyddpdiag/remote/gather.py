@@ -31,6 +31,7 @@ from pyddpdiag.model.run_files import is_safe
 from pyddpdiag.output import clean
 from pyddpdiag.remote.local import files_of, runs_of
 from pyddpdiag.remote.pieces import MOST_BYTES
+from pyddpdiag.replaced_files import replace
 
 LIMIT_S: Final = 120.0
 """From a machine's end to the end of the gathering."""
@@ -192,7 +193,7 @@ class Gatherer:
         for name, part in parts.items():
             target = self._folder / name
             if not target.exists() or (later and self._differs(name, part)):
-                part.replace(target)
+                replace(part, target)
 
     def _differs(self, name: str, part: Path) -> bool:
         target = self._folder / name

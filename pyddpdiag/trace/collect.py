@@ -14,6 +14,7 @@ from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import node_of
 from pyddpdiag.model.run_files import belongs
 from pyddpdiag.model.words import listed
+from pyddpdiag.replaced_files import replace
 from pyddpdiag.trace.folder import number_of
 from pyddpdiag.trace.nodes import read_note
 from pyddpdiag.trace.reader import read_header
@@ -144,7 +145,7 @@ def _copy(path: Path, target: Path) -> None:
         beside = target.with_name(target.name + ".part")
         try:
             shutil.copy2(path, beside)
-            beside.replace(target)
+            replace(beside, target)
         finally:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
