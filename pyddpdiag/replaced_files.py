@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from pyddpdiag import system
-
 WITHIN_S: Final = 1.0
 """Readers of ours have a file open for some milliseconds, and a virus scanner for some hundred."""
 
@@ -75,9 +73,10 @@ def open_shared(path: Path, flags: int) -> int:
     Raises:
         OSError: it cannot be opened.
     """
-    if not system.WINDOWS:
+    library: Any = vars(ctypes).get("WinDLL")
+    if library is None:  # no system but Windows keeps a file's name for whoever has it open
         return os.open(path, flags)
-    kernel: Any = vars(ctypes)["WinDLL"]("kernel32", use_last_error=True)
+    kernel = library("kernel32", use_last_error=True)
     kernel.CreateFileW.restype = ctypes.c_void_p
     kernel.CreateFileW.argtypes = (
         ctypes.c_wchar_p,

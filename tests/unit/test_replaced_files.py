@@ -17,7 +17,7 @@ import pytest
 from support.files_in_use import ACCESS_DENIED, SHARING_VIOLATION, in_use, in_use_error
 
 import pyddpdiag
-from pyddpdiag import files, replaced_files, system
+from pyddpdiag import files, replaced_files
 from pyddpdiag.doctor.mesh import place
 from pyddpdiag.integrations.node_beat import NodeBeat
 from pyddpdiag.model.node import note_name
@@ -164,7 +164,6 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
 
     def become(handle: int, opened: Callable[[int, int], int]) -> Kernel:
         kernel = Kernel(handle)
-        monkeypatch.setattr(system, "WINDOWS", True)
         monkeypatch.setattr(ctypes, "WinDLL", lambda *_, **__: kernel, raising=False)
         monkeypatch.setattr(ctypes, "get_last_error", lambda: SHARING_VIOLATION, raising=False)
         monkeypatch.setattr(ctypes, "WinError", lambda code: in_use_error("", code), raising=False)

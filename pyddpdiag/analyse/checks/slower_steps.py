@@ -104,7 +104,7 @@ def _what(found: Slower, cause: Cause | None) -> str:
     if cause != "compute":
         return WHAT[cause]
     does = computing("they", "the difference", found.cpu_share, found.core_share)
-    return f"; they {does}" if does else ""
+    return f"; {does}" if does else ""
 
 
 def _look_at(where: Where | None) -> str:

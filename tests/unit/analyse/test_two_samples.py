@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pyddpdiag.analyse.extra_time import stretch
 from pyddpdiag.analyse.filing import FORWARD, PARTS, RankLines
 from pyddpdiag.analyse.lines import RunLines, Where
 from pyddpdiag.analyse.two_samples import ERROR, Sample, joined
@@ -104,22 +103,6 @@ def test_looks_that_met_one_long_wait_name_no_line() -> None:
     often = [(step, ADAM) for step in range(0, 60, 3) for _ in range(2)]
     assert (
         named(spread(adam=20, forward=30, main=10) + often, spread(adam=20, forward=30, main=10)) is not None
-    )
-
-
-def test_how_much_a_rank_may_be_slower_at_every_line() -> None:
-    """By what its processor takes more, and not by what it sleeps."""
-    assert stretch(10.0, 20.0, 1.0, 0.0) == pytest.approx(3.0)
-    assert stretch(10.0, 20.0, 0.3, 0.68) == pytest.approx(2.96)
-    assert stretch(10.0, 20.0, 0.02, 0.03) == pytest.approx(1.1)
-    assert stretch(10.0, 20.0, None, 1.0) == pytest.approx(3.0)
-    # Readings of two clocks may add up to more than all, or to less than nothing.
-    assert stretch(10.0, 20.0, 0.9, 0.4) == pytest.approx(3.0)
-    assert (
-        stretch(10.0, -5.0, 0.9, -0.1)
-        == stretch(0.0, 5.0, 1.0, 0.0)
-        == stretch(10.0, 20.0, None, None)
-        == 1.0
     )
 
 
