@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pyddpdiag.errors import ResultExistsError, ResultWriteError
+from pyddpdiag.replaced_files import replace
 
 
 def refuse_existing(paths: Iterable[Path], force: bool, option: str) -> None:
@@ -37,7 +38,7 @@ def write_whole(path: Path, content: str | bytes, *, force: bool, option: str) -
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             beside.write_bytes(data)
-            beside.replace(path)
+            replace(beside, path)
         finally:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)

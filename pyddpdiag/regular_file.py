@@ -9,6 +9,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from pyddpdiag.replaced_files import open_shared
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -54,7 +56,7 @@ class RegularFile:
         try:
             # First by name: merely opening some devices has effects.
             _check(path.stat() if follow else path.lstat(), links)
-            descriptor = os.open(path, _FLAGS if follow else _FLAGS | getattr(os, "O_NOFOLLOW", 0))
+            descriptor = open_shared(path, _FLAGS if follow else _FLAGS | getattr(os, "O_NOFOLLOW", 0))
         except ValueError as error:
             raise OSError(errno.EINVAL, "no file can have this name") from error
         try:

@@ -6,12 +6,13 @@ themselves, so that the script has no recorder to change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyddpdiag.messages.shells import Command, Shell, shell_on, write
 from pyddpdiag.model.launch import Launch
+from pyddpdiag.model.run_options import with_options
 from pyddpdiag.model.sidecar import Sidecar
 
 _CALLBACKS: Final = frozenset({"accelerate", "lightning", "transformers"})
@@ -30,21 +31,19 @@ _DDP_OPTIONS: Final = {
     "transformers": "TrainingArguments(ddp_{option})",
 }
 
-# The options that exclude one.
-_REPLACES: Final = {"--bucket-cap-mb": ("--bucket-cap-mb-list",)}
-
 
 @dataclass(frozen=True)
 class Advice:
     """How to follow an advice.
 
     `recorded_by`: what recorded the run; empty: the script's own recorder. `launch`: the command of `pyddpdiag run`.
-    `shell`: the one to write its lines for.
+    `shell`: the one to write its lines for. `lanes`: whether buckets go over several interfaces, whoever asked for it.
     """
 
     recorded_by: str = ""
     launch: Launch = field(default_factory=Launch)
     shell: Shell = Shell.POSIX
+    lanes: bool = False
 
     @property
     def _instead(self) -> str:
@@ -80,6 +79,11 @@ class Advice:
             cap=cap_mb
         )
 
+    def fits(self, option: str) -> bool:
+        """Whether a run like this one may also have what this option of `pyddpdiag run` asks for."""
+        today = {**self.launch.cures, **({"--lanes": ""} if self.lanes else {})}
+        return with_options(today, {option: ""}) is not None
+
     def line(self, option: str, value: str = "") -> str:
         """A line of its own: the command that starts this run again with a cure; empty if it is not known, or has it.
 
@@ -87,23 +91,10 @@ class Advice:
             option: of `pyddpdiag run`.
             value: for it; empty: it is a flag.
         """
-        if not self.launch.command or self.launch.cures.get(option) == value:
+        if self.launch.cures.get(option) == value or not self.fits(option):
             return ""
-        gone = {option, *_REPLACES.get(option, ())}
-        cures = {name: given for name, given in self.launch.cures.items() if name not in gone}
-        return (
-            "\n"
-            + Advice(
-                self.recorded_by, replace(self.launch, cures={**cures, option: value}), self.shell
-            ).command()
-        )
-
-    def command(self) -> str:
-        """The command that starts this run again as it was; empty if it is not known."""
-        if not self.launch.command:
-            return ""
-        words = [word for pair in {**self.launch.start, **self.launch.cures}.items() for word in pair if word]
-        return write(Command(("pyddpdiag", "run", *words, "--", *self.launch.command)), self.shell)
+        line = run_line(self.launch, {option: value}, self.shell)
+        return line and f"\n{line}"
 
     def own_buffers(self) -> str:
         """To leave each rank its own buffers."""
@@ -164,12 +155,29 @@ class Advice:
         )
 
 
+def run_line(launch: Launch, wanted: Mapping[str, str], shell: Shell) -> str:
+    """The command that starts a run again with other options, to paste; empty: it is not known, or cannot have them.
+
+    Args:
+        launch: how the run was started.
+        wanted: options of `pyddpdiag run` with their values, beside those that it had; "" for a flag.
+        shell: to write it for.
+    """
+    cures = with_options(launch.cures, wanted)
+    if not launch.command or cures is None:
+        return ""
+    words = [word for pair in {**launch.start, **cures}.items() for word in pair if word]
+    return write(Command(("pyddpdiag", "run", *words, "--", *launch.command)), shell)
+
+
 def advice_for(sidecars: Iterable[Sidecar]) -> Advice:
     """The advice for a run with these sidecars."""
-    first = next((one for one in sidecars if one.recorded_by), None)
+    known = list(sidecars)
+    lanes = any(group.lanes for one in known for group in one.groups.values())
+    first = next((one for one in known if one.recorded_by), None)
     if first is None:
-        return Advice()
-    return Advice(first.recorded_by, first.launch or Launch(), shell_on(first.platform))
+        return Advice(lanes=lanes)
+    return Advice(first.recorded_by, first.launch or Launch(), shell_on(first.platform), lanes)
 
 
-__all__ = ["Advice", "advice_for"]
+__all__ = ["Advice", "advice_for", "run_line"]

@@ -11,6 +11,7 @@ from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.model.findings import Cause
+from pyddpdiag.model.words import percent
 
 CORE_SHARE: Final = 0.7
 """Share of the extra time in which it waits for a core. Busy code on a loaded machine reaches 0.4, other load 0.93."""
@@ -41,6 +42,38 @@ def cause_of(cpu_share: float | None, core_share: float | None) -> Cause | None:
 def explains(cpu_share: float | None, core_share: float | None) -> bool:
     """Whether processor time takes most of what is extra beside waiting for a core."""
     return cpu_share is not None and cpu_share >= CPU_SHARE * (1.0 - max(0.0, core_share or 0.0))
+
+
+def stretch(usual_ms: float, extra_ms: float, *shares: float | None) -> float:
+    """How many times as long a rank takes for anything, if all that its processor makes longer is longer alike.
+
+    Waiting for a core comes in proportion to computing, and so does what a slower processor or larger inputs take more;
+    sleeping and waiting for a disk come at one line.
+
+    Args:
+        usual_ms: what is usual, in ms.
+        extra_ms: what it needs more.
+        shares: parts of that on a core and waiting for one, as far as they are known.
+    """
+    part = min(1.0, sum(max(0.0, each or 0.0) for each in shares))
+    return 1.0 + part * max(0.0, extra_ms) / usual_ms if usual_ms > 0.0 else 1.0
+
+
+def computing(who: str, more: str, cpu_share: float | None, core_share: float | None) -> str:
+    """In words: for how much of the extra time somebody computes, and how much passes until there is a core for that.
+
+    Args:
+        who: "it" or "they".
+        more: what the extra time is called.
+        cpu_share: the part on a core; None: not known, which gives no words.
+        core_share: the part waiting for one; None: not known.
+    """
+    if cpu_share is None:
+        return ""
+    one = "s" if who == "it" else ""
+    core = percent(max(0.0, core_share or 0.0))
+    waits = "" if core == percent(0.0) else f", and wait{one} for a processor core for {core}"
+    return f"{who} compute{one} for {percent(min(1.0, cpu_share))} of {more}{waits}"
 
 
 def computes_much(more_of: More, cpu: Float64, place: int, threshold: float) -> bool:

@@ -147,6 +147,13 @@ class LateRank:
         return self.cause == "core" or (self.core_share is not None and self.core_share >= CPU_SHARE)
 
     @property
+    def core_wait(self) -> float | None:
+        """The part of the extra time in which it may have waited for a core; None: not known."""
+        if self.core_share is None and self.load is not None and self.load > BUSY_LOAD:
+            return 1.0
+        return self.core_share
+
+    @property
     def is_by_other_threads(self) -> bool:
         """Whether the other threads of its process take the extra time."""
         # Of a late device, the thread that waits for it spins.

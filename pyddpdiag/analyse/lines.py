@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import Final
 
 import numpy as np
@@ -13,22 +12,22 @@ import numpy.typing as npt
 
 from pyddpdiag.analyse.filing import OWN, PARTS, PHASE, START, RankLines
 from pyddpdiag.analyse.flames import ON_DISK, flame, stacks_of
+from pyddpdiag.analyse.two_samples import Sample, joined
 from pyddpdiag.model.lines import Flame, Line, LineStats
 from pyddpdiag.model.words import percent
 from pyddpdiag.trace.rows import Bool
 
 LEAST_SHARE: Final = 0.5
-"""A line is named for what takes longer if at least this part of it passes there."""
+"""A line is named for something if at least half of it is there: of no other line can be said as much."""
 
 LEAST_SEEN: Final = 0.5
 """The looks must have seen this part of what a rank needs more."""
 
 LEAST_SAMPLES: Final = 5
+"""Fewer looks than the usual least for a normal approximation of counts (Cochran 1954) name no line."""
+
 LEAST_ALONE: Final = 3
 """Looks at a line at which no rank was at any other time: what makes that rank differ, or at least a lead."""
-
-SURE: Final = 2.5
-"""A line must have more samples than elsewhere by this many standard deviations of the counts."""
 
 FLAMES: Final = 64
 """How many ranks' looks are drawn."""
@@ -119,21 +118,21 @@ class RunLines:
             chosen.append((each, each.of_parts(PHASE) & np.isin(each.phase, numbers)))
         return _most(chosen)
 
-    def more_of(self, rank: int, steps: Numbers, extra_ms: float) -> Where | None:
-        """What a rank does in its own time of these steps and the others do not, or for not as long.
+    def more_of(self, rank: int, steps: Numbers, extra_ms: float, times: float = 1.0) -> Where | None:
+        """What a rank does for longer than the others in its own time of these steps.
 
-        `extra_ms` is what it needs more in all of them: where the looks saw too little of that, nothing is known.
-        While a thread holds the GIL, no look is possible.
+        Args:
+            rank: the late one.
+            steps: in which it is late.
+            extra_ms: what it needs more in all of them: where the looks saw too little of that, nothing is known. While
+                a thread holds the GIL, no look is possible.
+            times: how many times as long it may be at every line.
         """
         mine = self._ranks.get(rank)
         others = [each for other, each in self._ranks.items() if other != rank]
         if mine is None or not others or not len(steps):
             return None
-
-        def times(each: RankLines) -> _Times:
-            return _Times([(each, each.of_parts(*OWN) & np.isin(each.step, steps))])
-
-        return _more(times(mine), [times(each) for each in others], extra_ms)
+        return _more(_own([mine], steps), [_own([each], steps) for each in others], extra_ms, times)
 
     def only_of(self, rank: int, first_step: int | None, last_step: int) -> Where | None:
         """The line at which a rank was in its own time of these steps, and nobody was at any other time.
@@ -176,20 +175,18 @@ class RunLines:
         waiting = np.array([stack.on_disk for stack in lines.stacks], np.bool_)
         return lines.of_parts(*OWN) & np.isin(lines.step, steps) & waiting[lines.stack]
 
-    def more_in(self, steps: Numbers, usual: Numbers, extra_ms: float = 0.0) -> Where | None:
-        """What the ranks do in their own time of these steps and not in the `usual` ones.
+    def more_in(
+        self, steps: Numbers, usual: Numbers, extra_ms: float = 0.0, times: float = 1.0
+    ) -> Where | None:
+        """What the ranks do for longer in their own time of these steps than in the `usual` ones.
 
         `extra_ms` is by how much each of these steps is longer: where the looks saw too little of that, nothing is
-        known.
+        known. `times`: how many times as long they may be at every line.
         """
-        if not (len(steps) and len(usual)):
+        if not (self._ranks and len(steps) and len(usual)):
             return None
-
-        def times(of: Numbers) -> _Times:
-            part = [(each, each.of_parts(*OWN) & np.isin(each.step, of)) for each in self._ranks.values()]
-            return _Times(part, 1 / len(of))
-
-        return _more(times(steps), [times(usual)], extra_ms)
+        ranks = self._ranks.values()
+        return _more(_own(ranks, steps), [_own(ranks, usual)], extra_ms * len(steps), times)
 
     def table(self) -> tuple[LineStats, ...]:
         """The most frequent lines of each rank and part."""
@@ -207,29 +204,33 @@ class RunLines:
 
 
 class _Times:
-    """Milliseconds and samples of each line, with those of each call at it. `scale` is applied to milliseconds."""
+    """Milliseconds and samples of each line, with those of each call at it."""
 
-    def __init__(self, chosen: Iterable[tuple[RankLines, Bool]], scale: float = 1.0) -> None:
+    def __init__(self, chosen: Iterable[tuple[RankLines, Bool]], steps: Numbers | None = None) -> None:
+        self._chosen = list(chosen)
+        self._steps = np.unique(steps) if steps is not None else np.empty(0, np.int64)
         self.ms: dict[Line, float] = {}
         self.samples: dict[Line, int] = {}
         self.calls: dict[Line, Counter[str]] = {}
         self.on_disk: Counter[Line] = Counter()
         self.total_ms = 0.0
-        self.sample_ms = 0.0
-        for each, mask in chosen:
-            weight = each.interval_ms * scale
-            self.sample_ms = max(self.sample_ms, weight)
+        for each, mask in self._chosen:
             counts = np.bincount(each.stack[mask], minlength=len(each.stacks)).tolist()
             for stack, count in zip(each.stacks, counts, strict=True):
                 if not count:
                     continue
-                self.total_ms += count * weight
+                self.total_ms += count * each.interval_ms
                 if stack.lines:
                     line = stack.lines[-1]
-                    self.ms[line] = self.ms.get(line, 0.0) + count * weight
+                    self.ms[line] = self.ms.get(line, 0.0) + count * each.interval_ms
                     self.samples[line] = self.samples.get(line, 0) + count
                     self.calls.setdefault(line, Counter())[stack.call] += count
                     self.on_disk[line] += count * stack.on_disk
+
+    @property
+    def steps(self) -> int:
+        """How many were looked at, those of each rank."""
+        return len(self._steps) * len(self._chosen)
 
     def call(self, line: Line) -> str:
         """What it called at most samples; empty: not the same."""
@@ -241,65 +242,79 @@ class _Times:
         lines = list(lines)
         return 2 * sum(self.on_disk[line] for line in lines) > sum(self.samples[line] for line in lines)
 
+    def at(self, lines: Collection[Line]) -> Sample:
+        """The time at these lines in each step of each rank."""
+        found = []
+        for each, mask in self._chosen:
+            there = np.array(
+                [bool(stack.lines) and stack.lines[-1] in lines for stack in each.stacks], np.bool_
+            )
+            step = np.searchsorted(self._steps, each.step[mask][there[each.stack[mask]]])
+            looks = np.bincount(step, minlength=len(self._steps)).astype(np.float64)
+            found.append(Sample(looks * each.interval_ms, each.interval_ms))
+        return joined(found)
+
+
+def _own(ranks: Iterable[RankLines], steps: Numbers) -> _Times:
+    """Of these ranks in their own time of these steps."""
+    return _Times([(each, each.of_parts(*OWN) & np.isin(each.step, steps)) for each in ranks], steps)
+
 
 def _most(chosen: Sequence[tuple[RankLines, Bool]]) -> Where | None:
     times = _Times(chosen)
-    return _named(times, times.ms, times.total_ms)
+    lines = _place(times.ms, times.total_ms)
+    return _told(times, lines, sum(times.ms[line] for line in lines) / times.total_ms) if lines else None
 
 
-def _more(mine: _Times, others: Sequence[_Times], extra_ms: float = 0.0) -> Where | None:
-    """What takes longer than the lower median of the others, by more than the counts can differ by chance."""
-    extra: dict[Line, float] = {}
+def _more(mine: _Times, others: Sequence[_Times], extra_ms: float, times: float) -> Where | None:
+    """What takes longer than so many times what it takes the others, beyond chance.
+
+    What slows a whole rank, as a processor that it has to share, makes it take longer at every line, and its waits for
+    a core come at some of them far more often: these have most of its looks, and are not the reason.
+    """
     middle = (len(others) - 1) // 2
-    for line, took in mine.ms.items():
-        usual = sorted(others, key=lambda each: each.ms.get(line, 0.0))[middle]
-        more = took - usual.ms.get(line, 0.0)
-        if more > 0:
-            extra[line] = more
-    seen_ms = sum(extra.values())
-    found = _named(mine, extra, seen_ms) if seen_ms >= LEAST_SEEN * extra_ms else None
-    if found is None:
+    usual = {line: sorted(each.ms.get(line, 0.0) / each.steps for each in others)[middle] for line in mine.ms}
+    extra = {line: max(0.0, took - usual[line] * mine.steps) for line, took in mine.ms.items()}
+    seen_ms, steps = sum(extra.values()), sum(each.steps for each in others)
+    if not seen_ms > 0 or seen_ms < LEAST_SEEN * extra_ms:
         return None
-    inside = [
-        line for line in extra if line == found.line or (found.whole_function and _same(line, found.line))
-    ]
-    took = sum(mine.ms[line] for line in inside)
-    usual_ms = sorted((sum(each.ms.get(line, 0.0) for line in inside), each.sample_ms) for each in others)[
-        middle
-    ]
-    # The variance of a count is the count.
-    doubt = sqrt(took * mine.sample_ms + usual_ms[0] * usual_ms[1])
-    return found if sum(extra[line] for line in inside) >= SURE * doubt else None
+    ahead = {
+        line: mine.ms.get(line, 0.0) / mine.steps
+        - times * sum(each.ms.get(line, 0.0) for each in others) / steps
+        for line in {line for each in (mine, *others) for line in each.ms}
+    }
+    lines = _place(ahead, sum(max(0.0, each) for each in ahead.values()))
+    share = sum(extra.get(line, 0.0) for line in lines) / seen_ms
+    places = len(mine.ms) + len({(line.file, line.function) for line in mine.ms})
+    if not share or not mine.at(lines).exceeds(joined([each.at(lines) for each in others]), times, places):
+        return None
+    return _told(mine, [line for line in lines if line in mine.ms], share)
 
 
-def _named(times: _Times, of: Mapping[Line, float], total_ms: float) -> Where | None:
-    """The line, or else the function, at which most of it passes; None: nowhere in particular."""
-    if not of or not total_ms > 0:
-        return None
+def _place(of: Mapping[Line, float], total: float) -> list[Line]:
+    """The line at which most of it is, or else the lines of such a function, the first one most; empty: nowhere."""
+    if not of or not total > 0:
+        return []
     line = max(of, key=lambda each: of[each])
-    if of[line] >= LEAST_SHARE * total_ms:
-        share, on_disk = of[line] / total_ms, times.waits([line])
-        return _enough(Where(line, times.call(line), share, times.samples[line], on_disk=on_disk))
+    if of[line] >= LEAST_SHARE * total:
+        return [line]
     by_function: dict[tuple[str, str], float] = {}
-    for each, ms in of.items():
-        by_function[each.file, each.function] = by_function.get((each.file, each.function), 0.0) + ms
+    for each, part in of.items():
+        by_function[each.file, each.function] = by_function.get((each.file, each.function), 0.0) + part
     best = max(by_function, key=lambda each: by_function[each])
     # Everything is in the module's own code.
-    if by_function[best] < LEAST_SHARE * total_ms or best[1] in ("", "<module>"):
-        return None
+    if by_function[best] < LEAST_SHARE * total or best[1] in ("", "<module>"):
+        return []
     inside = [each for each in of if (each.file, each.function) == best]
-    line = max(inside, key=lambda each: of[each])
-    samples = sum(times.samples[each] for each in inside)
-    share, on_disk = by_function[best] / total_ms, times.waits(inside)
-    return _enough(Where(line, times.call(line), share, samples, True, on_disk))
+    return sorted(inside, key=lambda each: -of[each])
 
 
-def _same(one: Line, other: Line) -> bool:
-    return (one.file, one.function) == (other.file, other.function)
-
-
-def _enough(found: Where) -> Where | None:
-    return found if found.samples >= LEAST_SAMPLES else None
+def _told(times: _Times, lines: Sequence[Line], share: float) -> Where | None:
+    """These lines, which have a share of something; None: too few looks saw them."""
+    samples = sum(times.samples[line] for line in lines)
+    if samples < LEAST_SAMPLES:
+        return None
+    return Where(lines[0], times.call(lines[0]), share, samples, len(lines) > 1, times.waits(lines))
 
 
 def _rows(rank: int, lines: RankLines) -> Iterable[LineStats]:

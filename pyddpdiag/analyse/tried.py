@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from statistics import median
 from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.advice import Advice
+from pyddpdiag.analyse.advice import run_line
 from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.half_gain import half_gain_ms
 from pyddpdiag.analyse.shared_gain import shared_gain_ms
@@ -17,6 +18,7 @@ from pyddpdiag.messages.shells import Shell
 from pyddpdiag.model import Finding, trial
 from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.launch import Launch
+from pyddpdiag.model.run_options import PATH
 from pyddpdiag.model.trial import TODAY, Trial
 from pyddpdiag.model.tried import AS_IT_IS, TrialState, Tried, TriedCure
 
@@ -80,13 +82,14 @@ def tried_of(noted: Trial, launch: Launch, shell: Shell, predicted: Mapping[str,
 def _row(cure: trial.TriedCure, launch: Launch, shell: Shell, predicted: Mapping[str, float]) -> TriedCure:
     result = cure.result
     expected = next((predicted[name] for name in cure.options if name in predicted), None)
-    cured = Launch(launch.command, {**launch.cures, **cure.options}, launch.start)
+    # Its options say all of how its buckets are summed.
+    rest = {name: value for name, value in launch.cures.items() if name not in PATH}
     row = TriedCure(
         cure.name,
         cure.options,
         same_bits=cure.same_bits,
         left=cure.left,
-        line=Advice("run", cured, shell).command(),
+        line=run_line(replace(launch, cures=rest), cure.options, shell),
     )
     if result is None:
         return row

@@ -21,6 +21,7 @@ import pyddpdiag
 from pyddpdiag.bench.intervals import estimate
 from pyddpdiag.bench.machine import machine_info
 from pyddpdiag.errors import ResultExistsError, ResultWriteError, UsageError
+from pyddpdiag.replaced_files import replace
 
 SCHEMA: Final = "pyddpdiag-bench"
 SCHEMA_VERSION: Final = 1
@@ -169,7 +170,7 @@ def save(
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
                 file.write(text + "\n")
-            Path(name).replace(target)
+            replace(Path(name), target)
         except BaseException:
             with suppress(OSError):
                 Path(name).unlink()

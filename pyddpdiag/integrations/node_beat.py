@@ -19,6 +19,7 @@ from pathlib import Path
 from pyddpdiag.model.node import BEAT_S, NodeNote, note_name
 from pyddpdiag.own_clock import clock_identity, monotonic_ns
 from pyddpdiag.ranks.interrupts import blocked, stop_signals
+from pyddpdiag.replaced_files import WITHIN_S, replace
 
 _LEAVE_S = 5.0
 
@@ -62,9 +63,11 @@ class NodeBeat:
     def _last(self, exit_code: int, signal: str, codes: Mapping[str, int]) -> None:
         if self._thread.ident is not None:
             self._thread.join()  # or it would overwrite the last note
-        self._write(exit_code, signal, codes)
+        self._write(exit_code, signal, codes, _LEAVE_S)
 
-    def _write(self, exit_code: int | None, signal: str, codes: Mapping[str, int]) -> None:
+    def _write(
+        self, exit_code: int | None, signal: str, codes: Mapping[str, int], within_s: float = WITHIN_S
+    ) -> None:
         """Under another name first: whoever reads it sees all of it, or the one before."""
         note = NodeNote(
             self.node,
@@ -81,7 +84,7 @@ class NodeBeat:
             if self._folder.is_dir():
                 beside = self._folder / f".{note_name(self.node)}.part"
                 beside.write_text(json.dumps(asdict(note)), encoding="utf-8")
-                beside.replace(self._folder / note_name(self.node))
+                replace(beside, self._folder / note_name(self.node), within_s)
 
 
 __all__ = ["NodeBeat"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from pyddpdiag.analyse.advice import Advice
+from pyddpdiag.analyse.advice import run_line
 from pyddpdiag.analyse.tried import predicted_savings
 from pyddpdiag.cures.options import Cures
 from pyddpdiag.errors import PyddpdiagError
@@ -289,8 +289,7 @@ class RestartTrial:
     def _line(self, cures: Cures) -> str:
         asked = self._asked
         start = asked.start.options() if asked.start is not None else {}
-        launch = Launch(tuple(asked.command), cures.options(), start)
-        return Advice("run", launch, this_shell()).command()
+        return run_line(Launch(tuple(asked.command), start=start), cures.options(), this_shell())
 
     def tried(self) -> Tried:
         """How it stands."""

@@ -20,6 +20,7 @@ from pyddpdiag.record import registered
 from pyddpdiag.record.bucket_hook import average
 from pyddpdiag.record.copied import CopiedRecorder
 from pyddpdiag.record.latest import latest_open
+from pyddpdiag.record.orderly_exit import await_at_exit
 from pyddpdiag.record.recorder import Recorder
 
 _EXACT, _BF16, _FP16 = PathRequest(), PathRequest("bf16"), PathRequest("fp16")
@@ -152,6 +153,7 @@ class TimedHook(registered.Probed):
                     "torch.futures.Future.",
                     hint="return dist.all_reduce(..., async_op=True).get_future().then(...).",
                 )
+            await_at_exit(future)
             return future
 
         core = (self._recorder if self._recorder is not None else _current()).core

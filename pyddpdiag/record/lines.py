@@ -13,7 +13,7 @@ from typing import Final
 from pyddpdiag import _native
 from pyddpdiag.model.lines import Lines, Stack, lines_beside, to_json
 from pyddpdiag.own_clock import monotonic_ns
-from pyddpdiag.record.owners_file import replace_file
+from pyddpdiag.record.owners_file import LAST_S, replace_file
 from pyddpdiag.record.side_thread import Over, SideThread
 from pyddpdiag.record.stacks import looks_at_main_thread, named
 
@@ -22,6 +22,9 @@ WRITE_S: Final = (2.0, 60.0)
 
 WRITE_SHARE: Final = 0.2
 """The file is written when the run has become longer by this share."""
+
+BETWEEN_S: Final = 0.05
+"""How long to try to write the file while somebody reads it: meanwhile nobody looks at the stack."""
 
 COST_SHARE: Final = 0.0006
 """Of a core, what writing the file may take, the first time aside. The looks have a bound of their own
@@ -52,7 +55,7 @@ class LineSampler:
         """Ends the thread, and writes what it saw."""
         self._thread.close()
         with suppress(Exception):
-            self._write()
+            self._write(LAST_S)
 
     def _watch(self, over: Over) -> None:
         # Whatever goes wrong, a report only knows no lines.
@@ -70,15 +73,21 @@ class LineSampler:
             wait_s = look(core.paused)
             del core  # it would keep the trace open
             if monotonic_ns() >= self._due_ns:
-                self._write()
+                # What cannot be written now is written the next time, with all looks until then.
+                with suppress(OSError):
+                    self._write()
 
-    def _write(self) -> None:
+    def _write(self, within_s: float = BETWEEN_S) -> None:
         used = time.thread_time()
-        with self._lock:
-            lines = self._lines()
-            if lines.at_ns:
-                replace_file(self._path, json.dumps(to_json(lines), separators=(",", ":")))
-        self._due_ns = monotonic_ns() + int(1e9 * self._pause_s(time.thread_time() - used))
+        try:
+            with self._lock:
+                lines = self._lines()
+                if lines.at_ns:
+                    replace_file(
+                        self._path, json.dumps(to_json(lines), separators=(",", ":")), within_s=within_s
+                    )
+        finally:
+            self._due_ns = monotonic_ns() + int(1e9 * self._pause_s(time.thread_time() - used))
 
     def _pause_s(self, cost_s: float) -> float:
         """How long the file stays as it is, after a write of this processor time."""

@@ -12,11 +12,19 @@ from __future__ import annotations
 import atexit
 import os
 import time
+from collections import deque
+from typing import Any, Final
 
 from pyddpdiag.record.once import OncePerProcess
 
 REST_S = 0.05
+WAIT_S: Final = 5.0
+"""How long the end of a process waits for other hooks' results: where another rank never comes, they do not, either."""
+
+_MOST: Final = 1024
 _arranged = OncePerProcess()
+# What other hooks have begun. Their futures may run Python on a worker, and only they know what was begun for them.
+_begun: deque[Any] = deque(maxlen=_MOST)
 
 
 def arrange() -> None:
@@ -26,6 +34,13 @@ def arrange() -> None:
         atexit.register(_rest, os.getpid())
 
 
+def await_at_exit(future: Any) -> None:
+    """Lets the end of the process wait for another hook's future, if a pass that failed has left it alone."""
+    while _begun and _begun[0].done():
+        _begun.popleft()
+    _begun.append(future)
+
+
 def _rest(process: int) -> None:
     if os.getpid() != process:
         return  # a forked child: it has none of the workers
@@ -33,7 +48,10 @@ def _rest(process: int) -> None:
 
     # Wait for the works that we know of; for all others, a short sleep gives the workers the processor.
     _native.wait_for_workers()
+    until = time.monotonic() + WAIT_S
+    while not all(future.done() for future in _begun) and time.monotonic() < until:
+        time.sleep(0.005)
     time.sleep(REST_S)
 
 
-__all__ = ["arrange"]
+__all__ = ["arrange", "await_at_exit"]

@@ -27,7 +27,7 @@ from pyddpdiag.paths import lanes_setup, shared_setup
 from pyddpdiag.record import interface_facts
 from pyddpdiag.record.cpu_quota import CpuQuota
 from pyddpdiag.record.interface_traffic import InterfaceTraffic
-from pyddpdiag.record.owners_file import replace_file
+from pyddpdiag.record.owners_file import LAST_S, replace_file
 from pyddpdiag.record.training import TrainingWatch
 
 # Only what changes how DDP or Gloo behave: an environment may hold secrets.
@@ -49,6 +49,9 @@ _ENVIRONMENT = (
     "USE_LIBUV",
     "WORLD_SIZE",
 )
+# How long the training waits for whoever reads the file, and how long it goes on without it where that was in vain.
+_TRAINING_S: Final = 0.2
+_AGAIN_NS: Final = 10**10
 _DTYPES = {1: "float32", 2: "float64", 3: "float16", 4: "bfloat16", 5: "complex64", 6: "complex128"}
 # When this is imported, and not when a recorder is opened, maybe in a step: Python starts a program to find it out.
 _PLATFORM: Final = platform.platform()
@@ -85,6 +88,7 @@ class Sidecar:
         self._trial: Trial | None = None
         self._ended_ns = 0
         self._wanted = False
+        self._again_ns = 0  # when to write again what could not be written; 0: it could
         # Re-entrant: a signal handler that closes the recorder may run anywhere, on the thread that holds the
         # lock.
         self._lock = threading.RLock()
@@ -120,8 +124,11 @@ class Sidecar:
 
     @property
     def behind(self) -> bool:
-        """Whether it lacks a bucket layout, a process group or what is seen of the training."""
-        return self._layouts_missing or self._training.due or len(self._core.groups()) != self._groups_written
+        """Whether it lacks a bucket layout, a process group or what is seen of the training, or was not written."""
+        missing = (
+            self._layouts_missing or self._training.due or len(self._core.groups()) != self._groups_written
+        )
+        return missing or 0 < self._again_ns <= monotonic_ns()
 
     def is_due(self) -> bool:
         """Whether to write now that a new bucket layout appeared: the run may hang or die with this bucket.
@@ -171,7 +178,12 @@ class Sidecar:
                 self._writing = threading.get_ident()
                 try:
                     self._wanted = False
-                    replace_file(self._path, json.dumps(schema.to_json(self._content()), indent=1))
+                    text = json.dumps(schema.to_json(self._content()), indent=1)
+                    replace_file(self._path, text, LAST_S if self._ended_ns else _TRAINING_S)
+                    self._again_ns = 0
+                except OSError:
+                    self._again_ns = monotonic_ns() + _AGAIN_NS
+                    raise
                 finally:
                     self._writing = None
 

@@ -15,6 +15,7 @@ from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.run_files import belongs, is_trace
 from pyddpdiag.remote.pieces import INDEX, LIVE, PIECE_BYTES, Index, checksum, read_index
 from pyddpdiag.remote.place import PART, Place, is_url, name_of
+from pyddpdiag.replaced_files import replace
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -85,7 +86,7 @@ class Copy:
             return
         beside = target.with_name(target.name + PART)
         self._place.fetch(name, beside, size)
-        beside.replace(target)
+        replace(beside, target)
         self._pieces.pop(name, None)
 
     def _fetch_live(self, name: str, whole: int | None) -> None:

@@ -32,6 +32,7 @@ from pyddpdiag.remote.channel import DIGEST, SILENCE_S, Channel
 from pyddpdiag.remote.door import KNOWN_S, Door
 from pyddpdiag.remote.local import files_of, open_own
 from pyddpdiag.remote.pieces import MOST_BYTES
+from pyddpdiag.replaced_files import replace
 
 LIMIT_S: Final = 120.0
 """From a machine's end to the end of the gathering."""
@@ -215,7 +216,7 @@ class Gatherer:
         for name, part in parts.items():
             target = self._folder / name
             if not target.exists() or (later and self._differs(name, part)):
-                part.replace(target)
+                replace(part, target)
 
     def _differs(self, name: str, part: Path) -> bool:
         target = self._folder / name

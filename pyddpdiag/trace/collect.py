@@ -15,6 +15,7 @@ from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import node_of
 from pyddpdiag.model.words import listed
 from pyddpdiag.remote.local import files_of, links_of, open_own
+from pyddpdiag.replaced_files import replace
 from pyddpdiag.trace.folder import number_of
 from pyddpdiag.trace.nodes import read_note
 from pyddpdiag.trace.reader import read_header
@@ -143,7 +144,7 @@ def _copy(path: Path, target: Path) -> None:
                 while chunk := source.read_on(CHUNK_BYTES):
                     file.write(chunk)
             shutil.copystat(path, beside, follow_symlinks=False)
-            beside.replace(target)
+            replace(beside, target)
         finally:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)

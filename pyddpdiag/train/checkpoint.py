@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from pyddpdiag.errors import CheckpointError
+from pyddpdiag.replaced_files import replace
 from pyddpdiag.train.events import EpochDone
 
 FORMAT = 1
@@ -62,7 +63,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
                 file.write(buffer.getbuffer())
                 file.flush()
                 os.fsync(file.fileno())
-            unfinished.replace(path)
+            replace(unfinished, path)
         except BaseException:
             with suppress(OSError):
                 unfinished.unlink(missing_ok=True)

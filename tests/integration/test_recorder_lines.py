@@ -20,7 +20,7 @@ import pyddpdiag
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.record.stacks import looks_at_main_thread
 
-STEPS = 30
+STEPS = 100
 
 
 def load_labels() -> None:

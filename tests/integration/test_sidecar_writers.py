@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.files_in_use import in_use
 
+from pyddpdiag.record import sidecar as sidecars
 from pyddpdiag.record.sidecar import Sidecar
 from pyddpdiag.record.training import TrainingWatch
 
@@ -99,3 +101,30 @@ def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path, sidecar: Side
     (tmp_path / "rank_0.json.tmp").write_text('{"format": "ddp', encoding="utf-8")
     sidecar.write([], closed=False)
     assert sidecar_of(tmp_path)["format"] == "ddptrace"
+
+
+def test_the_last_state_is_written_though_somebody_reads_the_file(
+    tmp_path: Path, sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sidecar.write({}, closed=False)
+    failed = in_use(monkeypatch, 20)  # for longer than the training would wait
+    sidecar.write({}, closed=True)
+    assert len(failed) == 20 and sidecar_of(tmp_path)["closed"] is True
+
+
+def test_what_could_not_be_written_is_written_later(
+    tmp_path: Path, sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sidecar.write({}, closed=False)
+    now_ns = [10**12]
+    monkeypatch.setattr(sidecars, "monotonic_ns", lambda: now_ns[0])
+    in_use(monkeypatch, 10**9)
+    with pytest.raises(PermissionError):
+        sidecar.write({}, closed=False)
+    # Not in every step: the training waits for each try.
+    assert not sidecar.behind
+    now_ns[0] += 60 * 10**9
+    assert sidecar.behind
+    monkeypatch.undo()
+    sidecar.write({}, closed=False)
+    assert not sidecar.behind

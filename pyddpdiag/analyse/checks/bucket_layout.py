@@ -320,10 +320,11 @@ def _for_giant(view: RunView, bucket: BucketStats, giant: Parameter | None) -> s
     """What helps where no cap does. `giant`: None where nothing is known of the parameter but that it is alone."""
     sparse = view.advice.sparse() if giant is not None and giant.table else ""
     ways, line = [sparse or "use it later in forward"], ""
-    if not bucket.shared_memory and view.links and all(link.loopback for link in view.links):
+    here = bool(view.links) and all(link.loopback for link in view.links)
+    if here and not bucket.shared_memory and view.advice.fits("--shared-memory"):
         ways.append(f"average in shared memory: {view.advice.share_memory()}".rstrip(","))
         line = view.advice.line("--shared-memory", "auto")
-    if bucket.dtype not in HALF:
+    if bucket.dtype not in HALF and view.advice.fits("--compress"):
         ways.append(f"send it in 16 bits: {view.advice.compress()}".rstrip(","))
         line = line or view.advice.line("--compress", "bf16")
     return f"DDP does not split a parameter: {', or '.join(ways)}.{line}"

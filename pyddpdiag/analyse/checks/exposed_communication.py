@@ -25,9 +25,9 @@ from pyddpdiag.model.words import milliseconds, number, percent
 
 _ADVICE: Final = {
     "arrival": "Most of the buckets' time is waiting for the slowest rank: even out the ranks first.",
-    "queue": "Buckets come faster than they are reduced and queue for Gloo's worker threads: less data ({half}, "
+    "queue": "Buckets come faster than they are reduced and queue for Gloo's worker threads: less data ({less}"
     "accumulation) or a faster link.",
-    "wire": "The transfer itself takes longest: less data ({half}, accumulation) or a faster link.",
+    "wire": "The transfer itself takes longest: less data ({less}accumulation) or a faster link.",
 }
 
 _ONE_BUCKET: Final = (
@@ -83,7 +83,8 @@ def _look(view: RunView) -> Iterator[Finding]:
             f"{milliseconds(typical)} for buckets after backward ended, the average is "
             f"{milliseconds(exposure.mean_ms)}."
         )
-    half = half_gain_ms(exposure.cost_ms, lasting, view.links) if part != "arrival" else None
+    can_halve = part != "arrival" and view.advice.fits("--compress")
+    half = half_gain_ms(exposure.cost_ms, lasting, view.links) if can_halve else None
     rate = view.link_faults.mbit_per_s
     if rate is not None:
         message += f" The links between the hosts carry {number(rate)} Mbit/s while something is to be sent."
@@ -142,9 +143,10 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str, half_ms: f
             if saved >= max(LEAST_MS, BESIDES * view.exposure.step_ms):
                 besides = f" {_MORE_BUCKETS.format(milliseconds(saved))}"
     halved = half_ms is not None and half_ms >= LEAST_MS
-    half = f"bfloat16, which would save about {milliseconds(half_ms)}" if half_ms and halved else "bfloat16"
+    saves = f", which would save about {milliseconds(half_ms)}" if half_ms and halved else ""
+    less = f"bfloat16{saves}, " if view.advice.fits("--compress") else ""
     return (
-        _ADVICE[part].format(half=half) + besides + (view.advice.line("--compress", "bf16") if halved else "")
+        _ADVICE[part].format(less=less) + besides + (view.advice.line("--compress", "bf16") if halved else "")
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.extra_time import computing, stretch
 from pyddpdiag.analyse.late_ranks import NAMED, LateRank
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.settings import HELD_BACK, throttled_share
@@ -189,12 +190,13 @@ def _where(view: RunView, late: LateRank) -> Where | None:
     if late.cause in ("core", "device"):
         return None
     lateness, rows = view.lateness, late.span.rows if late.span else slice(None)
+    place, lines = lateness.ranks.index(late.rank), view.lines
+    extra, own = lateness.extra[rows, place], view.judged.own[lateness.rows, place][rows]
     if late.than is not None:
-        return view.lines.of([late.rank, late.than]).more_of(
-            late.rank, lateness.step, late.extra_ms * len(lateness)
-        )
-    extra = lateness.extra[rows, lateness.ranks.index(late.rank)]
-    return view.lines.more_of(late.rank, lateness.step[rows], float(np.maximum(extra, 0.0).sum()))
+        extra, lines = np.full(len(own), late.extra_ms), lines.of([late.rank, late.than])
+    more_ms = float(np.maximum(extra, 0.0).sum())
+    times = stretch(float((own - extra).sum()), more_ms, late.cpu_share, late.core_wait)
+    return lines.more_of(late.rank, lateness.step[rows], more_ms, times)
 
 
 def _advice(late: LateRank, threads: tuple[int, int] | None, where: Where | None) -> str:
@@ -239,10 +241,10 @@ def _why(late: LateRank) -> str:
         return f", while other threads of its process compute ({mine} per step, those of the others {theirs})"
     if late.cause == "compute" and late.threads:
         return f"; its torch uses {count(late.threads[0], 'thread')}, the others' {late.threads[1]}"
-    if _may_spin(late):
-        return ", and computes all that time, or its threads spin for want of a core"
     if late.cause == "compute":
-        return ", and computes all that time"
+        does = computing("it", "that", late.cpu_share, late.core_share)
+        spin = ", or its threads spin for want of a core" if _may_spin(late) else ""
+        return f" ({does}{spin})" if does else ""
     if late.cause == "disk":
         return ", because it waits for a disk" + (
             f" ({late.major_faults:.0f} pages of memory are read from one in each step)"

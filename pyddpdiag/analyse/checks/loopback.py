@@ -24,7 +24,9 @@ def _look(view: RunView) -> Iterator[Finding]:
     if lasting and all(bucket.shared_memory for bucket in lasting):
         return  # what the links carried was no gradients
     ranks = len({link.rank for link in links})
-    saved = shared_gain_ms(exposed.cost_ms, view.buckets)
+    can_share = view.advice.fits("--shared-memory")
+    saved = shared_gain_ms(exposed.cost_ms, view.buckets) if can_share else None
+    halves = _is_large(lasting) and view.advice.fits("--compress")
     yield Finding(
         kind="loopback",
         severity="warning",
@@ -44,7 +46,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         change_mind="The processor is shared with other work, so that copies take longer than in a real run.",
         advice=_shared_memory(view, saved)
         + "Use fewer processes with more threads each (OMP_NUM_THREADS)"
-        + (f", or send half as much: {view.advice.compress()}".rstrip(",") if _is_large(lasting) else "")
+        + (f", or send half as much: {view.advice.compress()}".rstrip(",") if halves else "")
         + "."
         + (view.advice.line("--shared-memory", "auto") if _helps(saved) else ""),
     )

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.extra_time import computing, stretch
 from pyddpdiag.analyse.lines import Where
+from pyddpdiag.analyse.slower import Slower
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import Stretches
@@ -15,7 +17,6 @@ from pyddpdiag.model.findings import Cause
 from pyddpdiag.model.words import milliseconds, number, percent
 
 WHAT: Final[dict[Cause | None, str]] = {
-    "compute": "; they compute all that time",
     "core": "; they wait for a processor core",
     "disk": "; they wait for a disk",
     "device": "; their accelerators compute that much longer",
@@ -30,7 +31,7 @@ CHANGE_MIND: Final[dict[Cause | None, str]] = {
 OTHERWISE: Final = (
     "The script does more in these steps on purpose: longer inputs, a larger batch, more layers."
 )
-SPIN: Final = "; their threads compute all that time, or spin for want of a core"
+SPIN: Final = ", or their threads spin for want of a core"
 FEWER_THREADS: Final = (
     "Give each rank one thread first (OMP_NUM_THREADS=1): are all ranks slower then as well?"
 )
@@ -58,7 +59,9 @@ def _look(view: RunView) -> Iterator[Finding]:
     since, until = change.span.between(at)
     where = None
     if found.cause not in ("core", "device"):
-        where = view.lines.more_in(at[change.inside], at[~change.inside], change.there_ms - change.usual_ms)
+        more_ms = change.there_ms - change.usual_ms
+        times = stretch(change.usual_ms, more_ms, found.cpu_share, found.core_share)
+        where = view.lines.more_in(at[change.inside], at[~change.inside], more_ms, times)
     # Threads that spin in want of a core do so for as long as that lasts, on all ranks.
     spins = found.cause in ("compute", None) and view.spins
     cause = "disk" if found.cause == "blocked" and where and where.on_disk else found.cause
@@ -68,7 +71,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"all ranks{' that are here' if view.run.missing_count else ''} are slower {change.span.words(at)}: "
         f"each needs {milliseconds(change.there_ms)} for its own part of a step, "
         f"{milliseconds(change.usual_ms)} {_rest(change.span)} ({number(change.times)} times as long"
-        f"{', and more and more' if change.grows else ''}){SPIN if spins and cause else WHAT[cause]}; "
+        f"{', and more and more' if change.grows else ''}){_what(found, cause)}{SPIN if spins and cause else ''}; "
         f"{percent(change.share)} of the time is lost to it."
         + (f" {where.says('what they need more')}." if where else ""),
         confidence="low" if spins else found.confidence,
@@ -96,6 +99,13 @@ def _look(view: RunView) -> Iterator[Finding]:
         change_mind=SAME_WITH_ONE if spins else CHANGE_MIND.get(cause, OTHERWISE),
         advice=FEWER_THREADS if spins else _look_at(where) or ADVICE[cause],
     )
+
+
+def _what(found: Slower, cause: Cause | None) -> str:
+    if cause != "compute":
+        return WHAT[cause]
+    does = computing("they", "the difference", found.cpu_share, found.core_share)
+    return f"; {does}" if does else ""
 
 
 def _look_at(where: Where | None) -> str:

@@ -15,6 +15,7 @@ from pyddpdiag.errors import DoctorError
 from pyddpdiag.ranks import addresses
 from pyddpdiag.ranks.ports import Reach, resolve, try_connect
 from pyddpdiag.ranks.rendezvous import FileTarget, Target, TcpTarget
+from pyddpdiag.replaced_files import replace
 
 _KEY = "pyddpdiag/doctor"
 _POLL_S = 0.1
@@ -41,7 +42,7 @@ def publish(target: Target, port: int, until: float) -> None:
         path = _file(target)
         draft = path.with_name(path.name + ".new")
         draft.write_text(text, encoding="ascii")
-        draft.replace(path)
+        replace(draft, path)
     else:
         _in_agents_store(target, text, until)
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from types import CodeType
 
 import pytest
+from support.files_in_use import in_use
 
 from pyddpdiag import _native
 from pyddpdiag.model.lines import DEPTH_LIMIT, Stack, from_json, to_json
+from pyddpdiag.record import lines as line_sampler
 from pyddpdiag.record.side_thread import Over, SideThread
 from pyddpdiag.record.stacks import called, looks_at_main_thread, named
 
@@ -175,6 +177,30 @@ def test_a_thread_ends_when_it_is_told_to_however_often() -> None:
     for _ in range(3):
         beside.close()
     assert seen == [False, True, True]
+
+
+class Core:
+    """A recorder that records."""
+
+    paused = False
+
+
+def test_a_reader_of_the_file_does_not_end_the_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads for longer than several writings try, and again while the last one is written."""
+    monkeypatch.setattr(line_sampler, "WRITE_S", (0.01, 0.01))
+    failed, core = in_use(monkeypatch, 40), Core()
+    sampler = line_sampler.LineSampler(tmp_path / "rank_0.ddptrace", bytes(16), core)  # type: ignore[arg-type]
+    path = tmp_path / "rank_0.lines"
+    until = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(failed) == 40
+    seen = from_json(json.loads(path.read_text(encoding="utf-8")))
+    failed = in_use(monkeypatch, 3)
+    sampler.close()
+    last = from_json(json.loads(path.read_text(encoding="utf-8")))
+    assert len(failed) == 3 and seen is not None and last is not None
+    assert len(last.at_ns) >= len(seen.at_ns) > 1
 
 
 def test_the_documented_example_is_the_schema() -> None:

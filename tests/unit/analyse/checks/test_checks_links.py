@@ -208,6 +208,13 @@ def test_advice_ends_with_the_runs_own_command_and_what_was_applied_before(tmp_p
     assert "\n" not in _one_machine(command, buckets=2, recorded_by="run").advice
 
 
+def test_nothing_is_advised_that_the_lanes_of_a_run_exclude(tmp_path: Path) -> None:
+    launch = {"command": ["train.py"], "cures": {"--lanes": "eth0,lo"}}
+    found = _one_machine(tmp_path, buckets=2, recorded_by="run", launch=launch)
+    assert found.evidence["shared_memory_saves_ms"] is None
+    assert found.advice == "Use fewer processes with more threads each (OMP_NUM_THREADS)."
+
+
 def test_of_few_bytes_no_half_is_sent(tmp_path: Path) -> None:
     ips = {rank: "192.168.7.7" for rank in range(2)}
     for writer in ring(tmp_path, 2, ips=ips, sidecar={"host": "one"}):
