@@ -47,6 +47,9 @@ void BucketOperation::look(const at::Tensor& buffer, double divided_by,
                            const std::optional<GradientStatistics>& statistics) {
     if (watched()) {
         take_note({.values = buffer, .divided_by = divided_by, .statistics = statistics}, collectives());
+        if (note_->finite()) {
+            finite();
+        }
     }
 }
 

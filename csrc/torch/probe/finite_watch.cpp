@@ -1,6 +1,7 @@
 #include "torch/probe/finite_watch.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/kernels/finite.hpp"
 #include "platform/platform.hpp"
@@ -8,8 +9,8 @@
 namespace ddpdiag {
 namespace {
 
-constexpr std::int64_t share = 200;
-constexpr std::size_t most_parts = 64;
+constexpr double share = 1.0 / 200;
+constexpr double most_parts = 64;
 // In bytes. A multiple of what the memory brings at once, and less than most parameters: where all values of one are not
 // finite, the first look at any part of the bucket sees it.
 constexpr std::size_t part_size = 1024;
@@ -41,7 +42,11 @@ std::optional<bool> FiniteWatch::look(const at::Tensor& buffer) {
     const std::size_t first = turn_ % parts_;
     const bool so_far = type == c10::ScalarType::Float ? finite<float>(buffer, first, parts_)
                                                        : finite<double>(buffer, first, parts_);
-    spent_ns_ += platform::monotonic_ns() - begin;
+    const auto took = static_cast<double>(platform::monotonic_ns() - begin);
+    bytes_ += buffer.nbytes();
+    if (const auto read = static_cast<double>(buffer.nbytes() / parts_); read >= part_size) {
+        ns_per_byte_ = std::min(ns_per_byte_, took / read);
+    }
     if (so_far && parts_ > 1) {
         return std::nullopt;
     }
@@ -49,14 +54,13 @@ std::optional<bool> FiniteWatch::look(const at::Tensor& buffer) {
 }
 
 void FiniteWatch::end_pass(std::int64_t now_ns) {
-    const std::int64_t budget = (now_ns - last_end_ns_) / share;
-    if (last_end_ns_ != 0 && spent_ns_ > budget) {
-        parts_ = std::min(parts_ * 2, most_parts);
-    } else if (spent_ns_ * 4 < budget && parts_ > 1) {
-        parts_ /= 2;
+    if (last_end_ns_ != 0 && std::isfinite(ns_per_byte_)) {
+        const double all = ns_per_byte_ * static_cast<double>(bytes_);
+        const double parts = std::ceil(all / (share * static_cast<double>(now_ns - last_end_ns_)));
+        parts_ = static_cast<std::size_t>(std::clamp(parts, 1.0, most_parts));
     }
     ++turn_;
-    spent_ns_ = 0;
+    bytes_ = 0;
     last_end_ns_ = now_ns;
 }
 

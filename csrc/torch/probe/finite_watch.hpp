@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 namespace ddpdiag {
@@ -21,7 +22,9 @@ public:
 private:
     std::size_t parts_ = 1;  // it reads one part in so many
     std::size_t turn_ = 0;
-    std::int64_t spent_ns_ = 0;     // in this pass
+    // The least so far: what takes longer was interrupted.
+    double ns_per_byte_ = std::numeric_limits<double>::infinity();
+    std::uint64_t bytes_ = 0;       // of this pass's buckets
     std::int64_t last_end_ns_ = 0;  // of the pass before
 };
 
