@@ -1,4 +1,4 @@
-"""Which recorder records each DDP module, and how its buckets are summed: by DDP itself, or by a hook of ours."""
+"""Which recorder records each DDP module, and how its buckets are summed: by DDP, or by a hook of ours."""
 
 from __future__ import annotations
 

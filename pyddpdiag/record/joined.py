@@ -1,4 +1,4 @@
-"""The passes that DDP's join() makes for a rank without data: its all-reduces of zeros are known as the module's buckets."""
+"""The passes of DDP's join() on a rank without data: its all-reduces of zeros count as the module's buckets."""
 
 from __future__ import annotations
 

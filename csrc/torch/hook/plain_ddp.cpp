@@ -47,8 +47,8 @@ std::optional<Found> bucket_among(at::TensorList tensors) {
     if (ddp == nullptr) {
         return std::nullopt;
     }
-    const auto index = joined.module != nullptr ? ddp->bucket_like(tensors[0], joined.next)
-                                                : ddp->bucket_of(tensors[0]);
+    const auto index =
+        joined.module != nullptr ? ddp->bucket_like(tensors[0], joined.next) : ddp->bucket_of(tensors[0]);
     if (!index) {
         return std::nullopt;
     }
@@ -90,8 +90,8 @@ void observe_all_reduces() {
     // Never removed: torch's threads may outlive the statics of this library. The key is one that every tensor has, and that
     // comes before the backend's.
     static auto* const library = [] {
-        auto* const made = new torch::Library(torch::Library::IMPL, "c10d",
-                                              c10::DispatchKey::ADInplaceOrView, __FILE__, __LINE__);
+        auto* const made = new torch::Library(torch::Library::IMPL, "c10d", c10::DispatchKey::ADInplaceOrView,
+                                              __FILE__, __LINE__);
         made->impl("allreduce_", torch::CppFunction::makeFromUnboxedFunction(TORCH_FN(observed)));
         return made;
     }();
@@ -101,7 +101,8 @@ void observe_all_reduces() {
 // DDP's own way: it has divided the gradients, and calls the all-reduce itself.
 class PlainDdp::OwnPath final : public Path {
 public:
-    OwnPath(const at::Tensor& buffer, std::shared_ptr<Group> group, const BucketLayout& layout, double divided_by)
+    OwnPath(const at::Tensor& buffer, std::shared_ptr<Group> group, const BucketLayout& layout,
+            double divided_by)
         : Path(buffer, std::move(group),
                {.name = "plain", .bytes = layout.bytes, .dtype = layout.dtype, .divided_by = divided_by}) {}
 
@@ -133,8 +134,8 @@ std::optional<std::size_t> PlainDdp::bucket_of(const at::Tensor& tensor) const {
         const at::Tensor& gradients = buckets[index].gradients;
         // Complex ones are reduced as a view of pairs.
         if (gradients.is_same(tensor) ||
-            (!tensor.is_sparse() && gradients.defined() && !gradients.is_sparse() &&
-             tensor.has_storage() && tensor.is_alias_of(gradients))) {
+            (!tensor.is_sparse() && gradients.defined() && !gradients.is_sparse() && tensor.has_storage() &&
+             tensor.is_alias_of(gradients))) {
             return index;
         }
     }

@@ -35,7 +35,8 @@ public:
     // The same for the zeros that join() brings for a rank without data: they come in the order of the buckets.
     [[nodiscard]] std::optional<std::size_t> bucket_like(const at::Tensor& tensor, std::size_t next) const;
     // Records the all-reduce of bucket `index` that `call` begins. `values`: what is reduced.
-    [[nodiscard]] c10::intrusive_ptr<c10d::Work> run(std::size_t index, const at::Tensor& values, const Call& call);
+    [[nodiscard]] c10::intrusive_ptr<c10d::Work> run(std::size_t index, const at::Tensor& values,
+                                                     const Call& call);
 
 private:
     class OwnPath;

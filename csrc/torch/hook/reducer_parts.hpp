@@ -16,9 +16,7 @@ struct ReducerParts : c10d::Reducer {
     // What the sum is divided by in this pass; below 1 where it is not set.
     static int divisor(const c10d::Reducer& reducer) { return reducer.*(&ReducerParts::div_factor_); }
     // Only on the thread that is within a call of the reducer, or between two passes.
-    static const Buckets& buckets(const c10d::Reducer& reducer) {
-        return reducer.*(&ReducerParts::buckets_);
-    }
+    static const Buckets& buckets(const c10d::Reducer& reducer) { return reducer.*(&ReducerParts::buckets_); }
 };
 
 // The hook of a reducer, nullptr: it has none. DDP sets it once and never gives it back, but reads it anew in each pass:

@@ -37,7 +37,7 @@ std::unique_ptr<torch::autograd::FunctionPreHook> observer(Function function) {
 }
 
 struct ThreadsPass {
-    int graph_task = -1;  // torch's number of the backward pass; -1: none
+    int graph_task = -1;            // torch's number of the backward pass; -1: none
     ModuleState* module = nullptr;  // the accumulators that the pass holds keep it
 };
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
