@@ -1,7 +1,7 @@
 """What `pyddpdiag run` costs a whole training: `python benchmarks/run_cost.py [TURNS] [WIDTH]`.
 
-Whole runs of two ranks in turns: plain, plain again (how far two equal runs differ), torch's builtin hook, under `run`, and
-under `run --no-lines`. Of the steps after the first 50: the processor time of rank 0's main thread and of its process per
+Whole runs of two ranks in turns: plain, plain again (how far two equal runs differ), torch's builtin hook, under `run`,
+and under `run --no-lines`. Of the steps after the first 50: the processor time of rank 0's main thread and process per
 step, and the median step, as ratios to the plain run of the same turn, with quartiles.
 """
 
