@@ -48,6 +48,8 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/in_flight.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/foreign_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/hook_of_module.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/plain_ddp.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/hook/reducer_parts.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/reduction.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/run_bucket.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/hook/uneven.cpp
@@ -55,6 +57,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/backward_probe.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/bucket_operation.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/bucket_start.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/finite_watch.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/gradient_watch.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/module_identity.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/operation_pool.cpp

@@ -158,7 +158,6 @@ class Attachment:
     @overload
     def __init__(
         self,
-        reducer: object,
         recorder: Recorder,
         module: Module,
         parameters: Sequence[torch.Tensor],
@@ -174,6 +173,9 @@ class Attachment:
         options: PathOptions,
     ) -> None: ...
     def release(self) -> None: ...
+
+class JoinedPass:
+    def __init__(self, module: Module) -> None: ...
 
 class Phase:
     def __init__(self, recorder: Recorder, name: str) -> None: ...

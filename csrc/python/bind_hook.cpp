@@ -6,6 +6,7 @@
 #include "torch/hook/ddp_hook.hpp"
 #include "torch/hook/detached.hpp"
 #include "torch/hook/foreign_hook.hpp"
+#include "torch/hook/plain_ddp.hpp"
 #include "torch/hook/reduction.hpp"
 #include "torch/probe/backward_probe.hpp"
 #include "torch/reduce/choose_path.hpp"
@@ -98,18 +99,20 @@ void bind_hook(py::module_& module) {
         py::arg("recorder"), py::arg("bucket"));
     module.def("timed_foreign", &foreign, py::arg("recorder"), py::arg("bucket"), py::arg("hook"),
                py::arg("group") = py::none());
+    // Its functions are called between two backward passes.
     py::class_<Attachment>(module, "Attachment")
-        .def(py::init<c10d::Reducer&, const std::shared_ptr<Recorder>&, const std::shared_ptr<ModuleState>&,
+        .def(py::init<const std::shared_ptr<Recorder>&, const std::shared_ptr<ModuleState>&,
                       const std::vector<at::Tensor>&, const PathOptions&>(),
-             py::arg("reducer"), py::arg("recorder"), py::arg("module"), py::arg("parameters"),
-             py::arg("options"))
+             py::arg("recorder"), py::arg("module"), py::arg("parameters"), py::arg("options"))
         .def(py::init([](const Handle& group, const std::vector<at::Tensor>& parameters) {
-                 return Attachment(std::make_shared<Group>(group), parameters);
+                 return std::make_unique<Attachment>(std::make_shared<Group>(group), parameters);
              }),
              py::arg("group"), py::arg("parameters"))
         .def("serve", &Attachment::serve, py::arg("recorder"), py::arg("module"), py::arg("parameters"),
              py::arg("options"))
         .def("release", &Attachment::release);
+    py::class_<JoinedPass>(module, "JoinedPass")
+        .def(py::init<const std::shared_ptr<ModuleState>&>(), py::arg("module"));
     module.def("forward_begin", &forward_begin, py::arg("module"), py::arg("synchronising"));
     module.def("forward_end", &forward_end, py::arg("recorder"), py::arg("module"), py::arg("outputs"));
     py::class_<Reduction>(module, "Reduction")

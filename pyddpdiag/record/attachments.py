@@ -1,4 +1,4 @@
-"""Which recorder the hook of each DDP module serves. DDP keeps the hook for good; the recorder may change."""
+"""Which recorder records each DDP module, and how its buckets are summed: by DDP, or by a hook of ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyddpdiag import _native
 from pyddpdiag.errors import AlreadyAttachedError, UsageError
 from pyddpdiag.paths import setup
 from pyddpdiag.paths.options import PathRequest
-from pyddpdiag.record import ddp_modules, registered
+from pyddpdiag.record import ddp_modules, joined, registered
 from pyddpdiag.record.ddp_modules import unwrapped
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recording import Recording
@@ -91,11 +91,11 @@ def attach(
     how = (module, description.parameters, options)
     if known is None:
         try:
-            native = _native.Attachment(ddp.reducer, recorder.core, *how)
+            native = _native.Attachment(recorder.core, *how)
         except RuntimeError as error:
             raise AlreadyAttachedError(
                 f"rank {recorder.rank}: DDP refused the hook of {description.name}: {error}",
-                hint="attach before the first backward pass, and register no other hook.",
+                hint="register no other hook.",
             ) from error
     else:
         native = known.native
@@ -105,8 +105,7 @@ def attach(
     marks = ddp_modules.ForwardMarks(given, recorder.core, module, description.looks)
     served = _Served(module, description.parameters, description.group, request, options)
     _attached[ddp] = _Attached(native, recorder, marks, known.group if known is not None else None, served)
-    if ddp.logger is not None:
-        ddp.logger._set_comm_hook_name("pyddpdiag.Recorder.attach")
+    joined.watch(module_of)
     recorder.modules.write_sidecar()
     if trial is not None:
         trial.begin(recorder, ddp, given)
@@ -145,6 +144,12 @@ def is_attached(ddp: DistributedDataParallel) -> bool:
     return known is not None and known.recorder is not None and not known.recorder.closed
 
 
+def module_of(ddp: DistributedDataParallel) -> _native.Module | None:
+    """What its recorder knows a module as; None: none is attached to it."""
+    known = _attached.get(ddp)
+    return None if known is None or known.served is None else known.served.module
+
+
 def native_module(ddp: DistributedDataParallel) -> _native.Module:
     """What the recorder knows an attached module as."""
     return _serving(ddp)[1].module
@@ -178,14 +183,10 @@ def before_new_reducer(ddp: DistributedDataParallel) -> None:
 
 
 def after_new_reducer(ddp: DistributedDataParallel) -> None:
-    """It has another reducer, which has no hook yet: it gets the recorder's again."""
+    """It has another reducer, which nothing of ours watches yet: the recorder does again."""
     known, served, recorder = _serving(ddp)
     served.module.set_reducer(ddp.reducer)
-    known.native = _native.Attachment(
-        ddp.reducer, recorder.core, served.module, served.parameters, served.options
-    )
-    if ddp.logger is not None:
-        ddp.logger._set_comm_hook_name("pyddpdiag.Recorder.attach")
+    known.native = _native.Attachment(recorder.core, served.module, served.parameters, served.options)
 
 
 def _serving(ddp: DistributedDataParallel) -> tuple[_Attached, _Served, Recording]:

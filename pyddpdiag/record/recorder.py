@@ -180,12 +180,12 @@ class Recorder:
         lanes: Sequence[str] = (),
         trial: attachments.Trial | None = None,
     ) -> None:
-        """Registers the native hook with a DDP module, before its first backward pass.
+        """Records a DDP module, from its next forward pass on.
 
-        No Python runs per bucket. Gradients are averaged exactly like in torch's builtin all-reduce hook, to
-        the last bit, unless `compress` asks for fewer bits. This also records when each parameter's gradient
-        became ready (sampled), when the passes began and ended, and when DDP took each bucket back. A recorder may
-        have several modules, each once; a module that was detached, or whose recorder was closed, may get another.
+        DDP's own all-reduces are observed, and nothing is changed: gradients have the bits of plain DDP. `compress`,
+        `shared_memory` and `lanes` give DDP a native hook instead, with the bits of torch's builtin one unless
+        `compress` asks for fewer. No Python runs per bucket. A recorder may have several modules, each once; a module
+        that was detached, or whose recorder was closed, may get another.
 
         Args:
             ddp: the module, or torch.compile's of it.
@@ -211,7 +211,7 @@ class Recorder:
     def detach(self, ddp: DistributedDataParallel) -> None:
         """Ends the recording of a module that a recorder was attached to, between two backward passes.
 
-        The hook, which DDP does not give back, then averages like torch's builtin one, to the last bit, and a
+        DDP is then as it was; a hook of ours that the script registered itself averages like torch's builtin one. A
         recorder can be attached again. It need not be this one that is attached: in a notebook the name of an
         earlier one may be lost. Gradients that are compressed or go through shared memory: on all ranks together.
 

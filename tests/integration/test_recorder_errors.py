@@ -196,12 +196,6 @@ EXPECTED = [
     ("closed steps", errors.RecorderClosedError, "is closed; cannot mark steps", "recorder.pause()"),
     ("closed resume", errors.RecorderClosedError, "is closed; cannot resume", "recorder.pause()"),
     ("closed timed", errors.RecorderClosedError, "is closed; cannot reduce a bucket", "recorder.pause()"),
-    (
-        "closed native",
-        RuntimeError,
-        "the recorder is closed, but DDP still calls its hook",
-        "recorder.pause()",
-    ),
     ("a NUL", errors.TraceFolderError, "'run\\x00'", "plain text"),
     ("no text", errors.TraceFolderError, "'run\\udcff'", "plain text"),
     (
@@ -286,14 +280,12 @@ def test_usage_errors(
         assert hint in error.hint
 
 
-def test_register_after_attach_is_refused_by_torch(
+def test_what_ddp_allows_it_allows_with_a_recorder(
     answers: tuple[Path, list[dict[str, Caught | None]]],
 ) -> None:
     for found in answers[1]:
-        error = found["register after attach"]
-        assert error is not None
-        assert error.kinds[0] == "RuntimeError"
-        assert "only be called once" in error.text
+        assert found["register after attach"] is None
+        assert found["closed native"] is None
 
 
 def test_overwriting_replaces_the_trace(answers: tuple[Path, list[dict[str, Caught | None]]]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from support.hooked import backward, complete, train
+from support.hooked import backward, complete, in_order, train
 from support.models import branches, gradient_bytes
 from support.ranks import run_ranks
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.errors import RecorderClosedError, UsageError
-from pyddpdiag.trace.layout import Flag, Kind
+from pyddpdiag.trace.layout import BucketTime, Flag, Kind
 from pyddpdiag.trace.run import open_run
 
 STEPS = 3
@@ -61,6 +61,9 @@ def test_the_bits_of_attach_with_every_option_and_state(tmp_path: Path) -> None:
             buckets = complete(rank, Kind.BUCKET)
             assert set(buckets["module"].tolist()) == {0, 1, 2, 3}
             assert ((buckets["flags"] & Flag.COMPRESSED) > 0).all() == (name != "exact")
+            # Only where `attach` has given DDP a native hook.
+            hooked = buckets[(buckets["module"] == 0) & ((buckets["flags"] & Flag.COMPRESSED) > 0)]
+            in_order(hooked, BucketTime.ENDED, BucketTime.CONSUMED)
 
 
 def _misused(rank: int, _: int, folder: str) -> list[str]:

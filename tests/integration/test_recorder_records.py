@@ -79,15 +79,12 @@ def recorded(
 
 
 def test_bucket_times_are_in_order(recorded: tuple[str, str, Run]) -> None:
-    way, _, run = recorded
+    _, _, run = recorded
     for rank in run.ranks:
         buckets = complete(rank, Kind.BUCKET)
         path = (BucketTime.READY, BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
-        if way == "native":
-            in_order(buckets, *path, BucketTime.CONSUMED)
-        else:
-            in_order(buckets, *path)
-            assert not buckets["times"][:, BucketTime.CONSUMED].any()
+        in_order(buckets, *path)
+        assert not buckets["times"][:, BucketTime.CONSUMED].any()  # only a native hook sees that
         in_order(buckets, BucketTime.ENQUEUED, BucketTime.RETURNED)
         assert not buckets["times"][:, BucketTime.DEVICE_READY].any()
         # Within the run, by the same clock as the header's.
@@ -112,9 +109,10 @@ def test_bucket_sizes_and_flags(
             assert mine["index"].tolist() == list(range(len(mine)))
         native = (buckets["flags"] & Flag.NATIVE) > 0
         assert native.all() if way == "native" else not native.any()
-        # Our hooks look at the values where they divide them with a loop of their own.
+        # Values of 16 bits are read in watched passes only.
         finite = (buckets["flags"] & Flag.FINITE) > 0
-        assert finite.all() if DTYPE_NAMES[dtype] in ("float32", "float64") else not finite.any()
+        seen = set(range(STEPS)) if DTYPE_NAMES[dtype] in ("float32", "float64") else {0}
+        assert set(buckets["step"][finite].tolist()) == seen
         assert not (buckets["flags"] & ~np.uint32(Flag.LAST_BUCKET | Flag.NATIVE | Flag.FINITE)).any()
         assert set(buckets["thread"].tolist()) == {answers[1][rank.rank]["thread"]}
 
@@ -192,12 +190,10 @@ def test_backward_times(recorded: tuple[str, str, Run]) -> None:
         for step in range(STEPS):
             mine, this = buckets[buckets["step"] == step], passes[passes["step"] == step][0]
             assert times(mine, BucketTime.READY).min() >= this["times"][BackwardTime.FIRST_GRADIENT]
-            assert times(mine, BucketTime.CONSUMED).max() <= this["times"][BackwardTime.FINALIZE_END]
             if case == "static graph" and step == 0:
                 # DDP reduces the first pass of a static graph in its finalisation, when the graph is done.
                 continue
             assert times(mine, BucketTime.READY).max() <= this["times"][BackwardTime.FINALIZE_BEGIN]
-            assert times(mine, BucketTime.CONSUMED).min() >= this["times"][BackwardTime.FINALIZE_BEGIN]
 
 
 def test_parameters_in_sampled_passes_only(recorded: tuple[str, str, Run]) -> None:

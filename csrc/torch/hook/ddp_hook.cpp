@@ -1,11 +1,14 @@
 #include "torch/hook/ddp_hook.hpp"
 
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "torch/hook/detached.hpp"
 #include "torch/hook/hook_of_module.hpp"
 #include "torch/hook/in_flight.hpp"
+#include "torch/hook/plain_ddp.hpp"
+#include "torch/hook/reducer_parts.hpp"
 #include "torch/hook/run_bucket.hpp"
 #include "torch/hook/uneven.hpp"
 
@@ -52,30 +55,76 @@ c10::intrusive_ptr<Future> timed_allreduce(const std::shared_ptr<Recorder>& reco
     return run_bucket(recorder, bucket, layout, path, arrival, Wants::object, result).future;
 }
 
-Attachment::Attachment(c10d::Reducer& reducer, const std::shared_ptr<Recorder>& recorder,
-                       const std::shared_ptr<ModuleState>& module, const std::vector<at::Tensor>& parameters,
-                       const PathOptions& options)
-    : hook_(std::make_shared<HookOfModule>(HookOfModule::Service{recorder, module, options})) {
-    reducer.register_comm_hook(std::make_unique<TimedBucketHook>(hook_));
-    parameters_.emplace(recorder, module, parameters);
+Attachment::Attachment(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
+                       const std::vector<at::Tensor>& parameters, const PathOptions& options) {
+    serve(recorder, module, parameters, options);
 }
 
 Attachment::Attachment(std::shared_ptr<Group> group, const std::vector<at::Tensor>& parameters)
-    : hook_(std::make_shared<HookOfModule>(std::move(group))) {
-    keep_for_detached(hook_, parameters);
+    : pythons_(std::make_shared<HookOfModule>(std::move(group))) {
+    keep_for_detached(pythons_, parameters);
 }
+
+Attachment::~Attachment() = default;
 
 void Attachment::serve(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
                        const std::vector<at::Tensor>& parameters, const PathOptions& options) {
-    hook_->serve({recorder, module, options});
+    if (pythons_ != nullptr) {
+        pythons_->serve({recorder, module, options});
+    } else if (options == PathOptions{}) {
+        observe(recorder, module);
+    } else {
+        hook(recorder, module, options);
+    }
     if (parameters_) {
         parameters_->end();
     }
     parameters_.emplace(recorder, module, parameters);
 }
 
+void Attachment::observe(const std::shared_ptr<Recorder>& recorder,
+                         const std::shared_ptr<ModuleState>& module) {
+    take_hook_away();
+    const auto reducer = module->identity.reducer();
+    if (reducer != nullptr && hook_of(*reducer) != nullptr) {
+        throw std::runtime_error("its reducer has a communication hook already");
+    }
+    observe_all_reduces();
+    plain_ = std::make_shared<PlainDdp>(recorder, module);
+    module->hook.plain = plain_;
+}
+
+void Attachment::hook(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
+                      const PathOptions& options) {
+    take_hook_away();
+    plain_.reset();
+    const auto reducer = module->identity.reducer();
+    if (reducer == nullptr) {
+        throw std::runtime_error("its reducer is gone");
+    }
+    auto hook = std::make_unique<TimedBucketHook>(
+        std::make_shared<HookOfModule>(HookOfModule::Service{recorder, module, options}));
+    const auto* const ours = hook.get();
+    reducer->register_comm_hook(std::move(hook));
+    reducer_ = reducer;
+    ours_ = ours;
+}
+
+void Attachment::take_hook_away() {
+    const auto reducer = reducer_.lock();
+    if (reducer != nullptr && ours_ != nullptr && hook_of(*reducer).get() == ours_) {
+        hook_of(*reducer).reset();
+    }
+    ours_ = nullptr;
+    reducer_.reset();
+}
+
 void Attachment::release() {
-    hook_->release();
+    if (pythons_ != nullptr) {
+        pythons_->release();
+    }
+    take_hook_away();
+    plain_.reset();
     if (parameters_) {
         parameters_->end();
         parameters_.reset();

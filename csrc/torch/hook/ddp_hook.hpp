@@ -26,25 +26,36 @@ c10::intrusive_ptr<c10::ivalue::Future> timed_allreduce(const std::shared_ptr<Re
                                                         const PathOptions& options);
 
 class HookOfModule;
+class PlainDdp;
 
-// The hook of a DDP module, which DDP keeps for good, and the parameter probes: whom they serve may change between
-// two backward passes.
+// What averages and records the buckets of a DDP module, and the parameter probes: both may change between two backward
+// passes. Where nothing is to be changed, DDP averages as it does without us, and is observed; a path of ours takes a hook.
 class Attachment {
 public:
-    // Registers the native hook.
-    Attachment(c10d::Reducer& reducer, const std::shared_ptr<Recorder>& recorder,
-               const std::shared_ptr<ModuleState>& module, const std::vector<at::Tensor>& parameters,
-               const PathOptions& options);
+    // Throws std::runtime_error if the reducer has a hook.
+    Attachment(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
+               const std::vector<at::Tensor>& parameters, const PathOptions& options);
     // Takes over a module whose hook, one of ours, was registered from Python; it serves nobody and averages over `group`.
     Attachment(std::shared_ptr<Group> group, const std::vector<at::Tensor>& parameters);
-    // From the next pass on, in place of the recorder before it.
+    Attachment(const Attachment&) = delete;
+    Attachment& operator=(const Attachment&) = delete;
+    ~Attachment();
+    // From the next pass on, in place of the recorder before it. Throws as the constructor.
     void serve(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
                const std::vector<at::Tensor>& parameters, const PathOptions& options);
-    // From the next pass on, the hook averages like torch's builtin one and records nothing.
+    // From the next pass on, DDP averages as without us; a hook that was registered from Python, like torch's builtin one.
     void release();
 
 private:
-    std::shared_ptr<HookOfModule> hook_;
+    void observe(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module);
+    void hook(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
+              const PathOptions& options);
+    void take_hook_away();
+
+    std::shared_ptr<HookOfModule> pythons_;  // registered from Python
+    std::weak_ptr<c10d::Reducer> reducer_;   // that has the hook below
+    const c10d::CommHookInterface* ours_ = nullptr;
+    std::shared_ptr<PlainDdp> plain_;
     std::optional<ParameterWatch> parameters_;
 };
 

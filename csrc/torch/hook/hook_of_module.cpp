@@ -14,7 +14,9 @@ void HookOfModule::serve(Service next) {
 }
 
 c10::intrusive_ptr<Future> HookOfModule::run(c10d::GradBucket& bucket, const Caller& caller) {
-    const Arrival arrival{.ready = platform::monotonic_ns(), .origin = caller.origin};
+    const Arrival arrival{.ready = platform::monotonic_ns(),
+                          .origin = caller.origin,
+                          .sees_taken = (caller.origin & flag_native) != 0};
     if (bucket.getIndex() == 0) {
         begin_pass();
     }

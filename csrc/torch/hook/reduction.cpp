@@ -25,7 +25,8 @@ void Reduction::first_gradient() {
 c10::intrusive_ptr<c10d::Work> Reduction::begin(std::size_t index, std::size_t count,
                                                 const at::Tensor& buffer, std::vector<at::Tensor> parameters,
                                                 std::uint64_t number) {
-    const Arrival arrival{.ready = platform::monotonic_ns(), .origin = flag_reducer, .number = number};
+    const Arrival arrival{
+        .ready = platform::monotonic_ns(), .origin = flag_reducer, .sees_taken = true, .number = number};
     const auto visit = require_open(*recorder_);
     c10d::GradBucket bucket(index, count, buffer, {}, {}, {}, std::move(parameters), std::nullopt);
     const auto layout = recorder_->layout(bucket);

@@ -25,9 +25,12 @@ bool prepare(Path& path, const at::Tensor& buffer, BucketOperation& operation) {
     if (seen.statistics) {
         operation.look(buffer, seen.divided_by, seen.statistics);
     }
-    if (seen.finite == true) {
+    const auto finite = watched || seen.finite || facts.statistics == StatisticsFrom::sum
+                            ? seen.finite
+                            : operation.seen_finite(buffer);
+    if (finite == true) {
         operation.finite();
-    } else if (seen.finite == false && !watched) {
+    } else if (finite == false && !watched) {
         operation.look_at_fault(buffer, seen.divided_by);
     }
     return while_summing;
@@ -105,7 +108,8 @@ void on_completed(BucketInFlight& held, Future& done) {
             if (averaged) {
                 // This also releases the result: the worker, which does not hold the GIL, should not be its
                 // last owner.
-                averaged->markCompleted(std::move(held.result), storages_of(held, done));
+                averaged->markCompleted(held.result.isNone() ? done.value() : std::move(held.result),
+                                        storages_of(held, done));
             }
         } catch (...) {
             fail(std::current_exception());
@@ -127,10 +131,11 @@ void complete_when_done(BucketInFlight& held, Future& future) {
 // it under Gloo's mutex.
 c10::intrusive_ptr<Future> averaged_of(BucketInFlight& held, Begun begun, OperationPool& pool, Wants wants,
                                        const c10::IValue& object) {
-    const c10::TypePtr type = wants == Wants::tensor ? c10::TypePtr(c10::TensorType::get())
-                                                     : c10::TypePtr(c10::PyObjectType::get());
+    const c10::TypePtr type = wants == Wants::same     ? begun.future->elementType()
+                              : wants == Wants::tensor ? c10::TypePtr(c10::TensorType::get())
+                                                       : c10::TypePtr(c10::PyObjectType::get());
     auto averaged = c10::make_intrusive<Future>(type, begun.future->devices());
-    held.result = wants == Wants::tensor ? c10::IValue(held.buffer) : object;
+    held.result = wants == Wants::tensor ? c10::IValue(held.buffer) : object;  // none for Wants::same
     held.averaged = averaged;
     Future& future = *begun.future;
     pool.hold(std::move(begun.future));

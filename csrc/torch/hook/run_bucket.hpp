@@ -19,6 +19,7 @@ namespace ddpdiag {
 enum class Wants : std::uint8_t {
     tensor,  // a future of the bucket's buffer
     object,  // a future of the caller's object: the buffer as a Python object
+    same,    // a future of what the path has begun, done after our part of it
     begun,   // what the path has begun, as it is; not for a path that finishes
 };
 

@@ -1,18 +1,10 @@
 #include "torch/hook/uneven.hpp"
 
-#include <torch/csrc/distributed/c10d/reducer.hpp>
-
 #include <memory>
 
+#include "torch/hook/reducer_parts.hpp"
+
 namespace ddpdiag {
-namespace {
-
-// Its divisor is for derived classes, and we are none: this only borrows the name.
-struct Divisor : c10d::Reducer {
-    static int of(const c10d::Reducer& reducer) { return reducer.*(&Divisor::div_factor_); }
-};
-
-}  // namespace
 
 void count_ranks_left(ModuleState& module) {
     std::int64_t& left = module.hook.ranks_left;
@@ -20,7 +12,7 @@ void count_ranks_left(ModuleState& module) {
     if (const auto reducer = module.identity.reducer()) {
         // DDP has set it before it runs the hook. It is below 1 where join() runs a hook for a rank that has left, which
         // adds zeros.
-        const std::int64_t divisor = Divisor::of(*reducer);
+        const std::int64_t divisor = ReducerParts::divisor(*reducer);
         if (divisor > 0 && divisor < module.identity.group()->size) {
             left = divisor;
         }

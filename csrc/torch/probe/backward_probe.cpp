@@ -36,8 +36,16 @@ std::unique_ptr<torch::autograd::FunctionPreHook> observer(Function function) {
     return std::make_unique<Observer<Function>>(std::move(function));
 }
 
+struct ThreadsPass {
+    int graph_task = -1;            // torch's number of the backward pass; -1: none
+    ModuleState* module = nullptr;  // the accumulators that the pass holds keep it
+};
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+thread_local ThreadsPass threads_pass;
+
 void gradient_ready(Recorder& recorder, ModuleState& module, std::uint32_t parameter, std::uint64_t bytes) {
     module.used.ready(parameter);
+    threads_pass = {.graph_task = torch::autograd::get_current_graph_task_id(), .module = &module};
     PassMarks& marks = module.marks;
     const bool first = marks.first_gradient.load(std::memory_order_relaxed) == 0;
     const bool sampled = marks.sampled.load(std::memory_order_relaxed);
@@ -107,6 +115,11 @@ std::shared_ptr<BackwardPass> record_pass(const std::shared_ptr<Recorder>& recor
 }
 
 }  // namespace
+
+ModuleState* module_in_backward() noexcept {
+    const int graph_task = torch::autograd::get_current_graph_task_id();
+    return graph_task != -1 && graph_task == threads_pass.graph_task ? threads_pass.module : nullptr;
+}
 
 std::shared_ptr<BackwardPass> open_pass(const std::shared_ptr<Recorder>& recorder,
                                         const std::shared_ptr<ModuleState>& module, const Group& group,

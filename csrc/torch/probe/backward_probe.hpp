@@ -24,6 +24,10 @@ namespace ddpdiag {
 bool begin_backward(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr<ModuleState>& module,
                     const Group& group, bool needs_probe);
 
+// The module, of those that a ParameterWatch watches, of which this thread accumulated a gradient last in the backward pass
+// that it runs: while a reducer reduces a bucket, its own. nullptr: none, or no backward pass.
+[[nodiscard]] ModuleState* module_in_backward() noexcept;
+
 // Watches the gradient accumulators of all parameters for as long as these live, or until it is ended.
 class ParameterWatch {
 public:

@@ -47,7 +47,14 @@ void BucketOperation::look(const at::Tensor& buffer, double divided_by,
                            const std::optional<GradientStatistics>& statistics) {
     if (watched()) {
         take_note({.values = buffer, .divided_by = divided_by, .statistics = statistics}, collectives());
+        if (note_->finite()) {
+            finite();
+        }
     }
+}
+
+std::optional<bool> BucketOperation::seen_finite(const at::Tensor& buffer) const {
+    return layout_->module->hook.finite.look(buffer);
 }
 
 void BucketOperation::look_at_fault(const at::Tensor& buffer, double divided_by) {

@@ -40,7 +40,7 @@ bool begin_pass(const std::shared_ptr<Recorder>& recorder, const std::shared_ptr
     }
     const bool in_backward =
         begin_backward(recorder, module, group, StartSignal::needs_probe(facts.start, module->hook));
-    return in_backward && (arrival.origin & flag_native) != 0;
+    return in_backward && arrival.sees_taken;
 }
 
 }  // namespace
@@ -61,11 +61,11 @@ BucketStart start_bucket(const std::shared_ptr<Recorder>& recorder, c10d::GradBu
                          const std::shared_ptr<const BucketLayout>& layout, Group& group,
                          const Arrival& arrival, const PathFacts& facts) {
     OperationPool& operations = layout->module->hook.operations;
-    bool consumes = (arrival.origin & flag_reducer) != 0;
+    bool consumes = false;
     if (bucket.getIndex() == 0) {
         consumes = begin_pass(recorder, layout->module, group, arrival, facts);
-    } else if ((arrival.origin & flag_native) != 0) {
-        consumes = operations.expects_some();
+    } else if (arrival.sees_taken) {
+        consumes = (arrival.origin & flag_reducer) != 0 || operations.expects_some();
     }
     // Counted even when paused: the ranks need not pause at the same bucket.
     const std::uint64_t sequence = group.next_sequence.fetch_add(1, std::memory_order_relaxed);

@@ -16,7 +16,8 @@ namespace ddpdiag {
 // Where a bucket comes from.
 struct Arrival {
     std::int64_t ready = 0;    // when its hook was entered
-    std::uint32_t origin = 0;  // flag_native, flag_reducer: we see the result taken; 0: a Python hook
+    std::uint32_t origin = 0;  // flag_native, flag_reducer; 0: a Python hook
+    bool sees_taken = false;   // we see the result taken
     // What all ranks call it; nothing: its number among the buckets of its group that recorders have counted. A recorder
     // may be closed on some ranks only, where its caller goes on without one.
     std::optional<std::uint64_t> number = std::nullopt;

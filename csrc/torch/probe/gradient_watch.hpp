@@ -83,6 +83,7 @@ public:
     GradientNote(Recorder& recorder, const BucketLayout& layout, const Record& bucket, const Look& seen,
                  std::uint64_t collectives);
 
+    [[nodiscard]] bool finite() const noexcept { return fingerprint_.non_finite == 0; }
     // `buffer`: undefined = its content is not known.
     void reduced(Recorder& recorder, const BucketLayout& layout, const at::Tensor& buffer);
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "torch/probe/finite_watch.hpp"
 #include "torch/probe/gradient_watch.hpp"
 #include "torch/probe/module_identity.hpp"
 #include "torch/probe/operation_pool.hpp"
@@ -18,6 +19,7 @@
 namespace ddpdiag {
 
 class InFlight;
+class PlainDdp;
 
 // Marks of the current forward and backward pass; 0 = not seen. For any thread: an accelerator's backward
 // runs on a separate thread.
@@ -40,11 +42,14 @@ struct PassMarks {
 struct HookThread {
     OperationPool operations;
     WatchedPass watched;
+    FiniteWatch finite;
     bool signal_by_copy = false;     // how Gloo's workers signal starts in this pass (start_signal.hpp)
     bool other_collectives = false;  // than buckets run in its passes (backward_pass.hpp)
     std::int64_t ranks_left = 0;     // in join(), of those that divide the sum; 0: all (hook/uneven.hpp)
     // What is reduced, and by which path: the hooks' own (hook/in_flight.hpp), made with the first bucket.
     std::shared_ptr<InFlight> in_flight;
+    // Where DDP has no hook: what observes its own all-reduces (hook/plain_ddp.hpp).
+    std::weak_ptr<PlainDdp> plain;
 };
 
 // How often gradients that are not finite are noted outside of watched passes. It takes time, and from then on all of
