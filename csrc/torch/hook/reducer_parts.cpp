@@ -7,7 +7,7 @@ namespace {
 using HookMember = std::unique_ptr<c10d::CommHookInterface> c10d::Reducer::*;
 
 struct OfReducer {
-    friend HookMember member(OfReducer);
+    friend HookMember member(OfReducer tag);
 };
 
 template <HookMember Member>

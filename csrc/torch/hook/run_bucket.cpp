@@ -131,9 +131,12 @@ void complete_when_done(BucketInFlight& held, Future& future) {
 // it under Gloo's mutex.
 c10::intrusive_ptr<Future> averaged_of(BucketInFlight& held, Begun begun, OperationPool& pool, Wants wants,
                                        const c10::IValue& object) {
-    const c10::TypePtr type = wants == Wants::same     ? begun.future->elementType()
-                              : wants == Wants::tensor ? c10::TypePtr(c10::TensorType::get())
-                                                       : c10::TypePtr(c10::PyObjectType::get());
+    c10::TypePtr type = begun.future->elementType();
+    if (wants == Wants::tensor) {
+        type = c10::TensorType::get();
+    } else if (wants == Wants::object) {
+        type = c10::PyObjectType::get();
+    }
     auto averaged = c10::make_intrusive<Future>(type, begun.future->devices());
     held.result = wants == Wants::tensor ? c10::IValue(held.buffer) : object;  // none for Wants::same
     held.averaged = averaged;

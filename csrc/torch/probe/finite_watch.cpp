@@ -44,7 +44,8 @@ std::optional<bool> FiniteWatch::look(const at::Tensor& buffer) {
                                                        : finite<double>(buffer, first, parts_);
     const auto took = static_cast<double>(platform::monotonic_ns() - begin);
     bytes_ += buffer.nbytes();
-    if (const auto read = static_cast<double>(buffer.nbytes() / parts_); read >= part_size) {
+    const double read = static_cast<double>(buffer.nbytes()) / static_cast<double>(parts_);
+    if (read >= part_size) {
         ns_per_byte_ = std::min(ns_per_byte_, took / read);
     }
     if (so_far && parts_ > 1) {
