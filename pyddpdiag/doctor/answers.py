@@ -9,8 +9,8 @@ from typing import Final, TextIO
 from rich.text import Text
 
 from pyddpdiag.doctor.check import Outcome, Status
-from pyddpdiag.messages.explain import Explanation
-from pyddpdiag.messages.logs import LogVerdict
+from pyddpdiag.messages.explain import UNKNOWN, Explanation
+from pyddpdiag.messages.logs import NO_ERROR, LogVerdict
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, write
 from pyddpdiag.output import clean
@@ -18,6 +18,7 @@ from pyddpdiag.report.screen import INDENT, Screen, screen_for
 
 SCHEMA_VERSION: Final = 1
 _STYLE: Final = {Status.PASS: "green", Status.WARN: "bold yellow", Status.FAIL: "bold red"}
+_COLOURS: Final = {NO_ERROR: "bold green", UNKNOWN: "bold magenta"}
 
 
 def lines_of(outcome: Outcome, shell: Shell) -> list[str]:
@@ -115,7 +116,7 @@ def print_verdict(verdict: LogVerdict, notes: Sequence[str], file: TextIO) -> No
     """Print what the logs say; `notes` are further sentences about this machine."""
     screen = screen_for(file)
     one = verdict.explanation
-    screen.print(Text(verdict.sentence, "bold red" if one.known else "bold magenta"), INDENT)
+    screen.print(Text(verdict.sentence, _COLOURS.get(one.kind, "bold red")), INDENT)
     if one.line:
         screen.print(Text(one.line, "dim"), 2 * INDENT)
     screen.print(Text(one.cause), INDENT)

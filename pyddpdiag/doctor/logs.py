@@ -59,5 +59,7 @@ def notes(verdict: LogVerdict) -> list[str]:
 
 
 def exit_code(verdict: LogVerdict) -> int:
-    """1: explained. 2: nothing known in it."""
+    """0: no error is in them. 1: explained. 2: an error that is not known."""
+    if verdict.explanation.kind == logs.NO_ERROR:
+        return 0
     return 1 if verdict.explanation.known else 2

@@ -38,6 +38,29 @@ MESSAGES: tuple[Message, ...] = (
         torch_only=True,
     ),
     Message(
+        "average_unsupported",
+        text_pattern(r"Cannot use ReduceOp\.(?P<op>AVG|PREMUL_SUM) with Gloo"),
+        "Gloo adds up, but does not average in this version of torch: ReduceOp.AVG is for NCCL.",
+        "Add up, and divide by the number of ranks.",
+        lines=(
+            Code("torch.distributed.all_reduce(tensor)"),
+            Code("tensor /= torch.distributed.get_world_size()"),
+        ),
+    ),
+    Message(
+        "not_contiguous",
+        text_pattern(r"\bTensors must be contiguous\b"),
+        "A collective got a tensor whose elements do not lie one after the other in memory: a transposed one, or a "
+        "part of another.",
+        "Pass a copy that is, tensor.contiguous(); where the result is to be in the tensor itself, copy it back.",
+        lines=(
+            Code("whole = tensor.contiguous()"),
+            Code("torch.distributed.all_reduce(whole)"),
+            Code("tensor.copy_(whole)"),
+        ),
+        torch_only=True,
+    ),
+    Message(
         "object_mixed_up",
         text_pattern(r"UnpicklingError: [^\n]*", r"pickle data was truncated"),
         "A rank tried to unpickle bytes that are not an object: the ranks were in different collectives (another "

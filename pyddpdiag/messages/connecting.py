@@ -41,6 +41,15 @@ MESSAGES: tuple[Message, ...] = (
         windows_lines=(UnsetVariable("GLOO_DEVICE_TRANSPORT"), Run('pip install "torch>=2.11"')),
     ),
     Message(
+        "host_unnamed",
+        text_pattern(r"GlooDeviceFactory::make\w+\(\): interface or hostname can't be empty"),
+        "Gloo found neither a name nor an address of this machine: on Windows, most likely because the computer's name "
+        "holds other characters than letters, digits and hyphens.",
+        "Give the computer a name of plain letters and digits, or name the interface (Get-NetAdapter lists them) in "
+        "GLOO_SOCKET_IFNAME. Set MASTER_ADDR to an address, not to a name.",
+        lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"), SetVariable("MASTER_ADDR", "127.0.0.1")),
+    ),
+    Message(
         "stale_file",
         text_pattern(
             rf"connectFullMesh failed[^\n]*(?:refused|reset)[^\n]*{_REMOTE.format('', _ANY)}",

@@ -33,7 +33,8 @@ _SIGN = re.compile(
     r"|3221|preamble|wait"
     r"|file://|filestore|winerror|route|reach|pipe|sendbytes|recv|only once|monitored"
     r"|file \"|core dumped|space left|argument|pickl|attribute|bootstrapping|graph|scalar type|strides|inplace"
-    r"|parameter|ss_family|port (?:must|out)|\bkey|cancelled|evicted|paging|illegal|exited|can't open|create process",
+    r"|parameter|ss_family|port (?:must|out)|\bkey|cancelled|evicted|paging|illegal|exited|can't open|create process"
+    r"|contiguous|per channel|member|requires_grad|fatal",
     re.IGNORECASE,
 )
 _RANK = re.compile(r"^\s*\[(?:default|rank)(\d+)\]", re.IGNORECASE)
@@ -153,6 +154,8 @@ def recognise(text: str, *, lines_for: Shell | None = None, around: str = "") ->
             if any(start < span[1] and span[0] < end for start, end in taken):
                 continue
             if message.torch_only and not tracebacks.of_torch(text, span, match.start(), raised):
+                continue
+            if message.raised_in is not None and not tracebacks.passed(message.raised_in, span[0], raised):
                 continue
             taken.append(span)
             found.append(_explain(message, match, text[slice(*span)], span[0], shell))

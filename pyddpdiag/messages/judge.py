@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,6 +16,14 @@ from pyddpdiag.messages.shells import Shell
 from pyddpdiag.output import clean
 
 OWN_ERROR: Final = "own_error"
+THREAD_ERROR: Final = "thread_error"
+NO_ERROR: Final = "no_error"
+# A line that says that something failed, in words that nobody knows.
+_FAILURE = re.compile(
+    r"\b(?:ERROR|FATAL|CRITICAL|PANIC)\b|^\W*(?i:error|fatal|panic)\b|^[EF]\d{4} |^[\w.]+(?:Error|Exception)\b",
+    re.MULTILINE,
+)
+_MOST_NAMES = 8
 # Seen by the rank that gets the other one's data.
 _EITHER_RANK = {"sizes_differ"}
 # What a rank meets when a process beside it was ended.
@@ -78,6 +87,7 @@ class Case:
     Attributes:
         logs: what the ranks say.
         outside: what launchers, schedulers and nodes say in words.
+        missing: ranks that never began, where a log shows it.
         first: the end that came first, as the launcher saw it.
         death: what its exit code means; None if it says only that there was an error.
         text: all logs.
@@ -86,6 +96,7 @@ class Case:
 
     logs: tuple[RankLog, ...]
     outside: tuple[Explanation, ...]
+    missing: Explanation | None
     first: End | None
     death: Explanation | None
     text: str
@@ -108,6 +119,16 @@ def judge(case: Case) -> LogVerdict:
 def _known_cause(case: Case) -> LogVerdict | None:
     guilty = [log for log in case.by(Role.CAUSE) if log.found[0].kind != OWN_ERROR]
     return _blame(case, guilty, Role.CAUSE) if guilty else None
+
+
+def _never_there(case: Case) -> LogVerdict | None:
+    """Ranks that never began: the others wait until somebody ends the job."""
+    one = case.missing
+    ended = any(fact.kind == "job_cancelled" for fact in case.outside) or case.by(Role.WAITED)
+    if one is None or not ended:
+        return None
+    missing = tuple(f"rank {rank}" for rank in one.facts["missing"].split(", "))
+    return LogVerdict(f"{_listed_names(missing)} never began ({one.kind}).", one, missing, case.logs)
 
 
 def _hard_fact(case: Case) -> LogVerdict | None:
@@ -224,16 +245,31 @@ def _summary_only(case: Case) -> LogVerdict | None:
 def _nothing(case: Case) -> LogVerdict:
     warnings = [one for log in case.logs for one in log.found]
     if not warnings:
-        last = next((line for line in reversed(case.text.splitlines()) if line.strip()), "")
-        explanation = replace(explain("", lines_for=case.shell), line=clean(last.strip(), 300))
-        return LogVerdict("No known message is in the logs.", explanation, (), case.logs)
+        return _unknown(case)
     first = min(warnings, key=lambda one: one.role)
-    said = (
-        "Only warnings that are often harmless."
-        if first.role is Role.WARNING
-        else f"The logs only say that the job ended ({first.kind})."
-    )
+    if first.kind == THREAD_ERROR:
+        said = "No rank failed: only a thread beside a main one ended with an error."
+    elif first.role is Role.WARNING:
+        said = "Only warnings that are often harmless."
+    else:
+        said = f"The logs only say that the job ended ({first.kind})."
     return LogVerdict(said, first, (), case.logs)
+
+
+def _unknown(case: Case) -> LogVerdict:
+    """Either nothing failed, or something that nobody here knows."""
+    failure = _FAILURE.search(case.text)
+    if failure is None:
+        explanation = Explanation(
+            NO_ERROR,
+            "The job ended well, or still runs; or a rank hangs, or was killed without a word.",
+            "If it did not end well, give the logs of all ranks, of the launcher and of the scheduler. Of a job that "
+            "still runs, 'pyddpdiag hang DIR' says who waits for whom.",
+        )
+        return LogVerdict("No error is in the logs.", explanation, (), case.logs)
+    line = case.text[failure.start() :].lstrip().partition("\n")[0]
+    explanation = replace(explain("", lines_for=case.shell), line=clean(line.strip(), 300))
+    return LogVerdict("No known message is in the logs.", explanation, (), case.logs)
 
 
 def _from_outside(case: Case, one: Explanation) -> LogVerdict:
@@ -303,8 +339,15 @@ def _listed(logs: Sequence[RankLog]) -> str:
     return ", ".join(log.who for log in logs)
 
 
+def _listed_names(names: Sequence[str]) -> str:
+    """The first of them, where there are many."""
+    shown = ", ".join(names[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
+
+
 _RULES: Final[tuple[Callable[[Case], LogVerdict | None], ...]] = (
     _known_cause,
+    _never_there,
     _hard_fact,
     _own_error_of_a_rank,
     _death,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
-from pyddpdiag.messages import ends, prefixes, tracebacks
+from pyddpdiag.messages import ends, members, outside, prefixes, tracebacks
 from pyddpdiag.messages.ends import End
 from pyddpdiag.messages.explain import MAX_TEXT, Explanation, condensed, recognise
-from pyddpdiag.messages.judge import OWN_ERROR, Case, LogVerdict, RankLog, judge
+from pyddpdiag.messages.judge import NO_ERROR, OWN_ERROR, THREAD_ERROR, Case, LogVerdict, RankLog, judge
 from pyddpdiag.messages.message import Role
-from pyddpdiag.messages.outside import is_outside
 from pyddpdiag.messages.shells import Shell
 from pyddpdiag.messages.tracebacks import Raised
 from pyddpdiag.output import clean
 
-__all__ = ["OWN_ERROR", "LogVerdict", "RankLog", "read"]
+__all__ = ["NO_ERROR", "OWN_ERROR", "THREAD_ERROR", "LogVerdict", "RankLog", "read"]
 
 # Exceptions by which a launcher says that another process failed.
 _REPORTS = {
@@ -38,19 +38,21 @@ def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerd
         lines_for: see `explain`.
     """
     logs: list[RankLog] = []
-    outside: list[Explanation] = []
+    facts: list[Explanation] = []
     seen: list[End] = []
     for name, text in texts.items():
         parts, reported = _split(name, text[-MAX_TEXT:])
         seen += reported
         for part in parts:
             log, more = _read_one(*part, lines_for, text, mixed=bool(reported) and part[0] == name)
-            outside += more
+            facts += more
             logs.append(log)
     logs += _ended_without_a_word(logs, seen)
     first = ends.first_of(seen)
     death = _meaning(first, lines_for) if first is not None else None
-    return judge(Case(tuple(logs), tuple(outside), first, death, "\n".join(texts.values()), lines_for))
+    missing = members.missing_of(texts.values())
+    text = "\n".join(texts.values())
+    return judge(Case(tuple(logs), tuple(facts), missing, first, death, text, lines_for))
 
 
 def _split(name: str, text: str) -> tuple[list[tuple[str, int | None, str]], list[End]]:
@@ -104,18 +106,28 @@ def _read_one(
         around: the whole log.
         mixed: a launcher collected it, so that it may be of several ranks.
     """
+    last = text.rstrip().rpartition("\n")[2]
     text = condensed(text)
     # That there are ranks is known by the log's name, too.
     found = recognise(text, lines_for=shell, around=around if rank is None else f"[rank{rank}] {around}")
-    outside = [one for one in found if is_outside(one)]
-    inside = [one for one in found if one not in outside]
-    error = _own_error(text, found, anywhere=mixed and rank is None)
-    if error is not None:
-        inside.append(error)
+    raised = tracebacks.find(text, last)
+    beside = {one.start for one in raised if one.aside}
+    facts = [one for one in found if outside.is_outside(one) and not outside.follows_a_failure(one, around)]
+    # What ended a thread, and not the rank, is no more than a warning.
+    inside = [
+        replace(one, role=Role.WARNING)
+        if one.position in beside
+        else replace(one, role=Role.SUMMARY)
+        if outside.is_outside(one)
+        else one
+        for one in found
+        if one not in facts
+    ]
+    inside += _own_errors(raised, found, anywhere=mixed and rank is None)
     kinds = _one_of_each_kind(inside)
-    launcher = rank is None and (mixed or bool(outside)) and all(one.role >= Role.SUMMARY for one in inside)
+    launcher = rank is None and (mixed or bool(facts)) and all(one.role >= Role.SUMMARY for one in inside)
     log = RankLog(name, rank, tuple(sorted(kinds, key=lambda one: (one.role, one.position))), launcher)
-    return log, outside
+    return log, facts
 
 
 def _one_of_each_kind(found: Sequence[Explanation]) -> list[Explanation]:
@@ -130,27 +142,49 @@ def _one_of_each_kind(found: Sequence[Explanation]) -> list[Explanation]:
     return list(kinds.values())
 
 
-def _own_error(text: str, found: Sequence[Explanation], *, anywhere: bool) -> Explanation | None:
-    """An error that the catalog does not know: the one that ended the rank, or the first one of any rank."""
+def _own_errors(
+    raised: Sequence[Raised], found: Sequence[Explanation], *, anywhere: bool
+) -> Iterator[Explanation]:
+    """Errors that the catalog does not know: the one that ended the rank, or the first one of any rank; else the
+    first one that ended a thread.
+    """
     spans = [(one.position, one.position + len(one.line)) for one in found]
-    raised = [one for one in tracebacks.find(text) if one.kind not in _REPORTS and not one.handled]
+    ended = [one for one, after in pairwise([*raised, None]) if one is not None and _ended(one, after)]
     unknown = [
         one
-        for one in raised
+        for one in ended
         if not any(start <= one.start <= end + 1 or one.start <= start < one.until for start, end in spans)
     ]
-    if not unknown or not (anywhere or unknown[-1] is raised[-1]):
-        return None
-    return _explained(unknown[0] if anywhere else unknown[-1])
+    own = [one for one in unknown if not one.aside]
+    if own and (anywhere or own[-1] is [one for one in ended if not one.aside][-1]):
+        yield _explained(own[0] if anywhere else own[-1])
+    elif not own and unknown:
+        yield _explained(unknown[0])
+
+
+def _ended(one: Raised, after: Raised | None) -> bool:
+    """Whether an exception ended something. One in whose place came a launcher's report of it did."""
+    if one.kind in _REPORTS:
+        return False
+    return not one.handled or (after is not None and after.kind in _REPORTS)
 
 
 def _explained(raised: Raised) -> Explanation:
     line = clean(raised.line, 300)
     place = f", at {raised.place}" if raised.place else ""
+    if raised.aside:
+        kind, role = THREAD_ERROR, Role.WARNING
+        cause = f"A thread beside the main one ended with an error, and the rank went on: {line}{place}"
+        fix = "See whether what that thread did is missing now."
+    else:
+        kind, role = OWN_ERROR, Role.CAUSE
+        cause = f"This rank failed with an error of its own: {line}{place}"
+        fix = "Fix what the traceback in its log shows; the catalog knows no more about it."
     return Explanation(
-        OWN_ERROR,
-        f"This rank failed with an error of its own: {line}{place}",
-        "Fix what the traceback in its log shows; the catalog knows no more about it.",
+        kind,
+        cause,
+        fix,
+        role,
         line=line,
         facts={"error": raised.kind, **({"place": raised.place} if raised.place else {})},
         position=raised.start,

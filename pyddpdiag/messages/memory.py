@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from pyddpdiag.messages.message import Message, text_pattern
-from pyddpdiag.messages.shells import ByShell, Run
+from pyddpdiag.messages.shells import ByShell, Code, Run
 
 _LOOK_AT_MEMORY = ByShell(
     "free -h",
@@ -62,6 +64,24 @@ MESSAGES: tuple[Message, ...] = (
         "Use a smaller batch, fewer ranks on the machine, or fewer loader workers; or ask for more memory where a "
         "limit was set (SLURM --mem, docker --memory, Kubernetes resources.limits).",
         lines=(_LOOK_AT_MEMORY,),
+    ),
+    Message(
+        "checkpoint_unfinished",
+        text_pattern(
+            r"^(?:\[rank\d+\]:? ?)?EOFError(?:: Ran out of input)?$",
+            r"PytorchStreamReader failed (?:reading zip archive|reading file|locating file)",
+            r"unexpected EOF, expected \d+ more bytes",
+        ),
+        "The checkpoint that this rank read is not whole: another rank was still writing or downloading it, several "
+        "ranks write the same file, or whoever wrote it was ended or had no room meanwhile.",
+        "Write it on rank 0 only, under another name, and rename it when it is whole; a barrier before all ranks read "
+        "it. A file that is cut short already: take the one before.",
+        lines=(
+            Code("if torch.distributed.get_rank() == 0:"),
+            Code('    torch.save(state, "last.tmp"); os.replace("last.tmp", "last.pt")'),
+            Code("torch.distributed.barrier()"),
+        ),
+        raised_in=re.compile(r"torch[/\\]serialization\.py"),
     ),
     Message(
         "disk_full",

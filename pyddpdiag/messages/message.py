@@ -41,6 +41,7 @@ class Message:
         windows_lines: replaces `lines` on Windows; None for the same ones.
         needs: another pattern that the whole text must hold: it tells apart what looks alike.
         unless: another pattern that the whole text must not hold.
+        raised_in: a pattern of files: it counts only as an exception that was raised in one of them, or below.
         torch_only: counts only where torch.distributed or Gloo says it: other libraries have sockets, too.
     """
 
@@ -54,6 +55,7 @@ class Message:
     windows_lines: tuple[Line, ...] | None = None
     needs: re.Pattern[str] | None = field(default=None)
     unless: re.Pattern[str] | None = field(default=None)
+    raised_in: re.Pattern[str] | None = field(default=None)
     torch_only: bool = False
 
 

@@ -13,6 +13,8 @@ _WRAP_LATER = (
     "wrap the model after replacing them: "
     "DDP does not reduce gradients of new layers, and the ranks' models drift apart."
 )
+_NO_GRADIENT = r"element \d+ of tensors does not require grad and does not have a grad_fn"
+_CHECKPOINTING = re.compile(r"None of the inputs have requires_grad=True|torch[/\\]utils[/\\]checkpoint\.py")
 _UNUSED = r"Expected to have finished reduction in the prior iteration"
 
 MESSAGES: tuple[Message, ...] = (
@@ -81,6 +83,32 @@ MESSAGES: tuple[Message, ...] = (
         "A parameter got its gradient twice in one backward pass: it is shared between two modules, or reentrant "
         "checkpointing runs it again.",
         "Use checkpoint(use_reentrant=False), or DDP(static_graph=True).",
+    ),
+    Message(
+        "one_sample",
+        text_pattern(r"Expected more than 1 value per channel when training"),
+        "BatchNorm got a batch of a single sample on this rank: the last one of an epoch, where the rank's share of "
+        "the data is one more than a multiple of the batch size.",
+        "Leave that batch out on all ranks: DataLoader(..., drop_last=True). An evaluation calls net.eval() first.",
+        lines=(Code("loader = DataLoader(data, batch_size=32, sampler=sampler, drop_last=True)"),),
+    ),
+    Message(
+        "checkpoint_without_gradient",
+        text_pattern(_NO_GRADIENT),
+        "Reentrant checkpointing gives no gradient to what it runs unless one of its inputs needs one, and none did: "
+        "the layers below are frozen, or it is the first layer.",
+        "Use the other kind: checkpoint(..., use_reentrant=False); in transformers gradient_checkpointing_enable("
+        'gradient_checkpointing_kwargs={"use_reentrant": False}).',
+        lines=(Code("output = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)"),),
+        needs=_CHECKPOINTING,
+    ),
+    Message(
+        "loss_without_gradient",
+        text_pattern(_NO_GRADIENT),
+        "The loss does not depend on any parameter that needs a gradient: all that this batch goes through is frozen, "
+        "or detach(), no_grad() or item() stands in between.",
+        "Print [n for n, p in net.named_parameters() if p.requires_grad], and take the loss from the module's output.",
+        lines=(Code("print([n for n, p in net.named_parameters() if p.requires_grad])"),),
     ),
     Message(
         "one_hook",

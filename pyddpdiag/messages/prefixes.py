@@ -25,6 +25,7 @@ _STAMP: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?\]?(?
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
 # srun --label.
 _LABEL: Final = re.compile(r"^ *(?P<task>\d+): ?")
+_LAUNCHER: Final = re.compile(r"(?:srun|slurmstepd)(?:-\S+)?: ")
 # Nobody else begins so many lines so.
 _MOST = 0.8
 _IN_NAME: Final = re.compile(
@@ -36,7 +37,7 @@ def lines_of(text: str) -> Iterator[tuple[int | str | None, str]]:
     """Each line with the rank, or else the name, that its prefix says; prefixes, times and colours are cut off."""
     lines = [_without_stamp(line) for line in _COLOUR.sub("", text).splitlines()]
     pattern = _PREFIXES
-    filled = [line for line in lines if line.strip()]
+    filled = [line for line in lines if line.strip() and not _LAUNCHER.match(line)]
     if len(filled) > 1 and sum(1 for line in filled if _LABEL.match(line)) >= _MOST * len(filled):
         pattern = _LABEL
     for whole in lines:

@@ -14,6 +14,10 @@ _RAISED = re.compile(
     r"^(?P<kind>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Failure|Iteration|Timeout)|gaierror))"
     r"(?::(?: (?P<text>.*))?)?$"
 )
+# Ray prints the traceback of a worker below such a line.
+_OF_WORKER = re.compile(r"\bRayTaskError\((?P<kind>\w+)\): ")
+# No rank ends by these: a thread beside the main one, an object that is thrown away.
+_ASIDE = re.compile(r"^Exception (?:in thread |(?P<ignored>ignored ))")
 _CHAINED = re.compile(r"another exception occurred:|was the direct cause of the following")
 _OF_OTHERS = re.compile(
     r"site-packages|dist-packages|[/\\]lib[/\\]python\d|[/\\]python[\d.]*[/\\]lib[/\\]|^<", re.IGNORECASE
@@ -56,6 +60,7 @@ class Raised:
         line: as it was printed.
         frames: the innermost one last.
         handled: another exception took its place.
+        aside: it ended nothing, or a thread beside the main one, and the rank went on.
     """
 
     kind: str
@@ -65,6 +70,7 @@ class Raised:
     line: str
     frames: tuple[Frame, ...]
     handled: bool = False
+    aside: bool = False
 
     @property
     def place(self) -> str:
@@ -73,36 +79,59 @@ class Raised:
         return own[-1].name if own else ""
 
 
-def find(text: str) -> list[Raised]:
-    """All exceptions with a traceback in a text, in its order."""
+def is_raised(line: str) -> bool:
+    """Whether a line is that of an exception, as it stands below its traceback."""
+    return _RAISED.match(line) is not None
+
+
+def find(text: str, last: str = "") -> list[Raised]:
+    """All exceptions with a traceback in a text, in its order. The head of the first one may be cut off.
+
+    `last` is the last line of the log: a rank says no more after an exception there.
+    """
     found: list[Raised] = []
     frames: list[Frame] = []
     inside = False
+    aside: re.Match[str] | None = None
+    before = ""
+    worker: Raised | None = None  # whose traceback is not there, or has not come yet
     position = 0
     for whole in text.splitlines(keepends=True):
         line = _PREFIX.sub("", whole.rstrip("\r\n"))
-        raised = _RAISED.match(line) if inside else None
-        if HEAD in line:
+        end = position + len(whole.rstrip("\r\n"))
+        raised = _RAISED.match(line) if inside or (frames and not found) else None
+        of_worker = _OF_WORKER.search(line)
+        if of_worker is not None:
+            worker = Raised(of_worker.group("kind"), position, end, end, line, tuple(frames))
+        if HEAD in line or of_worker is not None:
             inside, frames = True, []
+            aside = _ASIDE.match(before) or (aside if _CHAINED.search(before) else None)
         elif frame := _FRAME.match(line):
             frames.append(Frame(frame.group("file"), int(frame.group("line"))))
         elif raised is not None:
             kind = raised.group("kind").rpartition(".")[2]
-            end = position + len(whole.rstrip("\r\n"))
             until = _end_of_message(text, end) if not raised.group("text") or line.endswith(":") else end
-            found.append(Raised(kind, position, end, until, line, tuple(frames)))
-            inside = False
+            goes_on = aside is not None and (aside.group("ignored") or line != last)
+            found.append(Raised(kind, position, end, until, line, tuple(frames), aside=bool(goes_on)))
+            inside, frames, worker = False, [], None
         elif found and _CHAINED.search(line):
             one = found.pop()
             found.append(replace(one, handled=True))
         position += len(whole)
-    return found
+        before = line if line.strip() else before
+    return [*found, worker] if worker is not None else found
 
 
 def _end_of_message(text: str, begin: int) -> int:
     """Where the message ends that begins after this place: before the next traceback."""
     following = text.find(HEAD, begin)
     return len(text) if following < 0 else following
+
+
+def passed(files: re.Pattern[str], start: int, raised: Sequence[Raised]) -> bool:
+    """Whether the exception whose line begins here came through one of these files."""
+    owner = next((one for one in raised if one.start == start), None)
+    return owner is not None and any(files.search(frame.file) for frame in owner.frames)
 
 
 def of_torch(text: str, span: tuple[int, int], match_start: int, raised: Sequence[Raised]) -> bool:

@@ -350,7 +350,7 @@ REPORTS: tuple[Report, ...] = (
             )
             + torchrun((0, 1))
         },
-        "own_error",
+        "checkpoint_unfinished",
         ("rank 0",),
     ),
     Report(

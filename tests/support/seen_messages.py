@@ -322,4 +322,50 @@ SEEN_WITH_LOOKALIKES: list[tuple[str, str, dict[str, str], str]] = [
         {},
         "created process 7 for rank 1",
     ),
+    (
+        "host_unnamed",
+        "RuntimeError: GlooDeviceFactory::makeUVDevice(): interface or hostname can't be empty",
+        {},
+        "config: the hostname can't be empty",
+    ),
+    (
+        "average_unsupported",
+        "RuntimeError: Cannot use ReduceOp.AVG with Gloo",
+        {"op": "AVG"},
+        "using ReduceOp.AVG with NCCL",
+    ),
+    (
+        "not_contiguous",
+        f"{SPAWN.replace('multiprocessing/reduction', 'torch/distributed/c10d')}ValueError: Tensors must be contiguous",
+        {},
+        "preprocess: tensors must be contiguous pieces of 4 s",
+    ),
+    (
+        "one_sample",
+        "ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, 64])",
+        {},
+        "got more than 1 value per channel",
+    ),
+    (
+        "checkpoint_without_gradient",
+        "x/checkpoint.py:86: UserWarning: None of the inputs have requires_grad=True. Gradients will be None\n"
+        "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",
+        {},
+        "UserWarning: None of the inputs have requires_grad=True. Gradients will be None",
+    ),
+    (
+        "loss_without_gradient",
+        "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",
+        {},
+        "the body does not require grad and stays as it is",
+    ),
+    (
+        "checkpoint_unfinished",
+        'Traceback (most recent call last):\n  File "/x/torch/serialization.py", line 1549, in load\n'
+        "EOFError: Ran out of input",
+        {},
+        # A loader's worker is gone, and torch.load only warns.
+        "/x/torch/serialization.py:1328: FutureWarning: weights_only=False\nTraceback (most recent call last):\n"
+        '  File "/usr/lib/python3/multiprocessing/connection.py", line 399, in _recv\nEOFError',
+    ),
 ]

@@ -83,6 +83,6 @@ def test_a_stale_file_is_distinguished_from_a_firewall() -> None:
 
 
 def test_nothing_known_is_said() -> None:
-    verdict = read({"rank_0.log": "all well\n", "rank_1.log": ""})
+    verdict = read({"rank_0.log": "ERROR: no licence\n", "rank_1.log": ""})
     assert not verdict.explanation.known
     assert "No known message" in verdict.sentence
