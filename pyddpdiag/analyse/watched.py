@@ -28,8 +28,9 @@ class WatchedBuckets:
     `reference` is 0.
 
     `non_finite` counts the values of the rank's own gradient that are not finite; `parameter` holds the first
-    of them (index in its module, -1: none). `checksum` is that of the sum; 0: not taken. `sum_squares` and
-    `absolute_maximum` are of the rank's own gradient, NaN: not known; `elements` is how many values it has.
+    of them (index in its module, -1: none). `checksum` is that of the sum; 0: not taken. `sum_squares`,
+    `absolute_maximum` and `level`, the mean over its parameters of the logarithm of each one's sum of squares, are of
+    the rank's own gradient, NaN: not known; `elements` is how many values it has.
     """
 
     rank: Int64
@@ -44,6 +45,7 @@ class WatchedBuckets:
     sum_squares: Float64
     absolute_maximum: Float64
     elements: Int64
+    level: Float64
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -55,6 +57,7 @@ def rank_watched(trace: RankTrace) -> WatchedBuckets:
     records = trace.of_kind(Kind.GRADIENT)
     records = records[(records["flags"] & Flag.PARAMETER) == 0]
     values = records["times"]
+    level = values[:, GradientValue.LEVEL]
     steps = records["step"].astype(np.int64)
     finite = without(_finite_steps(trace.of_kind(Kind.BUCKET)), steps)
 
@@ -74,6 +77,7 @@ def rank_watched(trace: RankTrace) -> WatchedBuckets:
         sum_squares=_floats(column(values[:, GradientValue.SUM_SQUARES], _NOT_KNOWN)),
         absolute_maximum=_floats(column(values[:, GradientValue.ABSOLUTE_MAXIMUM], _NOT_KNOWN)),
         elements=column(values[:, GradientValue.ELEMENTS], 0),
+        level=_floats(column(np.where(level == 0, _NOT_KNOWN, level), _NOT_KNOWN)),
     )
 
 

@@ -105,7 +105,7 @@ class StepTime(IntEnum):
 
 
 class GradientValue(IntEnum):
-    """Columns of `times` in a gradient record, which hold no times: two f64, then integers."""
+    """Columns of `times` in a gradient record, which hold no times: two f64, integers, one f64."""
 
     SUM_SQUARES = 0
     ABSOLUTE_MAXIMUM = 1
@@ -114,6 +114,7 @@ class GradientValue(IntEnum):
     PARAMETER = 4
     CHECKSUM = 5
     ELEMENTS = 6
+    LEVEL = 7
 
 
 class ConnectionValue(IntEnum):

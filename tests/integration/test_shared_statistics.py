@@ -56,5 +56,13 @@ def test_they_are_those_that_are_taken_over_gloo(
         # The order in which units are added up decides the last bits of a sum.
         np.testing.assert_allclose(values[0][:, 0], values[1][:, 0], rtol=1e-12)
         assert (values[0][:, 1] == values[1][:, 1]).all()
-        same = [value for value in GradientValue if value > GradientValue.ABSOLUTE_MAXIMUM]
+        np.testing.assert_allclose(
+            *(records["times"][:, GradientValue.LEVEL].view(np.float64) for records in (gloo, shared)),
+            rtol=1e-12,
+        )
+        if not parameters:
+            assert gloo["times"][:, GradientValue.LEVEL].all()
+        same = [
+            value for value in GradientValue if GradientValue.ABSOLUTE_MAXIMUM < value < GradientValue.LEVEL
+        ]
         assert (gloo["times"][:, same] == shared["times"][:, same]).all()

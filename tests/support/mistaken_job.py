@@ -110,6 +110,9 @@ def _pass(
 def train_otherwise(way: str, rank: int) -> None:
     """A training without a mistake, by no ordinary way."""
     torch.manual_seed(5)
+    if "network" in way:
+        _train_alike(way, rank)
+        return
     ddp = DistributedDataParallel(Net())
     torch.manual_seed(6 + rank)
     body = torch.optim.SGD(ddp.module.body.parameters(), lr=0.1)
@@ -141,6 +144,27 @@ def train_otherwise(way: str, rank: int) -> None:
                 parameter.data /= dist.get_world_size()
 
 
+def _train_alike(way: str, rank: int) -> None:
+    """On other data on each rank, which hardly moves the largest gradients: those near the end of the network."""
+    layers = [nn.Linear(6, 64), *(layer for _ in range(22) for layer in (nn.ReLU(), nn.Linear(64, 64)))]
+    net = nn.Sequential(*(layers if way == "deep network" else layers[:1]), nn.ReLU(), nn.Linear(64, 10))
+    if way == "dead network":
+        nn.init.constant_(net[0].bias, -1e3)
+    ddp = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+    torch.manual_seed(6 + rank)
+    for _ in range(80):
+        out = ddp(torch.randn(16, 6))
+        loss = (
+            nn.functional.cross_entropy(out, torch.arange(16) % 10)
+            if way == "deep network"
+            else (out - 1).square().mean()
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def _moved(
     ddp: DistributedDataParallel, x: torch.Tensor, y: torch.Tensor, *, synchronised: bool
 ) -> list[torch.Tensor]:
@@ -161,6 +185,8 @@ OTHER_WAYS = (
     "averaged weights past it",
     "alternating",
     "gradients of inference",
+    "deep network",
+    "dead network",
 )
 
 MISTAKES = {

@@ -57,8 +57,8 @@ enum : std::size_t { wait_begin, begin, end };
 namespace parameter_time {
 enum : std::size_t { ready };
 }
-// Gradient records hold numbers instead of times: f64 bits, f64 bits, and integers. All except the checksum
-// describe this rank's own gradients before they are averaged.
+// Gradient records hold numbers instead of times: f64 bits, f64 bits, integers, and f64 bits. All except the
+// checksum describe this rank's own gradients before they are averaged.
 namespace gradient_value {
 enum : std::size_t {
     sum_squares,
@@ -68,6 +68,7 @@ enum : std::size_t {
     parameter,         // index in the module of the parameter that holds it, or -1
     checksum,          // of the bucket's bits after the all-reduce; 0 = not taken
     elements,
+    level,  // bucket: mean over its parameters of the logarithm of each one's sum of squares; 0 = not known
 };
 }
 

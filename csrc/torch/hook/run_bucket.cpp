@@ -17,7 +17,8 @@ using c10::ivalue::Future;
 bool prepare(Path& path, const at::Tensor& buffer, BucketOperation& operation) {
     const PathFacts& facts = path.facts();
     const bool watched = operation.watched();
-    const bool while_summing = watched && facts.statistics == StatisticsFrom::sum && operation.await_look();
+    const bool while_summing =
+        watched && facts.statistics == StatisticsFrom::sum && operation.await_look(buffer);
     if (watched && !while_summing && facts.statistics != StatisticsFrom::prepare) {
         operation.look(buffer, facts.divided_by);
     }

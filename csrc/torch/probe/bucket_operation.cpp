@@ -63,11 +63,13 @@ void BucketOperation::look_at_fault(const at::Tensor& buffer, double divided_by)
     }
 }
 
-bool BucketOperation::await_look() {
+bool BucketOperation::await_look(const at::Tensor& buffer) {
     if (recorder_->gradient_options().per_parameter) {
         return false;
     }
-    awaits_look_ = collectives();
+    // From a device, a copy of its own would cost more than this tells.
+    awaits_look_ = {.collectives = collectives(),
+                    .level = buffer.is_cpu() ? level_of(*layout_, buffer, divided_by_) : 0};
     return true;
 }
 
@@ -76,8 +78,12 @@ void BucketOperation::examined(const at::Tensor& buffer, const GradientStatistic
         finite();
     }
     if (awaits_look_) {
-        take_note({.values = buffer, .divided_by = divided_by_, .statistics = found, .averaged = true},
-                  *awaits_look_);
+        take_note({.values = buffer,
+                   .divided_by = divided_by_,
+                   .statistics = found,
+                   .averaged = true,
+                   .level = awaits_look_->level},
+                  awaits_look_->collectives);
     } else if (found.non_finite != 0 && note_ == nullptr && layout_->module->faults.one_more()) {
         // How large they were is lost: the average stands in their place.
         constexpr double unknown = std::numeric_limits<double>::quiet_NaN();

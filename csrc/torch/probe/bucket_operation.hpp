@@ -37,7 +37,7 @@ public:
     [[nodiscard]] std::optional<bool> seen_finite(const at::Tensor& buffer) const;
     void look_at_fault(const at::Tensor& buffer, double divided_by);
     // Instead of look(): examined() will bring the statistics. False: it must look, at the single parameters, too.
-    [[nodiscard]] bool await_look();
+    [[nodiscard]] bool await_look(const at::Tensor& buffer);
     void enqueued(const at::Tensor& buffer);
     void returned() const { operation_.stamp(bucket_time::returned, platform::monotonic_ns()); }
     // On the worker's thread. False: it had started before.
@@ -62,6 +62,12 @@ public:
     [[nodiscard]] static bool starts_are_seen() noexcept;
 
 private:
+    // Of a look that is to come, when the bucket was enqueued.
+    struct Awaited {
+        std::uint64_t collectives = 0;
+        double level = 0;
+    };
+
     void part_done();
     // Collectives that this rank has begun in the group.
     [[nodiscard]] std::uint64_t collectives() const;
@@ -77,11 +83,11 @@ private:
     std::unique_ptr<c10::Event> on_device_;  // recorded when the buffer was enqueued on an accelerator
     std::shared_ptr<Recorder> recorder_;
     std::shared_ptr<const BucketLayout> layout_;
-    std::string_view path_;                     // its name
-    double divided_by_ = 1.0;                   // the gradients, before the path got them
-    std::optional<std::uint64_t> awaits_look_;  // the collectives when it was enqueued
-    bool counts_collectives_ = true;            // it says how many it begins
-    bool waits_for_device_ = false;             // by itself
+    std::string_view path_;    // its name
+    double divided_by_ = 1.0;  // the gradients, before the path got them
+    std::optional<Awaited> awaits_look_;
+    bool counts_collectives_ = true;  // it says how many it begins
+    bool waits_for_device_ = false;   // by itself
     Record record_{};
 };
 

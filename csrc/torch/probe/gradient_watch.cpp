@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "core/kernels/checksum.hpp"
@@ -77,6 +78,23 @@ void write_parameters(Recorder& recorder, const BucketLayout& layout, const Reco
 
 }  // namespace
 
+double level_of(const BucketLayout& layout, const at::Tensor& values, double divided_by) {
+    const auto element = element_of(values.scalar_type());
+    // Of a sparse gradient a rank brings some rows only.
+    if (!element || layout.ends.empty() || layout.ends.back() != static_cast<std::uint64_t>(values.numel())) {
+        return 0;
+    }
+    const auto* const first = static_cast<const std::byte*>(values.const_data_ptr());
+    double sum = 0;
+    std::uint64_t begin = 0;
+    for (const std::uint64_t end : layout.ends) {
+        sum += std::log(statistics(first + begin * size_of(*element), *element, end - begin).sum_squares);
+        begin = end;
+    }
+    const double level = sum / static_cast<double>(layout.ends.size()) + 2 * std::log(divided_by);
+    return std::isfinite(level) ? level : 0;
+}
+
 WatchedPass WatchedPass::due(const GradientOptions& options, std::uint32_t pass) noexcept {
     const auto due = [pass](std::uint32_t interval) { return interval != 0 && pass % interval == 0; };
     const bool compares = due(options.sentinel_interval);
@@ -124,6 +142,8 @@ GradientNote::GradientNote(Recorder& recorder, const BucketLayout& layout, const
         return;
     }
     fill(record_, *found, static_cast<std::uint64_t>(values.numel()), seen.divided_by);
+    const double level = seen.averaged ? seen.level : level_of(layout, values, seen.divided_by);
+    record_.times[gradient_value::level] = std::bit_cast<std::int64_t>(level);
     fingerprint_.non_finite = found->non_finite;
     fingerprint_.first_non_finite = found->first_non_finite;
     if (found->non_finite != 0 && !buffer.is_sparse()) {

@@ -71,9 +71,15 @@ struct Look {
     at::Tensor values;
     double divided_by = 1.0;
     std::optional<GradientStatistics> statistics = std::nullopt;  // of the values, if already taken
-    // The values are the averages by now; the statistics are those of this rank's gradients.
+    // The values are the averages by now; the statistics and the level are those of this rank's gradients.
     bool averaged = false;
+    double level = 0;  // as in level_of(), where they are the averages
 };
+
+// The mean over a bucket's parameters of the logarithm of each one's sum of squares, in which each counts alike: the
+// sum over all of them is that of the few with the largest gradients. 0 = not known: a parameter's gradient is zero,
+// as it may be whatever the data is, or not finite, or the bucket is sparse. `values`: in the host's memory.
+[[nodiscard]] double level_of(const BucketLayout& layout, const at::Tensor& values, double divided_by);
 
 // One bucket of a watched pass between its two examinations: before it is averaged, and after.
 class GradientNote {

@@ -1,4 +1,9 @@
-"""All ranks train on the same data: their gradients are the same before they are averaged."""
+"""Ranks train on the same data: the gradients of all their parameters are the same before they are averaged.
+
+Sums over a whole bucket are no sign of that: in a deep network they are those of a few parameters near its end, which
+hardly depend on the data. So each parameter's own counts alike. Until batches themselves are compared, gradients can
+only suggest it, and the finding is a warning.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,8 @@ from pyddpdiag.model import Finding
 from pyddpdiag.model.words import count, ranks
 
 CLOSE: Final = 1e-5
-"""Norms and maxima this close, relatively, are of the same data: threads sum in other orders. Those of two batches
-are by chance only once in thousands of passes."""
+"""Sums of squares and maxima this close, relatively, are of the same data: threads sum in other orders. So is the mean
+of the sums' logarithms, this close."""
 
 LEAST_PASSES: Final = 2
 LEAST_VALUES: Final = 16
@@ -43,34 +48,35 @@ def _look(view: RunView) -> Iterator[Finding]:
     why, advice = _why(view, found.ranks)
     yield Finding(
         kind="same_data",
-        severity="error",
-        message=f"{who} train on the same data: their gradients were {how} before they were averaged, in all "
-        f"{count(passes, 'pass', 'passes')} that were looked at. {len(found.ranks)} ranks do the work "
+        severity="warning",
+        message=f"{who} train on the same data: the gradients of all parameters were {how} before they were "
+        f"averaged, in all {count(passes, 'pass', 'passes')} that were looked at. {len(found.ranks)} ranks do the work "
         f"of one{why}.",
-        confidence="certain" if exact and passes > LEAST_PASSES else "high",
+        confidence="high" if exact and passes > LEAST_PASSES else "medium",
         since_step=found.steps[0],
+        cost_ms=None,  # it costs no time, but the work of all ranks but one
         evidence={
             "passes": passes,
             "all_reduces": found.buckets,
             "ranks": len(found.ranks),
             "equal_bits": int(exact),
         },
-        change_mind="The ranks get the same batch on purpose, as in a benchmark with fixed data.",
+        change_mind="The ranks get the same batch on purpose, as in a benchmark with fixed data. Or a sum over the "
+        "batch, printed on each rank, differs.",
         advice=advice,
     )
 
 
 def _groups(view: RunView) -> Iterator[_Same]:
-    """The ranks of each process group whose gradients were the same wherever somebody looked."""
+    """The ranks of each process group whose gradients were the same in all passes of which each parameter's is known.
+
+    A gradient of zero, as in a part of the network that is dead or not used, would be alike on any data.
+    """
     watched = view.watched
-    usable = (
-        (watched.reference != 0)
-        & (watched.non_finite == 0)
-        & (watched.sum_squares > 0)
-        & np.isfinite(watched.sum_squares)
-    )
+    bucket = watched.reference != 0
+    unknown = bucket & ~np.isfinite(watched.level)
     rows: dict[int, dict[int, dict[int, int]]] = {}
-    for row in np.flatnonzero(usable).tolist():
+    for row in np.flatnonzero(bucket & ~np.isin(watched.step, watched.step[unknown])).tolist():
         of_group = rows.setdefault(int(watched.group[row]), {})
         of_group.setdefault(int(watched.rank[row]), {})[int(watched.sequence[row])] = row
     for group in rows.values():
@@ -90,7 +96,7 @@ def _equal(view: RunView, by_rank: Mapping[int, Mapping[int, int]]) -> Iterator[
     if not _changes(view, first):
         return
     values = {
-        rank: np.stack([watched.sum_squares[rows], watched.absolute_maximum[rows]])
+        rank: np.stack([watched.sum_squares[rows], watched.absolute_maximum[rows], watched.level[rows]])
         for rank, rows in places.items()
     }
     for same in _alike(values):
@@ -110,10 +116,16 @@ def _alike(values: Mapping[int, Float64]) -> Iterator[list[int]]:
             continue
         begin, end = np.searchsorted(ordered, first[place] * np.array([1 - 2 * CLOSE, 1 + 2 * CLOSE]))
         near = [rank for rank in np.sort(who[order[begin:end]]).tolist() if rank > one and rank not in taken]
-        same = [one, *(rank for rank in near if np.allclose(values[one], values[rank], rtol=CLOSE, atol=0))]
+        same = [one, *(rank for rank in near if _close(values[one], values[rank]))]
         taken.update(same)
         if len(same) > 1:
             yield same
+
+
+def _close(one: Float64, other: Float64) -> bool:
+    return np.allclose(one[:2], other[:2], rtol=CLOSE, atol=0) and np.allclose(
+        one[2], other[2], rtol=0, atol=CLOSE
+    )
 
 
 def _changes(view: RunView, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:

@@ -109,11 +109,12 @@ def test_logs_are_explained_from_a_file_and_from_standard_input(how: str, tmp_pa
 
 def test_an_unknown_log_is_called_so_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "job.log"
-    path.write_text("all is well\n", encoding="utf-8")
-    done = subprocess.run(
-        command("--log", path), env=environment(), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 2 and "not in the catalog" in done.stdout
+    for text, code, says in (("all is well\n", 0, "No error"), ("FATAL: ten\n", 2, "not in the catalog")):
+        path.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            command("--log", path), env=environment(), capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == code and says in done.stdout
     gone = subprocess.run(
         command("--log", tmp_path / "none"),
         env=environment(),
