@@ -15,7 +15,7 @@ from pyddpdiag.analyse.advice import Advice, advice_for
 from pyddpdiag.analyse.alone import Alone, alone
 from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.calls.awaited import Unmatched, awaited_collectives, unmatched_collectives
-from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats
+from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats, exchanged_bytes
 from pyddpdiag.analyse.calls.different import different_calls
 from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
 from pyddpdiag.analyse.calls.recurring import CallsInSteps
@@ -253,6 +253,11 @@ class RunView:
         """Other Gloo operations by name and rank."""
         waits = typical_waits(self._parties, self.progress, self.clocks)
         return collective_stats(self.run, self._collectives, self.names, waits)
+
+    @cached_property
+    def exchanged_bytes(self) -> float:
+        """The most that a rank put into collectives other than buckets."""
+        return exchanged_bytes(self._collectives)
 
     @cached_property
     def _collectives(self) -> list[RankCollectives]:

@@ -53,6 +53,11 @@ class Watch:
 
         sys.excepthook = note
 
+    @property
+    def knows_modules(self) -> bool:
+        """Whether this process has made a DDP module."""
+        return self._made
+
     def loaded(self) -> None:
         """DistributedDataParallel is there."""
         _write(_LOADED, {})

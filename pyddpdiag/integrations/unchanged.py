@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyddpdiag import start_up
 from pyddpdiag.errors import PyddpdiagError
 from pyddpdiag.integrations import early_end
+from pyddpdiag.integrations.alone import AloneWatch
 from pyddpdiag.output import say
 from pyddpdiag.own_clock import monotonic_ns
 
@@ -106,12 +107,13 @@ class _State:
     cures: Applied | None = None
     failed: bool = False
     announced: int = 0  # the id of the module whose call was seen, but not its forward pass
-    begun: bool = False  # a DDP module has run; batches before belong to nobody
+    begun: bool = False  # a DDP module has run, or none will; batches before belong to nobody
     set_up: SetUp | None = None  # looks at what comes before the first pass
 
 
 _state = _State()
 _early = early_end.Watch()
+_alone = AloneWatch(lambda: _trains_alone())
 
 
 def _watched() -> Watched | None:
@@ -348,12 +350,30 @@ def _patch_saving(module: Any) -> None:
         package.save = watched_save  # type: ignore[union-attr]
 
 
+def _patch_optimizers(module: Any) -> None:
+    module.register_optimizer_step_post_hook(_stepped)
+
+
+def _stepped(optimizer: Any, *_: Any) -> None:
+    """An optimizer of any script has stepped: one that knows no DDP, perhaps."""
+    if not (_alone.over or _state.begun or _early.knows_modules or _compiling()):
+        _alone.stepped(optimizer)
+
+
+def _trains_alone() -> None:
+    watched = None if _state.begun or _early.knows_modules else _watched()
+    if watched is not None:
+        _begins()
+        watched.trains_alone()
+
+
 _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
     "torch.distributed.distributed_c10d": _patch_groups,
     "torch.nn.parallel.distributed": _patch_ddp,
     "torch._dynamo.eval_frame": _patch_compiled,
     "torch.utils.data.dataloader": _patch_loader,
     "torch.serialization": _patch_saving,
+    "torch.optim.optimizer": _patch_optimizers,
 }
 
 
@@ -361,10 +381,15 @@ def _forward(ddp: Any, given: Any = None) -> None:
     _early.called = True
     watched = _watched()
     if watched is not None:
-        if not _state.begun and _state.set_up is not None and _state.set_up.is_here:
-            _state.set_up.close()
-        _state.begun = True
+        _begins()
         watched.forward(ddp, ddp if given is None else given)
+
+
+def _begins() -> None:
+    """The training begins, and the set-up is over."""
+    if not _state.begun and _state.set_up is not None and _state.set_up.is_here:
+        _state.set_up.close()
+    _state.begun = True
 
 
 __all__ = ["FOLDER", "LINES", "TRIAL", "watch", "watch_imports"]

@@ -6,6 +6,8 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from multiprocessing import util
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +22,7 @@ from pyddpdiag.cures import path as paths_of_ranks
 from pyddpdiag.cures.applied import Applied
 from pyddpdiag.cures.trial_options import Trial
 from pyddpdiag.errors import NotGlooError, PyddpdiagError
+from pyddpdiag.integrations.alone import at_next_step
 from pyddpdiag.integrations.recorded_training import Session
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.output import say
@@ -88,6 +91,7 @@ class Watched:
         # Modules whose forward pass nobody has seen, with the optimizer steps that had gradients of theirs.
         self._uncalled: weakref.WeakKeyDictionary[DistributedDataParallel, int] = weakref.WeakKeyDictionary()
         self._passed_by: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()  # recorded all the same
+        self._alone = False  # no module is there
         self._hears_optimizers = False
         self._begun_by: DistributedDataParallel | None = None
         self._signs = 0  # of backward passes, when that pass began
@@ -99,6 +103,16 @@ class Watched:
     def made_module(self, ddp: DistributedDataParallel) -> None:
         """A DDP module was made."""
         self._uncalled[ddp] = 0
+        self._hear_optimizers()
+
+    def trains_alone(self) -> None:
+        """This rank trains, and calls no collective: nobody averages its gradients."""
+        with suppress(*_FAILURES):
+            self._open().modules.training.look_at_all()
+            self._alone = True
+            self._hear_optimizers()
+
+    def _hear_optimizers(self) -> None:
         if not self._hears_optimizers:
             self._hears_optimizers = True
             register_optimizer_step_post_hook(self._optimizer_stepped)
@@ -291,12 +305,18 @@ class Watched:
             self._seen.add(ddp)
             if ddp._comm_hooks or is_attached(ddp):
                 continue  # the script's own
-            try:
-                self._open().attach(ddp)
-            except _FAILURES as error:
-                self._cannot(error)
-            else:
-                self._passed_by.add(ddp)
+            at_next_step(optimizer, partial(self._attach_passed_by, weakref.ref(ddp)))
+
+    def _attach_passed_by(self, gone: weakref.ref[DistributedDataParallel]) -> None:
+        ddp = gone()
+        if ddp is None:
+            return
+        try:
+            self._open().attach(ddp)
+        except _FAILURES as error:
+            self._cannot(error)
+        else:
+            self._passed_by.add(ddp)
 
     def _optimizer_stepped(self, optimizer: Optimizer, *_: Any) -> None:
         if self._uncalled:
@@ -313,7 +333,7 @@ class Watched:
                 marks.begin()  # in which an optimizer steps: no evaluation
             if not self._by_batches and all(each in self._stepped for each in self._optimizers):
                 marks.end()
-            if self._passed_by and not marks.open:
+            if (self._passed_by or self._alone) and not marks.open:
                 self._stepped.clear()
                 marks.begin()  # no forward pass will say so
 

@@ -62,6 +62,8 @@ class Unreduced:
         marks: by that number, a checksum and the norm of each of `parameters` before the optimizer stepped; None for
             one that could not be read.
         trail: 32 bits of the checksums of all of them together, by that number from 1 on; 0: not known.
+        where: the line of the script at which the optimizer steps; empty: not known.
+        bytes: of all of them; 0: not known.
     """
 
     module: int | None
@@ -73,6 +75,8 @@ class Unreduced:
     times: int = 0
     marks: Mapping[int, tuple[tuple[int, float] | None, ...]] = field(default_factory=dict)
     trail: tuple[int, ...] = ()
+    where: str = ""
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -271,6 +275,8 @@ def _unreduced(entry: Any) -> Unreduced:
         needed_whole(entry["times"]),
         _by_number(entry["marks"], lambda marks: tuple(_mark(mark) for mark in marks[:MOST_NAMES])),
         _trail(entry.get("trail", "")),
+        _text(entry.get("where", "")),
+        needed_whole(entry.get("bytes", 0)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 import zlib
 from collections import Counter
@@ -20,6 +21,7 @@ from torch.optim.optimizer import (
 from pyddpdiag import _native
 from pyddpdiag.model.training import MOST, MOST_NAMES, Marked, Stepped, Unreduced
 from pyddpdiag.record.modes import Modes
+from pyddpdiag.record.script_lines import line_of_frame
 
 LOOK_INTERVAL: Final = 7
 """All parameters are looked at in the first steps, and in every n-th one after these.
@@ -140,6 +142,8 @@ class Optimizers:
         self._core = core
         self._found = found
         self._modes = modes
+        self.looks_at_all = False
+        """It looks at optimizers even where no module is recorded."""
         self._modules: list[Reduced] = []
         self._process = os.getpid()
         self._failed = False
@@ -203,7 +207,7 @@ class Optimizers:
 
     def begins(self, optimizer: Optimizer) -> None:
         """A step begins."""
-        if not self._modules or self._core.paused:
+        if not (self._modules or self.looks_at_all) or self._core.paused:
             return
         stepping = self._stepping.get(optimizer)
         if stepping is None:
@@ -226,7 +230,7 @@ class Optimizers:
                 self._note_module(optimizer, link.module)
             if looks:
                 self._modes.look(link.module.native.index, link.module.owner, self._core.current_step)
-        if looks and stepping.links:
+        if looks and (stepping.links or not self._modules):
             self._look(optimizer, stepping)
 
     def ended(self, optimizer: Optimizer) -> None:
@@ -304,7 +308,9 @@ class Optimizers:
         if seen is None:
             if len(self._unreduced) >= MOST:
                 return
-            facts = Unreduced(index, all_of_it, names, len(some), first_step=step)
+            where = line_of_frame(sys._getframe())
+            size = sum(one.nbytes for _, one in some)
+            facts = Unreduced(index, all_of_it, names, len(some), first_step=step, where=where, bytes=size)
             seen = _Seen(facts, [weakref.ref(one) for _, one in _within(some[:MOST_NAMES])], {}, [])
             self._unreduced[index, names, len(some)] = seen
         times = seen.facts.times + 1

@@ -38,6 +38,10 @@ class TrainingWatch:
             smallest = sizes.index(min(sizes)) if sizes else 0
             self._optimizers.add(Reduced(module, parameters, description.owner, smallest=smallest))
 
+    def look_at_all(self) -> None:
+        """Looks at the parameters of optimizers while no module is recorded, too."""
+        self._optimizers.looks_at_all = True
+
     def facts(self) -> Training:
         """What was seen; it is `due` no more."""
         self.due = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -176,6 +176,19 @@ def heaviest(
     raw = max(found, key=lambda name: max(cost[name], float(rooted[name].sum()) if name in rooted else 0.0))
     _, calls, size = min(found[raw])
     return Calls(decode(raw) or "unknown", round(calls / len(steps), 2), size)
+
+
+def exchanged_bytes(parts: Iterable[RankCollectives]) -> float:
+    """The most that a rank put into collectives other than buckets.
+
+    Infinite where two ranks sent messages to each other: those of a pipeline are small, and it has one model.
+    """
+    most = 0.0
+    for part in parts:
+        if any(name.startswith((b"gloo:send", b"gloo:recv")) for name in part.names):
+            return np.inf
+        most = max(most, float(part.bytes.sum()))
+    return most
 
 
 def collective_stats(

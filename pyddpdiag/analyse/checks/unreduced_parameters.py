@@ -1,4 +1,4 @@
-"""Optimizers step with gradients that no bucket reduced: each rank trains these parameters alone."""
+"""Optimizers step with gradients that nobody reduced: each rank trains these parameters alone, or all of its model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.training import Unreduced
-from pyddpdiag.model.words import count, listed
+from pyddpdiag.model.words import count, listed, size
 
 LEAST_TIMES: Final = 2
 """Weights show only with the next step that the gradients of this one differed."""
@@ -33,12 +33,50 @@ def _look(view: RunView) -> Iterator[Finding]:
         for one in sidecar.training.unreduced:
             key = one.module, one.all_of_it, one.parameters, one.count
             sets.setdefault(key, {})[rank] = one
+    alone: list[Finding] = []
     for key, by_rank in sets.items():
         if len(by_rank) > 1 and max(one.times for one in by_rank.values()) >= LEAST_TIMES:
             fates = _fates(by_rank)
+            if key[0] is None and not view.buckets:
+                alone += _not_reduced(view, by_rank, fates)
+                continue
             # Of what belongs to no module that is recorded, only the weights say that nobody averages it.
             if fates.fate == "differ" or (fates.fate == "not known" and key[0] is not None):
                 yield _finding(by_rank, fates)
+    # Of several optimizers, that of most parameters.
+    yield from sorted(alone, key=lambda one: -int(one.evidence["bytes"] or 0))[:1]
+
+
+def _not_reduced(view: RunView, by_rank: Mapping[int, Unreduced], fates: _Fates) -> Iterator[Finding]:
+    """Not where the ranks exchanged as many bytes as the parameters have: that is one average of them."""
+    one = min(by_rank.values(), key=lambda each: each.first_step)
+    if fates.fate != "differ" or view.exchanged_bytes >= one.bytes:
+        return
+    at = f" at {one.where}" if one.where else ""
+    named = ", ".join(f"{norm:.6g} on rank {rank}" for rank, norm in list((fates.norms or {}).items())[:4])
+    yield Finding(
+        kind="not_reduced",
+        severity="error",
+        message=f"each of {len(by_rank)} ranks trains a model of its own: its optimizer steps{at} with "
+        f"{count(one.count, 'parameter')} of {size(one.bytes)}, and nobody averages their gradients. No "
+        f"DistributedDataParallel module was made, and each rank exchanged {size(int(view.exchanged_bytes))} with the "
+        f"others. The weights differ (norm of one parameter: {named}).",
+        confidence="high",
+        where=one.where or None,
+        since_step=one.first_step,
+        evidence={
+            "parameters": one.count,
+            "bytes": one.bytes,
+            "exchanged_bytes": int(view.exchanged_bytes),
+            "ranks": len(by_rank),
+            "times_seen": max(each.times for each in by_rank.values()),
+            **{f"norm_rank_{rank}": norm for rank, norm in list((fates.norms or {}).items())[:8]},
+        },
+        change_mind="Each rank trains a model of its own on purpose, as in a search of settings; or the weights are "
+        "averaged after the end of what was recorded.",
+        advice="Wrap the model before the optimizer gets its parameters: net = DistributedDataParallel(net), on CPUs, "
+        "too (without device_ids); then call net(batch), and give each rank its part of the data.",
+    )
 
 
 def _finding(by_rank: Mapping[int, Unreduced], fates: _Fates) -> Finding:
@@ -148,4 +186,4 @@ def _compared(
     return _Fates("equal" if seen else "not known")
 
 
-CHECK = Check(("unreduced_parameters",), _look, rests_on="records")
+CHECK = Check(("unreduced_parameters", "not_reduced"), _look, rests_on="records")

@@ -27,6 +27,7 @@ VALUES: Final = (
         "the optimizer steps with gradients that were not averaged",
         leads_to=("different_weights",),
     ),
+    Kind("not_reduced", ("error",), "each rank trains a model of its own"),
     Kind(
         "different_weights",
         ("error", "note"),

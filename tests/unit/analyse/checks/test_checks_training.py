@@ -21,6 +21,7 @@ KINDS = frozenset(
         "same_data",
         "different_weights",
         "unreduced_parameters",
+        "not_reduced",
         "missing_no_sync",
         "epoch_not_set",
         "settings_differ",
@@ -41,11 +42,15 @@ def _found(
     training: Sequence[Mapping[str, Any]] = ({}, {}),
     looks: Callable[[int], Iterable[tuple[int, tuple[str, int, str], str]]] = lambda _: (),
     start_up: Sequence[Mapping[str, Any]] = (),
+    buckets: bool = True,
+    exchanged: Iterable[tuple[str, int]] = (),
 ) -> list[Finding]:
     """Findings about a run of so many ranks as have an entry in `training`."""
     for rank, seen in enumerate(training):
         writer = RankWriter(rank, len(training), capacity=512)
-        for step in range(STEPS):
+        for number, (name, size) in enumerate(exchanged):
+            writer.collective(name, 2_000_000_000 + number, 2_000_000_900, bytes=size)
+        for step in range(STEPS if buckets else 0):
             start = 1_000_000_000 + step * 10_000_000
             writer.bucket(step, start, start + 1_000, start + 2_000_000)
             if step % 16 == 0:
@@ -59,7 +64,7 @@ def _found(
                 bits, norm = weights(rank, step)
                 word = bits | int(np.float32(norm).view(np.uint32)) << 32
                 writer.add(WEIGHTS, times=(word,), step=step, sequence=step, group=GROUP, index=1)
-        writer.sidecar["modules"] = [
+        writer.sidecar["modules"] = buckets * [
             {"index": 0, "name": "Net", "group": f"{GROUP:016x}",
              "parameters": [{"name": name, "shape": [2], "dtype": "float32"} for name in ("bias", "body.weight")]}
         ]  # fmt: skip
@@ -272,6 +277,36 @@ def test_parameters_of_no_recorded_module_are_a_warning(tmp_path: Path) -> None:
     training = [_unreduced({"2": f"b{rank}"}, module=None) for rank in range(2)]
     (found,) = _found(tmp_path, training=training)
     assert (found.severity, found.confidence) == ("warning", "medium")
+
+
+def _alone(marks: Mapping[str, str], trail: str = "") -> dict[str, Any]:
+    return _unreduced(marks, module=None, bytes=4096, where="train.py:31", trail=trail)
+
+
+APART = [_alone({"1": "a", "2": f"b{rank}", "3": f"c{rank}"}) for rank in range(2)]
+
+
+def test_ranks_that_train_alone(tmp_path: Path) -> None:
+    (found,) = _found(tmp_path, training=APART, buckets=False, exchanged=[("gloo:all_reduce", 4)] * 9)
+    assert (found.kind, found.severity, found.where) == ("not_reduced", "error", "train.py:31")
+    assert "1 parameter of 4.10 kB" in found.message and "exchanged 36 B" in found.message
+
+
+@pytest.mark.parametrize(
+    ("training", "exchanged"),
+    [
+        (APART, [("gloo:all_reduce", 2048)] * 2),
+        (APART, [("gloo:send", 64)]),
+        ([*APART[:1], {}], []),  # one trains, the other looks on
+        ([_alone({"2": "b", "3": "c"})] * 2, []),
+        ([_alone({"2": f"b{rank}", "3": "c", "4": f"d{rank}"}) for rank in range(2)], []),
+        ([_alone({"2": f"b{rank}"}, f"{5:08x}{6 + rank:08x}{9:08x}") for rank in range(2)], []),
+    ],
+)
+def test_ranks_that_share_a_model_without_buckets_are_innocent(
+    tmp_path: Path, training: list[dict[str, Any]], exchanged: list[tuple[str, int]]
+) -> None:
+    assert _found(tmp_path, training=training, buckets=False, exchanged=exchanged) == []
 
 
 def test_an_average_between_the_marks_is_innocent(tmp_path: Path) -> None:
