@@ -72,7 +72,7 @@ def _collectives_begun() -> int | None:
     if c10d is None or not c10d.is_initialized() or c10d.get_world_size() < 2:
         return None
     groups: Mapping[Any, Any] = c10d._world.pg_map
-    return sum(group._get_sequence_number_for_group() for group in groups)
+    return sum(int(group._get_sequence_number_for_group()) for group in groups)
 
 
 __all__ = ["AloneWatch", "at_next_step"]

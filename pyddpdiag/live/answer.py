@@ -10,7 +10,7 @@ from typing import Final, TextIO
 from rich.text import Text
 
 from pyddpdiag.live.state import Hang, Operation, RankState, State, Status
-from pyddpdiag.model.words import count, size
+from pyddpdiag.model.words import count, listed, ranks, size
 from pyddpdiag.output import clean
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.table import Cell, Table
@@ -88,6 +88,13 @@ def _ranks(screen: Screen, found: Hang) -> None:
     left = len(found.ranks) - len(shown)
     note = f"{count(left, 'other rank')} not shown; --json shows all." if left else ""
     screen.table(Table("Ranks", columns, 3, note=note))
+    at: dict[str, list[int]] = {}
+    for rank in found.ranks:
+        if rank.line:
+            at.setdefault(clean(rank.line), []).append(rank.rank)
+    if at:
+        where = listed((f"{ranks(who)} at {line}" for line, who in at.items()), MOST_RANKS)
+        screen.print(Text(f"Seen since then: {where}."), 2)
 
 
 def _state(rank: RankState, hosts: int) -> Text:

@@ -48,6 +48,7 @@ def _states(seen: Look, moving: frozenset[int]) -> Iterator[RankState]:
             missing_from=_missed(view, missing[rank]) if rank in missing else None,
             error=None if error is None else error.text,
             error_at_ms=None if error is None else error.at_ms,
+            line="" if stats.closed else view.endings[rank].where,
         )
     for rank in seen.run.missing:
         yield RankState(rank, "absent")

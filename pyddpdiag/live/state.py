@@ -38,7 +38,8 @@ class RankState:
     """One rank now. `silent_s`: since its newest record. `beat_s`: since its last heartbeat; None: it has none.
 
     `waits_in` is its oldest operation in flight, `missing_from` what others wait in and it never began. `error` is the
-    text of its first failed operation, `error_at_ms` when that was, on the common clock since recording began.
+    text of its first failed operation, `error_at_ms` when that was, on the common clock since recording began. `line`
+    is that of the script at which it was seen since its newest record; empty: not known.
     """
 
     rank: int
@@ -52,6 +53,7 @@ class RankState:
     missing_from: Operation | None = None
     error: str | None = None
     error_at_ms: float | None = None
+    line: str = ""
 
 
 @dataclass(frozen=True)

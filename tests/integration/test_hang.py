@@ -18,6 +18,7 @@ from pyddpdiag.live.hang import hang
 from pyddpdiag.live.state import Hang
 
 WITHIN_S = 5.0
+PATIENCE_S = 60.0
 
 
 ATTEMPTS = 3
@@ -82,6 +83,16 @@ def test_a_rank_that_sleeps_in_its_own_code_is_named_with_what_it_never_began(tm
         assert found.suspects == (1,)
         _the_command_line(ranks.folder)
         _stacks_where_py_spy_is(ranks.folder, tmp_path)
+        _lines_without_it(ranks.folder)
+
+
+def _lines_without_it(folder: Path) -> None:
+    """Each rank notes its line once it has recorded nothing for some time: who waits, and who is waited for."""
+    lines: list[str] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not (lines and all(lines)) and time.monotonic() < deadline:
+        lines = [rank.line for rank in hang(folder, stacks=False).ranks]
+    assert lines[0] == lines[2] and "hooked.py:" in lines[0] and "stuck.py:" in lines[1], lines
 
 
 def _the_command_line(folder: Path) -> None:

@@ -246,3 +246,20 @@ def test_many_ranks_are_not_all_listed(tmp_path: Path) -> None:
     text = text_of(answer(tmp_path))
     assert "28 other ranks not shown" in text
     assert any(line.split()[:1] == ["47"] for line in text.splitlines())
+
+
+def test_the_line_of_each_rank_is_said_if_it_was_seen_since_its_newest_record(tmp_path: Path) -> None:
+    with waiting_processes(3) as ranks:
+        run = LiveRun(tmp_path, ranks)
+        run.wait(0, 2)
+        for writer, later in zip(run.writers, (5, 5, -3_600), strict=True):
+            until = run.end + later * SECOND_NS
+            writer.sidecar["seen"] = {
+                "where": f"train.py:3{writer.rank}",
+                "since_ns": until - 1,
+                "until_ns": until,
+            }
+        run.write()
+        found = answer(tmp_path)
+    assert [rank.line for rank in found.ranks] == ["train.py:30", "train.py:31", ""]
+    assert "Seen since then: rank 0 at train.py:30, rank 1 at train.py:31." in text_of(found)
