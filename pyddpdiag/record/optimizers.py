@@ -9,6 +9,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any, Final
 
 import torch
@@ -142,8 +143,7 @@ class Optimizers:
         self._core = core
         self._found = found
         self._modes = modes
-        self.looks_at_all = False
-        """It looks at optimizers even where no module is recorded."""
+        self.looks_at_all = False  # even where no module is recorded
         self._modules: list[Reduced] = []
         self._process = os.getpid()
         self._failed = False
@@ -155,7 +155,7 @@ class Optimizers:
             register_optimizer_step_pre_hook(lambda one, *_: _call(this, Optimizers.begins, one)),
             register_optimizer_step_post_hook(lambda one, *_: _call(this, Optimizers.ended, one)),
         ]
-        self._close = weakref.finalize(self, _remove, handles)
+        self._close = weakref.finalize(self, lambda: list(map(methodcaller("remove"), handles)))
         self._close.atexit = False
 
     def add(self, module: Reduced) -> None:
@@ -308,8 +308,7 @@ class Optimizers:
         if seen is None:
             if len(self._unreduced) >= MOST:
                 return
-            where = line_of_frame(sys._getframe())
-            size = sum(one.nbytes for _, one in some)
+            where, size = line_of_frame(sys._getframe()), sum(one.nbytes for _, one in some)
             facts = Unreduced(index, all_of_it, names, len(some), first_step=step, where=where, bytes=size)
             seen = _Seen(facts, [weakref.ref(one) for _, one in _within(some[:MOST_NAMES])], {}, [])
             self._unreduced[index, names, len(some)] = seen
@@ -384,11 +383,6 @@ def _together(marks: tuple[tuple[int, float] | None, ...]) -> int:
 def _is_marked(times: int) -> bool:
     """The first ones, and some ever more rarely."""
     return times <= 9 or times - (1 << times.bit_length() - 1) <= 2
-
-
-def _remove(handles: list[Any]) -> None:
-    for handle in handles:
-        handle.remove()
 
 
 def _call(

@@ -18,7 +18,7 @@ from pyddpdiag.live.hang import hang
 from pyddpdiag.live.state import Hang
 
 WITHIN_S = 5.0
-PATIENCE_S = 60.0
+NOTED_S = 60.0
 
 
 ATTEMPTS = 3
@@ -89,7 +89,7 @@ def test_a_rank_that_sleeps_in_its_own_code_is_named_with_what_it_never_began(tm
 def _lines_without_it(folder: Path) -> None:
     """Each rank notes its line once it has recorded nothing for some time: who waits, and who is waited for."""
     lines: list[str] = []
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + NOTED_S
     while not (lines and all(lines)) and time.monotonic() < deadline:
         lines = [rank.line for rank in hang(folder, stacks=False).ranks]
     assert lines[0] == lines[2] and "hooked.py:" in lines[0] and "stuck.py:" in lines[1], lines

@@ -16,17 +16,8 @@ from pyddpdiag.model import Finding
 from pyddpdiag.trace.run import open_run
 
 GRADIENT, WEIGHTS = 7, 11
-KINDS = frozenset(
-    (
-        "same_data",
-        "different_weights",
-        "unreduced_parameters",
-        "not_reduced",
-        "missing_no_sync",
-        "epoch_not_set",
-        "settings_differ",
-    )
-)
+KINDS = {"same_data", "different_weights", "unreduced_parameters", "not_reduced", "missing_no_sync"}
+KINDS |= {"epoch_not_set", "settings_differ"}
 STEPS = 64
 
 Weights = Callable[[int, int], tuple[int, float]]
