@@ -172,18 +172,27 @@ def change_path(ddp: DistributedDataParallel, request: PathRequest) -> None:
     known.served = replace(served, request=request, options=options)
 
 
-def before_new_reducer(ddp: DistributedDataParallel) -> None:
-    """An attached module's reducer is about to be replaced, between two passes: what watches gradients leaves it."""
-    _serving(ddp)[0].native.release()
+def before_new_reducer(ddp: DistributedDataParallel) -> _native.Attachment:
+    """An attached module's reducer is about to be replaced, between two passes: what watches gradients leaves it.
+
+    Returns:
+        What served it, for `after_new_reducer` if it comes back.
+    """
+    native = _serving(ddp)[0].native
+    native.release()
+    return native
 
 
-def after_new_reducer(ddp: DistributedDataParallel) -> None:
-    """It has another reducer, which has no hook yet: it gets the recorder's again."""
-    known, served, recorder = _serving(ddp)
-    served.module.set_reducer(ddp.reducer)
-    known.native = _native.Attachment(
-        ddp.reducer, recorder.core, served.module, served.parameters, served.options
-    )
+def after_new_reducer(ddp: DistributedDataParallel, served: _native.Attachment | None = None) -> None:
+    """It has another reducer: a new one, which gets the recorder's hook, or one that comes back and still has it."""
+    known, now, recorder = _serving(ddp)
+    now.module.set_reducer(ddp.reducer)
+    how = (recorder.core, now.module, now.parameters, now.options)
+    if served is None:
+        served = _native.Attachment(ddp.reducer, *how)
+    else:
+        served.serve(*how)
+    known.native = served
     if ddp.logger is not None:
         ddp.logger._set_comm_hook_name("pyddpdiag.Recorder.attach")
 
