@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.errors import UsageError
 from pyddpdiag.record import attachments
+from pyddpdiag.record.frozen import thawed
 
 _NEEDED: Final = (
     "_build_params_for_reducer",
@@ -38,8 +39,6 @@ _SETTINGS: Final = (
     "static_graph",
     "mixed_precision",
 )
-# Beside Python's: one reference of `Tensor.grad`, one of the Python object, and likewise of the memory.
-_REFERENCES: Final = 2
 
 
 @dataclass(frozen=True)
@@ -186,49 +185,38 @@ class Reducers:
     def _held(self) -> str:
         """Whether somebody holds gradients, which would no longer be the parameters' own after a pass with views."""
         for one in self._parameters:
-            gradient = one.tensor.grad
-            if gradient is None:
-                continue
-            held = sys.getrefcount(gradient) > _REFERENCES
-            if not self._own.views:  # those are shared with their bucket
-                storage: Any = gradient.untyped_storage()
-                held = held or gradient._use_count() > _REFERENCES or gradient._is_view()  # type: ignore[attr-defined]
-                held = held or torch._C._storage_Use_Count(storage._cdata) > _REFERENCES  # type: ignore[attr-defined]
-            if held:
+            if _is_held(one.tensor, shared=self._own.views):
                 return f"the script holds the gradient of '{one.name}' itself, which views would replace"
         return ""
 
     def _own_memory(self) -> None:
         """Gives gradients that are views memory of their own, unless somebody holds them as they are."""
         for one in self._parameters:
-            gradient = one.tensor.grad
-            if gradient is not None and gradient._is_view() and sys.getrefcount(gradient) <= _REFERENCES:
-                one.tensor.grad = gradient.detach().clone()
+            if one.tensor.grad is None or _is_held(one.tensor, shared=True):
+                continue
+            if one.tensor.grad._is_view():
+                one.tensor.grad = one.tensor.grad.detach().clone()
 
     def _made(self, ddp: DistributedDataParallel, layout: Layout) -> _Reducer:
         """A new reducer, asleep, for exactly the parameters of the one that DDP made."""
         config = layout.config
         had = {name: ddp.__dict__[name] for name in ("reducer", "logger", *_SIZES, "gradient_as_bucket_view")}
         tensors = [one.tensor for one in self._parameters]
-        frozen = [one for one in tensors if not one.requires_grad]
         try:
             ddp._bucket_config = config
             ddp.bucket_bytes_cap = config.bucket_bytes_cap
             ddp.bucket_bytes_cap_list = list(config.per_bucket_bytes_caps)
             ddp.bucket_bytes_cap_default = config.first_bucket_bytes_cap < config.bucket_bytes_cap
             ddp.gradient_as_bucket_view = layout.views
-            for one in frozen:
-                one.requires_grad_(True)  # a frozen one has no accumulator to show
-            ddp._ddp_init_helper(  # type: ignore[no-untyped-call]
-                tensors,
-                [False] * len(tensors),
-                {index: one.name for index, one in enumerate(self._parameters)},
-                False,
-            )
+            with thawed(tensors):
+                ddp._ddp_init_helper(  # type: ignore[no-untyped-call]
+                    tensors,
+                    [False] * len(tensors),
+                    {index: one.name for index, one in enumerate(self._parameters)},
+                    False,
+                )
             new = _Reducer(ddp.reducer, ddp.logger)
         finally:
-            for one in frozen:
-                one.requires_grad_(False)
             ddp.__dict__.update(had)
         if {id(one) for bucket in _buckets(new.reducer) or () for one in bucket} != set(map(id, tensors)):
             new.reducer._remove_autograd_hooks()
@@ -277,14 +265,33 @@ def _assigned(ddp: DistributedDataParallel, parameters: list[torch.nn.Parameter]
 
 def _node(parameter: torch.nn.Parameter) -> Any:
     """What accumulates its gradient. Another type or place of the parameter makes another one, without DDP's hook."""
-    frozen = not parameter.requires_grad
-    try:
-        if frozen:
-            parameter.requires_grad_(True)
+    with thawed([parameter]):
         return get_gradient_edge(parameter).node
-    finally:
-        if frozen:
-            parameter.requires_grad_(False)
+
+
+def _is_held(parameter: torch.Tensor, *, shared: bool) -> bool:
+    """Whether anything but the parameter refers to its gradient.
+
+    Args:
+        parameter: whose gradient nobody else of this package holds.
+        shared: its memory is shared with a bucket, so that only references of Python's tell.
+    """
+    if parameter.grad is None:
+        return False
+    alone = torch.zeros(1, requires_grad=True)
+    alone.grad = torch.zeros(1)
+    ours, least = _references(parameter), _references(alone)
+    if shared:
+        return ours[0] > least[0]
+    return parameter.grad._is_view() or any(one > other for one, other in zip(ours, least, strict=True))
+
+
+def _references(parameter: torch.Tensor) -> tuple[int, int, int]:
+    """How many there are to its gradient: from Python, to the tensor, and to its memory."""
+    gradient: Any = parameter.grad
+    native: Any = torch._C
+    storage = native._storage_Use_Count(gradient.untyped_storage()._cdata)
+    return sys.getrefcount(gradient), gradient._use_count(), storage
 
 
 def _form(parameter: torch.nn.Parameter) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from pyddpdiag.paths import setup
 from pyddpdiag.paths.options import PathRequest
 from pyddpdiag.record import ddp_modules, registered
 from pyddpdiag.record.ddp_modules import unwrapped
+from pyddpdiag.record.frozen import thawed
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recording import Recording
 
@@ -99,7 +100,8 @@ def attach(
             ) from error
     else:
         native = known.native
-        native.serve(recorder.core, *how)
+        with thawed(description.parameters):
+            native.serve(recorder.core, *how)
         if known.marks is not None:
             known.marks.remove()
     marks = ddp_modules.ForwardMarks(given, recorder.core, module, description.looks)
@@ -168,7 +170,8 @@ def change_path(ddp: DistributedDataParallel, request: PathRequest) -> None:
     """
     known, served, recorder = _serving(ddp)
     options = setup.prepare(recorder.core, served.over, request)
-    known.native.serve(recorder.core, served.module, served.parameters, options)
+    with thawed(served.parameters):
+        known.native.serve(recorder.core, served.module, served.parameters, options)
     known.served = replace(served, request=request, options=options)
 
 
@@ -188,10 +191,11 @@ def after_new_reducer(ddp: DistributedDataParallel, served: _native.Attachment |
     known, now, recorder = _serving(ddp)
     now.module.set_reducer(ddp.reducer)
     how = (recorder.core, now.module, now.parameters, now.options)
-    if served is None:
-        served = _native.Attachment(ddp.reducer, *how)
-    else:
-        served.serve(*how)
+    with thawed(now.parameters):
+        if served is None:
+            served = _native.Attachment(ddp.reducer, *how)
+        else:
+            served.serve(*how)
     known.native = served
     if ddp.logger is not None:
         ddp.logger._set_comm_hook_name("pyddpdiag.Recorder.attach")

@@ -1,0 +1,150 @@
+"""No trial and no exact cure changes a training: trainings drawn by seeds, gradients and weights bit by bit.
+
+The long form is `python3 dev.py unchanged`; PYDDPDIAG_SCENARIOS is how many trainings it draws for each number of
+ranks, PYDDPDIAG_SEED the first seed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+from support.ranks import run_ranks
+from support.scenario import Scenario, draw
+from support.scenario_training import Training, Watch, hurry
+from support.trial_job import noted, short_blocks
+from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
+from pyddpdiag.model.trial import TODAY, Trial
+
+LONG = int(os.environ.get("PYDDPDIAG_SCENARIOS", "0"))
+FIRST = int(os.environ.get("PYDDPDIAG_SEED", "1"))
+NUMBERS = {2: LONG or 8, 3: LONG or 2, 4: LONG or 3}
+TOGETHER = 8
+"""Trainings of one start of the ranks."""
+
+FROZEN = Scenario(1, 2, 24, unused=True, frozen=(2, 16), cures=("buckets", "views"))
+ADVERSARIAL = Scenario(2, 2, 24, adversarial=True, cures=("views", "shared-memory"))
+NAMED = {
+    "a body that is frozen for most of the trial": FROZEN,
+    "frozen when the trial begins": Scenario(3, 2, 24, unused=True, frozen=(0, 14), cures=("buckets",), blocks=6),
+    "a judge that is frozen while the other trains": ADVERSARIAL,
+    "join() with a rank without batches": Scenario(4, 2, 20, joined=10, without=1, cures=("buckets", "views")),
+    "gradients that the script holds": Scenario(5, 2, 20, held=True, clearing="zero", cures=("views", "buckets")),
+    "passes without an end": Scenario(6, 2, 20, looks=(5, 6, 7), evaluations=(9, 12), cures=("buckets",)),
+    "an error in a backward pass": Scenario(7, 2, 20, faults=((12, "backward"),), cures=("buckets", "views")),
+    "another type in the middle": Scenario(8, 2, 20, cast=12, cures=("buckets", "shared-memory")),
+}
+
+
+def _watched(folder: Path, trial: pyddpdiag.Trial | None, opened: list[pyddpdiag.Recorder], **path: Any) -> Watch:
+    def watch(_: DistributedDataParallel, given: Any) -> None:
+        recorder = pyddpdiag.Recorder(folder, capacity_mb=1, lines=False, sample_connections=False)
+        recorder.attach(given, trial=trial, **path)
+        opened.append(recorder)
+
+    return watch
+
+
+def _recorded(scenario: Scenario, rank: int, folder: Path, **path: Any) -> list[str]:
+    trial, opened = path.pop("trial", None), []
+    options = path.pop("options", {})
+    watch = _watched(folder, trial, opened, **path)
+    seen = Training(scenario, rank, watch, **options).run()
+    for recorder in opened:
+        recorder.close()
+    return seen
+
+
+def _builtin(ddp: DistributedDataParallel, _: Any) -> None:
+    hooks: Any = dist
+    ddp._register_builtin_comm_hook(hooks.BuiltinCommHookType.ALLREDUCE)
+
+
+def _tried(rank: int, ranks: int, scenarios: list[Scenario], folder: str) -> list[tuple[Any, ...]]:
+    """Of each scenario: what was seen in the training as it is, what under a trial, and the trial."""
+    found = []
+    short_blocks()
+    for scenario in scenarios:
+        place = Path(folder, f"{scenario.seed}")
+        # At 3 ranks a hook has other bits than none.
+        plain = Training(scenario, rank).run() if ranks != 3 else _recorded(scenario, rank, place / "recorded")
+        hurry(scenario)
+        trial = pyddpdiag.Trial(scenario.cures, minutes=60)
+        tried = _recorded(scenario, rank, place / "tried", trial=trial)
+        found.append((plain, tried, noted(place / "tried" / f"rank_{rank}.ddptrace")))
+    return found
+
+
+def _check(scenario: Scenario, answers: list[tuple[Any, ...]]) -> list[Trial]:
+    for rank, (plain, tried, _) in enumerate(answers):
+        first = next((f"{one} | {other}" for one, other in zip(plain, tried, strict=False) if one != other), "")
+        assert tried == plain, f"rank {rank}: {first}\n{scenario}"
+    return [trial for *_, trial in answers]
+
+
+@pytest.mark.parametrize("ranks", NUMBERS)
+def test_a_trial_changes_no_training(tmp_path: Path, ranks: int) -> None:
+    seeds = range(FIRST, FIRST + NUMBERS[ranks])
+    for first in range(0, len(seeds), TOGETHER):
+        scenarios = [draw(seed, ranks, compiles=bool(LONG)) for seed in seeds[first : first + TOGETHER]]
+        folder = tmp_path / f"{first}"
+        folder.mkdir()
+        print(*scenarios, sep="\n")
+        answers = run_ranks(_tried, ranks, folder, scenarios, str(folder), timeout_s=380)
+        for scenario, *each in zip(scenarios, *answers, strict=True):
+            _check(scenario, each)
+
+
+def test_no_trial_changes_what_once_was_changed(tmp_path: Path) -> None:
+    scenarios = list(NAMED.values())
+    answers = run_ranks(_tried, 2, tmp_path, scenarios, str(tmp_path), timeout_s=380)
+    trials = {}
+    for (name, scenario), *each in zip(NAMED.items(), *answers, strict=True):
+        trials[name], other = _check(scenario, each)
+        assert other == trials[name], "the ranks decide alike"
+    for name in ("a body that is frozen for most of the trial", "a judge that is frozen while the other trains"):
+        assert all(cure.blocks and not cure.left for cure in trials[name].cures), name
+    held = {cure.name: cure for cure in trials["gradients that the script holds"].cures}
+    assert "the script holds the gradient" in held["views"].left
+    joined = trials["join() with a rank without batches"]
+    assert (joined.state, joined.on, joined.kept) == ("failed", TODAY, TODAY) and "join()" in joined.why
+
+
+CURES: dict[str, dict[str, Any]] = {
+    "shared memory": {"shared_memory": "require"},
+    "views": {"options": {"gradient_as_bucket_view": True}},
+    "buckets": {"options": {"bucket_cap_mb": 0.001}},
+}
+
+
+def _cured(rank: int, ranks: int, scenarios: list[Scenario], folder: str) -> list[tuple[Any, ...]]:
+    """Of each scenario: what was seen as it is, with torch's builtin hook, and with each cure."""
+    found = []
+    for scenario in scenarios:
+        plain = Training(scenario, rank).run()
+        hooked = Training(scenario, rank, _builtin).run()
+        cures = {
+            name: _recorded(scenario, rank, Path(folder, f"{scenario.seed} {name}"), **how)
+            for name, how in CURES.items()
+            if not (name == "views" and scenario.held)
+        }
+        found.append((plain, hooked, cures))
+    return found
+
+
+@pytest.mark.parametrize("ranks", NUMBERS)
+def test_an_exact_cure_changes_no_training(tmp_path: Path, ranks: int) -> None:
+    seeds = range(FIRST + 1000, FIRST + 1000 + max(1, NUMBERS[ranks] // 2))
+    scenarios = [draw(seed, ranks) for seed in seeds]
+    answers = run_ranks(_cured, ranks, tmp_path, scenarios, str(tmp_path), timeout_s=380)
+    for scenario, *each in zip(scenarios, *answers, strict=True):
+        for plain, hooked, cures in each:
+            # docs/cures.md says which bits each has at which number of ranks.
+            assert cures["shared memory"] == (hooked if ranks == 3 else plain), scenario
+            if ranks == 2:
+                assert all(seen == plain for seen in cures.values()), scenario
