@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pyddpdiag.errors import UsageError
 from pyddpdiag.record import attachments
 from pyddpdiag.record.frozen import thawed
+from pyddpdiag.record.reduced import buckets_of
 
 _NEEDED: Final = (
     "_build_params_for_reducer",
@@ -107,7 +108,9 @@ class Reducers:
         why = self.why_not or self._changed(ddp) or (self._held() if views else "")
         if why:
             raise UsageError(why)
-        new = self._made(ddp, Layout(_with_sizes(ddp, sizes_mb) if sizes_mb else self._own.config, views))
+        new = self._checked(
+            self._made(ddp, Layout(_with_sizes(ddp, sizes_mb) if sizes_mb else self._own.config, views))
+        )
         own = _Reducer(ddp.reducer, ddp.logger, attachments.before_new_reducer(ddp))
         self._ours = own
         try:
@@ -151,7 +154,7 @@ class Reducers:
         changed = [name for name, value in noted.items() if logged.get(name, value) != value]
         if changed:
             return f"{changed[0]} of the module was changed after it was made"
-        buckets = _buckets(ddp.reducer)
+        buckets = buckets_of(ddp.reducer)
         if buckets is None:
             return "a module with sparse gradients keeps its reducer"
         ids = {id(one) for bucket in buckets for one in bucket}
@@ -218,7 +221,12 @@ class Reducers:
             new = _Reducer(ddp.reducer, ddp.logger)
         finally:
             ddp.__dict__.update(had)
-        if {id(one) for bucket in _buckets(new.reducer) or () for one in bucket} != set(map(id, tensors)):
+        return new
+
+    def _checked(self, new: _Reducer) -> _Reducer:
+        """A new reducer, if it holds what the one that DDP made holds."""
+        held = {id(one) for bucket in buckets_of(new.reducer) or () for one in bucket}
+        if held != {id(one.tensor) for one in self._parameters}:
             new.reducer._remove_autograd_hooks()
             raise RuntimeError("torch made a reducer of other parameters")
         return new
@@ -242,14 +250,6 @@ def _feature(ddp: DistributedDataParallel) -> str:
     }
     used = [name for name, is_used in features.items() if is_used]
     return f"a module with {used[0]} keeps its reducer" if used else ""
-
-
-def _buckets(reducer: Any) -> list[list[torch.Tensor]] | None:
-    """The parameters of each bucket, which only the reducer itself knows; None: some have sparse gradients."""
-    try:
-        return [bucket.parameters() for bucket in reducer._get_zeros_like_grad_buckets()]
-    except RuntimeError:
-        return None
 
 
 def _assigned(ddp: DistributedDataParallel, parameters: list[torch.nn.Parameter]) -> list[list[int]]:

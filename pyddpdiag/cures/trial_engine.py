@@ -38,7 +38,7 @@ from pyddpdiag.record.recorder import Recorder
 _AFTER: Final = 3
 """Passes before the first block: memory is allocated, and DDP rebuilds its buckets."""
 
-_MOST_IN_VAIN: Final = 20
+_MOST_IN_VAIN: Final = 6
 """Times in a row that the ranks may fail to meet."""
 
 _UNDER_WAY: Final = "a pass of another forward call is under way"
@@ -75,7 +75,7 @@ def _watch_joins() -> None:
             each.joins(ddp)
         return join_hook(ddp, **options)  # type: ignore[no-untyped-call]
 
-    DistributedDataParallel.join_hook = ending  # type: ignore[method-assign]
+    DistributedDataParallel.join_hook = ending  # type: ignore[method-assign, assignment]
 
 
 @dataclass
@@ -205,7 +205,9 @@ class TrialEngine:
         """
         self._since_ns = self._since_ns or monotonic_ns()
         if self._schedule is None:
-            met = self._agreement.meet({"facts": self._facts(ddp), "seed": random.SystemRandom().getrandbits(32)})
+            met = self._agreement.meet(
+                {"facts": self._facts(ddp), "seed": random.SystemRandom().getrandbits(32)}
+            )
             if met.why_not:
                 return met.why_not
             self._schedule = self._scheduled(met.value)
@@ -215,9 +217,7 @@ class TrialEngine:
         while True:
             # Only what all ranks read counts.
             schedule = copy.deepcopy(self._schedule)
-            decided = self._agreement.decide(
-                ours, functools.partial(self._decide, schedule), surely=surely
-            )
+            decided = self._agreement.decide(ours, functools.partial(self._decide, schedule), surely=surely)
             why_not = decided.why_not or decided.value["why_not"]
             if why_not:
                 return str(why_not)
@@ -285,7 +285,9 @@ class TrialEngine:
         if not decided.value:
             return
         self._to_today(ddp)
-        why = f"after '{tried}' was tried, the weights are not the same on all ranks any more: {decided.value}"
+        why = (
+            f"after '{tried}' was tried, the weights are not the same on all ranks any more: {decided.value}"
+        )
         self._give_up(why, model.TODAY)
         raise ReductionError(
             f"rank {self._recorder.rank}: {why}",

@@ -92,7 +92,8 @@ def attach(
     how = (module, description.parameters, options)
     if known is None:
         try:
-            native = _native.Attachment(ddp.reducer, recorder.core, *how)
+            with thawed(description.parameters):
+                native = _native.Attachment(ddp.reducer, recorder.core, *how)
         except RuntimeError as error:
             raise AlreadyAttachedError(
                 f"rank {recorder.rank}: DDP refused the hook of {description.name}: {error}",

@@ -23,7 +23,7 @@ Watch = Callable[[DistributedDataParallel, Any], None]
 """Gets the module that is looked at, and what the script calls: torch.compile's of it, or the same."""
 
 
-class Fails(Exception):
+class CaughtError(Exception):
     """Raised by a script in the middle of a pass, and caught by it."""
 
 
@@ -47,7 +47,7 @@ class Net(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = torch.tanh(self.norm(self.body(x)))
         if self.fault == "forward":
-            raise Fails
+            raise CaughtError
         y = self.left(x)
         if hasattr(self, "own"):
             y = y * self.own
@@ -59,7 +59,7 @@ class Net(nn.Module):
 
 
 def _fail(_: torch.Tensor) -> None:
-    raise Fails
+    raise CaughtError
 
 
 class Training:
@@ -72,9 +72,7 @@ class Training:
         options: of DistributedDataParallel, beside the script's own.
     """
 
-    def __init__(
-        self, scenario: Scenario, rank: int, watch: Watch | None = None, **options: Any
-    ) -> None:
+    def __init__(self, scenario: Scenario, rank: int, watch: Watch | None = None, **options: Any) -> None:
         self.scenario, self.rank = scenario, rank
         torch.manual_seed(scenario.seed)
         self.draws = torch.Generator().manual_seed(1000 * scenario.seed + rank)
@@ -106,7 +104,7 @@ class Training:
                     self._adversarial_step(step)
                 else:
                     self._step(step)
-            except Fails:
+            except CaughtError:
                 self.seen.append(f"{step} failed")
                 self._clear(step)
             except RuntimeError as error:
@@ -168,13 +166,19 @@ class Training:
                 with _failing(self.net, fault if last else None):
                     loss = self.given(self._batch()).square().mean()
                 if last and fault == "between":
-                    raise Fails
+                    raise CaughtError
                 loss.backward()
         self._update(step)
 
     def _adversarial_step(self, step: int) -> None:
+        if self.scenario.frozen_first:
+            self._train_net(step)
+        self._train_judge(step)
+        if not self.scenario.frozen_first:
+            self._train_net(step)
+
+    def _train_judge(self, step: int) -> None:
         assert self.judge is not None and self.judge_given is not None and self.judge_optimizer is not None
-        fault = dict(self.scenario.faults).get(step)
         for parameter in self.judge.parameters():
             parameter.requires_grad_(True)
         made = self.given(self._batch())
@@ -183,12 +187,16 @@ class Training:
         self._note(step, self.judge.parameters())
         self.judge_optimizer.step()
         self.judge_optimizer.zero_grad(set_to_none=self.scenario.clearing != "zero")
+
+    def _train_net(self, step: int) -> None:
+        assert self.judge is not None and self.judge_given is not None
+        fault = dict(self.scenario.faults).get(step)
         for parameter in self.judge.parameters():
             parameter.requires_grad_(False)
         with self.judge.no_sync(), _failing(self.net, fault):
             loss = self.judge_given(self.given(self._batch())).mean()
             if fault == "between":
-                raise Fails
+                raise CaughtError
             loss.backward()
         self._update(step)
 
