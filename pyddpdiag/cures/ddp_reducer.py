@@ -2,7 +2,7 @@
 
 A reducer acts only in passes for which DDP prepared it: its hooks on the gradients take no notice of others. So the one
 that DDP made sleeps while another one is on, and is put back without anything that could fail. Only that is sure to be
-what it was: a reducer made anew would take what requires a gradient now, in an order that is found anew.
+what it was: one that DDP made again would take what requires a gradient now, and find its order in later passes.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from torch._C._distributed_c10d import PrefixStore, Store  # torch.distributed d
 
 from pyddpdiag.paths import gloo, processes
 
-PATIENCE_S: Final = 10.0
+WAIT_S: Final = 10.0
 """For the others to come to where a trial may change something. None has begun anything by then that cannot wait."""
 
 _FIRST_PAUSE_S: Final = 0.0005
@@ -78,7 +78,7 @@ class Agreement:
         """
         turn, self._count = self._count, self._count + 1
         rank, decided = self._group.rank(), f"{turn}/decided"
-        until = time.monotonic() + (self._limit_s if surely else min(PATIENCE_S, self._limit_s))
+        until = time.monotonic() + (self._limit_s if surely else min(WAIT_S, self._limit_s))
         keys = [f"{turn}/{each}" for each in range(self._group.size())]
         try:
             self._store.set(keys[rank], json.dumps(ours))
@@ -114,4 +114,4 @@ class Agreement:
         return ""
 
 
-__all__ = ["PATIENCE_S", "Agreement", "Decided"]
+__all__ = ["WAIT_S", "Agreement", "Decided"]

@@ -14,8 +14,7 @@ import sys
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -25,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pyddpdiag.cures.ddp_reducer import Reducers
 from pyddpdiag.cures.trial_agreement import Agreement
 from pyddpdiag.cures.trial_candidates import Candidate, Module, Setting, candidates, options_of
+from pyddpdiag.cures.trial_measured import Measured, block_of
 from pyddpdiag.cures.trial_options import Trial
 from pyddpdiag.cures.trial_schedule import UNCOUNTED, Schedule, Turn
 from pyddpdiag.cures.trial_weights import Weights
@@ -78,16 +78,6 @@ def _watch_joins() -> None:
     DistributedDataParallel.join_hook = ending  # type: ignore[method-assign, assignment]
 
 
-@dataclass
-class _Measured:
-    """What this rank saw of the block that is on."""
-
-    steps_s: list[float]
-    waits_s: list[float]
-    first_step: int = 0
-    last_step: int = 0
-
-
 class TrialEngine:
     """One rank's side of a trial; kept alive by the module's forward hook until it is over.
 
@@ -125,10 +115,8 @@ class TrialEngine:
         self._turn: Turn | None = None  # None: not begun
         self._trial = model.Trial("waiting", self._native.index, cure, keep=options.keep)
         self._seen = self._begun_at = self._prepared = self._native.passes
-        self._seen_ns = self._since_ns = 0
-        self._waited_ns = 0
-        self._in_vain = 0
-        self._measured = _Measured([], [])
+        self._since_ns = self._in_vain = 0
+        self._measured = Measured(self._native, recorder.core)
         self.running = True
         # Before the marks of the forward pass, which would count a change as part of it.
         self._handle = given.register_forward_pre_hook(self._before_forward, prepend=True)
@@ -173,14 +161,7 @@ class TrialEngine:
         if ddp._join_config.enable:
             self.joins(ddp)  # of a class with a `join_hook` of its own
             return
-        now, step = monotonic_ns(), self._recorder.core.current_step
-        if self._turn is not None and passes - self._begun_at > UNCOUNTED:
-            waited = self._native.waited_ns
-            self._measured.steps_s.append((now - self._seen_ns) / 1e9)
-            self._measured.waits_s.append((waited - self._waited_ns) / 1e9)
-            self._measured.first_step = self._measured.first_step or self._last_step
-            self._measured.last_step = step
-        self._last_step = step
+        self._measured.step(counts=self._turn is not None and passes - self._begun_at > UNCOUNTED)
         needed = _AFTER if self._turn is None else UNCOUNTED + self._turn.passes
         if passes - self._begun_at >= needed:
             # Since the last forward call that DDP prepared a pass for, one has begun and come to its end.
@@ -189,10 +170,8 @@ class TrialEngine:
             self._in_vain = self._in_vain + 1 if why_not else 0
             if self._in_vain == _MOST_IN_VAIN:
                 self._give_up(f"The ranks could not meet: {why_not}.", self._trial.on)
-            passes = self._native.passes
-        self._seen, self._seen_ns, self._waited_ns = passes, monotonic_ns(), self._native.waited_ns
-
-    _last_step = 0
+        self._seen = self._native.passes
+        self._measured.goes_on()
 
     def _block_ended(self, ddp: DistributedDataParallel, passes: int, at_rest: bool) -> str:
         """The ranks meet, and change to what is decided.
@@ -212,7 +191,7 @@ class TrialEngine:
                 return met.why_not
             self._schedule = self._scheduled(met.value)
             self._compare_weights(ddp)
-        ours: Any = {"passes": passes, "at_rest": at_rest, "numbers": self._numbers(passes)}
+        ours: Any = {"passes": passes, "at_rest": at_rest, "numbers": self._measured.numbers()}
         surely = False
         while True:
             # Only what all ranks read counts.
@@ -220,6 +199,9 @@ class TrialEngine:
             decided = self._agreement.decide(ours, functools.partial(self._decide, schedule), surely=surely)
             why_not = decided.why_not or decided.value["why_not"]
             if why_not:
+                if surely:  # a change was undone
+                    self._note(replace(self._trial, on=model.TODAY))
+                    self._measured.begins()
                 return str(why_not)
             self._schedule = schedule
             turn = Turn(**decided.value["turn"])
@@ -234,7 +216,8 @@ class TrialEngine:
             self._schedule.failed(turn.name, why)
             ours, surely = {**ours, "numbers": None}, True
         self._note(trial)
-        self._turn, self._begun_at, self._measured = turn, passes, _Measured([], [])
+        self._turn, self._begun_at = turn, passes
+        self._measured.begins()
         if turn.over:
             self._reducers.keep()
             self._over()
@@ -295,21 +278,6 @@ class TrialEngine:
             "changes weights of single ranks, it needs no report.",
         )
 
-    def _numbers(self, passes: int) -> dict[str, Any] | None:
-        """What this rank measured; None: nothing."""
-        steps, waits = self._measured.steps_s, self._measured.waits_s
-        if self._turn is None or not steps:
-            return None
-        return {
-            "step_s": median(steps),
-            "exposed_s": median(waits),
-            "passes": len(steps),
-            "first_pass": self._begun_at,
-            "last_pass": passes - 1,
-            "first_step": self._measured.first_step,
-            "last_step": self._measured.last_step,
-        }
-
     def _decide(self, schedule: Schedule, brought: list[Any]) -> dict[str, Any]:
         """On rank 0: what comes next, from all ranks' numbers."""
         why_not = "" if all(each["at_rest"] for each in brought) else _UNDER_WAY
@@ -317,23 +285,9 @@ class TrialEngine:
             why_not = "they have run different numbers of passes"
         if why_not:
             return {"why_not": why_not}
-        measured = [each["numbers"] for each in brought if each["numbers"] is not None]
-        if measured and len(measured) == len(brought):
-            slowest = max(measured, key=lambda each: float(each["step_s"]))
-            own = measured[0]
-            schedule.measured(
-                self._trial.on,
-                model.Block(
-                    order=schedule.blocks,
-                    first_pass=own["first_pass"],
-                    last_pass=own["last_pass"],
-                    first_step=own["first_step"],
-                    last_step=own["last_step"],
-                    passes=own["passes"],
-                    step_s=slowest["step_s"],
-                    exposed_s=slowest["exposed_s"],
-                ),
-            )
+        block = block_of([each["numbers"] for each in brought], schedule.blocks)
+        if block is not None:
+            schedule.measured(self._trial.on, block)
         if schedule.is_over:
             turn = Turn(model.TODAY, 0, over=True)  # the best could not be put on again
         else:

@@ -121,8 +121,7 @@ class Recorder:
         self.world_size = dist.get_world_size()
         opening.require_text(folder, self.rank)
         run = agreement.agree(local_name(folder))
-        self.run_id = run.run_id.hex()
-        self.folder = Path(run.folder)
+        self.folder, self.run_id = Path(run.folder), run.run_id.hex()
         self._destination = destination_of(folder, self.folder, self.rank)
         self.path = self.folder / f"rank_{self.rank}.ddptrace"
         group = process_group if process_group is not None else dist.group.WORLD

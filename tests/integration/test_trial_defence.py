@@ -37,7 +37,7 @@ def _pass(ddp: DistributedDataParallel) -> None:
 
 
 def _alone(rank: int, _: int, folder: str) -> Trial | None:
-    trial_agreement.PATIENCE_S = 0.5  # type: ignore[misc]
+    trial_agreement.WAIT_S = 0.5  # type: ignore[misc]
     ddp, recorder = _attached(folder, ["buckets", "shared-memory"])
     with recorder:
         if rank == 0:
@@ -62,7 +62,7 @@ def test_a_forward_pass_of_one_rank_waits_for_nobody_for_good(tmp_path: Path) ->
 
 
 def _without(rank: int, _: int, folder: str) -> tuple[str, str]:
-    trial_agreement.PATIENCE_S = 0.2  # type: ignore[misc]
+    trial_agreement.WAIT_S = 0.2  # type: ignore[misc]
     ddp, recorder = _attached(folder, ["buckets"])
     if rank == 1:
         recorder.detach(ddp)
