@@ -42,6 +42,7 @@ NAMED = {
     HELD: Scenario(6, 2, 20, held=True, clearing="zero", cures=("views", "buckets")),
     "passes without an end": Scenario(7, 2, 20, looks=(5, 6, 7), evaluations=(9, 12), cures=("buckets",)),
     "an error in a backward pass": Scenario(8, 2, 20, faults=((12, "backward"),), cures=("buckets", "views")),
+    "compiled, and within join()": Scenario(10, 2, 10, compiled=True, joined=5, cures=("buckets",)),
     "another type in the middle": Scenario(9, 2, 20, cast=12, cures=("buckets", "shared-memory")),
 }
 
