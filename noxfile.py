@@ -264,6 +264,18 @@ def attack(session: nox.Session) -> None:
 
 
 @nox.session
+def unchanged(session: nox.Session) -> None:
+    """Draw trainings by seeds, and compare gradients and weights with and without trials and cures, bit by bit.
+
+    PYDDPDIAG_SCENARIOS is how many for each number of ranks (100), PYDDPDIAG_SEED the first seed (1).
+    """
+    venv = package_venv(session, "test")
+    number = os.environ.get("PYDDPDIAG_SCENARIOS", "100")
+    test = "tests/integration/test_unchanged_by_cures.py"
+    venv.run("pytest", test, "--timeout=0", *session.posargs, env={"PYDDPDIAG_SCENARIOS": number})
+
+
+@nox.session
 def accuracy(session: nox.Session) -> None:
     """Inject faults into real training, and count how often the report is right: --runs N, --seed S, --final.
 

@@ -31,7 +31,7 @@ def try_(
         str,
         typer.Option(
             metavar="NAME[=VALUE],...",
-            help="What to try, A+B for both at once (docs/cures.md); by default shared-memory, views and buckets where "
+            help="What to try, A+B for both at once (docs/cures.md); by default shared-memory and buckets, where "
             "they keep the bits of the training; with --restart interface, threads and pin-ranks.",
         ),
     ] = "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
@@ -98,8 +98,12 @@ def candidates(names: Sequence[str], module: Module) -> tuple[Candidate, list[Ca
             if not left and not names and not each.cure.same_bits:
                 left = f"it changes the training's bits here; --cures {name} tries it"
             found.append(replace(each, cure=replace(each.cure, left=left)))
-    options = {name: value for name, value in _asked(module.path).options().items()}
-    return Candidate(today, TriedCure(TODAY, options)), found
+    return Candidate(today, TriedCure(TODAY, options_of(module.path))), found
+
+
+def options_of(path: PathRequest) -> Mapping[str, str]:
+    """Those of `pyddpdiag run` that ask for a path."""
+    return dict(_asked(path).options())
 
 
 _LANES: Final = "its buckets go over several interfaces, which a trial does not change"
@@ -134,12 +138,13 @@ def _of_name(one: Named, module: Module) -> list[Candidate]:
     name = one.name
     if name == "shared-memory":
         exact = module.dtypes <= {"float32", "float64"} and module.one_host and module.path.compress is None
+        exact = exact and _divides_exactly(module.ranks)
         had = "the ranks average in shared memory already" if module.path.shared_memory != "off" else ""
         had = had or _LANES if module.path.lanes else had
         path = replace(module.path, lanes=(), shared_memory="require")
         return [_candidate("shared memory", Setting(path), _asked(path, auto=True), exact, had)]
     if name == "views":
-        exact = module.ranks <= 2 or module.keeps_layout
+        exact = module.ranks <= 2 or (module.keeps_layout and _divides_exactly(module.ranks))
         had = "gradients are views of the buckets already" if module.views else ""
         cures = replace(_asked(module.path), gradient_as_bucket_view=True)
         return [_candidate("views", Setting(module.path, views=True), cures, exact, had)]
@@ -160,6 +165,11 @@ def _of_name(one: Named, module: Module) -> list[Candidate]:
     had = "gradients travel like that already" if path == module.path else _LANES if module.path.lanes else ""
     label = kind + (" with error feedback" if path.error_feedback else "")
     return [_candidate(label, Setting(path), _asked(path), False, had)]
+
+
+def _divides_exactly(ranks: int) -> bool:
+    """Whether dividing by the number of ranks, as hooks do, gives the bits of DDP's own multiplying by its inverse."""
+    return ranks.bit_count() == 1
 
 
 def bucket_sizes(module: Module) -> list[float]:
@@ -219,4 +229,4 @@ def _asked(path: PathRequest, *, auto: bool = False) -> Cures:
     )
 
 
-__all__ = ["Candidate", "Module", "Setting", "bucket_sizes", "candidates"]
+__all__ = ["Candidate", "Module", "Setting", "bucket_sizes", "candidates", "options_of"]

@@ -2,29 +2,33 @@
 
 The ranks count synchronising backward passes. A block ends for all of them at the forward pass after so many, which
 they know beforehand. There they bring their numbers, rank 0 decides what comes next (`trial_schedule.py`), and all put
-it on or none does. A rank that is lost ends the training with an error, as it does in an all-reduce.
+it on or none does. Whatever cannot be decided or done leaves the training with what it has.
 """
 
 from __future__ import annotations
 
+import copy
+import functools
 import random
 import sys
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from statistics import median
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag.cures import ddp_reducer
+from pyddpdiag.cures.ddp_reducer import Reducers
 from pyddpdiag.cures.trial_agreement import Agreement
-from pyddpdiag.cures.trial_candidates import Candidate, Module, Setting, candidates
+from pyddpdiag.cures.trial_candidates import Candidate, Module, Setting, candidates, options_of
+from pyddpdiag.cures.trial_measured import Measured, block_of
 from pyddpdiag.cures.trial_options import Trial
 from pyddpdiag.cures.trial_schedule import UNCOUNTED, Schedule, Turn
-from pyddpdiag.errors import ReductionError
+from pyddpdiag.cures.trial_weights import Weights
+from pyddpdiag.errors import ReductionError, UsageError
 from pyddpdiag.model import trial as model
 from pyddpdiag.output import say
 from pyddpdiag.own_clock import monotonic_ns
@@ -34,17 +38,18 @@ from pyddpdiag.record.recorder import Recorder
 _AFTER: Final = 3
 """Passes before the first block: memory is allocated, and DDP rebuilds its buckets."""
 
+_MOST_IN_VAIN: Final = 6
+"""Times in a row that the ranks may fail to meet."""
+
+_UNDER_WAY: Final = "a pass of another forward call is under way"
+
 # How many trials the ranks of a group have begun: the same on all of them.
 _begun: weakref.WeakKeyDictionary[dist.ProcessGroup, int] = weakref.WeakKeyDictionary()
 _running: weakref.WeakSet[TrialEngine] = weakref.WeakSet()
 
 
 def begin(recorder: Recorder, ddp: DistributedDataParallel, given: torch.nn.Module, options: Trial) -> None:
-    """As `Trial.begin`. One trial at a time: a module that comes later keeps what it has, and a line says so.
-
-    Raises:
-        ReductionError: not all ranks came.
-    """
+    """As `Trial.begin`. One trial at a time: a module that comes later keeps what it has, and a line says so."""
     name = type(ddp.module).__name__
     if any(each.running for each in _running):
         if recorder.rank == 0:
@@ -55,17 +60,22 @@ def begin(recorder: Recorder, ddp: DistributedDataParallel, given: torch.nn.Modu
         say(f"pyddpdiag: no cure is tried on {name}: its group has one rank.", sys.stderr)
         return
     number = _begun[group] = _begun.get(group, 0) + 1
+    _watch_joins()
     _running.add(TrialEngine(recorder, ddp, given, options, number))
 
 
-@dataclass
-class _Measured:
-    """What this rank saw of the block that is on."""
+@functools.cache
+def _watch_joins() -> None:
+    """Ends a trial before `join()`, in which a rank without batches would run no forward pass that could."""
+    join_hook = DistributedDataParallel.join_hook
 
-    steps_s: list[float]
-    waits_s: list[float]
-    first_step: int = 0
-    last_step: int = 0
+    @functools.wraps(join_hook)
+    def ending(ddp: DistributedDataParallel, **options: Any) -> Any:
+        for each in list(_running):
+            each.joins(ddp)
+        return join_hook(ddp, **options)  # type: ignore[no-untyped-call]
+
+    DistributedDataParallel.join_hook = ending  # type: ignore[method-assign, assignment]
 
 
 class TrialEngine:
@@ -90,206 +100,247 @@ class TrialEngine:
         self._recorder, self._options = recorder, options
         self._ddp = weakref.ref(ddp)
         self._native = attachments.native_module(ddp)
-        self._old_layout = None if ddp_reducer.why_not(ddp) else ddp_reducer.layout_of(ddp)
+        self._reducers = Reducers(ddp)
+        self._weights = Weights(self._reducers.parameters)
         group = attachments.group_of(ddp)
-        self._agreement = Agreement(
-            group,
-            number,
-            {"no_rebuild": ddp_reducer.why_not(ddp), "seed": random.SystemRandom().getrandbits(32)},
-        )
-        today, others = candidates(options.cures, self._facts(ddp))
-        self._settings: Mapping[str, Candidate] = {each.cure.name: each for each in (today, *others)}
-        self._current = today.setting
-        # Rank 0's; that of the others only knows how the trial begins.
-        self._schedule = Schedule(
-            today.cure,
-            [each.cure for each in others],
-            self._native.index,
-            # A training that ends goes on with nothing.
-            "none" if options.stop else options.keep,
-            60 * options.minutes,
-            self._agreement.brought[0]["seed"],
-        )
+        self._agreement = Agreement(group, f"{recorder.run_id}/{number}")
         self._decides = group.rank() == 0
+        # From here on, nothing waits for other ranks before all of them train.
+        today = Setting(attachments.request_of(ddp))
+        cure = model.TriedCure(model.TODAY, options_of(today.path))
+        self._settings: Mapping[str, Candidate] = {model.TODAY: Candidate(today, cure)}
+        self._current = today
+        self._tried = model.TODAY  # the latest cure since the weights were compared
+        self._schedule: Schedule | None = None  # rank 0's; None: the ranks have not met
         self._turn: Turn | None = None  # None: not begun
-        self._trial = self._schedule.trial()
-        self._seen = self._begun_at = self._native.passes
-        self._seen_ns = self._since_ns = 0
-        self._waited_ns = 0
-        self._measured = _Measured([], [])
+        self._trial = model.Trial("waiting", self._native.index, cure, keep=options.keep)
+        self._seen = self._begun_at = self._prepared = self._native.passes
+        self._since_ns = self._in_vain = 0
+        self._measured = Measured(self._native, recorder.core)
         self.running = True
         # Before the marks of the forward pass, which would count a change as part of it.
         self._handle = given.register_forward_pre_hook(self._before_forward, prepend=True)
         recorder.modules.note_trial(self._trial)
 
-    def _facts(self, ddp: DistributedDataParallel) -> Module:
-        why_not = next((each["no_rebuild"] for each in self._agreement.brought if each["no_rebuild"]), "")
-        reduced = [one for one in ddp.module.parameters() if one.requires_grad]
-        return Module(
-            path=attachments.request_of(ddp),
-            ranks=len(self._agreement.brought),
-            one_host=self._agreement.one_host,
-            gradient_bytes=sum(one.numel() * one.element_size() for one in reduced),
-            dtypes=frozenset(str(one.dtype).removeprefix("torch.") for one in reduced),
-            bucket_cap_mb=ddp.bucket_bytes_cap / 2**20,
-            default_cap=bool(getattr(ddp, "bucket_bytes_cap_default", False)),
-            views=bool(ddp.gradient_as_bucket_view),
-            keeps_layout=bool(ddp.find_unused_parameters),
-            no_rebuild=why_not,
-            parameter_bytes=tuple(one.numel() * one.element_size() for one in reduced),
-        )
+    def joins(self, ddp: DistributedDataParallel) -> None:
+        """All ranks are about to train a module within `join()`, where they run different passes."""
+        if self._ddp() is ddp and self.running:
+            self._to_today(ddp)
+            why = "The script trains within join(), where ranks run different passes."
+            self._give_up(why, model.TODAY)
+            if self._options.stop:
+                raise SystemExit(0)
+
+    def _facts(self, ddp: DistributedDataParallel) -> dict[str, Any]:
+        """What this rank knows of its module, as JSON can hold it."""
+        reduced = list(self._reducers.parameters.values()) or [
+            one for one in ddp.module.parameters() if one.requires_grad
+        ]
+        return {
+            "gradient_bytes": sum(one.nbytes for one in reduced),
+            "dtypes": sorted({str(one.dtype).removeprefix("torch.") for one in reduced}),
+            "bucket_cap_mb": ddp.bucket_bytes_cap / 2**20,
+            "default_cap": bool(getattr(ddp, "bucket_bytes_cap_default", False)),
+            "views": bool(ddp.gradient_as_bucket_view),
+            "keeps_layout": bool(ddp.find_unused_parameters),
+            "no_rebuild": self._reducers.why_not,
+            "parameter_bytes": [one.nbytes for one in reduced],
+        }
 
     def _before_forward(self, _: torch.nn.Module, __: Any) -> None:
         """A forward pass begins: between two passes, if gradients were reduced since the last one."""
         if torch.compiler.is_compiling() or not torch.is_grad_enabled() or not self.running:
             return
         passes = self._native.passes
+        prepared, self._prepared = self._prepared, passes
         ddp = self._ddp()
         if passes == self._seen or ddp is None or not any(module.training for module in ddp.modules()):
             return
         if self._recorder.closed or not attachments.is_attached(ddp):
-            self._over()
+            return  # the other ranks may not know of it: what is on stays on
+        if ddp._join_config.enable:
+            self.joins(ddp)  # of a class with a `join_hook` of its own
             return
-        now, step = monotonic_ns(), self._recorder.core.current_step
-        if self._turn is not None and passes - self._begun_at > UNCOUNTED:
-            waited = self._native.waited_ns
-            self._measured.steps_s.append((now - self._seen_ns) / 1e9)
-            self._measured.waits_s.append((waited - self._waited_ns) / 1e9)
-            self._measured.first_step = self._measured.first_step or self._last_step
-            self._measured.last_step = step
-        self._last_step = step
+        self._measured.step(counts=self._turn is not None and passes - self._begun_at > UNCOUNTED)
         needed = _AFTER if self._turn is None else UNCOUNTED + self._turn.passes
-        joining = bool(ddp._join_config.enable)
-        if passes - self._begun_at >= needed or joining:
-            self._block_ended(ddp, passes, joining)
-            passes = self._native.passes
-        self._seen, self._seen_ns, self._waited_ns = passes, monotonic_ns(), self._native.waited_ns
+        if passes - self._begun_at >= needed:
+            # Since the last forward call that DDP prepared a pass for, one has begun and come to its end.
+            at_rest = passes > prepared and _is_finalized(ddp)
+            why_not = self._block_ended(ddp, passes, at_rest)
+            self._in_vain = self._in_vain + 1 if why_not else 0
+            if self._in_vain == _MOST_IN_VAIN:
+                self._give_up(f"The ranks could not meet: {why_not}.", self._trial.on)
+        self._seen = self._native.passes
+        self._measured.goes_on()
 
-    _last_step = 0
+    def _block_ended(self, ddp: DistributedDataParallel, passes: int, at_rest: bool) -> str:
+        """The ranks meet, and change to what is decided.
 
-    def _block_ended(self, ddp: DistributedDataParallel, passes: int, joining: bool) -> None:
+        Returns:
+            Why they did not meet, and nothing has changed; empty: they did.
+
+        Raises:
+            ReductionError: weights that were equal on all ranks are so no more.
+        """
         self._since_ns = self._since_ns or monotonic_ns()
-        ours = self._numbers(passes)
-        while True:
-            decided = self._agreement.decide(
-                "decide what comes next", ours, lambda brought: self._decide(brought, joining)
+        if self._schedule is None:
+            met = self._agreement.meet(
+                {"facts": self._facts(ddp), "seed": random.SystemRandom().getrandbits(32)}
             )
-            turn = Turn(**decided["turn"])
-            trial = model.trial_from_json(decided["trial"])
+            if met.why_not:
+                return met.why_not
+            self._schedule = self._scheduled(met.value)
+            self._compare_weights(ddp)
+        ours: Any = {"passes": passes, "at_rest": at_rest, "numbers": self._measured.numbers()}
+        surely = False
+        while True:
+            # Only what all ranks read counts.
+            schedule = copy.deepcopy(self._schedule)
+            decided = self._agreement.decide(ours, functools.partial(self._decide, schedule), surely=surely)
+            why_not = decided.why_not or decided.value["why_not"]
+            if why_not:
+                if surely:  # a change was undone
+                    self._note(replace(self._trial, on=model.TODAY))
+                    self._measured.begins()
+                return str(why_not)
+            self._schedule = schedule
+            turn = Turn(**decided.value["turn"])
+            if not surely and (turn.over or self._weights.few):
+                self._compare_weights(ddp)
+            trial = model.trial_from_json(decided.value["trial"])
             assert trial is not None
-            self._note(trial)
             why = self._put_on(ddp, turn.name)
             if not why:
                 break
             # All ranks have today's setting again.
-            if self._decides:
-                self._schedule.failed(turn.name, why)
-            ours = None
-        self._turn, self._begun_at, self._measured = turn, passes, _Measured([], [])
+            self._schedule.failed(turn.name, why)
+            ours, surely = {**ours, "numbers": None}, True
+        self._note(trial)
+        self._turn, self._begun_at = turn, passes
+        self._measured.begins()
         if turn.over:
+            self._reducers.keep()
             self._over()
             self._tell()
             if self._options.stop:
                 raise SystemExit(0)
+        return ""
 
-    def _numbers(self, passes: int) -> dict[str, Any] | None:
-        """What this rank measured; None: nothing."""
-        steps, waits = self._measured.steps_s, self._measured.waits_s
-        if self._turn is None or not steps:
-            return None
-        return {
-            "step_s": median(steps),
-            "exposed_s": median(waits),
-            "passes": len(steps),
-            "first_pass": self._begun_at,
-            "last_pass": passes - 1,
-            "first_step": self._measured.first_step,
-            "last_step": self._measured.last_step,
-        }
+    def _scheduled(self, brought: list[dict[str, Any]]) -> Schedule:
+        """The settings and their schedule, from what all ranks brought to their first meeting."""
+        facts = brought[0]["facts"]
+        why_not = next((each["facts"]["no_rebuild"] for each in brought if each["facts"]["no_rebuild"]), "")
+        parameter_bytes = facts["parameter_bytes"]
+        alike = all(each["facts"]["parameter_bytes"] == parameter_bytes for each in brought)
+        module = Module(
+            **{
+                **facts,
+                "path": self._current.path,
+                "ranks": len(brought),
+                "one_host": self._agreement.one_host,
+                "dtypes": frozenset(facts["dtypes"]),
+                "no_rebuild": why_not or ("" if alike else "the ranks reduce different parameters"),
+                "parameter_bytes": tuple(parameter_bytes),
+            }
+        )
+        today, others = candidates(self._options.cures, module)
+        self._settings = {each.cure.name: each for each in (today, *others)}
+        return Schedule(
+            today.cure,
+            [each.cure for each in others],
+            self._native.index,
+            # A training that ends goes on with nothing.
+            "none" if self._options.stop else self._options.keep,
+            60 * self._options.minutes,
+            brought[0]["seed"],
+        )
 
-    def _decide(self, brought: list[Any], joining: bool) -> dict[str, Any]:
+    def _compare_weights(self, ddp: DistributedDataParallel) -> None:
+        """Where all ranks are.
+
+        Raises:
+            ReductionError: as `_block_ended`; all ranks have today's setting again.
+        """
+        tried, self._tried = self._tried, model.TODAY
+        decided = self._agreement.decide(
+            self._weights.marks(), lambda brought: self._weights.judge(brought, tried), surely=True
+        )
+        if not decided.value:
+            return
+        self._to_today(ddp)
+        why = (
+            f"after '{tried}' was tried, the weights are not the same on all ranks any more: {decided.value}"
+        )
+        self._give_up(why, model.TODAY)
+        raise ReductionError(
+            f"rank {self._recorder.rank}: {why}",
+            hint="start again from the last checkpoint, without a trial of it, and report this; if the script itself "
+            "changes weights of single ranks, it needs no report.",
+        )
+
+    def _decide(self, schedule: Schedule, brought: list[Any]) -> dict[str, Any]:
         """On rank 0: what comes next, from all ranks' numbers."""
-        measured = [each for each in brought if each is not None]
-        if measured and len(measured) == len(brought):
-            slowest = max(measured, key=lambda each: float(each["step_s"]))
-            own = measured[0]
-            self._schedule.measured(
-                self._trial.on,
-                model.Block(
-                    order=self._schedule.blocks,
-                    first_pass=own["first_pass"],
-                    last_pass=own["last_pass"],
-                    first_step=own["first_step"],
-                    last_step=own["last_step"],
-                    passes=own["passes"],
-                    step_s=slowest["step_s"],
-                    exposed_s=slowest["exposed_s"],
-                ),
-            )
-        if joining:
-            turn = self._schedule.cut_short(
-                "The script trains within join(), where ranks run different passes."
-            )
-        elif self._trial.state in ("decided", "time over", "failed"):
+        why_not = "" if all(each["at_rest"] for each in brought) else _UNDER_WAY
+        if len({each["passes"] for each in brought}) > 1:
+            why_not = "they have run different numbers of passes"
+        if why_not:
+            return {"why_not": why_not}
+        block = block_of([each["numbers"] for each in brought], schedule.blocks)
+        if block is not None:
+            schedule.measured(self._trial.on, block)
+        if schedule.is_over:
             turn = Turn(model.TODAY, 0, over=True)  # the best could not be put on again
         else:
-            turn = self._schedule.next((monotonic_ns() - self._since_ns) / 1e9)
-        return {"turn": vars(turn), "trial": model.trial_to_json(self._schedule.trial())}
+            turn = schedule.next((monotonic_ns() - self._since_ns) / 1e9)
+        return {"why_not": "", "turn": vars(turn), "trial": model.trial_to_json(schedule.trial())}
 
     def _put_on(self, ddp: DistributedDataParallel, name: str) -> str:
         """Changes to a setting, on all ranks or on none.
 
         Returns:
             Why it is not on: the ranks have today's setting; "": it is on.
-
-        Raises:
-            ReductionError: a rank cannot go back.
         """
-        before, wanted = self._current, self._settings[name].setting
-        if wanted == before:
+        wanted = self._settings[name].setting
+        if wanted == self._current:
             return ""  # the same on all ranks
-        today = self._settings[model.TODAY].setting
-        error = self._change(ddp, before, wanted)
-        why = str(self._agreement.decide(f"change to {name}", error, _first))
-        if not why:
-            self._current = wanted
+        self._to_today(ddp)
+        if name == model.TODAY:
             return ""
-        # One of the two is today's. Ranks that have changed and ranks that could not undo the same parts, since some of
-        # these need all ranks.
-        error = self._change(ddp, before if wanted == today else wanted, today)
-        failed = str(self._agreement.decide("go back to today's setting", error, _first))
-        if failed:
-            raise ReductionError(
-                f"rank {self._recorder.rank}: after '{name}' failed ({why}), the ranks could not go back: {failed}",
-                hint="train without a trial, and report this.",
-            )
-        self._current = today
+        error = self._change(ddp, wanted)
+        decided = self._agreement.decide(error, _first, surely=True)
+        why = str(decided.why_not or decided.value)
+        if why:
+            self._to_today(ddp)
+        else:
+            self._tried = name
         return why
 
-    def _change(self, ddp: DistributedDataParallel, before: Setting, wanted: Setting) -> str:
-        """Why this rank cannot; empty: it has done it."""
+    def _change(self, ddp: DistributedDataParallel, wanted: Setting) -> str:
+        """From today's setting; why this rank cannot, or "": it has done it."""
+        today, self._current = self._current, wanted
         try:
-            if wanted.layout != before.layout:
-                self._rebuild(ddp, wanted)
-            if wanted.path != before.path:
+            if wanted.layout != today.layout:
+                self._reducers.put_on(ddp, wanted.bucket_caps_mb, wanted.views)
+            if wanted.path != today.path:
                 attachments.change_path(ddp, wanted.path)
         except Exception as error:  # whatever it is, the other ranks must know
             return str(error) or type(error).__name__
         return ""
 
-    def _rebuild(self, ddp: DistributedDataParallel, setting: Setting) -> None:
-        old = self._old_layout
-        if old is None:
-            return  # no setting of this trial has had another reducer
-        sizes = setting.bucket_caps_mb
-        ddp_reducer.replace_reducer(
-            ddp,
-            replace(
-                old,
-                config=ddp_reducer.with_sizes(ddp, sizes) if sizes else old.config,
-                views=old.views if setting.views is None else setting.views,
-            ),
-        )
+    def _to_today(self, ddp: DistributedDataParallel) -> None:
+        """Gives this rank back what the script has. It needs no other rank."""
+        had, self._current = self._current, self._settings[model.TODAY].setting
+        self._reducers.put_back(ddp)
+        if had.path != self._current.path:
+            with suppress(UsageError):  # the module was detached: its buckets go over Gloo as they are
+                attachments.change_path(ddp, self._current.path)
+
+    def _give_up(self, why: str, kept: str) -> None:
+        """Ends the trial in this rank, which changes nothing any more."""
+        self._note(replace(self._trial, state="failed", why=why, on=kept, kept=kept))
+        self._reducers.keep()
+        self._over()
+        self._tell()
 
     def _note(self, trial: model.Trial) -> None:
         self._trial = trial
@@ -311,6 +362,15 @@ class TrialEngine:
         goes_on = "today's setting" if kept == model.TODAY else kept
         ends = "The training ends" if self._options.stop else f"The training goes on with {goes_on}"
         say(f"pyddpdiag: the trial of cures is over: {found.rstrip('.')}. {ends}.", sys.stderr)
+
+
+def _is_finalized(ddp: DistributedDataParallel) -> bool:
+    """Whether the last pass came to its end. DDP says no in its next forward pass, with an error of its own."""
+    try:
+        ddp.reducer._check_reducer_finalized()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _first(errors: list[Any]) -> str:

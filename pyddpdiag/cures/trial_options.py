@@ -31,8 +31,9 @@ CURES: Final = {
 BY_STARTS: Final = ("interface", "threads", "pin-ranks", "workers")
 """What only another process can have: `pyddpdiag try --restart` tries it."""
 
-DEFAULT: Final = ("shared-memory", "views", "buckets")
-"""Tried unless others are named: each only where the training's result stays the same, to the last bit."""
+DEFAULT: Final = ("shared-memory", "buckets")
+"""Tried unless others are named: each only where the training's result stays the same, to the last bit. Not `views`: a
+script may call `detach_()` on its gradients, which views refuse, or keep gradients of its own."""
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,11 @@ class Schedule:
         """How many there were."""
         return self._blocks
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has been ended."""
+        return self._state in ("decided", "time over")
+
     def measured(self, name: str, block: Block) -> None:
         """A block of a setting is over."""
         self._blocks += 1
@@ -117,10 +122,6 @@ class Schedule:
         if not self._queue:
             self._queue = self._order.sample(remaining, len(remaining))
         return self._turn(self._queue.pop(0))
-
-    def cut_short(self, why: str) -> Turn:
-        """Ends it before the best is known."""
-        return self._end("failed", why)
 
     def trial(self) -> Trial:
         """All of it, as it stands now."""
@@ -187,8 +188,7 @@ class Schedule:
         self._state, self._why = state, why
         results = {name: each.result for name, each in self._cures.items() if not each.left}
         self._best = choose(results).name
-        may_keep = self._keep == "best" and state != "failed"
-        self._on = self._kept = self._best if may_keep else TODAY
+        self._on = self._kept = self._best if self._keep == "best" else TODAY
         return Turn(self._kept, 0, over=True)
 
 

@@ -18,7 +18,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 import pyddpdiag
-from pyddpdiag.cures import path as paths_of_ranks
 from pyddpdiag.cures.applied import Applied
 from pyddpdiag.cures.trial_options import Trial
 from pyddpdiag.errors import NotGlooError, PyddpdiagError
@@ -240,7 +239,7 @@ class Watched:
             recorder = self._open()
             recorder.attach(given, **path)
         except _FAILURES as error:
-            if path:
+            if path.keys() - {"trial"}:
                 raise  # other ranks may sum this module's buckets in a way that DDP's own would wait for in vain
             self._cannot(error)
         else:
@@ -255,8 +254,8 @@ class Watched:
         return dict(cures.path_for(ddp, over_gloo=True, obstacle=self._obstacle(ddp, own_hook)))
 
     def _can_try(self, ddp: DistributedDataParallel, own_hook: bool) -> bool:
-        """Whether all ranks can try cures on a module; why not is said in a line."""
-        why = _not_gloo(ddp) or paths_of_ranks.why_not(ddp.process_group, self._obstacle(ddp, own_hook))
+        """Whether this rank can try cures on a module; why not is said in a line."""
+        why = _not_gloo(ddp) or self._obstacle(ddp, own_hook)
         if why:
             rank = dist.get_rank() if dist.is_initialized() else 0
             name = type(ddp.module).__name__

@@ -17,6 +17,7 @@ from pyddpdiag.paths import setup
 from pyddpdiag.paths.options import PathRequest
 from pyddpdiag.record import ddp_modules, joined, registered
 from pyddpdiag.record.ddp_modules import unwrapped
+from pyddpdiag.record.frozen import thawed
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recording import Recording
 
@@ -91,7 +92,8 @@ def attach(
     how = (module, description.parameters, options)
     if known is None:
         try:
-            native = _native.Attachment(recorder.core, *how)
+            with thawed(description.parameters):
+                native = _native.Attachment(recorder.core, *how)
         except RuntimeError as error:
             raise AlreadyAttachedError(
                 f"rank {recorder.rank}: DDP refused the hook of {description.name}: {error}",
@@ -99,7 +101,8 @@ def attach(
             ) from error
     else:
         native = known.native
-        native.serve(recorder.core, *how)
+        with thawed(description.parameters):
+            native.serve(recorder.core, *how)
         if known.marks is not None:
             known.marks.remove()
     marks = ddp_modules.ForwardMarks(given, recorder.core, module, description.looks)
@@ -173,20 +176,33 @@ def change_path(ddp: DistributedDataParallel, request: PathRequest) -> None:
     """
     known, served, recorder = _serving(ddp)
     options = setup.prepare(recorder.core, served.over, request)
-    known.native.serve(recorder.core, served.module, served.parameters, options)
+    with thawed(served.parameters):
+        known.native.serve(recorder.core, served.module, served.parameters, options)
     known.served = replace(served, request=request, options=options)
 
 
-def before_new_reducer(ddp: DistributedDataParallel) -> None:
-    """An attached module's reducer is about to be replaced, between two passes: what watches gradients leaves it."""
-    _serving(ddp)[0].native.release()
+def before_new_reducer(ddp: DistributedDataParallel) -> _native.Attachment:
+    """An attached module's reducer is about to be replaced, between two passes: what watches gradients leaves it.
+
+    Returns:
+        What served it, for `after_new_reducer` if it comes back.
+    """
+    native = _serving(ddp)[0].native
+    native.release()
+    return native
 
 
-def after_new_reducer(ddp: DistributedDataParallel) -> None:
-    """It has another reducer, which nothing of ours watches yet: the recorder does again."""
-    known, served, recorder = _serving(ddp)
-    served.module.set_reducer(ddp.reducer)
-    known.native = _native.Attachment(recorder.core, served.module, served.parameters, served.options)
+def after_new_reducer(ddp: DistributedDataParallel, served: _native.Attachment | None = None) -> None:
+    """It has another reducer: a new one, which nothing of ours watches yet, or one that comes back with what served it."""
+    known, now, recorder = _serving(ddp)
+    now.module.set_reducer(ddp.reducer)
+    how = (recorder.core, now.module, now.parameters, now.options)
+    with thawed(now.parameters):
+        if served is None:
+            served = _native.Attachment(*how)
+        else:
+            served.serve(*how)
+    known.native = served
 
 
 def _serving(ddp: DistributedDataParallel) -> tuple[_Attached, _Served, Recording]:

@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pyddpdiag import _native
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model import sidecar as schema
+from pyddpdiag.record.reduced import parameters_of
 
 
 @dataclass
@@ -68,15 +69,13 @@ def describe(given: object) -> Description:
         UsageError: it is not a DistributedDataParallel module.
     """
     ddp = unwrapped(given)
-    reduced = [
-        (n, p) for n, p in ddp.module.named_parameters() if p.requires_grad and not hasattr(p, "_ddp_ignored")
-    ]
+    reduced = parameters_of(ddp)
     return Description(
         name=type(ddp.module).__name__,
         group=ddp.process_group,
         bucket_cap_mb=ddp.bucket_bytes_cap / 2**20,
         names=[name for name, _ in reduced],
-        parameters=[parameter for _, parameter in reduced],
+        parameters=[one for _, one in reduced],
         reducer=ddp.reducer,
         reduced_by="python_reducer" if getattr(ddp, "_use_python_reducer", False) else "",
         ddp=_settings(ddp),

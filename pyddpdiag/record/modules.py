@@ -169,5 +169,4 @@ def require_gloo(ddp: DistributedDataParallel, rank: int) -> None:
     Raises:
         NotGlooError: that is the case.
     """
-    device = next(p for p in ddp.module.parameters() if p.requires_grad).device
-    gloo.require(ddp.process_group, device, rank)
+    gloo.require(ddp.process_group, ddp.device, rank)

@@ -81,8 +81,8 @@ class Recorder:
         TraceFolderError: the folder or file cannot be created, or the disk does not have enough space.
         UsageError: an argument is out of its range.
 
-    `core` and `modules` are for this package: hooks and reducers record through them. So is
-    `closed_by_error`: whether an exception was on its way when it was closed.
+    `core` and `modules` are for this package: hooks and reducers record through them. So are
+    `closed_by_error`: whether an exception was on its way when it was closed; and `run_id`: the same on all ranks.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Recorder:
         self.world_size = dist.get_world_size()
         opening.require_text(folder, self.rank)
         run = agreement.agree(local_name(folder))
-        self.folder = Path(run.folder)
+        self.folder, self.run_id = Path(run.folder), run.run_id.hex()
         self._destination = destination_of(folder, self.folder, self.rank)
         self.path = self.folder / f"rank_{self.rank}.ddptrace"
         group = process_group if process_group is not None else dist.group.WORLD

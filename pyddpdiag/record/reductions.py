@@ -135,6 +135,8 @@ def _leave(watch: ReductionWatch) -> None:
 def _noting(own: Any, operation: str) -> Any:
     @functools.wraps(own)
     def call(group: Any, *arguments: Any, **options: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return own(group, *arguments, **options)  # the compiler cannot follow the rest, and fails
         # Whatever the arguments are like: it is torch's to complain.
         with suppress(Exception):
             op, dtype = _described((*arguments, *options.values()))

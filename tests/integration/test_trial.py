@@ -15,7 +15,7 @@ from support.trial_job import noted, short_blocks, train, wide
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.cures import ddp_reducer
+from pyddpdiag.cures.ddp_reducer import Reducers
 from pyddpdiag.errors import ReductionError
 from pyddpdiag.model.trial import TODAY, Trial, trial_from_json
 from pyddpdiag.model.trial_verdict import NOTHING
@@ -99,14 +99,14 @@ def test_lossy_cures_are_tried_only_by_name(tmp_path: Path) -> None:
 
 def _failing(rank: int, _: int, folder: str) -> Any:
     short_blocks()
-    replace_reducer = ddp_reducer.replace_reducer
+    put_on = Reducers.put_on
 
-    def refuse(ddp: DistributedDataParallel, layout: ddp_reducer.Layout) -> None:
-        if rank == 1 and layout.views:
+    def refuse(self: Reducers, ddp: Any, sizes_mb: Any, views: bool | None) -> None:
+        if rank == 1 and views:
             raise RuntimeError("no room for views")
-        replace_reducer(ddp, layout)
+        put_on(self, ddp, sizes_mb, views)
 
-    ddp_reducer.replace_reducer = refuse
+    Reducers.put_on = refuse  # type: ignore[method-assign]
     untouched, _none = train(rank, None, 60)
     return untouched, *train(rank, Path(folder), 60, pyddpdiag.Trial(["views", "shared-memory"], minutes=3))
 
@@ -124,14 +124,18 @@ def test_a_cure_that_fails_on_one_rank_is_left_by_all(tmp_path: Path) -> None:
 
 def _slow(rank: int, _: int, folder: str) -> Any:
     short_blocks()
-    replace_reducer = ddp_reducer.replace_reducer
+    put_on, put_back = Reducers.put_on, Reducers.put_back
     slow = {"on": False}
 
-    def noting(ddp: DistributedDataParallel, layout: ddp_reducer.Layout) -> None:
-        slow["on"] = layout.views
-        replace_reducer(ddp, layout)
+    def noting(self: Reducers, ddp: Any, sizes_mb: Any, views: bool | None) -> None:
+        put_on(self, ddp, sizes_mb, views)
+        slow["on"] = True
 
-    ddp_reducer.replace_reducer = noting
+    def noting_too(self: Reducers, ddp: Any) -> None:
+        slow["on"] = False
+        put_back(self, ddp)
+
+    Reducers.put_on, Reducers.put_back = noting, noting_too  # type: ignore[method-assign]
     folder_of = Path(folder)
     ddp = DistributedDataParallel(wide())
     recorder = pyddpdiag.Recorder(folder_of, capacity_mb=1, lines=False, sample_connections=False)

@@ -48,7 +48,8 @@ def test_a_trial_in_one_run_keeps_the_bits_of_the_training(tmp_path: Path) -> No
         assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
     tried = load_report(tmp_path / "trial").tried
     assert tried is not None and tried.way == "in_run"
-    assert {"shared memory", "views"} <= {one.name for one in tried.cures}
+    names = {one.name for one in tried.cures}
+    assert "shared memory" in names and any(name.startswith("buckets") for name in names)
     assert all(one.same_bits for one in tried.cures)
     written = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     assert [one["name"] for one in written["cures"]] == [one.name for one in tried.cures]

@@ -52,7 +52,6 @@ def _tried(module: Module, *names: str) -> dict[str, dict[str, str]]:
 def test_defaults_at_two_ranks() -> None:
     assert _tried(MODULE) == {
         "shared memory": {"--shared-memory": "auto"},
-        "views": {"--gradient-as-bucket-view": ""},
         "buckets of 110 MiB": {"--bucket-cap-mb": "110"},
         "buckets of 50 MiB": {"--bucket-cap-mb": "50"},
         "buckets of 6.3 MiB": {"--bucket-cap-mb": "6.3"},
@@ -63,7 +62,7 @@ def test_defaults_at_two_ranks() -> None:
     ("change", "left"),
     [
         ({"ranks": 4}, {"shared memory"}),
-        ({"ranks": 4, "keeps_layout": True}, {"shared memory", "views"}),
+        ({"ranks": 3}, set()),  # a hook divides by 3, DDP multiplies by a third
         ({"one_host": False, "ranks": 4}, set()),
         ({"dtypes": frozenset({"bfloat16"}), "ranks": 4}, set()),
         ({"no_rebuild": "static"}, {"shared memory"}),
@@ -76,6 +75,15 @@ def test_defaults_keep_the_bits(change: dict[str, Any], left: set[str]) -> None:
     _, found = candidates((), module)
     assert all(each.cure.same_bits for each in found if not each.cure.left)
     assert all("; --cures" in each.cure.left for each in found if not each.cure.same_bits)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "keeps_layout", "same"),
+    [(2, False, True), (4, False, False), (4, True, True), (3, True, False)],
+)
+def test_views_keep_the_bits_where_the_layout_stays(ranks: int, keeps_layout: bool, same: bool) -> None:
+    _, [views] = candidates(["views"], replace(MODULE, ranks=ranks, keeps_layout=keeps_layout))
+    assert views.cure.same_bits is same
 
 
 def test_lossy_cures_are_named() -> None:
