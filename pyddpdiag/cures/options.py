@@ -113,11 +113,19 @@ class Cures:
             why.append("gradients travel in 16 bits")
         if (self.bucket_cap_mb is not None or self.bucket_cap_mb_list) and world_size > 2:
             why.append("another bucket layout sums in another order at 3 or more ranks")
+        divides = self.shared_memory != "off" or self.lanes or self.gradient_as_bucket_view
+        if divides and not divides_exactly(world_size):
+            why.append(f"gradients are divided by {world_size}, where DDP may multiply")
         if self.threads is not None:
             why.append("another number of threads may add in another order")
         if self.num_workers is not None:
             why.append("other worker processes may draw other random numbers")
         return why
+
+
+def divides_exactly(ranks: int) -> bool:
+    """Whether dividing by the number of ranks, as hooks do, gives the bits of DDP's own multiplying by its inverse."""
+    return ranks.bit_count() == 1
 
 
 def from_options(options: Mapping[str, str]) -> Cures:
@@ -186,4 +194,4 @@ def with_layout(today: Cures, sizes: tuple[float, ...]) -> Cures:
     return replace(today, bucket_cap_mb=sizes[0], bucket_cap_mb_list=())
 
 
-__all__ = ["Cures", "from_options", "layout_of", "sizes_of", "with_layout"]
+__all__ = ["Cures", "divides_exactly", "from_options", "layout_of", "sizes_of", "with_layout"]

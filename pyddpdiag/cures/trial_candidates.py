@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from pyddpdiag.cures.names import Named
-from pyddpdiag.cures.options import Cures, layout_of, with_layout
+from pyddpdiag.cures.options import Cures, divides_exactly, layout_of, with_layout
 from pyddpdiag.cures.trial_options import DEFAULT, named_of
 from pyddpdiag.model.trial import TODAY, TriedCure
 from pyddpdiag.paths.options import Compress, PathRequest
@@ -138,13 +138,13 @@ def _of_name(one: Named, module: Module) -> list[Candidate]:
     name = one.name
     if name == "shared-memory":
         exact = module.dtypes <= {"float32", "float64"} and module.one_host and module.path.compress is None
-        exact = exact and _divides_exactly(module.ranks)
+        exact = exact and divides_exactly(module.ranks)
         had = "the ranks average in shared memory already" if module.path.shared_memory != "off" else ""
         had = had or _LANES if module.path.lanes else had
         path = replace(module.path, lanes=(), shared_memory="require")
         return [_candidate("shared memory", Setting(path), _asked(path, auto=True), exact, had)]
     if name == "views":
-        exact = module.ranks <= 2 or (module.keeps_layout and _divides_exactly(module.ranks))
+        exact = module.ranks <= 2 or (module.keeps_layout and divides_exactly(module.ranks))
         had = "gradients are views of the buckets already" if module.views else ""
         cures = replace(_asked(module.path), gradient_as_bucket_view=True)
         return [_candidate("views", Setting(module.path, views=True), cures, exact, had)]
@@ -165,11 +165,6 @@ def _of_name(one: Named, module: Module) -> list[Candidate]:
     had = "gradients travel like that already" if path == module.path else _LANES if module.path.lanes else ""
     label = kind + (" with error feedback" if path.error_feedback else "")
     return [_candidate(label, Setting(path), _asked(path), False, had)]
-
-
-def _divides_exactly(ranks: int) -> bool:
-    """Whether dividing by the number of ranks, as hooks do, gives the bits of DDP's own multiplying by its inverse."""
-    return ranks.bit_count() == 1
 
 
 def bucket_sizes(module: Module) -> list[float]:

@@ -193,7 +193,7 @@ def before_new_reducer(ddp: DistributedDataParallel) -> _native.Attachment:
 
 
 def after_new_reducer(ddp: DistributedDataParallel, served: _native.Attachment | None = None) -> None:
-    """It has another reducer: a new one, which nothing of ours watches yet, or one that comes back with what served it."""
+    """It has another reducer: a new one, which nothing of ours watches yet, or one that comes back with `served`."""
     known, now, recorder = _serving(ddp)
     now.module.set_reducer(ddp.reducer)
     how = (recorder.core, now.module, now.parameters, now.options)

@@ -19,7 +19,7 @@ struct ReducerParts : c10d::Reducer {
     static const Buckets& buckets(const c10d::Reducer& reducer) { return reducer.*(&ReducerParts::buckets_); }
 };
 
-// The hook of a reducer, nullptr: it has none. DDP sets it once and never gives it back, but reads it anew in each pass:
+// The hook of a reducer, nullptr: it has none. DDP sets it once and never gives it back, but reads it in each pass:
 // between two passes it may be changed.
 std::unique_ptr<c10d::CommHookInterface>& hook_of(c10d::Reducer& reducer);
 
