@@ -7,6 +7,7 @@
 #include "torch/hook/detached.hpp"
 #include "torch/hook/foreign_hook.hpp"
 #include "torch/hook/plain_ddp.hpp"
+#include "torch/hook/reducer_parts.hpp"
 #include "torch/hook/reduction.hpp"
 #include "torch/probe/backward_probe.hpp"
 #include "torch/reduce/choose_path.hpp"
@@ -111,6 +112,9 @@ void bind_hook(py::module_& module) {
         .def("serve", &Attachment::serve, py::arg("recorder"), py::arg("module"), py::arg("parameters"),
              py::arg("options"))
         .def("release", &Attachment::release);
+    // The parameters of each bucket of DDP's reducer; also within its hook.
+    module.def("parameters_of", &parameters_of, py::arg("reducer"));
+    module.def("expects_sparse", &expects_sparse, py::arg("reducer"));
     py::class_<JoinedPass>(module, "JoinedPass")
         .def(py::init<const std::shared_ptr<ModuleState>&>(), py::arg("module"));
     module.def("forward_begin", &forward_begin, py::arg("module"), py::arg("synchronising"));

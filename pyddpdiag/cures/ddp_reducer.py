@@ -17,10 +17,10 @@ import torch.distributed as dist
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.parallel import DistributedDataParallel
 
+from pyddpdiag import _native
 from pyddpdiag.errors import UsageError
 from pyddpdiag.record import attachments
 from pyddpdiag.record.frozen import thawed
-from pyddpdiag.record.reduced import buckets_of
 
 _NEEDED: Final = (
     "_build_params_for_reducer",
@@ -154,8 +154,8 @@ class Reducers:
         changed = [name for name, value in noted.items() if logged.get(name, value) != value]
         if changed:
             return f"{changed[0]} of the module was changed after it was made"
-        buckets = buckets_of(ddp.reducer)
-        if buckets is None:
+        buckets = _native.parameters_of(ddp.reducer)
+        if _native.expects_sparse(ddp.reducer):
             return "a module with sparse gradients keeps its reducer"
         ids = {id(one) for bucket in buckets for one in bucket}
         found: dict[int, tuple[str, torch.nn.Parameter]] = {}
@@ -225,7 +225,7 @@ class Reducers:
 
     def _checked(self, new: _Reducer) -> _Reducer:
         """A new reducer, if it holds what the one that DDP made holds."""
-        held = {id(one) for bucket in buckets_of(new.reducer) or () for one in bucket}
+        held = {id(one) for bucket in _native.parameters_of(new.reducer) for one in bucket}
         if held != {id(one.tensor) for one in self._parameters}:
             new.reducer._remove_autograd_hooks()
             raise RuntimeError("torch made a reducer of other parameters")

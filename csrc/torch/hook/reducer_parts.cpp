@@ -1,5 +1,7 @@
 #include "torch/hook/reducer_parts.hpp"
 
+#include <algorithm>
+
 namespace ddpdiag {
 namespace {
 
@@ -18,6 +20,19 @@ struct Named {
 template struct Named<&c10d::Reducer::comm_hook_>;
 
 }  // namespace
+
+std::vector<std::vector<at::Tensor>> parameters_of(const c10d::Reducer& reducer) {
+    std::vector<std::vector<at::Tensor>> found;
+    for (const auto& bucket : ReducerParts::buckets(reducer)) {
+        found.push_back(bucket.variables);
+    }
+    return found;
+}
+
+bool expects_sparse(const c10d::Reducer& reducer) {
+    return std::ranges::any_of(ReducerParts::buckets(reducer),
+                               [](const auto& bucket) { return bucket.expect_sparse_gradient; });
+}
 
 std::unique_ptr<c10d::CommHookInterface>& hook_of(c10d::Reducer& reducer) {
     return reducer.*member(OfReducer{});
