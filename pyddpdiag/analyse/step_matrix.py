@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.thresholds import LEAST_STEPS
+from pyddpdiag.analyse.thresholds import LEAST_MS, LEAST_STEPS
 from pyddpdiag.model import StepTable
+from pyddpdiag.trace.rows import Bool
+
+LONG: Final = 3.0
+"""A step that takes so many times the median one is looked at by itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +65,11 @@ def median(values: Float64) -> float:
 def step_walls(steps: StepMatrix) -> Float64:
     """What each step took on its slowest rank; NaN = not known."""
     return np.asarray(np.fmax.reduce(steps.wall, axis=1)) if steps.wall.size else np.empty(0)
+
+
+def are_long(spans: Float64) -> Bool:
+    """Which steps are looked at by themselves, because they are much longer than the others."""
+    return np.asarray(spans > LONG * median(spans) + LEAST_MS)
 
 
 def column_medians(values: Float64) -> Float64:

@@ -87,4 +87,12 @@ RANKS: Final = (
         explained_by=("oversubscribed_threads",),
         cure="if all ranks had equal work",
     ),
+    Kind(
+        "hot_line",
+        ("warning", "note"),
+        "{where} takes a part of each step{when}",
+        explains="late",
+        part="compute",
+        cure="without {where}",
+    ),
 )
