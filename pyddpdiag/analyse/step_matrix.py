@@ -47,8 +47,8 @@ class StepMatrix:
 
     @cached_property
     def wall_ms(self) -> float:
-        """The median step; NaN = not known."""
-        return median(self.wall.ravel())
+        """The median step, each as long as on its slowest rank: what every page says; NaN = not known."""
+        return median(step_walls(self))
 
     @property
     def can_judge(self) -> bool:
@@ -65,6 +65,18 @@ def median(values: Float64) -> float:
 def step_walls(steps: StepMatrix) -> Float64:
     """What each step took on its slowest rank; NaN = not known."""
     return np.asarray(np.fmax.reduce(steps.wall, axis=1)) if steps.wall.size else np.empty(0)
+
+
+def judged_walls(steps: StepTable) -> tuple[npt.NDArray[np.int64], Float64]:
+    """Number and length of each judged step that is known, as in the matrix; where that is empty, as in the table."""
+    found = matrix(steps)
+    number, walls = found.step, step_walls(found)
+    if not np.isfinite(walls).any():
+        judged = steps.take(steps.judged)
+        number, begin = np.unique(judged.step, return_index=True)
+        walls = np.fmax.reduceat(judged.wall_ms, begin) if len(number) else np.empty(0)
+    known = np.isfinite(walls)
+    return number[known], walls[known]
 
 
 def are_long(spans: Float64) -> Bool:
