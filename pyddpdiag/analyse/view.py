@@ -23,6 +23,7 @@ from pyddpdiag.analyse.calls.rooted import HeldUp, held_up, rooted_ms
 from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.core_waits import spins
 from pyddpdiag.analyse.crowding import Crowding, crowding
+from pyddpdiag.analyse.cube import cube
 from pyddpdiag.analyse.endings import Ending, endings
 from pyddpdiag.analyse.evaluations import FullEvaluation, full_evaluations
 from pyddpdiag.analyse.exposure import Exposure, exposure
@@ -73,6 +74,7 @@ from pyddpdiag.model import (
     StepTable,
 )
 from pyddpdiag.model.account import RankAccount
+from pyddpdiag.model.cube import Cube
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.trace.clock import ClockOffset, align
 from pyddpdiag.trace.header import Header
@@ -288,7 +290,13 @@ class RunView:
     @cached_property
     def account(self) -> tuple[RankAccount, ...]:
         """Where each rank's whole life went."""
-        return account([trace.rank for trace in self.run.ranks], [rank.life for rank in self._digests])
+        ranks, lives = [trace.rank for trace in self.run.ranks], [rank.life for rank in self._digests]
+        return account(ranks, lives, self.cube)
+
+    @cached_property
+    def cube(self) -> Cube:
+        """What each step's time went to on each rank."""
+        return cube([trace.rank for trace in self.run.ranks], [rank.life for rank in self._digests])
 
     @cached_property
     def meetings(self) -> Meetings:
