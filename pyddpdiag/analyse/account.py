@@ -35,7 +35,7 @@ def _account(rank: int, life: RankLife, steps: Cube, place: int) -> RankAccount:
     """The parts of one rank; what none of them explains is `unknown_s`."""
     parts = dict.fromkeys(PARTS, 0.0) | dict(life.parts)
     for name, part in OF_CUBE.items():
-        parts[part] += float(np.nansum(steps.ms[name][:, place])) / 1e3
+        parts[part] += float(np.nansum(steps.ms[name][:, place], dtype=np.float64)) / 1e3
     parts["unknown_s"] += max(0.0, life.wall_s - sum(parts.values()))
     return RankAccount(rank, life.wall_s, **parts, phases=dict(life.phases))
 

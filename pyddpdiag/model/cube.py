@@ -28,5 +28,5 @@ class Cube:
 
     ranks: tuple[int, ...]
     step: npt.NDArray[np.int64]
-    ms: Mapping[str, npt.NDArray[np.float64]]
+    ms: Mapping[str, npt.NDArray[np.float32]]
     split: bool

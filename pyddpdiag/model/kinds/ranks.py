@@ -90,7 +90,7 @@ RANKS: Final = (
     Kind(
         "hot_line",
         ("warning", "note"),
-        "{where} takes a part of each step{when}",
+        "a part of each step{when} goes by at {where}",
         explains="late",
         part="compute",
         cure="without {where}",
