@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.own_time import beside
 from pyddpdiag.model import StepTable
-from pyddpdiag.model.details import OwnTime
+from pyddpdiag.model.cube import OWN, Cube
+from pyddpdiag.model.cube import PARTS as ALL_PARTS
 from pyddpdiag.trace.rows import Int64
 
 STRETCHES: Final = 240
@@ -21,15 +21,8 @@ FEW: Final = 8
 ALIKE: Final = 0.05
 """Share of the step: ranks are alike if none of their parts differs by more."""
 
-PARTS: Final = ("data_wait", "compute", "other", "late", "communication")
-"""`other`: in other collectives than buckets. `late`: exposed communication beyond that of the rank that has least of
-it, which is waiting for the last rank."""
-
-
-OWN: Final = ("phase", "core", "blocked")
-"""Of what is left of a rank's own time: phases of the program, waiting for a core, and sleeping."""
-
-ALL_PARTS: Final = ("data_wait", "compute", *OWN, "other", "late", "communication")
+PARTS: Final = tuple(part for part in ALL_PARTS if part not in OWN)
+"""Those of a table alone, where `compute` is all of a rank's own time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,23 +68,20 @@ def step_parts(steps: StepTable) -> StepParts:
     return StepParts(steps.data_wait_ms, steps.compute_ms, steps.other_ms, steps.exposed_ms - least, least)
 
 
-def anatomy(steps: StepTable, own: OwnTime | None = None, stretches: int = STRETCHES) -> Anatomy:
-    """The judged steps in a bounded number of stretches of equal length; `own` splits the ranks' own time."""
+def anatomy(steps: StepTable, cube: Cube | None = None, stretches: int = STRETCHES) -> Anatomy:
+    """The judged steps in a bounded number of stretches of equal length; `cube` splits the ranks' own time."""
     steps = steps.take(steps.judged)
     ranks, who = np.unique(steps.rank, return_inverse=True)
     numbers, begin, sizes = np.unique(steps.step, return_index=True, return_counts=True)
     count = min(stretches, len(numbers))
     of_step = np.arange(len(numbers)) * count // max(1, len(numbers))
     of_row = np.repeat(of_step, sizes)
-    parts = step_parts(steps)
     shape = (count, len(ranks))
-    table = {name: _means(getattr(parts, name), of_row, who, shape) for name in PARTS}
-    split = beside(steps, own) if own is not None else None
-    columns = {
-        name: np.full(shape, np.nan) if split is None else _means(getattr(split, name), of_row, who, shape)
-        for name in ("cpu_ms", "core_ms", "phase_ms")
+    parts = _of_rows(steps, cube) if cube is not None else vars(step_parts(steps))
+    table = {
+        name: _means(parts[name], of_row, who, shape) if name in parts else np.full(shape, np.nan)
+        for name in ALL_PARTS
     }
-    table |= _own(table["compute"], **columns)
     wall = np.fmax.reduceat(steps.wall_ms, begin) if len(steps) else np.empty(0)
     edges = np.searchsorted(of_step, np.arange(count))
     middle, worst, worst_step = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, np.int64)
@@ -110,7 +100,7 @@ def anatomy(steps: StepTable, own: OwnTime | None = None, stretches: int = STRET
         middle,
         worst,
         worst_step,
-        bool(np.isfinite(columns["cpu_ms"]).any()),
+        cube is not None and cube.split,
     )
 
 
@@ -141,13 +131,15 @@ def alike(found: Anatomy, apart: Collection[int]) -> list[tuple[int, ...]]:
     return [tuple(group) for group in groups.values()]
 
 
-def _own(whole: Float64, cpu_ms: Float64, core_ms: Float64, phase_ms: Float64) -> dict[str, Float64]:
-    """A rank's own time by what it does there. What is neither on a core nor waits for one sleeps."""
-    phase = np.fmin(whole, np.nan_to_num(phase_ms))
-    rest = whole - phase
-    compute = np.where(np.isnan(cpu_ms), rest, np.fmin(rest, cpu_ms))
-    core = np.fmin(rest - compute, np.nan_to_num(core_ms))
-    return {"compute": compute, "phase": phase, "core": core, "blocked": rest - compute - core}
+def _of_rows(steps: StepTable, cube: Cube) -> dict[str, Float64]:
+    """The parts of each row of a table; NaN: the cube does not have it."""
+    known = np.isin(steps.step, cube.step) & np.isin(steps.rank, cube.ranks)
+    at = np.searchsorted(cube.step, steps.step[known]), np.searchsorted(cube.ranks, steps.rank[known])
+    found = {}
+    for part, values in cube.ms.items():
+        found[part] = np.full(len(steps), np.nan)
+        found[part][known] = values[at]
+    return found
 
 
 def _means(values: Float64, rows: Int64, columns: Int64, shape: tuple[int, int]) -> Float64:

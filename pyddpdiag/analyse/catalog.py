@@ -27,6 +27,9 @@ def _checks() -> tuple[Check, ...]:
 
 CHECKS: Final = _checks()
 
+LEFT_OVER: Final = ("hot_line",)
+"""Kinds known from the looks alone, which do not say why."""
+
 
 def find(view: RunView, parts: Sequence[RunView]) -> list[Finding]:
     """The findings of all checks in a run, in the catalog's order.
@@ -38,7 +41,7 @@ def find(view: RunView, parts: Sequence[RunView]) -> list[Finding]:
     found = [(place, one) for place, one in _look(view, per_group=False)]
     for part in parts:
         found += [(place, _among(one, members(part))) for place, one in _look(part, per_group=True)]
-    return [one for _, one in sorted(found, key=lambda each: each[0])]
+    return _told_once([one for _, one in sorted(found, key=lambda each: each[0])])
 
 
 def _look(view: RunView, *, per_group: bool) -> Iterator[tuple[int, Finding]]:
@@ -50,6 +53,18 @@ def _look(view: RunView, *, per_group: bool) -> Iterator[tuple[int, Finding]]:
         some = list(check.look(view))
         kinds |= {one.kind for one in some if one.severity != "note"}
         yield from ((place, weakened(one, check, view.run)) for one in some)
+
+
+def _told_once(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings without lines that only take time, where another finding says more of the same function."""
+    told = {_function(one.where) for one in findings if one.where and one.kind not in LEFT_OVER}
+    return [one for one in findings if one.kind not in LEFT_OVER or _function(one.where or "") not in told]
+
+
+def _function(where: str) -> str:
+    """File and function of `train.py:9 in load_labels`; at a module's own lines that of the line."""
+    line, _, function = where.partition(" in ")
+    return f"{line.rpartition(':')[0]} {function}" if function else line
 
 
 def _among(finding: Finding, ranks: tuple[int, ...]) -> Finding:

@@ -7,12 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.own_time import joined, own_time
 from pyddpdiag.analyse.shown_steps import step_to_open, steps_to_show
 from pyddpdiag.analyse.timeline import gradient_norms, joined_norms, lateness, timeline
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model import RunReport
-from pyddpdiag.model.details import GradientNorms, Int64, OwnTime, RankTimeline, RunDetails
+from pyddpdiag.model.details import GradientNorms, Int64, RankTimeline, RunDetails
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.run import open_run
 
@@ -40,13 +39,11 @@ def run_details(
     offsets = {rank.rank: round(rank.clock.offset_ms * 1e6) for rank in report.ranks}
     lines: list[RankTimeline] = []
     norms: list[GradientNorms] = []
-    own: list[OwnTime] = []
 
     def take(trace: RankTrace) -> None:
         if trace.header.run_id == report.run_id:
             lines.append(timeline(trace, offsets.get(trace.rank, 0), wanted))
             norms.append(gradient_norms(trace))
-            own.append(own_time(trace))
 
     open_run(folder, visit=take, memory_gb=memory_gb)
     clock_errors = [rank.clock.uncertainty_ms for rank in report.ranks]
@@ -61,7 +58,6 @@ def run_details(
         tuple(line.take(np.array(sorted(shown), np.int64)) for line in lines),
         lateness(judged, clock_error_ms),
         joined_norms(norms) if norms else gradient_norms_of_none(),
-        own=joined(own) if own else None,
         opens=step if step is not None else step_to_open(report),
     )
 

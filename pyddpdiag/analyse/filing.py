@@ -19,6 +19,7 @@ UNKNOWN: Final = "not in the records"
 START: Final = "before the first step"
 BETWEEN: Final = "between steps"
 DATA: Final = "data wait"
+BEFORE: Final = "before forward"
 FORWARD: Final = "forward"
 BACKWARD: Final = "backward"
 COMMUNICATION: Final = "communication"
@@ -30,6 +31,7 @@ END: Final = "after the last step"
 PARTS: Final = (
     START,
     DATA,
+    BEFORE,
     FORWARD,
     BACKWARD,
     COMMUNICATION,
@@ -42,7 +44,7 @@ PARTS: Final = (
 )
 """In the order in which a table shows them."""
 
-OWN: Final = (DATA, FORWARD, BACKWARD, OPTIMIZER, BETWEEN)
+OWN: Final = (DATA, BEFORE, FORWARD, BACKWARD, OPTIMIZER, BETWEEN)
 """What counts as a rank's own time: in the others it waits, or does what a phase names."""
 
 _NUMBER: Final = {name: number for number, name in enumerate(PARTS)}
@@ -125,7 +127,8 @@ def _parts(
         part[where] = _NUMBER[name]
 
     inside = _within(at, steps.begin, _ends(steps.begin, steps.end))
-    put(FORWARD, inside)
+    # Without a mark, a forward pass may have begun anywhere.
+    put(BEFORE if (passes.forward_begin > 0).all() else FORWARD, inside)
     put(OPTIMIZER, inside & _after_backward(at, steps, passes))
     put(DATA, _within(at, steps.wait_begin, _ends(steps.wait_begin, steps.begin)))
     put(END, (at >= last) & ~_within(at, *_still_open(steps)))
@@ -206,6 +209,7 @@ def _phase(at: Int64, phases: RankPhases) -> npt.NDArray[np.int16]:
 
 __all__ = [
     "BACKWARD",
+    "BEFORE",
     "BETWEEN",
     "COLLECTIVE",
     "COMMUNICATION",

@@ -113,12 +113,14 @@ def in_parts(history: RankHistory) -> dict[str, Float64]:
     for name, of in (
         ("data_wait", "data_wait"),
         ("exposed", "exposed"),
-        ("collectives", "collectives"),
+        ("other", "collectives"),
         ("compute", "thread_cpu"),
-        ("core_wait", "run_delay"),
+        ("core", "run_delay"),
     ):
         take(name, history.sums[of] / 1e9)
     columns["blocked"] = left
+    # The sums do not know of phases.
+    columns["phase"] = np.zeros_like(left)
     return columns
 
 

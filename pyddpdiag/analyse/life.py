@@ -30,8 +30,9 @@ class RankLife:
     Attributes:
         parts: what needs no other rank, by the names of `model.account`, but for the time within steps.
         phases: seconds of each named phase, wherever it lies.
-        step: the steps after the first ones, with columns of one value each: `compute`, `blocked`, `core_wait`,
-            `data_wait`, `exposed`, `collectives`.
+        step: the steps after the first ones, with columns of one value each: the parts of the `Cube`, and `exposed` in
+            place of its last two.
+        split: whether the processor time of its thread is known.
         wall_s: all of it.
         between: what the rank did from one meeting with the others to the next.
         history: the steps whose records were overwritten, summed up; they are also in `step` and `columns`, an
@@ -42,6 +43,7 @@ class RankLife:
     phases: Mapping[str, float]
     step: Int64
     columns: Mapping[str, Float64]
+    split: bool
     wall_s: float
     between: Between
     history: RankHistory
@@ -160,6 +162,7 @@ def rank_life(
         of_phases,
         number,
         columns,
+        bool(np.isfinite(usage.cpu_ms).any()) and not trace.on_device,
         (last - edges[0]) / S,
         _between(trace, steps, calls, busy, epochs, forward, int(meets), edges),
         history,
@@ -294,19 +297,19 @@ def _within(
         return np.asarray(taken)
 
     phases = take((busy.within(begin, end) - calls.within(begin, end)) / S)
-    parts["phases_s"] = parts.get("phases_s", 0.0) + float(phases.sum())
     marked = (steps.begin[at] >= steps.wait_begin[at]) & (steps.wait_begin[at] > 0)
     columns = {
+        "phase": phases,
         "data_wait": take(np.where(marked, steps.begin[at] - steps.wait_begin[at], 0) / S),
         "exposed": take(steps.exposed_ms[at] / 1e3),
-        "collectives": take(steps.other_ms[at] / 1e3),
+        "other": take(steps.other_ms[at] / 1e3),
     }
     cpu, delay = side_by_side([(usage.step, usage.cpu_ms), (usage.step, usage.run_delay_ms)], number).T
     if trace.on_device:
         # A thread that sleeps until its device is done is not idle.
         cpu = np.full(len(number), np.nan)
     columns["compute"] = take(np.where(np.isnan(cpu), np.inf, cpu / 1e3))
-    columns["core_wait"] = take(delay / 1e3)
+    columns["core"] = take(delay / 1e3)
     columns["blocked"] = left
     return columns, first
 

@@ -89,6 +89,11 @@ class RunLines:
         """Whether there are any."""
         return bool(self._ranks)
 
+    @property
+    def by_rank(self) -> Mapping[int, RankLines]:
+        """The samples of each rank."""
+        return self._ranks
+
     def know(self, ranks: Iterable[int]) -> bool:
         """Whether there are some of each of these ranks."""
         return all(rank in self._ranks for rank in ranks)
@@ -102,11 +107,11 @@ class RunLines:
         mine = self._ranks.get(rank)
         if mine is None:
             return None
-        return _most([(mine, (mine.at_ns >= from_ns) & (mine.at_ns < to_ns))])
+        return where_of([(mine, (mine.at_ns >= from_ns) & (mine.at_ns < to_ns))])
 
     def most_of(self, part: str, steps: Numbers) -> Where | None:
         """The line at which the ranks mostly were in this part of these steps."""
-        return _most(
+        return where_of(
             [(each, each.of_parts(part) & np.isin(each.step, steps)) for each in self._ranks.values()]
         )
 
@@ -116,7 +121,7 @@ class RunLines:
         for each in (self._ranks[rank] for rank in ranks if rank in self._ranks):
             numbers = [number for number, phase in enumerate(each.phases) if phase == name]
             chosen.append((each, each.of_parts(PHASE) & np.isin(each.phase, numbers)))
-        return _most(chosen)
+        return where_of(chosen)
 
     def more_of(self, rank: int, steps: Numbers, extra_ms: float, times: float = 1.0) -> Where | None:
         """What a rank does for longer than the others in its own time of these steps.
@@ -260,7 +265,8 @@ def _own(ranks: Iterable[RankLines], steps: Numbers) -> _Times:
     return _Times([(each, each.of_parts(*OWN) & np.isin(each.step, steps)) for each in ranks], steps)
 
 
-def _most(chosen: Sequence[tuple[RankLines, Bool]]) -> Where | None:
+def where_of(chosen: Iterable[tuple[RankLines, Bool]]) -> Where | None:
+    """The line at which most of these looks of ranks were; None: nowhere in particular."""
     times = _Times(chosen)
     lines = _place(times.ms, times.total_ms)
     return _told(times, lines, sum(times.ms[line] for line in lines) / times.total_ms) if lines else None
@@ -340,4 +346,4 @@ def _rows(rank: int, lines: RankLines) -> Iterable[LineStats]:
             )
 
 
-__all__ = ["RunLines", "Where"]
+__all__ = ["RunLines", "Where", "where_of"]

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.thresholds import LEAST_STEPS
+from pyddpdiag.analyse.thresholds import LEAST_MS, LEAST_STEPS
 from pyddpdiag.model import StepTable
+from pyddpdiag.trace.rows import Bool
+
+LONG: Final = 3.0
+"""A step that takes so many times the median one is looked at by itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +47,8 @@ class StepMatrix:
 
     @cached_property
     def wall_ms(self) -> float:
-        """The median step; NaN = not known."""
-        return median(self.wall.ravel())
+        """The median step, each as long as on its slowest rank: what every page says; NaN = not known."""
+        return median(step_walls(self))
 
     @property
     def can_judge(self) -> bool:
@@ -60,6 +65,23 @@ def median(values: Float64) -> float:
 def step_walls(steps: StepMatrix) -> Float64:
     """What each step took on its slowest rank; NaN = not known."""
     return np.asarray(np.fmax.reduce(steps.wall, axis=1)) if steps.wall.size else np.empty(0)
+
+
+def judged_walls(steps: StepTable) -> tuple[npt.NDArray[np.int64], Float64]:
+    """Number and length of each judged step that is known, as in the matrix; where that is empty, as in the table."""
+    found = matrix(steps)
+    number, walls = found.step, step_walls(found)
+    if not np.isfinite(walls).any():
+        judged = steps.take(steps.judged)
+        number, begin = np.unique(judged.step, return_index=True)
+        walls = np.fmax.reduceat(judged.wall_ms, begin) if len(number) else np.empty(0)
+    known = np.isfinite(walls)
+    return number[known], walls[known]
+
+
+def are_long(spans: Float64) -> Bool:
+    """Which steps are looked at by themselves, because they are much longer than the others."""
+    return np.asarray(spans > LONG * median(spans) + LEAST_MS)
 
 
 def column_medians(values: Float64) -> Float64:

@@ -77,6 +77,7 @@ def summary(view: RunView, *, step: int | None = None, bucket: str | None = None
         mismatches=view.mismatches + view.different_calls,
         warnings=tuple(_warnings(view, step)),
         phases=view.phases,
+        cube=view.cube,
         step=step,
         bucket=bucket,
         links=view.links,

@@ -1,6 +1,6 @@
 """What each rank did in chosen steps, on one clock: for the picture of a step, and for exports.
 
-Beside the intake, this and `own_time` are the places that see records: tables of whole runs forget the single event.
+Beside the intake, this is the place that sees records: tables of whole runs forget the single event.
 """
 
 from __future__ import annotations

@@ -23,11 +23,13 @@ from pyddpdiag.analyse.calls.rooted import HeldUp, held_up, rooted_ms
 from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.core_waits import spins
 from pyddpdiag.analyse.crowding import Crowding, crowding
+from pyddpdiag.analyse.cube import cube
 from pyddpdiag.analyse.endings import Ending, endings
 from pyddpdiag.analyse.evaluations import FullEvaluation, full_evaluations
 from pyddpdiag.analyse.exposure import Exposure, exposure
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.history import Past, past
+from pyddpdiag.analyse.hot_lines import HotLine, hot_lines
 from pyddpdiag.analyse.intake import Intake, RankDigest
 from pyddpdiag.analyse.interruption import Interruption, interruption
 from pyddpdiag.analyse.late_ranks import LateRank, late_ranks
@@ -51,7 +53,7 @@ from pyddpdiag.analyse.ranks import rank_stats
 from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
 from pyddpdiag.analyse.slower import Slower, slower
 from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
-from pyddpdiag.analyse.step_matrix import StepMatrix, matrix
+from pyddpdiag.analyse.step_matrix import StepMatrix, are_long, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix
@@ -72,6 +74,7 @@ from pyddpdiag.model import (
     StepTable,
 )
 from pyddpdiag.model.account import RankAccount
+from pyddpdiag.model.cube import Cube
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.trace.clock import ClockOffset, align
 from pyddpdiag.trace.header import Header
@@ -287,7 +290,13 @@ class RunView:
     @cached_property
     def account(self) -> tuple[RankAccount, ...]:
         """Where each rank's whole life went."""
-        return account([trace.rank for trace in self.run.ranks], [rank.life for rank in self._digests])
+        ranks, lives = [trace.rank for trace in self.run.ranks], [rank.life for rank in self._digests]
+        return account(ranks, lives, self.cube)
+
+    @cached_property
+    def cube(self) -> Cube:
+        """What each step's time went to on each rank."""
+        return cube([trace.rank for trace in self.run.ranks], [rank.life for rank in self._digests])
 
     @cached_property
     def meetings(self) -> Meetings:
@@ -325,6 +334,18 @@ class RunView:
         """At which lines of the script the ranks were."""
         ranks = zip(self.run.ranks, self._digests, strict=True)
         return RunLines({trace.rank: digest.lines for trace, digest in ranks if digest.lines is not None})
+
+    @cached_property
+    def hot_lines(self) -> tuple[HotLine, ...]:
+        """Lines that take a part of each usual step and belong to no part of a training step, the most first."""
+        # A host goes on while its device computes, and waits for it at any line.
+        if not self.judged.can_judge or (self.usage.device > 0).any():
+            return ()
+        spans = np.fmax.reduce(self.step_spans, axis=1)
+        usual = self.judged.step[~are_long(spans)]
+        stepped = (one for sidecar in self.sidecars.values() for one in sidecar.training.stepped)
+        lines = {rank: each for rank, each in self.lines.by_rank.items() if rank in self.judged.place_of}
+        return tuple(hot_lines(lines, usual, {place for one in stepped for place in one.where}))
 
     @cached_property
     def progress(self) -> tuple[Progress, ...]:

@@ -112,21 +112,6 @@ class GradientNorms:
         return len(self.step)
 
 
-@dataclass(frozen=True, eq=False)
-class OwnTime:
-    """What is known of a rank's own time in each step, one row per rank and step: milliseconds, NaN = not known.
-
-    `cpu_ms` is what its thread spent on a core, `core_ms` what it waited for one: both since the end of the backward
-    pass before. `phase_ms` is the part of the step in phases that the program names.
-    """
-
-    rank: Int64
-    step: Int64
-    cpu_ms: Float64
-    core_ms: Float64
-    phase_ms: Float64
-
-
 @dataclass(frozen=True)
 class Loss:
     """The training loss after each epoch, as `pyddpdiag train` wrote it beside the trace."""
@@ -150,5 +135,4 @@ class RunDetails:
     lateness: Lateness | None
     norms: GradientNorms
     loss: Loss | None = None
-    own: OwnTime | None = None
     opens: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyddpdiag.model.account import RankAccount
+from pyddpdiag.model.cube import Cube
 from pyddpdiag.model.findings import Verdict
 from pyddpdiag.model.lines import Flame, LineStats
 from pyddpdiag.model.links import LinkStats
@@ -29,8 +30,8 @@ SCHEMA_VERSION = 1
 class RunReport:
     """One run, analysed. `step` and `bucket` say what the tables were narrowed to; the verdict never is.
 
-    `in_flight_total` and `errors_total` count all of them; only the first thousand are listed. `flames` are in no saved
-    report. `tried`: the trial of cures that took place in it, or of which it is a start; None: none did.
+    `in_flight_total` and `errors_total` count all of them; only the first thousand are listed. `flames` and `cube` are
+    in no saved report. `tried`: the trial of cures that took place in it, or of which it is a start; None: none did.
     """
 
     folder: str
@@ -57,3 +58,4 @@ class RunReport:
     flames: tuple[Flame, ...] = ()
     account: tuple[RankAccount, ...] = ()
     tried: Tried | None = None
+    cube: Cube | None = None

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from pyddpdiag.model.modes import Mode, mode_from_json
 from pyddpdiag.model.reductions import Reductions, reductions_from_json, reductions_to_json
 from pyddpdiag.model.saves import Saved, saved_from_json, saved_to_json
-from pyddpdiag.model.untrusted import needed_text, needed_whole
+from pyddpdiag.model.untrusted import needed_list, needed_text, needed_whole
 
 MOST: Final = 32
 """Optimizers, loaders, settings and sets of parameters that are kept."""
@@ -39,6 +39,7 @@ class Stepped:
         steps: how many it made.
         passes: by number of synchronising backward passes of the module, how many steps followed so many.
         settings: of its groups as a text, by the number of the step from which on they were seen, counted from 1.
+        where: the lines of the script that call its steps, the first few.
     """
 
     module: int
@@ -46,6 +47,7 @@ class Stepped:
     steps: int = 0
     passes: Mapping[int, int] = field(default_factory=dict)
     settings: Mapping[int, str] = field(default_factory=dict)
+    where: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ def training_to_json(training: Training) -> dict[str, Any]:
                 "steps": one.steps,
                 "passes": {str(passes): count for passes, count in one.passes.items()},
                 "settings": {str(step): text for step, text in one.settings.items()},
+                "where": list(one.where),
             }
             for one in training.stepped
         ],
@@ -258,6 +261,7 @@ def _stepped(entry: Any) -> Stepped:
         needed_whole(entry["steps"]),
         _by_number(entry["passes"], needed_whole),
         _by_number(entry["settings"], _text),
+        tuple(_text(place) for place in needed_list(entry.get("where", []), MOST)),
     )
 
 

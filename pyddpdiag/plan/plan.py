@@ -80,6 +80,9 @@ class _Planner:
         self._handed = run.alone(self._all.sharing)
         self._draws = [self._draw(self._random.choice(every, len(every))) for _ in range(DRAWS)]
         self._missed = 0.0
+        # All rows are told of the run's median step, the one that its report shows.
+        usual = float(np.median(run.step))
+        self._pace = run.step_ms / usual if np.isfinite(run.step_ms) else 1.0
 
     def _draw(self, steps: Int64) -> _Draw:
         run = self._run
@@ -135,7 +138,7 @@ class _Planner:
 
     def _step_ms(self, ranks: int, without: frozenset[Limit]) -> float:
         if ranks == 1:
-            return _alone_ms(self._handed)
+            return self._pace * _alone_ms(self._handed)
         alike = 1 if "slowest rank" in without else ranks
         handed = self._latest(self._some(self._handed, alike), alike)
         ring = self._over(self._all.ring, self._link)
@@ -144,11 +147,12 @@ class _Planner:
             0.0 if "bandwidth" in without else ring.ms_per_byte,
         )
         each = ring.work_ms(self._run.sizes, ranks)
-        return float(np.median(replay(handed, np.broadcast_to(each, handed.shape), self._all.sharing)[1]))
+        ended = replay(handed, np.broadcast_to(each, handed.shape), self._all.sharing)[1]
+        return self._pace * float(np.median(ended))
 
     def _measured(self) -> Row:
         run = self._run
-        medians = [float(np.median(run.step[draw.steps])) for draw in self._draws]
+        medians = [self._pace * float(np.median(run.step[draw.steps])) for draw in self._draws]
         low, high = np.percentile(medians, [2.5, 97.5])
         waits = run.step - run.handed[:, :, -1].max(axis=1)
         return Row(
@@ -156,10 +160,10 @@ class _Planner:
             "as recorded",
             run.ranks,
             buckets=len(run.sizes),
-            step_ms=float(np.median(run.step)),
+            step_ms=self._pace * float(np.median(run.step)),
             low_ms=float(low),
             high_ms=float(high),
-            exposed_ms=float(np.median(waits)),
+            exposed_ms=self._pace * float(np.median(waits)),
         )
 
     def _replayed(self) -> Row:
@@ -293,7 +297,7 @@ class _Planner:
             low_ms=max(0.0, min(float(low), middle) - off),
             high_ms=max(float(high), middle) + off,
             exposed_ms=float(np.median(exposed)),
-            efficiency=_alone_ms(by_rank) / middle,
+            efficiency=self._pace * _alone_ms(by_rank) / middle,
         )
 
     def _replay(
@@ -310,7 +314,7 @@ class _Planner:
         # Readiness is that of all steps' sharing.
         sharing = replace(draw.sharing, compute=self._all.sharing.compute)
         handed_over, ended = replay(ready, np.broadcast_to(each, ready.shape), sharing)
-        return ended, ended - handed_over
+        return self._pace * ended, self._pace * (ended - handed_over)
 
     def _over(self, ring: Ring | None, link: Link) -> Ring:
         """The recorded ring over another link."""

@@ -45,6 +45,7 @@ class Recorded:
         layout: which parameters lie in which bucket; None: not known, or not sent as they are.
         on_one_machine: the ranks met over the loopback interface.
         sixteen_bits: gradients travel in 16 bits already.
+        step_ms: the median of all judged steps, of which these are the usual ones.
     """
 
     numbers: tuple[int, ...]
@@ -60,6 +61,7 @@ class Recorded:
     layout: Assignment | None
     on_one_machine: bool
     sixteen_bits: bool
+    step_ms: float
 
     @property
     def ranks(self) -> int:
@@ -109,6 +111,7 @@ def recorded(view: RunView) -> Recorded:
         assignment(view.names, buckets) if plain else None,
         _on_one_machine(view),
         any(bucket.dtype in HALF for bucket in buckets),
+        view.judged.wall_ms,
     )
 
 

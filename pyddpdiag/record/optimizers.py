@@ -113,6 +113,7 @@ class _Stepping:
         self.steps = 0
         self.links: list[_Link] = []
         self.settings: dict[int, str] = {}
+        self.where: set[str] = set()  # lines of the script
 
     def find_links(self, optimizer: Optimizer, modules: list[Reduced]) -> None:
         """The modules that it has parameters of, some of which may have become known since."""
@@ -175,6 +176,7 @@ class Optimizers:
                 one.steps,
                 dict(link.passes.copy().most_common(MOST)),
                 dict(one.settings),
+                tuple(sorted(filter(None, one.where.copy())))[:MOST],
             )
             for one in list(self._ended)
             for link in list(one.links)
@@ -221,6 +223,7 @@ class Optimizers:
             for module in self._modules:
                 module.forget_if_gone()
             stepping.find_links(optimizer, self._modules)
+            stepping.where.add(line_of_frame(sys._getframe()))
         if steps & (steps - 1) == 0:
             stepping.note_settings(optimizer)
         for link in stepping.links:
@@ -332,11 +335,8 @@ class Optimizers:
 
 def _gradient(module: Reduced) -> torch.Tensor | None:
     """One of its gradients."""
-    for ref in module.parameters:
-        one = ref()
-        if one is not None and one.grad is not None:
-            return one.grad
-    return None
+    living = (one for one in (ref() for ref in module.parameters) if one is not None)
+    return next((one.grad for one in living if one.grad is not None), None)
 
 
 def _version(gradient: torch.Tensor) -> int:
@@ -360,8 +360,7 @@ def _place(group: int, place: int, parameter: torch.Tensor) -> str:
 
 def _within(some: list[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
     """The first ones, of not too many bytes in all."""
-    left = _MARK_BYTES
-    found: list[tuple[str, torch.Tensor]] = []
+    left, found = _MARK_BYTES, list[tuple[str, torch.Tensor]]()
     for name, one in some:
         left -= one.nbytes
         if left < 0 and found:

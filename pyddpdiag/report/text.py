@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
+import numpy as np
 from rich.text import Text
 
+from pyddpdiag.analyse.step_matrix import judged_walls
 from pyddpdiag.model import (
     BucketStats,
     Finding,
@@ -115,21 +117,14 @@ def _value(stat: Stat) -> str:
 
 def _steps(screen: Screen, report: RunReport) -> None:
     """One line about the spread of the steps; look next at steps far above it."""
-    steps = report.steps
-    known = steps.take(steps.judged & (steps.wall_ms == steps.wall_ms))
-    if len(known) < 2 or report.step is not None:
+    number_of, walls = judged_walls(report.steps)
+    if len(walls) < 2 or report.step is not None:
         return
-    walls = sorted(known.wall_ms.tolist())
-    middle, late = walls[len(walls) // 2], walls[int(0.95 * (len(walls) - 1))]
+    middle, late = float(np.median(walls)), float(np.percentile(walls, 95))
     line = f"Steps: median {number(middle)} ms, 95th percentile {number(late)} ms"
-    slowest: dict[int, float] = {}
-    for row in (-known.wall_ms).argsort(kind="stable")[: 4 * max(1, len(report.ranks))].tolist():
-        if known.wall_ms[row] > 1.5 * middle:
-            slowest.setdefault(int(known.step[row]), float(known.wall_ms[row]))
+    slowest = [row for row in (-walls).argsort(kind="stable")[:3].tolist() if walls[row] > 1.5 * middle]
     if slowest:
-        line += "; slowest: " + ", ".join(
-            f"{step} ({number(ms)} ms)" for step, ms in list(slowest.items())[:3]
-        )
+        line += "; slowest: " + ", ".join(f"{number_of[row]} ({number(walls[row])} ms)" for row in slowest)
     screen.console.print()
     screen.print(Text(line), 2)
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
-Look = tuple[int, tuple[str, int, str], str, bool]
-"""When it was, the innermost line of own code, what that called, and whether the thread waited for a disk."""
+At = tuple[str, int, str]
+Look = tuple[int, tuple[At, ...], str, bool]
+"""When it was, the lines of own code, the outermost first, what the innermost one called, and whether the thread waited
+for a disk."""
+
+
+def is_line(line: At | Sequence[At]) -> TypeGuard[At]:
+    """Whether this is a single one."""
+    return isinstance(line[0], str)
 
 
 def looks_file(run_id: bytes, looks: Sequence[Look]) -> dict[str, Any]:
     """The content of the file with these looks, 50 ms apart on average."""
-    frames = list(dict.fromkeys(line for _, line, *_ in looks))
+    frames = list(dict.fromkeys(line for _, lines, *_ in looks for line in lines))
     calls = list(dict.fromkeys(call for _, _, call, _ in looks))
-    seen = [(calls.index(call), frames.index(line), on_disk) for _, line, call, on_disk in looks]
+    seen = [
+        (calls.index(call), tuple(map(frames.index, lines)), on_disk) for _, lines, call, on_disk in looks
+    ]
     stacks = list(dict.fromkeys(seen))
     at_us = [at // 1000 for at, *_ in looks]
     return {
@@ -24,7 +33,7 @@ def looks_file(run_id: bytes, looks: Sequence[Look]) -> dict[str, Any]:
         "missed_us": 0,
         "frames": [list(frame) for frame in frames],
         "calls": calls,
-        "stacks": [[call, frame] for call, frame, _ in stacks],
+        "stacks": [[call, *lines] for call, lines, _ in stacks],
         "on_disk": [number for number, (*_, on_disk) in enumerate(stacks) if on_disk],
         "at_us": [at - before for before, at in zip([0, *at_us], at_us, strict=False)],
         "stack": [stacks.index(stack) for stack in seen],

@@ -6,12 +6,13 @@ It shares no code with pyddpdiag, so that a mistake in one cannot hide behind th
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from support.looks import Look, looks_file
+from support.looks import At, Look, is_line, looks_file
 
 HEADER_BYTES = 4096
 RECORD_BYTES = 128
@@ -254,10 +255,11 @@ class RankWriter:
         raw = name.encode()[:32]
         return self.add(PHASE, times=(begin, end), text=raw, reference=fnv(name.encode()), **fields)
 
-    def look(self, at: int, line: tuple[str, int, str], call: str = "", on_disk: bool = False) -> None:
-        """One look at the main thread's stack: the innermost line of own code, what it called, and whether it waited
-        for a disk."""
-        self.looks.append((at, line, call, on_disk))
+    def look(self, at: int, line: At | Sequence[At], call: str = "", on_disk: bool = False) -> None:
+        """One look at the main thread's stack: the line of own code, or several, the outermost first; what the
+        innermost one called, and whether it waited for a disk."""
+        lines = (line,) if is_line(line) else tuple(line)
+        self.looks.append((at, lines, call, on_disk))
 
     def error(self, ticket: int, text: str) -> None:
         """Add the text of an operation's error in parts of 64 bytes."""

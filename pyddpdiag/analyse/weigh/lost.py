@@ -8,15 +8,12 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.step_matrix import exposed_ms, median, other_ms
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
+from pyddpdiag.analyse.step_matrix import LONG, are_long, exposed_ms, median, other_ms
+from pyddpdiag.analyse.thresholds import HEALTHY_SHARE
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.words import count, percent, seconds
 from pyddpdiag.output import clean
 from pyddpdiag.trace.rows import Int64
-
-LONG: Final = 3.0
-"""A step that takes so many times the median one is looked at by itself."""
 
 HALF: Final = 0.5
 
@@ -52,7 +49,7 @@ def what_was_lost(view: RunView) -> Lost | None:
     steps = view.judged
     spans = np.fmax.reduce(view.step_spans, axis=1) if steps.wall.size else np.empty(0)
     usual = median(spans)
-    rows = np.flatnonzero(spans > LONG * usual + LEAST_MS)
+    rows = np.flatnonzero(are_long(spans))
     total, lost = float(np.nansum(spans)), float((spans[rows] - usual).sum())
     if not len(rows) or lost < HEALTHY_SHARE * total:
         return None

@@ -11,6 +11,7 @@ import numpy as np
 
 from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.step_matrix import judged_walls
 from pyddpdiag.bench.compare.comparison import Change, Comparison, Pair, PartChange, Series
 from pyddpdiag.bench.intervals import (
     ALIKE,
@@ -104,17 +105,17 @@ def _read(folder: Path, label: str) -> _Run:
     steps = run.report.steps
     parts = step_parts(steps)
     judged = steps.judged
-    numbers, begin = np.unique(steps.step[judged], return_index=True)
+    _, begin = np.unique(steps.step[judged], return_index=True)
     columns = {name: _means(getattr(parts, name)[judged], begin) for name in _PARTS}
-    wall = np.fmax.reduceat(steps.wall_ms[judged], begin) if len(numbers) else np.empty(0)
+    _, wall = judged_walls(steps)
     found = run.occurrences
     warm = np.isin(found.step, np.array(steps.left_out, np.int64))
     known = found.complete & ~warm & np.isfinite(found.wire_ms)
     buckets = {
-        f"{reference:016x}": _thin(found.wire_ms[known & (found.reference == reference)])
+        f"{reference:016x}": found.wire_ms[known & (found.reference == reference)]
         for reference in np.unique(found.reference[known]).tolist()
     }
-    return _Run(label, run, _thin(wall), {name: _thin(column) for name, column in columns.items()}, buckets)
+    return _Run(label, run, wall, columns, buckets)
 
 
 def _changes(base: _Run, other: _Run) -> list[PartChange]:
@@ -125,11 +126,11 @@ def _changes(base: _Run, other: _Run) -> list[PartChange]:
         before, after = (run.wall if name == "wall" else run.parts[name] for run in (base, other))
         if not len(before) or not len(after):
             continue
+        medians = float(np.median(before)), float(np.median(after))
+        before, after = _thin(before), _thin(after)
         difference = difference_of_rounds(after.tolist(), before.tolist())
         least = (MARGIN if name == "wall" else _PART_MARGIN) * step
-        rounds = min(len(before), len(after))
-        word, why = _word(difference, least, (ALIKE - 1) * step, rounds)
-        medians = float(np.median(before)), float(np.median(after))
+        word, why = _word(difference, least, (ALIKE - 1) * step, min(len(before), len(after)))
         found.append(PartChange(base.label, other.label, part, *medians, difference, word, why))
     return found
 
@@ -155,13 +156,14 @@ def _word(change: Estimate, least: float, relevant: float, rounds: int) -> tuple
 
 
 def _pair(case: str, base: _Run, other: _Run, before: Float64, after: Float64) -> Pair:
+    medians = float(np.median(before)) / 1e3, float(np.median(after)) / 1e3
+    before, after = _thin(before), _thin(after)
     rounds = min(len(before), len(after))
     if not (before > 0).all() or not (after > 0).all():
         ratio, rounds = Estimate(1.0, 1.0, 1.0), 0
     else:
         ratio = ratio_of_rounds(after.tolist(), before.tolist())
     word = verdict(ratio, rounds, MARGIN)
-    medians = float(np.median(before)) / 1e3, float(np.median(after)) / 1e3
     return Pair("run", case, base.label, other.label, *medians, ratio, word, why=why_not(word, rounds))
 
 
@@ -235,7 +237,6 @@ def _means(values: Float64, begin: np.ndarray[tuple[int], np.dtype[np.int64]]) -
 
 def _thin(values: Float64) -> Float64:
     """At most so many values: medians of stretches."""
-    known = values[np.isfinite(values)]
-    if len(known) <= _VALUES:
-        return np.asarray(known)
-    return np.array([np.median(part) for part in np.array_split(known, _VALUES)])
+    if len(values) <= _VALUES:
+        return values
+    return np.array([np.median(part) for part in np.array_split(values, _VALUES)])

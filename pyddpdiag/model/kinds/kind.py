@@ -40,7 +40,7 @@ class Kind:
         severities: that its findings may have.
         short: what it is, in some words, for a sentence that names several. `{ranks}` is the rank that the finding
             names, or `many`; `{links}` the link, or the links of that rank, or all; `{when}` the
-            steps, if not all.
+            steps, if not all; `{where}` the line.
         many: whom `{ranks}` means where no rank is named.
         explains: the time that its findings share with others.
         part: of the time; without one, that which follows from `explains`.
@@ -101,7 +101,10 @@ class Kind:
         if rank is not None:
             links = f"the links of rank {rank}" if peer is None else f"the link of ranks {rank} and {peer}"
         return words.format(
-            ranks=self.many if rank is None else ranks([rank]), links=links, when=_when(finding)
+            ranks=self.many if rank is None else ranks([rank]),
+            links=links,
+            when=_when(finding),
+            where=finding.where or "a line of the script",
         )
 
 

@@ -87,4 +87,12 @@ RANKS: Final = (
         explained_by=("oversubscribed_threads",),
         cure="if all ranks had equal work",
     ),
+    Kind(
+        "hot_line",
+        ("warning", "note"),
+        "a part of each step{when} goes by at {where}",
+        explains="late",
+        part="compute",
+        cure="without {where}",
+    ),
 )

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.anatomy import step_parts
+from pyddpdiag.analyse.step_matrix import judged_walls
 from pyddpdiag.analyse.thresholds import LEAST_MS
 from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.model.kinds import kind_of
@@ -19,8 +20,7 @@ UNLIKE: Final = 1.5
 
 def figures(report: RunReport) -> list[Figure]:
     """The four numbers; empty where no step is known."""
-    steps = report.steps.take(report.steps.judged)
-    walls = steps.wall_ms[np.isfinite(steps.wall_ms)]
+    _, walls = judged_walls(report.steps)
     if not len(walls):
         return []
     step = float(np.median(walls))

@@ -7,9 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.anatomy import ALL_PARTS, Anatomy, alike
+from pyddpdiag.analyse.anatomy import Anatomy, alike
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model import RunReport
+from pyddpdiag.model.cube import PARTS
 from pyddpdiag.model.words import ranges
 
 _NAMES: Final = {
@@ -43,9 +44,9 @@ def name(part: str, found: Anatomy) -> str:
 
 def drawn_parts(found: Anatomy) -> list[str]:
     """The parts that take time on some rank."""
-    total = {part: float(np.nansum(found.parts[part])) for part in ALL_PARTS}
+    total = {part: float(np.nansum(found.parts[part])) for part in PARTS}
     least = LEAST * sum(total.values())
-    return [part for part in ALL_PARTS if total[part] > least or part == "compute"]
+    return [part for part in PARTS if total[part] > least or part == "compute"]
 
 
 def groups(found: Anatomy, report: RunReport) -> list[tuple[int, ...]]:

@@ -71,7 +71,7 @@ def step_chart(report: RunReport, details: RunDetails | None = None) -> Chart:
 
 
 def _anatomy(report: RunReport, details: RunDetails | None) -> Anatomy:
-    return anatomy(report.steps, details.own if details else None)
+    return anatomy(report.steps, report.cube if details else None)
 
 
 def _walls(found: Anatomy, report: RunReport, details: RunDetails | None) -> Chart:

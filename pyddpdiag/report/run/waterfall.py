@@ -112,7 +112,7 @@ def parts(report: RunReport, details: RunDetails) -> list[Part]:
 
 def _kinds(report: RunReport, details: RunDetails) -> dict[int, int]:
     """Ranks to draw for all that are alike over the run, each with how many these are; blamed ones stand alone."""
-    found = anatomy(report.steps, details.own, stretches=1)
+    found = anatomy(report.steps, report.cube, stretches=1)
     if not len(found):
         return {}
     return {found.ranks[group[0]]: len(group) for group in groups(found, report)}
@@ -120,7 +120,7 @@ def _kinds(report: RunReport, details: RunDetails) -> dict[int, int]:
 
 def _sleepers(report: RunReport, details: RunDetails, step: int) -> dict[int, float]:
     """How long ranks slept in a step, in ms, as far as it is known and worth a word."""
-    found = anatomy(report.steps.take(report.steps.step == step), details.own, stretches=1)
+    found = anatomy(report.steps.take(report.steps.step == step), report.cube, stretches=1)
     if not len(found) or not found.split:
         return {}
     asleep = np.nan_to_num(found.parts["blocked"][0])

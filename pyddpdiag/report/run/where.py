@@ -45,7 +45,7 @@ class _Culprit:
 
 def where_chart(report: RunReport, details: RunDetails | None) -> Chart | None:
     """The mean step of each rank as a bar of its parts; None where no step is known."""
-    found = anatomy(report.steps, details.own if details else None, stretches=1)
+    found = anatomy(report.steps, report.cube if details else None, stretches=1)
     if not len(found):
         return None
     rows = parts.groups(found, report)

@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.trace_writer import GROUP, MS, PARAMETER, RankWriter
+from support.trace_writer import GROUP, MS, PARAMETER, STEP, RankWriter, write_training
 
 from pyddpdiag.analyse.shared_gain import BYTES_SHARE, LATENCY_SHARE
+from pyddpdiag.analyse.step_matrix import matrix
+from pyddpdiag.bench.compare.runs import compare_runs
 from pyddpdiag.cli import main
+from pyddpdiag.model.words import milliseconds
+from pyddpdiag.pipeline import load_report
 from pyddpdiag.plan.paths import HALVED
 from pyddpdiag.plan.settings import Plan, Row
 from pyddpdiag.planning.answer import plan_folder
 from pyddpdiag.planning.text import scaling_sentence
+from pyddpdiag.report.run.figures import figures
 
 ROUND_MS, MS_PER_MIB = 0.5, 4.0
 PARAMETERS = 12
@@ -334,3 +339,21 @@ def test_no_setting_is_faster_than_one_of_its_ranks_alone(tmp_path: Path, ranks:
     assert all(0 < value <= 1 for value in efficiencies.values()), efficiencies
     assert efficiencies["1 rank, recorded buckets"] == 1.0
     assert efficiencies[row(plan, straggler=False).setting] == pytest.approx(1.0, rel=1e-2)
+
+
+def test_report_page_plan_and_compare_say_the_same_median(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Steps scatter, and one rank marks the ends of its own earlier than the other."""
+    for rank, writer in enumerate(write_training(tmp_path, steps=40, buckets=3, jitter_ms=5.0)):
+        for record in writer.records:
+            if record["kind"] == STEP:
+                record["times"][2] -= (7 * rank + int(record["step"]) % 5) * MS
+        writer.write(tmp_path)
+    report = load_report(tmp_path)
+    median_ms = matrix(report.steps).wall_ms
+    main(["report", str(tmp_path)])
+    assert f"Steps: median {milliseconds(median_ms)}," in capsys.readouterr().out
+    assert figures(report)[0].value == milliseconds(median_ms)
+    assert f"median step {milliseconds(median_ms)}" in compare_runs([tmp_path, tmp_path]).series[0].about
+    assert plan_folder(tmp_path).rows[0].step_ms == pytest.approx(median_ms)

@@ -75,7 +75,7 @@ def test_a_rank_that_sleeps_is_not_drawn_as_computing_and_is_marked(folder: Path
 def test_a_phase_is_not_drawn_as_computing_and_has_its_own_colour(folder: Path) -> None:
     report, details = load_details(folder)
     assert details is not None
-    found = anatomy(report.steps, details.own)
+    found = anatomy(report.steps, report.cube)
     spent = found.parts["phase"][:, 0]
     assert sorted(found.first[spent > 1].tolist()) == [7, 15] and spent.max() == pytest.approx(COMPUTES / 2)
     whole = sum(np.nan_to_num(found.parts[name][:, 0]) for name in ("compute", *OWN))

@@ -1,0 +1,79 @@
+"""A line of the script takes a part of each step, and is no part of a training step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.core_waits import saved_ms
+from pyddpdiag.analyse.hot_lines import HotLine
+from pyddpdiag.analyse.step_matrix import step_walls
+from pyddpdiag.analyse.thresholds import confidence, matters
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model import Finding
+from pyddpdiag.model.words import percent, ranks
+
+
+def _look(view: RunView) -> Iterator[Finding]:
+    steps = view.judged
+    for found in view.hot_lines:
+        step_ms = float(np.nanmean(step_walls(steps)))
+        cost_ms = _cost_ms(view, found, step_ms)
+        surely_ms = cost_ms * found.share.at_least / found.share.share
+        everyone = len(found.ranks) == len(steps.ranks)
+        yield Finding(
+            kind="hot_line",
+            severity="warning" if matters(surely_ms, step_ms) else "note",
+            message=f"{percent(found.share.share)} of each step{_when(found)} goes by {_place(found)} on "
+            f"{'all ranks' if everyone else ranks(found.ranks)}; {_beyond(found)}.",
+            confidence=confidence(steps.steps),
+            rank=found.ranks[0] if len(found.ranks) == 1 and not everyone else None,
+            since_step=found.since_step,
+            until_step=found.until_step,
+            cost_ms=cost_ms,
+            where=str(found.where.line),
+            evidence={
+                "share": found.share.share,
+                "share_at_least": found.share.at_least,
+                "step_ms": step_ms,
+                "ranks": len(found.ranks),
+                "called_at": str(found.statement),
+                **found.where.facts,
+            },
+            change_mind="The training needs what is done there, in every step.",
+            advice=f"Look at {found.where}: do it less often, for many tensors at once (torch._foreach_*), or in a "
+            "thread or process of its own.",
+        )
+
+
+def _cost_ms(view: RunView, found: HotLine, step_ms: float) -> float:
+    """How much earlier the last rank would be ready without it."""
+    own = view.judged.own[~np.isnan(view.judged.own).any(axis=1)]
+    if not len(own):
+        return 0.0
+    spent = np.array([found.of_step.get(rank, 0.0) * step_ms for rank in view.judged.ranks])
+    return float(saved_ms(own, np.minimum(own, spent)).mean())
+
+
+def _place(found: HotLine) -> str:
+    where = found.where
+    at = f"in {where.line.function}, mostly at {where}" if where.whole_function else f"at {where}"
+    return at if found.statement == where.line else f"{at}, called at {found.statement},"
+
+
+def _when(found: HotLine) -> str:
+    since, until = found.since_step, found.until_step
+    if since is None:
+        return "" if until is None else f" up to step {until}"
+    return f" from step {since} on" if until is None else f" from step {since} to step {until}"
+
+
+def _beyond(found: HotLine) -> str:
+    if found.inside:
+        return "that is in forward or backward, and no other rank is ever there"
+    return "that is outside forward, backward, optimizer, data and communication"
+
+
+CHECK = Check(("hot_line",), _look, per_group=True, rests_on="own times")

@@ -1,0 +1,139 @@
+"""Real trainings of two ranks in which a line outside the training step takes time: the report names it."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from support.ranks import run_ranks
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+from pyddpdiag.integrations import unchanged
+from pyddpdiag.integrations.watched import Watched
+from pyddpdiag.model import Finding
+from pyddpdiag.pipeline import load_report
+
+LAYERS, WIDTH, BATCH = 12, 48, 16
+LEAST_STEPS, LEAST_S = 48, 3.0
+"""There are some 20 looks a second: however fast the machine is, there must be enough of them."""
+ROUND = 16  # steps from one agreement on the end to the next
+RANKS = 2
+WAYS = ("moving average", "metrics", "log of rank 0", "check in forward of rank 1", "none")
+
+
+def update_averages(averages: list[nn.Module], net: nn.Module) -> None:
+    with torch.no_grad():
+        for average in averages:
+            for kept, new in zip(average.parameters(), net.parameters(), strict=True):
+                kept.mul_(0.999).add_(new, alpha=0.001)
+
+
+def gradient_row(net: nn.Module) -> list[float]:
+    row = []
+    for one in net.parameters():
+        assert one.grad is not None
+        row += [one.grad.norm().item(), *torch.histc(one.grad, 16).tolist()]
+    return row
+
+
+def is_sorted(x: torch.Tensor) -> bool:
+    ordered = True
+    for _ in range(8):
+        ordered &= bool((x.sort(stable=True)[0].diff() >= 0).all())
+    return ordered
+
+
+class Net(nn.Module):
+    def __init__(self, checks: bool) -> None:
+        super().__init__()
+        self.checks = checks
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Through all layers."""
+        for layer in self.layers:
+            x = layer(x).relu()
+            if self.checks:
+                is_sorted(x)
+        return x
+
+
+def batches(rank: int) -> Iterator[torch.Tensor]:
+    """Of a loader each, until all ranks have had enough."""
+    data = TensorDataset(torch.randn(RANKS * ROUND * BATCH, WIDTH))
+    begun, steps, over = time.monotonic(), 0, torch.zeros(1)
+    while not over:
+        for (x,) in DataLoader(data, batch_size=BATCH, sampler=DistributedSampler(data)):
+            yield x
+        steps += ROUND
+        over[0] = rank == 0 and steps >= LEAST_STEPS and time.monotonic() >= begun + LEAST_S
+        dist.broadcast(over, 0)
+
+
+def train(way: str, rank: int) -> None:
+    torch.manual_seed(3)
+    net = Net(checks=way == "check in forward of rank 1" and rank == 1)
+    averages = [copy.deepcopy(net) for _ in range(12)]
+    ddp = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+    log = csv.writer(io.StringIO())
+    for x in batches(rank):
+        ddp(x).square().mean().backward()
+        if way == "metrics" or (way == "log of rank 0" and rank == 0):
+            for _ in range(6):
+                log.writerow(gradient_row(net))
+        optimizer.step()
+        optimizer.zero_grad()
+        if way == "moving average":
+            update_averages(averages, net)
+
+
+def _job(rank: int, _: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    for way in WAYS:
+        watched = Watched(f"{folder}/{way}", {"capacity_mb": 1})
+        unchanged.watch(watched)
+        train(way, rank)
+        assert watched.session is not None
+        watched.session.close()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hot_lines")
+    run_ranks(_job, RANKS, folder, str(folder))
+    return folder
+
+
+def hot(folder: Path) -> list[Finding]:
+    return [each for each in load_report(folder).verdict.findings if each.where]
+
+
+@pytest.mark.parametrize(
+    ("way", "function", "rank"),
+    [
+        ("moving average", "update_averages", None),
+        ("metrics", "gradient_row", None),
+        ("log of rank 0", "gradient_row", 0),
+        ("check in forward of rank 1", "is_sorted", 1),
+    ],
+)
+def test_the_line_is_named_once(trained: Path, way: str, function: str, rank: int | None) -> None:
+    named = [each for each in hot(trained / way) if each.where is not None and each.where.endswith(function)]
+    assert [each.rank for each in named] == [rank], named
+    # Other checks tell of it, too, where they see it: of a late rank, and of all while a busy machine slows them.
+    assert named[0].kind in ("hot_line", "late_rank" if rank is not None else "slower_steps")
+
+
+def test_a_training_without_such_a_line_names_none(trained: Path) -> None:
+    assert not [each for each in hot(trained / "none") if each.kind == "hot_line"]

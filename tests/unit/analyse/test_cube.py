@@ -1,0 +1,85 @@
+"""Each millisecond of a step is filed under one part, whatever the records say of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.trace_writer import MS, RankWriter, write_training
+
+from pyddpdiag.analyse.cube import cube
+from pyddpdiag.analyse.view import RunView
+from pyddpdiag.model.cube import PARTS
+from pyddpdiag.trace.run import open_run
+
+
+def random_run(folder: Path, seed: int, *, marked: bool) -> None:
+    """Late ranks, phases, collectives, readings of the processor that exceed the time, and unknown ones."""
+    random = np.random.default_rng(seed)
+    writers = write_training(
+        folder,
+        world_size=3,
+        steps=30,
+        jitter_ms=6.0,
+        seed=seed,
+        late_ms={1: 15.0},
+        data_late_ms={2: 7.0},
+        step_records=marked,
+    )
+    for writer in writers:
+        cpu = delay = 0
+        ends = [int(each["times"][3]) for each in writer.records if each["kind"] == 3]
+        for step, end in enumerate(ends):
+            cpu += int(random.uniform(0, 40) * MS)
+            delay += int(random.exponential(8) * MS)
+            known = random.random() > 0.1
+            writer.usage(step, end, cpu if known else -1, delay)
+            if random.random() < 0.3:
+                writer.phase("check", end - int(random.uniform(0, 30) * MS), end - MS)
+            if random.random() < 0.3:
+                writer.collective("gloo:barrier", end - int(random.uniform(0, 40) * MS), end)
+        writer.write(folder)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_parts_of_a_step_are_its_wall_time(tmp_path: Path, seed: int, marked: bool) -> None:
+    random_run(tmp_path, seed, marked=marked)
+    view = RunView(open_run(tmp_path))
+    found, steps = view.cube, view.judged
+    assert set(found.ms) == set(PARTS) and found.ranks == steps.ranks
+    whole = np.sum(list(found.ms.values()), axis=0)[np.isin(found.step, steps.step)]
+    known = np.isfinite(steps.wall)
+    assert known.sum() > 50
+    assert whole[known] == pytest.approx(steps.wall[known], rel=0.01)
+    assert all((values[np.isfinite(values)] >= 0).all() for values in found.ms.values())
+    for one in view.account:
+        assert sum(one.part(part) for part in vars(one) if part.endswith("_s") and part != "wall_s") == (
+            pytest.approx(one.wall_s, rel=0.01)
+        )
+
+
+def test_no_ranks_have_no_steps() -> None:
+    found = cube([], [])
+    assert not len(found.step) and not found.split
+
+
+def test_a_step_that_one_rank_lacks(tmp_path: Path) -> None:
+    """What the other waited for is not known; its own parts are."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    for step in range(8):
+        for writer in writers:
+            if writer.rank and step == 5:
+                continue
+            begin = 10**9 + 40 * MS * step
+            writer.step(step, begin, begin + MS, begin + 40 * MS)
+            writer.backward(step, begin + 5 * MS, begin + 30 * MS, begin + 35 * MS)
+            writer.bucket(step, begin + 29 * MS, begin + 30 * MS, begin + 35 * MS, step=step)
+    for writer in writers:
+        writer.write(tmp_path)
+    found = RunView(open_run(tmp_path)).cube
+    row = found.step.tolist().index(5)
+    assert np.isnan([values[row, 1] for values in found.ms.values()]).all()
+    assert found.ms["late"][row, 0] == 0.0
+    assert sum(values[row, 0] for values in found.ms.values()) == pytest.approx(40.0)
