@@ -9,6 +9,7 @@ own imports.
 from __future__ import annotations
 
 import importlib
+import inspect
 import keyword
 import pkgutil
 import sys
@@ -78,7 +79,9 @@ def build_app(names: Sequence[str]) -> typer.Typer:
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:
-            app.command(name)(found)
+            # What follows the first word of somebody's command is that command's.
+            interspersed = "command" not in inspect.signature(found).parameters
+            app.command(name, context_settings={"allow_interspersed_args": interspersed})(found)
     return app
 
 

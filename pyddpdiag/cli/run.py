@@ -1,4 +1,4 @@
-"""`pyddpdiag run -- COMMAND`: record a training script that was not changed, and apply cures to it."""
+"""`pyddpdiag run COMMAND`: record a training script that was not changed, and apply cures to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def run(
     command: Annotated[
         list[str],
         typer.Argument(
-            metavar="-- COMMAND...", help="How you start the training, such as torchrun train.py."
+            metavar="COMMAND",
+            help="How you start the training, such as torchrun train.py, with its own options.",
         ),
     ],
     trace: Annotated[

@@ -1,4 +1,4 @@
-"""`pyddpdiag try -- COMMAND`: measure, with the user's own training, what each cure is worth."""
+"""`pyddpdiag try COMMAND`: measure, with the user's own training, what each cure is worth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def try_(
     command: Annotated[
         list[str],
         typer.Argument(
-            metavar="-- COMMAND...", help="How you start the training, such as torchrun train.py."
+            metavar="COMMAND",
+            help="How you start the training, such as torchrun train.py, with its own options.",
         ),
     ],
     cures: Annotated[

@@ -188,7 +188,10 @@ def program_of(command: Sequence[str], start: Start | None, verb: str = "run") -
     if program is None:
         hint = "give the whole command, as you type it without pyddpdiag."
         if whole[0].endswith(".py"):
-            hint = f"pyddpdiag {verb} -- python {whole[0]}"
+            hint = (
+                f"pyddpdiag {verb} python {whole[0]}, or pyddpdiag {verb} --nproc 2 {whole[0]}; options of pyddpdiag "
+                "come before the command."
+            )
         raise UsageError(f"there is no program '{whole[0]}'.", hint=hint)
     return [program, *whole[1:]]
 

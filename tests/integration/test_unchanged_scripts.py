@@ -45,7 +45,7 @@ def without_ends(steps: Records) -> Records:
 def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     options = ("--no-lines", "--trace", "run", "--bucket-cap-mb", "1")
-    code, out, err = ran(*RUN, *options, "--", *torchrun, "--max-restarts=1", JOB, "loader", cwd=tmp_path)
+    code, out, err = ran(*RUN, *options, *torchrun, "--max-restarts=1", JOB, "loader", cwd=tmp_path)
     assert code == 0, err
     assert "rank 0 trained, attempt 1" in out and "rank 1 trained, attempt 1" in out
     # The verdict is no part of the script's output.
@@ -302,7 +302,9 @@ def test_the_exit_code_and_a_sitecustomize_are_the_scripts_own(tmp_path: Path) -
 
 def test_what_cannot_be_run_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--", "no_such_script.py"]) == 2
-    assert "pyddpdiag run -- python no_such_script.py" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "pyddpdiag run python no_such_script.py, or" in said
+    assert "options of pyddpdiag come before the command" in said
     (tmp_path / "rank_0.ddptrace").touch()
     assert main(["run", "--trace", str(tmp_path), "--", sys.executable, "-c", ""]) == 2
     assert "there are traces already" in capsys.readouterr().err
