@@ -39,7 +39,8 @@ class Session:
         launch: Launch | None = None,
     ) -> None:
         # Whoever starts a job by one command per machine or rank need not give all of them the same folder.
-        with agreement.named(recorded_by):
+        # `pyddpdiag run` reads the folder that it gave to them.
+        with agreement.named(recorded_by, exactly=recorded_by == "run"):
             self.recorder = Recorder(folder, **options)
         self.recorder.modules.set_recorded_by(recorded_by, launch)
         self.steps = LoopMarks(self.recorder.core, self.recorder.modules)

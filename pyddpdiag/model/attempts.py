@@ -1,4 +1,4 @@
-"""Attempts of one job: a launcher that restarts its ranks starts a new run, in a folder below the first one's."""
+"""Runs of one name, and attempts of one job below the folder of the first: a launcher may restart its ranks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import Final
 
 _NAME: Final = re.compile(r"attempt-([1-9][0-9]{0,5})")
+
+
+def numbered(named: Path, number: int) -> Path:
+    """The `number`-th run of this name: in `today`, `today-2`, `today-3` ..."""
+    return named if number == 1 else named.with_name(f"{named.name}-{number}")
 
 
 def attempt_folder(folder: Path, number: int) -> Path:

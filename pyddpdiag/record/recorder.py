@@ -29,7 +29,7 @@ from pyddpdiag.record import (
 from pyddpdiag.record.bucket_hook import RecorderHook
 from pyddpdiag.record.collector import CollectorWatch
 from pyddpdiag.record.copied import CopiedRecorder
-from pyddpdiag.record.destination import destination_of, local_name
+from pyddpdiag.record.destination import destination_of
 from pyddpdiag.record.lines import LineSampler
 from pyddpdiag.record.modules import Modules
 from pyddpdiag.record.phase import marked_phase
@@ -51,12 +51,12 @@ class Recorder:
     ends.
 
     Args:
-        folder: the run's folder, the same on all ranks; made if it does not exist. None: a new folder
-            `ddptrace-<time>` in the working directory, whose name the ranks agree on. A URL, as s3://bucket/run: a
-            folder in the working directory, whose files `close` brings there (docs/several-machines.md).
+        folder: the run's folder, the same on all ranks; made if it does not exist. If it holds a run, the ranks agree
+            on the next free name beside it, as `today-2`. None: a new folder `ddptrace-<time>` in the working
+            directory. A URL, as s3://bucket/run: one whose files `close` brings there (docs/several-machines.md).
         process_group: the group for DDP modules that cannot be identified from their buckets; default: the
             world.
-        overwrite: replace this rank's trace of an earlier run instead of refusing.
+        overwrite: replace this rank's trace of an earlier run in this folder.
         capacity_mb: size of the trace in MiB (0.0625 to 65536); the oldest records are overwritten when it is full.
         parameter_interval: record when each parameter's gradient became ready in every n-th backward pass
             (only with `attach`); 0 = never, 1 = always.
@@ -77,7 +77,7 @@ class Recorder:
 
     Raises:
         NoProcessGroupError: torch.distributed is not initialised.
-        TraceExistsError: there already is a trace of this rank, and `overwrite` is not given.
+        TraceExistsError: this rank has a trace where the first rank saw none, in a URL's local folder, or in ".".
         TraceFolderError: the folder or file cannot be created, or the disk does not have enough space.
         UsageError: an argument is out of its range.
 
@@ -120,7 +120,7 @@ class Recorder:
         self.rank = dist.get_rank()
         self.world_size = dist.get_world_size()
         opening.require_text(folder, self.rank)
-        run = agreement.agree(local_name(folder))
+        run = agreement.agree(folder, overwrite=overwrite)
         self.folder, self.run_id = Path(run.folder), run.run_id.hex()
         self._destination = destination_of(folder, self.folder, self.rank)
         self.path = self.folder / f"rank_{self.rank}.ddptrace"

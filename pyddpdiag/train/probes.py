@@ -60,8 +60,10 @@ def probes(
         return
 
     import pyddpdiag
+    from pyddpdiag.record import agreement
 
-    recorder = pyddpdiag.Recorder(trace, overwrite=overwrite, watchdog_s=watchdog_s)
+    with agreement.named("train", exactly=True):
+        recorder = pyddpdiag.Recorder(trace, overwrite=overwrite, watchdog_s=watchdog_s)
     recorder.modules.set_recorded_by("train")
     if hook is HookKind.NATIVE:
         recorder.attach(ddp, **averaging.path)

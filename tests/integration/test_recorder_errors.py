@@ -105,7 +105,8 @@ def _job(rank: int, _: int, folder: str, tiny_disk: str) -> dict[str, Caught | N
 
     with pyddpdiag.Recorder(root / "exists", capacity_mb=1):
         pass
-    found["exists"] = caught(lambda: pyddpdiag.Recorder(root / "exists"))
+    with contextlib.chdir(root / "exists"):
+        found["exists"] = caught(lambda: pyddpdiag.Recorder("."))
     with pyddpdiag.Recorder(root / "exists", capacity_mb=2, overwrite=True) as recorder:
         found["overwrite"] = caught(lambda: train(_attached(recorder), rank, 1))
 

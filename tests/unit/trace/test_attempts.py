@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from pyddpdiag import processes
 from pyddpdiag.errors import UsageError
-from pyddpdiag.model.attempts import attempt_folder, attempt_number
+from pyddpdiag.model.attempts import attempt_folder, attempt_number, numbered
 from pyddpdiag.trace.attempts import choose_attempt
 
 
-def traced(folder: Path, launch: str = "") -> Path:
-    """A folder with what a rank leaves in it."""
+def traced(folder: Path, launch: str = "", started_s: float = 0) -> Path:
+    """A folder with what a rank leaves in it, whose process started at that time."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rank_0.ddptrace").touch()
     (folder / "rank_0.json").write_text(
-        json.dumps({"environment": {"TORCHELASTIC_RUN_ID": launch}}), encoding="utf-8"
+        json.dumps({"environment": {"TORCHELASTIC_RUN_ID": launch}, "process_started_s": started_s}),
+        encoding="utf-8",
     )
     return folder
 
@@ -87,3 +90,56 @@ def test_where_an_attempt_records(
     for number in taken:
         traced(attempt_folder(tmp_path / "run", number), launch or "")
     assert elastic.attempt_in(tmp_path / "run") == expected
+
+
+# Ranks of this launch start when its launcher, this process's parent, has been there for a while.
+NOW = processes.started_at(os.getppid()) + 1
+
+
+@pytest.mark.parametrize(
+    ("restarts", "launch", "before", "expected"),
+    [
+        (None, None, [], (1, 0)),
+        (None, None, [("", 0)], (2, 0)),
+        (None, None, [("", 0), ("", NOW)], (3, 0)),
+        ("0", "none", [("none", NOW)], (2, 0)),  # a run before this one, below the same shell
+        ("0", "mine", [("theirs", 0)], (2, 0)),
+        ("0", "mine", [("theirs", 0), ("mine", NOW)], (2, 1)),  # the same launch, which has not counted
+        ("1", "mine", [("theirs", 0), ("mine", NOW), ("theirs", 0)], (2, 1)),
+        ("1", "none", [("none", 0), ("none", NOW), ("none", 0)], (2, 1)),
+        (
+            "1",
+            "none",
+            [("none", NOW), ("none", NOW)],
+            (1, 1),
+        ),  # another recorder of the script names run-2 itself
+        ("2", "none", [("none", 0)], (1, 2)),  # nothing was recorded before the restart
+        ("1", "mine", [], (1, 1)),
+    ],
+)
+def test_a_run_records_beside_those_before_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    restarts: str | None,
+    launch: str | None,
+    before: list[tuple[str, float]],
+    expected: tuple[int, int],
+) -> None:
+    elastic = pytest.importorskip("pyddpdiag.record.elastic", reason="pyddpdiag.record stands on torch")
+    for name, value in (("TORCHELASTIC_RESTART_COUNT", restarts), ("TORCHELASTIC_RUN_ID", launch)):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    for number, (theirs, started_s) in enumerate(before, 1):
+        traced(numbered(tmp_path / "run", number), theirs, started_s)
+    assert elastic.place_beside(tmp_path / "run") == expected
+
+
+def test_a_folder_without_a_name_of_its_own_has_none_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elastic = pytest.importorskip("pyddpdiag.record.elastic", reason="pyddpdiag.record stands on torch")
+    monkeypatch.chdir(traced(tmp_path / "run"))
+    monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
+    assert [elastic.place_beside(Path(name)) for name in (".", "..")] == [(1, 0)] * 2
