@@ -23,6 +23,10 @@ OF_CUBE: Final = {
 }
 
 
+ROUNDING: Final = 2.0**-20
+"""Of what is summed, at most: the cube is in single precision, whose values are off by 2^-24 of themselves."""
+
+
 def account(ranks: Sequence[int], lives: Sequence[RankLife], steps: Cube) -> tuple[RankAccount, ...]:
     """One account per rank; `lives` are theirs, in the same order, `steps` those of all."""
     return tuple(
@@ -36,7 +40,9 @@ def _account(rank: int, life: RankLife, steps: Cube, place: int) -> RankAccount:
     parts = dict.fromkeys(PARTS, 0.0) | dict(life.parts)
     for name, part in OF_CUBE.items():
         parts[part] += float(np.nansum(steps.ms[name][:, place], dtype=np.float64)) / 1e3
-    parts["unknown_s"] += max(0.0, life.wall_s - sum(parts.values()))
+    rest = life.wall_s - sum(parts.values())
+    if rest > ROUNDING * life.wall_s:
+        parts["unknown_s"] += rest
     return RankAccount(rank, life.wall_s, **parts, phases=dict(life.phases))
 
 

@@ -210,7 +210,8 @@ def _is_of_training(stack: Stack, trained: Collection[Line], places: Collection[
 def _judged(looks: Mapping[int, _Looks], found: _Statement, steps: Int64) -> HotLine | None:
     """The statement, if it surely takes its share on all ranks together, or else on some of them."""
     each = {rank: seen(found.hits[rank], looks[rank].by_step, looks[rank].came) for rank in looks}
-    if not found.inside and all(one.at_most >= MATTERS_SHARE for one in each.values()):
+    everywhere = all(one.at_most >= MATTERS_SHARE and found.hits[rank].any() for rank, one in each.items())
+    if not found.inside and everywhere:
         ranks = tuple(looks)
     else:
         ranks = tuple(rank for rank, one in each.items() if one.at_least >= MATTERS_SHARE)

@@ -91,6 +91,9 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
         if parts
         else busy
     )
+    if start and all(len(each.step) and each.step[0] == common[0] for each in usage):
+        # A process that begins waits for cores, too: on a busy machine ranks then come seconds apart.
+        core[0] = np.nan_to_num([each.begun_delay_ms for each in usage])
     if with_tail:
         core = np.vstack([core, np.zeros(len(parts))])
     return Meetings(

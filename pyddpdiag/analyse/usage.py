@@ -41,7 +41,8 @@ class RankUsage:
     """One rank's use of the processor by step, in ascending order; NaN = not known.
 
     Each value is what was added since the end of the last pass of the step before: it covers the rank's own time
-    and its waiting for buckets. `load` is the machine's load average at that moment.
+    and its waiting for buckets. `load` is the machine's load average at that moment. `begun_delay_ms`: what the
+    thread waited for a core from its begin to the end of the first pass.
     """
 
     step: Int64
@@ -52,6 +53,7 @@ class RankUsage:
     major_faults: Float64
     switches: Float64
     load: Float64
+    begun_delay_ms: float = float("nan")
 
 
 _NONE: Final = RankUsage(np.empty(0, np.int64), *(np.empty(0) for _ in range(7)))
@@ -92,7 +94,12 @@ def rank_usage(records: Records) -> RankUsage:
         added = np.diff(readings[:, column], prepend=np.nan) / unit
         unknown = (added < 0) | (~same_thread if name in _OF_THREAD else np.zeros(len(added), np.bool_))
         columns[name] = np.where(unknown, np.nan, added)
-    return RankUsage(step=steps.astype(np.int64), load=readings[:, UsageValue.LOAD_MILLI] / 1000.0, **columns)
+    return RankUsage(
+        step=steps.astype(np.int64),
+        load=readings[:, UsageValue.LOAD_MILLI] / 1000.0,
+        begun_delay_ms=float(readings[0, UsageValue.RUN_DELAY]) / 1e6,
+        **columns,
+    )
 
 
 def usage_matrix(

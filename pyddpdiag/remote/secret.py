@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from pyddpdiag.replaced_files import replace
+
 FOLDER: Final = "PYDDPDIAG_RUN_GATHER"
 """The environment variable that names the folder; without it nobody asks for a secret."""
 
@@ -37,7 +39,7 @@ def hand_over(text: bytes, attempt: int) -> None:
     # Without it the training goes on, and the traces stay where they are.
     with suppress(OSError):
         beside.write_bytes(text)
-        beside.replace(target)
+        replace(beside, target)
 
 
 def handed_over(folder: Path) -> tuple[bytes, ...]:
