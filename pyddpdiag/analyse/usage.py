@@ -53,10 +53,13 @@ class RankUsage:
     major_faults: Float64
     switches: Float64
     load: Float64
-    begun_delay_ms: float = float("nan")
+    begun_delay_ms: float
 
 
-_NONE: Final = RankUsage(np.empty(0, np.int64), *(np.empty(0) for _ in range(7)))
+_EMPTY: Final = np.empty(0)
+_NONE: Final = RankUsage(
+    np.empty(0, np.int64), _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, begun_delay_ms=np.nan
+)
 """Of a rank without such records."""
 
 
