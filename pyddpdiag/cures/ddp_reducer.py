@@ -92,6 +92,11 @@ class Reducers:
         """That its reducer reduces."""
         return {one.name: one.tensor for one in self._parameters}
 
+    def lacking(self, ddp: DistributedDataParallel) -> list[str]:
+        """The parameters that DDP's own reducer holds and the one that is on does not."""
+        held = {id(one) for bucket in _native.parameters_of(ddp.reducer) for one in bucket}
+        return [one.name for one in self._parameters if id(one.tensor) not in held]
+
     def put_on(self, ddp: DistributedDataParallel, sizes_mb: Sequence[float], views: bool | None) -> None:
         """Gives the module a reducer of another layout; all ranks do so before the same pass.
 

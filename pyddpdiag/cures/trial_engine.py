@@ -180,7 +180,7 @@ class TrialEngine:
             Why they did not meet, and nothing has changed; empty: they did.
 
         Raises:
-            ReductionError: weights that were equal on all ranks are so no more.
+            ReductionError: weights that were equal on all ranks are so no more, or a reducer lacks a parameter.
         """
         self._since_ns = self._since_ns or monotonic_ns()
         if self._schedule is None:
@@ -262,15 +262,14 @@ class TrialEngine:
             ReductionError: as `_block_ended`; all ranks have today's setting again.
         """
         tried, self._tried = self._tried, model.TODAY
+        ours = {"marks": self._weights.marks(), "lacking": self._reducers.lacking(ddp)}
         decided = self._agreement.decide(
-            self._weights.marks(), lambda brought: self._weights.judge(brought, tried), surely=True
+            ours, lambda brought: self._weights.compared(brought, tried), surely=True
         )
         if not decided.value:
             return
         self._to_today(ddp)
-        why = (
-            f"after '{tried}' was tried, the weights are not the same on all ranks any more: {decided.value}"
-        )
+        why = f"after '{tried}' was tried, {decided.value}"
         self._give_up(why, model.TODAY)
         raise ReductionError(
             f"rank {self._recorder.rank}: {why}",

@@ -40,6 +40,19 @@ class Weights:
         found = _native.weight_marks([one.detach() for one in self._parameters.values()])
         return ["" if one is None else f"{one[0]:x}" for one in found]
 
+    def compared(self, brought: Sequence[Mapping[str, Any]], on: str) -> str:
+        """On rank 0: what is wrong, in words that go on a sentence; empty: nothing.
+
+        Args:
+            brought: each rank's `marks`, and which parameters its reducer is `lacking`.
+            on: as in `judge`.
+        """
+        for rank, one in enumerate(brought):
+            if one["lacking"]:
+                return f"the reducer of rank {rank} does not hold '{one['lacking'][0]}'"
+        apart = self.judge([one["marks"] for one in brought], on)
+        return apart and f"the weights are not the same on all ranks any more: {apart}"
+
     def judge(self, brought: Sequence[Sequence[str]], on: str) -> str:
         """On rank 0: which weights have come to differ while a cure was on, in a sentence; empty: none.
 

@@ -79,19 +79,24 @@ def test_ranks_that_never_meet_go_on_as_they_are(tmp_path: Path) -> None:
     assert state == "failed" and "rank 1 did not come" in why
 
 
-def _lacking(rank: int, _: int, folder: str) -> Any:
+def _make_one_less() -> None:
+    """Reducers are made without the first parameter from now on."""
     made = Reducers._made
+
+    def one_less(self: Reducers, ddp: DistributedDataParallel, layout: Any) -> Any:
+        every = self._parameters
+        self._parameters = every[1:]
+        try:
+            return made(self, ddp, layout)
+        finally:
+            self._parameters = every
+
+    Reducers._made = one_less  # type: ignore[method-assign]
+
+
+def _lacking(rank: int, _: int, folder: str) -> Any:
     if rank == 1:
-
-        def one_less(self: Reducers, ddp: DistributedDataParallel, layout: Any) -> Any:
-            every = self._parameters
-            self._parameters = every[1:]
-            try:
-                return made(self, ddp, layout)
-            finally:
-                self._parameters = every
-
-        Reducers._made = one_less  # type: ignore[method-assign]
+        _make_one_less()
     ddp, recorder = _attached(folder, ["buckets"])
     with recorder:
         for _number in range(12):
@@ -103,6 +108,27 @@ def test_a_reducer_of_other_parameters_is_never_put_on(tmp_path: Path) -> None:
     one, other = run_ranks(_lacking, 2, tmp_path, str(tmp_path / "run"))
     assert one == other and one.on == TODAY
     assert all(cure.left == "rank 1: torch made a reducer of other parameters" for cure in one.cures)
+
+
+def _unchecked(rank: int, _: int, folder: str) -> str:
+    _make_one_less()
+    Reducers._checked = lambda _, new: new  # type: ignore[method-assign]
+    ddp, recorder = _attached(folder, ["buckets"])
+    own = ddp.reducer
+    try:
+        with recorder:
+            for _number in range(30):
+                _pass(ddp)
+    except ReductionError as error:
+        assert ddp.reducer is own
+        return str(error)
+    return ""
+
+
+def test_a_reducer_that_lacks_a_parameter_is_an_error(tmp_path: Path) -> None:
+    for rank, each in enumerate(run_ranks(_unchecked, 2, tmp_path, str(tmp_path / "run"))):
+        assert f"rank {rank}: after 'buckets" in each
+        assert "the reducer of rank 0 does not hold '0.weight'" in each
 
 
 def _spoiled(rank: int, _: int, folder: str, in_cures: bool) -> str:
