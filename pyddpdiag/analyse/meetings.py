@@ -92,8 +92,10 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
         else busy
     )
     if start and all(len(each.step) and each.step[0] == common[0] for each in usage):
-        # A process that begins waits for cores, too: on a busy machine ranks then come seconds apart.
-        core[0] = np.nan_to_num([each.begun_delay_ms for each in usage])
+        # A process that begins waits for cores, too, and on a busy machine ranks then come seconds apart: by what one
+        # waited more than the others.
+        delays = np.nan_to_num([each.begun_delay_ms for each in usage])
+        core[0] = delays - delays.min()
     if with_tail:
         core = np.vstack([core, np.zeros(len(parts))])
     return Meetings(

@@ -50,7 +50,9 @@ def seen(there: Float64, looks: Float64, came: float = 1.0) -> Seen:
         )
     )
     scale = 1 + once * Z99**2
-    at_least, at_most = max(0.0, low / scale), min(1.0, high / scale)
+    # The formula says so only of many looks.
+    at_least = max(0.0, low / scale) if some else 0.0
+    at_most = min(1.0, high / scale) if some < whole else 1.0
     return Seen(came * share, came * at_least, came * at_most + 1 - came, int(some))
 
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "torch/hook/in_flight.hpp"
+#include "torch/probe/finite_watch.hpp"
 #include "torch/probe/start_signal.hpp"
 
 namespace ddpdiag {
@@ -26,9 +27,8 @@ bool prepare(Path& path, const at::Tensor& buffer, BucketOperation& operation) {
     if (seen.statistics) {
         operation.look(buffer, seen.divided_by, seen.statistics);
     }
-    const auto finite = watched || seen.finite || facts.statistics == StatisticsFrom::sum
-                            ? seen.finite
-                            : operation.seen_finite(buffer);
+    const auto finite =
+        watched || seen.finite || facts.statistics == StatisticsFrom::sum ? seen.finite : all_finite(buffer);
     if (finite == true) {
         operation.finite();
     } else if (finite == false && !watched) {

@@ -65,7 +65,6 @@ void BackwardPass::finalize_end() {
     }
     HookThread& hook = module_->hook;
     hook.operations.end_pass();
-    hook.finite.end_pass(end);
     pause_.reset();
     if (!others_of_group_before_ || others_of_group() != others_of_group_before_ ||
         other_collectives() != others_before_) {

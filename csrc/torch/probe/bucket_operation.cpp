@@ -53,10 +53,6 @@ void BucketOperation::look(const at::Tensor& buffer, double divided_by,
     }
 }
 
-std::optional<bool> BucketOperation::seen_finite(const at::Tensor& buffer) const {
-    return layout_->module->hook.finite.look(buffer);
-}
-
 void BucketOperation::look_at_fault(const at::Tensor& buffer, double divided_by) {
     if (layout_->module->faults.one_more()) {
         take_note({.values = buffer, .divided_by = divided_by}, collectives());

@@ -33,8 +33,6 @@ public:
               const std::optional<GradientStatistics>& statistics = std::nullopt);
     // Whether all of this rank's gradients are finite; where not, they are noted outside of watched passes too.
     void finite() const { operation_.set_flags(flag_finite); }
-    // True: they were all read and are; false: some are not; nothing: not all were read, for want of time.
-    [[nodiscard]] std::optional<bool> seen_finite(const at::Tensor& buffer) const;
     void look_at_fault(const at::Tensor& buffer, double divided_by);
     // Instead of look(): examined() will bring the statistics. False: it must look, at the single parameters, too.
     [[nodiscard]] bool await_look(const at::Tensor& buffer);

@@ -48,3 +48,9 @@ def test_when_it_begins_and_ends() -> None:
     assert between(there, looks) == (101, 196)
     there[::4] = 1
     assert between(there, looks) == (0, 300)
+
+
+def test_what_was_never_or_always_seen_has_no_bound_on_that_side() -> None:
+    few = np.array([1.0])
+    assert seen(np.zeros(1), few).at_least == 0.0
+    assert seen(few, few).at_most == 1.0
