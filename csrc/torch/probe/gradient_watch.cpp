@@ -81,7 +81,7 @@ void write_parameters(Recorder& recorder, const BucketLayout& layout, const Reco
 double level_of(const BucketLayout& layout, const at::Tensor& values, double divided_by) {
     const auto element = element_of(values.scalar_type());
     // Of a sparse gradient a rank brings some rows only.
-    if (!element || layout.ends.empty() || layout.ends.back() != static_cast<std::uint64_t>(values.numel())) {
+    if (!element || layout.ends.empty() || std::cmp_not_equal(layout.ends.back(), values.numel())) {
         return 0;
     }
     const auto* const first = static_cast<const std::byte*>(values.const_data_ptr());
