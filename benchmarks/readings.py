@@ -1,7 +1,7 @@
 """What the recorder's small readings cost: `python benchmarks/readings.py`.
 
-Each figure is the median of 60 rounds, with and without in turns, by the thread's own clock. One process, which trains
-by itself.
+Each figure is the median of 60 rounds, with and without in turns, by the thread's own clock; those of fingerprints of
+weights and of the watch over optimizers of 10. One process, which trains by itself.
 """
 
 from __future__ import annotations
@@ -19,12 +19,17 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 import pyddpdiag
+from pyddpdiag import _native
 from pyddpdiag.record.collector import CollectorWatch
 from pyddpdiag.record.cpu_quota import CpuQuota
 from pyddpdiag.record.evaluations import Evaluations
+from pyddpdiag.record.interface_traffic import InterfaceTraffic
+from pyddpdiag.record.optimizers import LOOK_INTERVAL
 from pyddpdiag.record.reductions import ReductionWatch
 
 ROUNDS, LAYERS = 60, 200
+WEIGHTS_INTERVAL = 16
+LOOKS = 2  # of the watch over optimizers at all parameters, in a round
 
 
 def main() -> None:
@@ -32,6 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=0, world_size=1)
         print(f"a container's limit: found in {_us(CpuQuota):.0f} us, read in {_us(CpuQuota().now):.1f} us")
+        print(f"the bytes of all network interfaces: {_us(InterfaceTraffic().now):.0f} us")
         closed = pyddpdiag.Recorder(folder)
         closed.close()
         _reductions(closed)
@@ -39,6 +45,9 @@ def main() -> None:
         with pyddpdiag.Recorder(folder, overwrite=True) as recorder:
             _collections(recorder)
             _searches(recorder)
+        for layers, width in ((40, 395), (160, 8), (5000, 8)):
+            model = nn.Sequential(*(nn.Linear(width, width) for _ in range(layers)))
+            _weights_and_optimizers(model, f"{folder}/{layers}", torch.randn(16, width))
         dist.destroy_process_group()
 
 
@@ -102,6 +111,28 @@ def _searches(recorder: pyddpdiag.Recorder) -> None:
     print(
         f"a pass that counts which of {2 * LAYERS} parameters are used: {_difference(*times.values()):.0f} us more "
         f"than {statistics.median(times[other]):.0f} us"
+    )
+
+
+def _weights_and_optimizers(model: nn.Module, folder: str, batch: torch.Tensor) -> None:
+    parameters = list(model.parameters())
+    amount = sum(one.nbytes for one in parameters) / 1e6
+    marks = _us(lambda: _native.weight_marks(parameters), 10) / WEIGHTS_INTERVAL
+    ddp = DistributedDataParallel(model)
+    with pyddpdiag.Recorder(folder) as recorder:
+        recorder.attach(ddp)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-9)
+        ddp(batch).sum().backward()
+        whole = _us(lambda: ddp(batch).sum().backward(), 10)
+        watched, plain = [], []
+        for _ in range(10):
+            watched.append(_us(optimizer.step, LOOKS * LOOK_INTERVAL))
+            recorder.pause()
+            plain.append(_us(optimizer.step, LOOKS * LOOK_INTERVAL))
+            recorder.resume()
+    print(
+        f"{amount:.1f} MB in {len(parameters)} parameters, forward and backward {whole:.0f} us: weights {marks:.1f} us "
+        f"per pass, optimizer {_difference(watched, plain):.1f} us per step"
     )
 
 

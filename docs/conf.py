@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from pyddpdiag import __version__
 from pyddpdiag.cli import build_app, commands
+
+sys.path.insert(0, str(Path(__file__).parent))
+import kinds
 
 project = "pyddpdiag"
 author = "the pyddpdiag authors"
@@ -47,6 +52,8 @@ def _complete(app: Any, name: str, source: list[str]) -> None:
     del app
     # The README is no page of the site, whose first page stands in for it.
     source[0] = re.sub(r"\]\(\.\./README\.md[^)]*\)", "](index.md)", source[0])
+    if name.startswith("findings/"):
+        source[0] = kinds.completed(source[0])
     if name == "reference/commands":
         program: Any = typer.main.get_command(build_app(commands()))
         parts = (_command(program.commands[name], f"pyddpdiag {name}", 2) for name in commands())

@@ -1,7 +1,7 @@
 """What averaging in shared memory would save where ranks of one machine go through its loopback interface.
 
 A model, fitted to the run: a bucket over Gloo takes a latency and a time per byte, here and now, on this machine under
-this load. In shared memory each part takes a fixed share of that. docs/shared-memory.md says how far off it is.
+this load. In shared memory each part takes a fixed share of that. docs/cures.md says how far off it is.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import pkgutil
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -79,14 +81,24 @@ def test_a_check_can_only_be_made_superfluous_by_an_earlier_one() -> None:
         seen |= set(check.kinds)
 
 
-def test_document_lists_the_kinds_as_their_table_does() -> None:
-    text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    table = text[text.index("| kind | severity | in short | when |") :].split("\n\n")[0].splitlines()
-    assert [" | ".join(row.split(" | ")[:3]) for row in table[2:]] == [
-        f"| `{name}` | {', '.join(kind.severities)} | {kind.in_short(replace(finding(name, 'note'), rank=1))}"
-        for name, kind in KINDS.items()
-        if name != "rank_absent"
-    ]
+def test_each_kind_is_on_the_page_of_its_family() -> None:
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "findings").glob("*.md")}
+    rows = {page: re.findall(r"^\| `(\w+)` \| .+ \|$", text, re.MULTILINE) for page, text in pages.items()}
+    wanted: dict[str, list[str]] = {}
+    for kind in KINDS.values():
+        wanted.setdefault("settings" if kind.family == "devices" else kind.family, []).append(kind.name)
+    assert rows == wanted
+
+
+def test_the_site_adds_what_the_table_of_kinds_says() -> None:
+    spec = importlib.util.spec_from_file_location("kinds", ROOT / "docs" / "kinds.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = module.completed("| kind | when |\n|---|---|\n| `loopback` | exposed |\n")
+    assert page.splitlines()[0] == "| kind | severity | in short | when |"
+    assert f"| `loopback` | warning | {KINDS['loopback'].short} | exposed " in page
+    assert "*Cure: `--shared-memory`.*" in page and "Rests on all ranks" in page
 
 
 def finding(kind: str, severity: Severity, cost_ms: float | None = None) -> Finding:
