@@ -23,7 +23,12 @@ def completed(page: str) -> str:
 
 def _row(kind: Kind, when: str) -> str:
     example = replace(Finding(kind.name, "note", "", "high"), rank=1)
-    cells = (f"`{kind.name}`", ", ".join(kind.severities), kind.in_short(example), " ".join((when, *_facts(kind))))
+    cells = (
+        f"`{kind.name}`",
+        ", ".join(kind.severities),
+        kind.in_short(example),
+        " ".join((when, *_facts(kind))),
+    )
     return f"| {' | '.join(cells)} |"
 
 

@@ -19,14 +19,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-STEPS = 120
 BATCH = 16
 TROUBLES = (
     "slow_rank",
     "slow_data",
     "loopback",
     "accumulation",
-    "logged_loss",
     "lone_checkpoint",
     "moving_average",
     "same_data",
@@ -73,20 +71,24 @@ def save(ddp: DistributedDataParallel, took_s: float) -> None:
     time.sleep(took_s)
 
 
-def train(trouble: str, cured: bool) -> None:
+def train(trouble: str, cured: bool, steps: int) -> None:
     """Trains in the process group that is up: with the trouble, or without it."""
     rank, wrong = dist.get_rank(), not cured
     torch.manual_seed(0)
     wide = 1536 if trouble in ("loopback", "accumulation") else 256
-    model = nn.Sequential(nn.Linear(64, wide), nn.ReLU(), nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, 10))
+    model = nn.Sequential(
+        nn.Linear(64, wide), nn.ReLU(), nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, 10)
+    )
     average = copy.deepcopy(model)
     ddp = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
-    samples = Samples(BATCH * 2 * STEPS, 0.003 if trouble == "slow_data" else 0.0)
+    samples = Samples(2 * BATCH * steps, 0.003 if trouble == "slow_data" else 0.0)
     sampler = None if trouble == "same_data" and wrong else DistributedSampler(samples)
-    loader = DataLoader(samples, BATCH, sampler=sampler, num_workers=2 * (trouble == "slow_data" and cured))
+    loader = DataLoader(
+        samples, BATCH, sampler=sampler, num_workers=2 if trouble == "slow_data" and cured else 0
+    )
     for step, (x, y) in enumerate(loader):
-        if step == (STEPS // 2 if trouble == "uneven_data" and wrong and rank == 1 else STEPS):
+        if step == steps or (trouble == "uneven_data" and wrong and rank == 1 and step == steps // 2):
             break
         if trouble == "slow_rank" and wrong and rank == 1:
             load_labels()
@@ -100,8 +102,6 @@ def train(trouble: str, cured: bool) -> None:
             continue
         optimizer.step()
         optimizer.zero_grad()
-        if trouble == "logged_loss" and (wrong or step % 50 == 0):
-            dist.all_reduce(loss.detach())
         if trouble == "moving_average":
             update_average(average, model, cured)
         if trouble == "lone_checkpoint" and step % 20 == 19:
@@ -114,8 +114,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("trouble", choices=TROUBLES)
     parser.add_argument("--cured", action="store_true", help="the same without the mistake")
+    parser.add_argument("--steps", type=int, default=120)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=20))
-    train(asked.trouble, asked.cured)
+    train(asked.trouble, asked.cured, asked.steps)
     dist.destroy_process_group()

@@ -93,6 +93,18 @@ def test_uneven_data_end_in_join_with_the_recorder_attached(tmp_path: Path) -> N
     assert_recorded(tmp_path / "trace")
 
 
+@pytest.mark.parametrize(
+    ("trouble", "kind"), [("slow_rank", "late_rank"), ("nan", "non_finite_gradient"), ("same_data", "same_data")]
+)
+def test_the_troubles_of_the_gallery_are_named(trouble: str, kind: str, tmp_path: Path) -> None:
+    from pyddpdiag.pipeline import load_report
+
+    launcher = ("-m", "pyddpdiag", "run", "--trace", "trace", "--nproc", "2", "--")
+    ran_example("troubles.py", tmp_path, trouble, launcher=launcher)
+    findings = load_report(tmp_path / "trace").verdict.findings
+    assert kind in [finding.kind for finding in findings]
+
+
 def test_torchrun_starts_two_ranks_by_the_line_for_windows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

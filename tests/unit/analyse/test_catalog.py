@@ -8,7 +8,6 @@ import importlib.util
 import pkgutil
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,7 +81,9 @@ def test_a_check_can_only_be_made_superfluous_by_an_earlier_one() -> None:
 
 
 def test_each_kind_is_on_the_page_of_its_family() -> None:
-    pages = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "findings").glob("*.md")}
+    pages = {
+        path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "findings").glob("*.md")
+    }
     rows = {page: re.findall(r"^\| `(\w+)` \| .+ \|$", text, re.MULTILINE) for page, text in pages.items()}
     wanted: dict[str, list[str]] = {}
     for kind in KINDS.values():
