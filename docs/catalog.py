@@ -6,21 +6,18 @@ import re
 
 from pyddpdiag.messages.catalog import CATALOG
 
-HEAD = "| kind | printed as |\n|---|---|\n"
-ROW = re.compile(r"^\| `(\w+)` \| ([^|\n]+) \|$", re.MULTILINE)
+LIST = re.compile(r"(?:^- `\w+`: .+\n)+", re.MULTILINE)
+_HEAD = "| kind | printed as | role | behind it, and what to do |\n|---|---|---|---|\n"
 _MESSAGES = {message.kind: message for message in CATALOG}
 
 
 def completed(page: str) -> str:
-    """The page with role, cause and fix of each message that its table lists."""
-    return ROW.sub(_row, page).replace(
-        HEAD, "| kind | printed as | role | behind it, and what to do |\n|---|---|---|---|\n"
-    )
+    """The page with its list of messages as a table: role, cause and fix of each beside what is printed."""
+    return LIST.sub(lambda found: _HEAD + "".join(map(_row, found[0].splitlines())), page, count=1)
 
 
-def _row(row: re.Match[str]) -> str:
-    message = _MESSAGES.get(row[1])
-    if message is None:
-        return row[0]
+def _row(line: str) -> str:
+    kind, printed = line.removeprefix("- `").split("`: ", 1)
+    message = _MESSAGES[kind]
     words = f"{message.cause} {message.fix}".replace("|", "\\|").replace("<", "&lt;")
-    return f"| `{row[1]}` | {row[2]} | {message.role.name.lower()} | {words} |"
+    return f"| `{kind}` | {printed} | {message.role.name.lower()} | {words} |\n"

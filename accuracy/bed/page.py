@@ -45,8 +45,6 @@ def wilson(found: int, of: int) -> tuple[float, float]:
 
 
 def _share(rows: Sequence[Row], test: Callable[[Row], bool]) -> str:
-    if not rows:
-        return "none run"
     found = sum(map(test, rows))
     low, high = wilson(found, len(rows))
     return f"{found} of {len(rows)} ({found / len(rows):.1%}; {low:.1%} to {high:.1%})"
@@ -102,22 +100,19 @@ def _totals(faulty: Sequence[Row], healthy: Sequence[Row]) -> str:
     def both(row: Row) -> bool:
         return row["judgement"]["cause"] and row["judgement"]["blame"] == "right"
 
-    return _table(
-        ("of the first line", "runs (share; 95% interval)", "to reach"),
-        [
-            ("names the cause", _share(faulty, judged("cause")), "97%"),
-            ("names the cause and the culprit", _share(faulty, both), "97%"),
-            ("is of a right kind, whatever cause it gives", _share(faulty, judged("kind")), ""),
-            ("names the right class of trouble", _share(faulty, judged("family")), ""),
-            ("blames another rank", _share(faulty, lambda r: r["judgement"]["blame"] == "another"), "0.5%"),
-            ("says healthy", _share(faulty, lambda r: r["judgement"]["said"] == "healthy"), "0%"),
-            (
-                "healthy runs without an alarm",
-                _share(healthy, lambda r: not r["judgement"]["alarms"]),
-                "99%",
-            ),
-        ],
+    of_faults = (
+        ("names the cause", judged("cause"), "97%"),
+        ("names the cause and the culprit", both, "97%"),
+        ("is of a right kind, whatever cause it gives", judged("kind"), ""),
+        ("names the right class of trouble", judged("family"), ""),
+        ("blames another rank", lambda row: row["judgement"]["blame"] == "another", "0.5%"),
+        ("says healthy", lambda row: row["judgement"]["said"] == "healthy", "0%"),
     )
+    lines = [(what, _share(faulty, test), goal) for what, test, goal in of_faults if faulty]
+    if healthy:
+        quiet = _share(healthy, lambda row: not row["judgement"]["alarms"])
+        lines.append(("healthy runs without an alarm", quiet, "99%"))
+    return _table(("of the first line", "runs (share; 95% interval)", "to reach"), lines)
 
 
 def _by_family(faulty: Sequence[Row]) -> str:
@@ -140,43 +135,32 @@ def _family(row: Row) -> str:
 
 
 def _by_cause(rows: Sequence[Row]) -> str:
-    lines = []
-    for cause in (*CAUSES, "healthy"):
+    """A row for each cause that was not always right, and the others in a sentence."""
+    lines, right_ones = [], []
+    for cause in CAUSES:
         mine = [row for row in rows if row["plan"]["cause"] == cause]
-        if not mine:
-            continue
         costs = [row["cost"] for row in mine if row["cost"] is not None]
+        cost = f"{statistics.median(costs):.2f}" if costs else ""
+        right = sum(row["judgement"]["cause"] and row["judgement"]["blame"] == "right" for row in mine)
         said = Counter(row["judgement"]["said"] for row in mine)
-        lines.append(
-            (
-                cause,
-                len(mine),
-                f"{statistics.median(costs):.2f}" if costs and cause != "healthy" else "",
-                sum(row["judgement"]["cause"] for row in mine),
-                sum(row["judgement"]["blame"] == "right" for row in mine),
-                sum(row["judgement"]["blame"] == "another" for row in mine),
-                ", ".join(f"{kind} {count}" for kind, count in said.most_common()),
-            )
-        )
-    head = ("injected", "runs", "step / without it", "cause right", "culprit right", "another blamed", "said")
-    return _table(head, lines)
+        if right < len(mine):
+            words = ", ".join(f"{kind} {count}" for kind, count in said.most_common())
+            lines.append((cause, f"{right} of {len(mine)}", cost, words))
+        elif mine:
+            right_ones.append(f"{cause} {right}{f' ({cost})' if cost else ''}")
+    head = ("injected", "cause and culprit right", "step / without it", "said")
+    sentence = (
+        f"Right in all runs (how many, and the step over that without the fault): {'; '.join(right_ones)}."
+    )
+    return "\n\n".join([*([_table(head, lines)] if lines else []), *([sentence] if right_ones else [])])
 
 
 def _alarms(healthy: Sequence[Row]) -> str:
-    lines = []
-    for kind in sorted({row["plan"]["kind"] for row in healthy}):
-        mine = [row for row in healthy if row["plan"]["kind"] == kind]
-        found = Counter(alarm for row in mine for alarm in row["judgement"]["alarms"])
-        shares = [share for row in mine for share in row["waited"] if share is not None]
-        lines.append(
-            (
-                kind,
-                len(mine),
-                ", ".join(f"{name} {count}" for name, count in found.most_common()) or "none",
-                f"{statistics.median(shares):.0%}" if shares else "",
-            )
-        )
-    return _table(("healthy training", "runs", "alarms", "waited for a core (median)"), lines)
+    kinds = Counter(row["plan"]["kind"] for row in healthy)
+    found = Counter((row["plan"]["kind"], alarm) for row in healthy for alarm in row["judgement"]["alarms"])
+    runs = f"Healthy trainings: {'; '.join(f'{kind} {count}' for kind, count in sorted(kinds.items()))}."
+    alarms = ", ".join(f"{alarm} in {kind} {count}" for (kind, alarm), count in sorted(found.items()))
+    return f"{runs} Alarms: {alarms or 'none'}."
 
 
 def figures(rows: Sequence[Row], versions: str) -> str:
@@ -216,7 +200,7 @@ def figures(rows: Sequence[Row], versions: str) -> str:
         some = list(filter(which, faulty)), list(filter(which, healthy))
         if any(some):
             parts += [f"### {name}", _totals(*some)]
-    parts += ["### All runs", _by_family(faulty), _by_cause(counted)]
+    parts += ["### All runs", _by_family(faulty), _by_cause(faulty)]
     if healthy:
         parts.append(_alarms(healthy))
     return "\n\n".join(parts)

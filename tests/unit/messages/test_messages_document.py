@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 def test_the_document_lists_the_catalog() -> None:
     text = (DOCS / "doctor.md").read_text(encoding="utf-8").partition("### The catalog")[2]
-    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", text, re.MULTILINE)
+    rows = re.findall(r"^- `(\w+)`: ", text, re.MULTILINE)
     assert rows == [message.kind for message in CATALOG]
 
 
@@ -23,6 +23,6 @@ def test_the_site_adds_role_cause_and_fix() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     message = next(message for message in CATALOG if message.kind == "peer_gone")
-    page = module.completed("| kind | printed as |\n|---|---|\n| `peer_gone` | Connection closed by peer |\n")
+    page = module.completed("- `peer_gone`: Connection closed by peer\n")
     assert page.startswith("| kind | printed as | role |")
     assert f"| victim | {message.cause} {message.fix} |" in page
