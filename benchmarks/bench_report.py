@@ -3,7 +3,7 @@
 Run: python3 dev.py bench benchmarks/bench_report.py
 A round is the time from the start of the process to its end; its processor time stands beside it, which is the one to
 look at on a busy machine. Goals: under 3 s, and under 1 GB at its peak; under 500 MB for 20 million records, of which
-not all are used then (docs/metrics.md). They are measured as 4, 64 and 1,024 ranks if PYDDPDIAG_LARGE=1 is set (2.6 GB
+not all are used then (docs/findings.md). They are measured as 4, 64 and 1,024 ranks if PYDDPDIAG_LARGE=1 is set (2.6 GB
 of files), as are one rank of 8 million and 16,384 ranks of 1,000.
 """
 

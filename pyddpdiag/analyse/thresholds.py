@@ -1,4 +1,4 @@
-"""How much evidence a finding about time needs, the same for all checks (docs/metrics.md)."""
+"""How much evidence a finding about time needs, the same for all checks (docs/findings.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Samples of a rank's Python stack: one schema, for the recorder that writes them and the reader that trusts nothing.
 
-docs/trace-format.md shows an example, which a test holds against this.
+docs/examples/rank_0.lines is an example, which a test holds against this.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The sidecar of one rank: one schema, for the recorder that writes it and the reader that trusts nothing in it.
 
-docs/trace-format.md shows an example, which a test holds against this. A field that is added is optional: sidecars of
+docs/examples/rank_0.json is an example, which a test holds against this. A field that is added is optional: sidecars of
 every release are read.
 """
 
