@@ -15,8 +15,7 @@ from pyddpdiag import __version__
 from pyddpdiag.cli import build_app, commands
 
 sys.path.insert(0, str(Path(__file__).parent))
-import catalog
-import kinds
+import completed
 
 project = "pyddpdiag"
 author = "the pyddpdiag authors"
@@ -54,9 +53,9 @@ def _complete(app: Any, name: str, source: list[str]) -> None:
     # The README is no page of the site, whose first page stands in for it.
     source[0] = re.sub(r"\]\(\.\./README\.md[^)]*\)", "](index.md)", source[0])
     if name.startswith("findings/"):
-        source[0] = kinds.completed(source[0])
+        source[0] = completed.findings(source[0])
     if name == "doctor":
-        source[0] = catalog.completed(source[0])
+        source[0] = completed.messages(source[0])
     if name == "reference/commands":
         program: Any = typer.main.get_command(build_app(commands()))
         parts = (_command(program.commands[name], f"pyddpdiag {name}", 2) for name in commands())

@@ -94,7 +94,8 @@ def test_uneven_data_end_in_join_with_the_recorder_attached(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("trouble", "kind"), [("slow_rank", "late_rank"), ("nan", "non_finite_gradient"), ("same_data", "same_data")]
+    ("trouble", "kind"),
+    [("slow_rank", "late_rank"), ("nan", "non_finite_gradient"), ("same_data", "same_data")],
 )
 def test_the_troubles_of_the_gallery_are_named(trouble: str, kind: str, tmp_path: Path) -> None:
     from pyddpdiag.pipeline import load_report

@@ -18,11 +18,11 @@ def test_the_document_lists_the_catalog() -> None:
 
 
 def test_the_site_adds_role_cause_and_fix() -> None:
-    spec = importlib.util.spec_from_file_location("catalog", DOCS / "catalog.py")
+    spec = importlib.util.spec_from_file_location("completed", DOCS / "completed.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     message = next(message for message in CATALOG if message.kind == "peer_gone")
-    page = module.completed("- `peer_gone`: Connection closed by peer\n")
+    page = module.messages("- `peer_gone`: Connection closed by peer\n")
     assert page.startswith("| kind | printed as | role |")
     assert f"| victim | {message.cause} {message.fix} |" in page

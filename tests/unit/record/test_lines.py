@@ -203,7 +203,9 @@ def test_a_reader_of_the_file_does_not_end_the_looks(tmp_path: Path, monkeypatch
 
 
 def test_the_documented_example_is_the_schema() -> None:
-    example = json.loads((Path(__file__).parents[3] / "docs/examples/rank_0.lines").read_text(encoding="utf-8"))
+    example = json.loads(
+        (Path(__file__).parents[3] / "docs/examples/rank_0.lines").read_text(encoding="utf-8")
+    )
     lines = from_json(example)
     assert lines is not None
     assert to_json(lines) == example

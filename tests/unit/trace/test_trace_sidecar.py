@@ -164,7 +164,9 @@ def _shape_of(value: object) -> object:
 
 
 def test_the_documented_example_is_the_schema() -> None:
-    example = json.loads((Path(__file__).parents[3] / "docs/examples/rank_0.json").read_text(encoding="utf-8"))
+    example = json.loads(
+        (Path(__file__).parents[3] / "docs/examples/rank_0.json").read_text(encoding="utf-8")
+    )
     sidecar, warnings = from_json(example)
     assert warnings == ()
     # Everything that stands there is read, nothing that is written is missing there, and in this order.

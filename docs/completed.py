@@ -1,0 +1,60 @@
+"""What the site adds to lists of kinds and of messages: they become tables with what the package knows of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from pyddpdiag.analyse import catalog
+from pyddpdiag.messages.catalog import CATALOG
+from pyddpdiag.model import Finding
+from pyddpdiag.model.kinds import KINDS, Kind
+
+LIST = re.compile(r"(?:^- `\w+`: .+\n)+", re.MULTILINE)
+
+
+def findings(page: str) -> str:
+    """The page of a family, with severity, headline and facts of each kind that it lists."""
+    return _table(page, ("kind", "severity", "in short", "when"), _kind)
+
+
+def messages(page: str) -> str:
+    """The doctor's page, with role, cause and fix of each message that it lists."""
+    return _table(page, ("kind", "printed as", "role", "behind it, and what to do"), _message)
+
+
+def _table(page: str, head: tuple[str, ...], row: Callable[[str, str], tuple[str, ...]]) -> str:
+    def drawn(found: re.Match[str]) -> str:
+        items = (line.removeprefix("- `").split("`: ", 1) for line in found[0].splitlines())
+        rows = [head, ("---",) * len(head), *((f"`{name}`", *row(name, text)) for name, text in items)]
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+
+    return LIST.sub(drawn, page, count=1)
+
+
+def _kind(name: str, when: str) -> tuple[str, ...]:
+    kind = KINDS[name]
+    example = Finding(name, "note", "", "high", rank=1)
+    return ", ".join(kind.severities), kind.in_short(example), " ".join((when, *_facts(kind)))
+
+
+def _facts(kind: Kind) -> Iterator[str]:
+    basis = {name: check.rests_on for check in catalog.CHECKS for name in check.kinds}
+    if kind.name in basis:
+        yield f"<br>*Rests on {basis[kind.name]}.*"
+    if kind.explained_by:
+        yield f"*Not said where these say why: {_names(kind.explained_by)}.*"
+    if kind.leads_to:
+        yield f"*Leads to {_names(kind.leads_to)}.*"
+    if kind.saves:
+        yield f"*Cure: {_names(tuple(kind.saves))}.*"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _message(name: str, printed: str) -> tuple[str, ...]:
+    message = next(message for message in CATALOG if message.kind == name)
+    words = f"{message.cause} {message.fix}".replace("|", "\\|").replace("<", "&lt;")
+    return printed, message.role.name.lower(), words
