@@ -72,17 +72,19 @@ def test_the_figures_count_what_is_costly_enough() -> None:
         row("straggler computes", "healthy", right=False, blame="nobody"),
         row("straggler computes", "healthy", right=False, blame="nobody", cost=1.02),
         row("killed", "rank_lost", right=True, blame="another", cost=None),
+        row("stopped", "rank_stopped", right=True, blame="right", cost=None),
         row("healthy", "healthy", right=True, blame="right", kind="plain"),
     ]
     text = figures(rows, "some version")
-    assert "| names the cause | 2 of 3 (66.7%; 20.8% to 93.9%) |" in text
-    assert "| names the cause and the culprit | 1 of 3 (33.3%; 6.1% to 79.2%) |" in text
-    assert "| blames another rank | 1 of 3 (33.3%; 6.1% to 79.2%) |" in text
-    assert "| says healthy | 1 of 3 (33.3%; 6.1% to 79.2%) |" in text
+    assert "| names the cause | 3 of 4 (75.0%; 30.1% to 95.4%) |" in text
+    assert "| names the cause and the culprit | 2 of 4 (50.0%; 15.0% to 85.0%) |" in text
+    assert "| blames another rank | 1 of 4 (25.0%; 4.6% to 69.9%) |" in text
+    assert "| says healthy | 1 of 4 (25.0%; 4.6% to 69.9%) |" in text
     assert "| healthy runs without an alarm | 1 of 1 (100.0%; 20.7% to 100.0%) |" in text
     assert "less than 10% of the step: straggler computes 1." in text
-    assert "| straggler computes | 2 | 1.50 | 1 | 1 | 0 | late_rank 1, healthy 1 |" in text
-    assert "| plain | 1 | none | 15% |" in text
+    assert "| straggler computes | 1 of 2 | 1.50 | late_rank 1, healthy 1 |" in text
+    assert "| killed | 0 of 1 |  | rank_lost 1 |" in text and "without the fault): stopped 1." in text
+    assert "Healthy trainings: plain 1. Alarms: none." in text
 
 
 def test_quiet_and_busy_runs_are_counted_apart() -> None:
