@@ -1,47 +1,114 @@
-"""What a rank's extra time is spent for: on a core, waiting for one, for other threads of its process."""
+"""What time that somebody needs more is spent for: the one place that tells the parts of own time apart.
+
+The same for one rank beside the others and for all ranks beside the rest of the run: each millisecond is under one
+part, and the largest part is the cause.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.grouped import Float64, sure_median
-from pyddpdiag.analyse.step_matrix import median
+from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.model.findings import Cause
 from pyddpdiag.model.words import percent
 
-CORE_SHARE: Final = 0.7
-"""Share of the extra time in which it waits for a core. Busy code on a loaded machine reaches 0.4, other load 0.93."""
+SHARED_TIMES: Final = 1.6
+"""Shared caches and cores make the same work take up to this many times the processor time: 1.56, measured beside a
+compiler; the second thread of a core adds 0.2 to 0.3 of its throughput (Intel, "Hyper-Threading Technology
+Architecture and Microarchitecture", 2002), so that each of two takes 1.5 to 1.7 times as long."""
 
-CPU_SHARE: Final = 0.5
-"""Share of the extra time on a core. Busy code has at least 0.68, a rank that sleeps at most 0.06."""
-
-MORE_TIMES: Final = 1.75
-"""A rank that uses this many times the others' processor time computes more, however long it waits for a core for that.
-Shared caches and cores make the same work take up to 1.5 times as long."""
-
-More = Callable[[Float64], Float64]
-"""How much more each rank has of something than what it is compared with; [steps, ranks]."""
+FAULT_MS: Final = 0.1
+"""What a page costs that has to be read from a disk, at least: 0.105 ms, measured on a virtual disk of solid state.
+Where it costs more, the cause may go unseen; it is never named for too little."""
 
 
-def cause_of(cpu_share: float | None, core_share: float | None) -> Cause | None:
-    """What extra time is spent for, by the parts of it on a core and waiting for one, as far as they are known."""
-    if core_share is not None and core_share >= CORE_SHARE:
-        return "core"
-    if cpu_share is None:
+@dataclass(frozen=True)
+class ExtraTime:
+    """Parts of the time that somebody needs more, each as a share of it; None: not known.
+
+    Attributes:
+        data: waiting for data.
+        device: its accelerator still computes when its host is done.
+        cpu: the thread that runs backward is on a core.
+        core: it waits for one.
+        threads: what the other threads of its process compute more.
+        disk: it waits for a disk, as far as looks at it and its page faults tell.
+        waits_per_cpu: how long somebody waits for a core here for each ms of computing (`waits_per_cpu`).
+    """
+
+    data: float | None = None
+    device: float | None = None
+    cpu: float | None = None
+    core: float | None = None
+    threads: float | None = None
+    disk: float | None = None
+    waits_per_cpu: float = 0.0
+
+    @property
+    def computing(self) -> float:
+        """What it computes more, with the waits for a core that so much computing brings."""
+        on_core = max(0.0, self.cpu or 0.0)
+        return on_core + min(max(0.0, self.core or 0.0), self.waits_per_cpu * on_core)
+
+    @property
+    def waiting(self) -> float:
+        """What it waits more for a core beyond that."""
+        return max(0.0, (self.core or 0.0) + max(0.0, self.cpu or 0.0) - self.computing)
+
+    @property
+    def cause(self) -> Cause | None:
+        """The largest part; None: it may be another one, which is not known."""
+        data, device, disk = (max(0.0, each or 0.0) for each in (self.data, self.device, self.disk))
+        left, waiting = max(0.0, 1.0 - data - device - self.computing - self.waiting), self.waiting
+        # A thread that waits for the others of its process sleeps, or waits for the core that they are on.
+        threads = min(max(0.0, self.threads or 0.0), left + waiting)
+        threads = threads if threads > disk else 0.0
+        left, waiting = left - min(threads, left), waiting - max(0.0, threads - left)
+        # After each wait for a disk, a rank waits for a core as well.
+        asleep = max(disk, left)
+        parts: dict[Cause | None, float] = {
+            "data": data,
+            "device": device,
+            "compute": self.computing + threads,
+            "core": waiting,
+            "disk" if 2 * disk >= left else "blocked": asleep,
+        }
+        found = max(parts, key=lambda each: parts[each])
+        if self.cpu is None and found not in ("data", "device"):
+            return "disk" if 2 * disk >= 1.0 else None
+        # Without the run-queue delay, a thread that waits for a core and one that sleeps look the same.
+        return None if self.core is None and found == "blocked" else found
+
+
+def waits_per_cpu(mine: tuple[float, float], usual: tuple[float, float]) -> float:
+    """How long who computes waits for a core for each ms of it, whoever else is on the machine.
+
+    At least as long as is usual; as long as it does itself, if it computes more than other programs in the same caches
+    can make of the usual work.
+
+    Args:
+        mine: processor time and waits for a core of whom this is about; any unit.
+        usual: the same of what it is compared with.
+    """
+    of = mine if mine[0] > SHARED_TIMES * usual[0] else usual
+    return max(0.0, of[1]) / of[0] if of[0] > 0.0 else 0.0
+
+
+def share(more: Float64, extra: Float64) -> float | None:
+    """How much of what is extra in these steps is what there is more of a part; None: too few are known.
+
+    Args:
+        more: of the part, step by step, in ms; NaN = not known.
+        extra: the time needed more.
+    """
+    known = ~np.isnan(more)
+    if np.count_nonzero(known) < LEAST_STEPS or not extra[known].sum() > 0.0:
         return None
-    if cpu_share >= CPU_SHARE:
-        return "compute"
-    # Without the run-queue delay a waiting thread and a sleeping one look the same.
-    return "blocked" if core_share is not None and cpu_share + core_share < CPU_SHARE else None
-
-
-def explains(cpu_share: float | None, core_share: float | None) -> bool:
-    """Whether processor time takes most of what is extra beside waiting for a core."""
-    return cpu_share is not None and cpu_share >= CPU_SHARE * (1.0 - max(0.0, core_share or 0.0))
+    return float(more[known].sum() / extra[known].sum())
 
 
 def stretch(usual_ms: float, extra_ms: float, *shares: float | None) -> float:
@@ -74,54 +141,3 @@ def computing(who: str, more: str, cpu_share: float | None, core_share: float | 
     core = percent(max(0.0, core_share or 0.0))
     waits = "" if core == percent(0.0) else f", and wait{one} for a processor core for {core}"
     return f"{who} compute{one} for {percent(min(1.0, cpu_share))} of {more}{waits}"
-
-
-def computes_much(more_of: More, cpu: Float64, place: int, threshold: float) -> bool:
-    """Whether the processor time of a rank's thread alone makes it late, by a multiple of the others'."""
-    cpu = cpu[~np.isnan(cpu).any(axis=1)]
-    if len(cpu) < LEAST_STEPS:
-        return False
-    more = more_of(cpu)[:, place]
-    return sure_median(more) > threshold and median(cpu[:, place]) >= MORE_TIMES * median(
-        cpu[:, place] - more
-    )
-
-
-def other_threads(
-    more_of: More, cpu: Float64, extra: Float64, place: int, threshold: float
-) -> tuple[float, float] | None:
-    """What the other threads of a rank's process compute, and those of the others' do, in ms.
-
-    None: they do not take the time that the rank is late by, or that is not known.
-
-    Args:
-        more_of: how much more each rank has of something.
-        cpu: processor time of each rank's process less that of its thread that runs backward.
-        extra: by how much the rank is late in these steps.
-        place: of the rank.
-        threshold: from which it is late; ms.
-    """
-    known = ~np.isnan(cpu).any(axis=1)
-    if np.count_nonzero(known) < LEAST_STEPS:
-        return None
-    more = more_of(cpu[known])[:, place]
-    if sure_median(more) <= threshold or float(more.sum()) < CPU_SHARE * float(extra[known].sum()):
-        return None
-    mine = median(cpu[known][:, place])
-    return mine, mine - median(more)
-
-
-def mean_of(more_of: More, values: Float64, place: int) -> float | None:
-    """How much more of these a rank has than the others in a step; None: too few are known."""
-    known = ~np.isnan(values).any(axis=1)
-    if np.count_nonzero(known) < LEAST_STEPS:
-        return None
-    return float(more_of(values[known])[:, place].mean())
-
-
-def share_of(more_of: More, values: Float64, extra: Float64, place: int) -> float | None:
-    """How much of a rank's extra time these values explain by what it has more of them; None: too few are known."""
-    known = ~np.isnan(values).any(axis=1)
-    if np.count_nonzero(known) < LEAST_STEPS:
-        return None
-    return float(more_of(values[known])[:, place].sum() / extra[known].sum())

@@ -10,15 +10,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.core_waits import spins
-from pyddpdiag.analyse.extra_time import (
-    CPU_SHARE,
-    cause_of,
-    computes_much,
-    explains,
-    mean_of,
-    other_threads,
-    share_of,
-)
+from pyddpdiag.analyse.extra_time import FAULT_MS, SHARED_TIMES, ExtraTime, share, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.lateness import Lateness
 from pyddpdiag.analyse.lateness import lateness as lateness_of
@@ -33,7 +25,6 @@ from pyddpdiag.model.sidecar import Sidecar
 
 _Z99: Final = 2.326
 
-DATA_SHARE: Final = 0.5
 BUSY_LOAD: Final = 1.5
 """Above this load average per core, a machine has more work than it can do, and slows its ranks unevenly."""
 
@@ -45,16 +36,6 @@ LOADED_SHARE: Final = 0.25
 
 GATHERED_SHARE: Final = 0.5
 """So much later than usual must a rank be in a stretch that its length does not tell from chance."""
-
-DISK_SHARE: Final = 0.5
-"""Share of the extra time neither on a core nor waiting for one in which it waits for a disk."""
-
-LEAST_DISK_SHARE: Final = 0.25
-"""Share of all extra time, at least. After each wait for its disk, a rank on a busy machine waits for a core."""
-
-FAULT_MS: Final = 0.1
-"""What a page costs that has to be read from a disk, at least: 0.105 ms, measured on a virtual disk of solid state.
-Where it costs more, the cause may go unseen; it is never named for too little."""
 
 SHORT: Final = 2 * WINDOW
 """In a shorter stretch it may have been any rank's turn to be slowed by something else: it must be late by more."""
@@ -79,14 +60,12 @@ class LateRank:
 
     `extra_ms` is the median of what it needs more than the ranks' lower median, `sure_ms` what that median
     exceeds with 99% confidence, `often` the share of `steps` in which it is late, `step_ms` a typical step. `data_ms`
-    is its extra waiting for data. `device_share` is the part of the extra time in which its accelerator still computes
-    when its host is done; `cpu_share` and `core_share` are the parts of the extra time on a core and waiting
-    for one; None = not known. `disk_ms`: for how much longer than the others it waits for a disk in a step, as far as
-    looks at its thread tell; None: they do not. `major_faults`: how many more pages of memory than the others it has to
-    read from a disk in a step; None = not known. `computes_much`: it uses a multiple of the others' processor time,
-    which explains its lateness. `other_threads`: what the other threads of its process compute in a step, and those of
-    the others' do, in ms, where that takes the extra time; None: it does not, or is not known. `threads`: torch has so
-    many there and at least so many elsewhere; None: not fewer. `than`: most of the ranks are late, compared with this
+    is its extra waiting for data, and `extra` tells what all of the extra time is spent for. `disk_ms`: for how much
+    longer than the others it waits for a disk in a step, as far as looks at its thread tell; None: they do not.
+    `major_faults`: how many more pages of memory than the others it has to read from a disk in a step; `cpu_times`: its
+    processor time over the others'; None = not known. `other_threads`: what the other threads of its process compute in
+    a step, and those of the others' do, in ms, where they take most of the extra time. `threads`: torch has so many
+    there and at least so many elsewhere; None: not fewer. `than`: most of the ranks are late, compared with this
     rank alone; None: compared with the ranks' lower median.
     `load` is the load average of its machine for each core that its ranks may use; None = not known.
     `cost_ms` is an average over the whole run: costs are compared with each other. `computes_more_ms`: it is named for
@@ -105,14 +84,12 @@ class LateRank:
     since_step: int
     until_step: int | None
     data_ms: float
-    device_share: float | None
-    cpu_share: float | None
-    core_share: float | None
+    extra: ExtraTime
     threads: tuple[int, int] | None
     load: float | None
     cost_ms: float
     computes_more_ms: float = 0.0
-    computes_much: bool = False
+    cpu_times: float | None = None
     spins: bool = False
     other_threads: tuple[float, float] | None = None
     than: int | None = None
@@ -129,7 +106,8 @@ class LateRank:
         # A rank that sleeps or waits for data has nothing to do with the machine's load.
         if self.spins and self.cause in ("compute", "core", None):
             return "low"
-        if self.cause in ("compute", "core", None) and not (self.computes_much and self.than is None):
+        works = self.cause == "compute" and (self.cpu_times or 0.0) > SHARED_TIMES
+        if self.cause in ("compute", "core", None) and not (works and self.than is None):
             busy = self.load is not None and self.load > BUSY_LOAD
             may_be = busy or (self.span is not None and self.steps * self.step_ms < SHORT_LOAD_MS)
             # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
@@ -144,48 +122,27 @@ class LateRank:
     @property
     def waits_for_cores(self) -> bool:
         """Whether it spends most of the extra time waiting for a core."""
-        return self.cause == "core" or (self.core_share is not None and self.core_share >= CPU_SHARE)
-
-    @property
-    def core_wait(self) -> float | None:
-        """The part of the extra time in which it may have waited for a core; None: not known."""
-        if self.core_share is None and self.load is not None and self.load > BUSY_LOAD:
-            return 1.0
-        return self.core_share
+        return self.cause == "core" or (self.extra.core or 0.0) >= 0.5
 
     @property
     def is_by_other_threads(self) -> bool:
         """Whether the other threads of its process take the extra time."""
         # Of a late device, the thread that waits for it spins.
-        return self.other_threads is not None and self.cause != "device"
+        return self.other_threads is not None and self.cause == "compute"
 
     @property
     def cause(self) -> Cause | None:
         """What it does in the extra time; None: the trace does not tell."""
         if self.computes_more_ms:
             return "compute"
-        if self.data_ms > DATA_SHARE * self.extra_ms:
-            return "data"
-        if (self.device_share or 0.0) >= CPU_SHARE:
-            return "device"
-        if self.computes_much or self.other_threads:
+        if self.extra.cpu is None and self.extra.cause is None and self.threads:
             return "compute"
-        found = cause_of(self.cpu_share, self.core_share)
-        if self.waits_for_disk and found in ("blocked", None):
-            return "disk"
-        return "compute" if found is None and self.cpu_share is None and self.threads else found
-
-    @property
-    def waits_for_disk(self) -> bool:
-        """Whether what it waits for a disk takes most of the extra time."""
-        cpu, core = max(0.0, self.cpu_share or 0.0), max(0.0, self.core_share or 0.0)
-        least = max(DISK_SHARE * (1.0 - cpu - core), LEAST_DISK_SHARE, cpu)
-        return self.waits_for_pages or (self.disk_ms or 0.0) >= least * self.extra_ms
+        return self.extra.cause
 
     @property
     def waits_for_pages(self) -> bool:
-        """Whether pages of memory that are read from a disk take most of the extra time."""
-        return FAULT_MS * (self.major_faults or 0.0) >= DISK_SHARE * self.extra_ms
+        """Whether most of what it waits for a disk are pages of memory."""
+        return self.cause == "disk" and FAULT_MS * (self.major_faults or 0.0) > (self.disk_ms or 0.0)
 
 
 def late_ranks(
@@ -228,8 +185,10 @@ def late_ranks(
 def _with_disk(late: LateRank, lateness: Lateness, lines: RunLines) -> LateRank:
     """With what the looks at its thread saw of waiting for a disk."""
     rows = late.span.rows if late.span else np.arange(len(lateness))
-    ms = lines.more_on_disk_ms(late.rank, lateness.step[rows])
-    return late if np.isnan(ms) else replace(late, disk_ms=ms / len(rows))
+    ms = lines.more_on_disk_ms(late.rank, lateness.step[rows]) / len(rows)
+    seen = None if np.isnan(ms) else float(ms)
+    waits = max(seen or 0.0, FAULT_MS * (late.major_faults or 0.0))
+    return replace(late, disk_ms=seen, extra=replace(late.extra, disk=waits / late.extra_ms))
 
 
 def _threshold_ms(step_ms: float) -> float:
@@ -340,9 +299,27 @@ def _describe(
     late, mine = lateness.rows[rows][is_late], extra[is_late]
     since, until = span.between(lateness.step) if span else (int(lateness.step[int(is_late.argmax())]), None)
     step_ms = median(lateness.wall[rows]) if span else steps.wall_ms
-    more = lateness.more
-    cpu_share = share_of(more, usage.cpu[late], mine, place)
-    core_share = share_of(more, usage.run_delay[late], mine, place)
+
+    def of(values: Float64) -> Float64:
+        return lateness.more(values)[:, place]
+
+    cpu, delay, beside = usage.cpu[late], usage.run_delay[late], (usage.process_cpu - usage.cpu)[late]
+    rest = cpu[:, place] - of(cpu), delay[:, place] - of(delay)
+    faults = of(usage.major_faults[late])
+    threads = share(of(beside), mine)
+    spent = ExtraTime(
+        data=max(0.0, median(lateness.waits[rows, place])) / median(extra),
+        device=share(of(usage.device[late]), mine),
+        cpu=share(of(cpu), mine),
+        core=share(of(delay), mine),
+        # Some of it comes with each run.
+        threads=threads if sure_median(of(beside)) > _threshold_ms(step_ms) else None,
+        waits_per_cpu=waits_per_cpu(
+            (median(cpu[:, place]), median(delay[:, place])), (median(rest[0]), median(rest[1]))
+        ),
+    )
+    usual = median(rest[0])
+    by_threads = median(beside[:, place])
     return LateRank(
         rank=lateness.ranks[place],
         span=span,
@@ -354,19 +331,16 @@ def _describe(
         since_step=since,
         until_step=until,
         data_ms=median(lateness.waits[rows, place]),
-        device_share=share_of(more, usage.device[late], mine, place),
-        cpu_share=cpu_share,
-        core_share=core_share,
+        extra=spent,
         than=None if lateness.than is None else lateness.ranks[lateness.than],
         threads=fewer_threads(sidecars, lateness.ranks[place]),
         load=_load(usage, sidecars, lateness, place),
         cost_ms=float(np.maximum(extra, 0.0).sum()) / len(lateness) if span else median(extra),
-        major_faults=mean_of(more, usage.major_faults[late], place),
-        computes_much=explains(cpu_share, core_share)
-        and computes_much(more, usage.cpu[late], place, _threshold_ms(step_ms)),
-        other_threads=None
-        if cpu_share is None or cpu_share >= CPU_SHARE
-        else other_threads(more, (usage.process_cpu - usage.cpu)[late], mine, place, _threshold_ms(step_ms)),
+        major_faults=None if np.isnan(faults).all() else float(np.nanmean(faults)),
+        cpu_times=median(cpu[:, place]) / usual if usual > 0.0 else None,
+        other_threads=(by_threads, by_threads - median(of(beside)))
+        if (spent.threads or 0.0) > max(0.5, spent.cpu or 0.0)
+        else None,
         beside=span.evidence(lateness.extra[:, place], "extra") if span else {},
     )
 

@@ -9,9 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.extra_time import CPU_SHARE, MORE_TIMES, cause_of
+from pyddpdiag.analyse.extra_time import SHARED_TIMES, ExtraTime, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, median_at_most, sure_median
-from pyddpdiag.analyse.late_ranks import BUSY_LOAD
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median, step_walls
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
@@ -32,9 +31,6 @@ SURE_TIMES: Final = 1.15
 
 ELSEWHERE: Final = 0.25
 """At most this share of the other steps is slow, too: otherwise steps vary, and nothing has changed."""
-
-CPU_TIMES: Final = 1.6
-"""Shared caches and cores make the same work take up to this many times the processor time: 1.56 beside a compiler."""
 
 GROWS: Final = 0.3
 """Where the change is a slow one, this part of it lies between the thirds of each side: 0.67 of a straight line's."""
@@ -100,9 +96,7 @@ class Slower:
     Attributes:
         change: by how much, and where.
         rows: of the step matrix, those that it was looked for in: every rank's own time is known there.
-        cpu_share: the part of the difference that the ranks' processor time is; None: not known.
-        device_share: the part that their accelerators compute longer than the hosts; None: not known.
-        core_share: the part that they wait for a core; None: not known.
+        extra: what the difference is spent for.
         cpu_times: processor time in the parts over that in the rest; None: not known.
         load: the load average of the busiest host for each core that its ranks may use, in the parts; None: not known.
         by_core: without what the ranks wait for a core, there are no such parts.
@@ -110,9 +104,7 @@ class Slower:
 
     change: Change
     rows: Int64
-    cpu_share: float | None
-    device_share: float | None
-    core_share: float | None
+    extra: ExtraTime
     cpu_times: float | None
     load: float | None
     by_core: bool = False
@@ -120,9 +112,7 @@ class Slower:
     @property
     def cause(self) -> Cause | None:
         """What the ranks do in the time that they need more; None: the trace does not tell."""
-        if (self.device_share or 0.0) >= CPU_SHARE:
-            return "device"
-        found = None if self.cpu_share is None else cause_of(self.cpu_share, self.core_share)
+        found = self.extra.cause
         # What is left beside the wait is no change by itself.
         return None if found == "blocked" and self.by_core else found
 
@@ -134,10 +124,7 @@ class Slower:
         if self.cause == "core":
             return "low"
         # Processor time grows with other load, too, as caches and cores are shared.
-        if (self.cpu_times or self.change.times) >= MORE_TIMES:
-            return "medium"
-        is_quiet = self.load is not None and self.load <= BUSY_LOAD
-        return "medium" if is_quiet and (self.cpu_times or 0.0) >= CPU_TIMES else "low"
+        return "medium" if (self.cpu_times or self.change.times) > SHARED_TIMES else "low"
 
 
 def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]) -> Slower | None:
@@ -168,16 +155,21 @@ def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar
     device = _levels(usage.device[rows], inside)
     others = _levels((usage.process_cpu - usage.cpu)[rows], inside)
     more = found.there_ms - found.usual_ms
-    cpu_share = None if cpu is None else (cpu[0] - cpu[1]) / more
-    if cpu_share is not None and cpu_share < CPU_SHARE and others is not None:
-        # Helper threads may do the work while the one that runs backward waits for them.
-        cpu_share = max(cpu_share, (others[0] - others[1]) / more)
+
+    def part(levels: tuple[float, float] | None) -> float | None:
+        return None if levels is None else (levels[0] - levels[1]) / more
+
     return Slower(
         found,
         rows=rows,
-        cpu_share=cpu_share,
-        device_share=None if device is None else (device[0] - device[1]) / more,
-        core_share=None if delay is None else (delay[0] - delay[1]) / more,
+        extra=ExtraTime(
+            device=part(device),
+            cpu=part(cpu),
+            core=part(delay),
+            # Helper threads may do the work while the one that runs backward waits for them.
+            threads=part(others),
+            waits_per_cpu=waits_per_cpu((cpu[0], delay[0]), (cpu[1], delay[1])) if cpu and delay else 0.0,
+        ),
         cpu_times=None if cpu is None or not cpu[1] > 0 else cpu[0] / cpu[1],
         load=_load(steps, usage, sidecars, rows[inside]),
         by_core=of_itself is None,

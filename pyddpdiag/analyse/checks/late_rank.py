@@ -116,8 +116,8 @@ def _tell_past(view: RunView, late: LateRank) -> Finding:
             "steps_per_interval": past.length,
             "step_ms": late.step_ms,
             "data_wait_extra_ms": late.data_ms,
-            "cpu_share": late.cpu_share,
-            "core_wait_share": late.core_share,
+            "cpu_share": late.extra.cpu,
+            "core_wait_share": late.extra.core,
             **late.beside,
         },
         change_mind="A recording of those steps with a larger ring, Recorder(capacity_mb=...), shows other causes: "
@@ -150,9 +150,9 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
             "steps": late.steps,
             "step_ms": late.step_ms,
             "data_wait_extra_ms": late.data_ms,
-            "cpu_share": late.cpu_share,
-            "core_wait_share": late.core_share,
-            "device_share": late.device_share if late.cause == "device" else None,
+            "cpu_share": late.extra.cpu,
+            "core_wait_share": late.extra.core,
+            "device_share": late.extra.device if late.cause == "device" else None,
             "disk_wait_ms": late.disk_ms,
             "major_faults": late.major_faults,
             "computes_more_ms": late.computes_more_ms or None,
@@ -195,7 +195,7 @@ def _where(view: RunView, late: LateRank) -> Where | None:
     if late.than is not None:
         extra, lines = np.full(len(own), late.extra_ms), lines.of([late.rank, late.than])
     more_ms = float(np.maximum(extra, 0.0).sum())
-    times = stretch(float((own - extra).sum()), more_ms, late.cpu_share, late.core_wait)
+    times = stretch(float((own - extra).sum()), more_ms, late.extra.cpu, late.extra.core)
     return lines.more_of(late.rank, lateness.step[rows], more_ms, times)
 
 
@@ -242,7 +242,7 @@ def _why(late: LateRank) -> str:
     if late.cause == "compute" and late.threads:
         return f"; its torch uses {count(late.threads[0], 'thread')}, the others' {late.threads[1]}"
     if late.cause == "compute":
-        does = computing("it", "that", late.cpu_share, late.core_share)
+        does = computing("it", "that", late.extra.cpu, late.extra.core)
         spin = ", or its threads spin for want of a core" if _may_spin(late) else ""
         return f" ({does}{spin})" if does else ""
     if late.cause == "disk":

@@ -60,7 +60,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     where = None
     if found.cause not in ("core", "device"):
         more_ms = change.there_ms - change.usual_ms
-        times = stretch(change.usual_ms, more_ms, found.cpu_share, found.core_share)
+        times = stretch(change.usual_ms, more_ms, found.extra.cpu, found.extra.core)
         where = view.lines.more_in(at[change.inside], at[~change.inside], more_ms, times)
     # Threads that spin in want of a core do so for as long as that lasts, on all ranks.
     spins = found.cause in ("compute", None) and view.spins
@@ -86,8 +86,8 @@ def _look(view: RunView) -> Iterator[Finding]:
             "usual_own_ms": change.usual_ms,
             "times_as_long": change.times,
             "share": change.share,
-            "cpu_share": found.cpu_share,
-            "core_wait_share": found.core_share,
+            "cpu_share": found.extra.cpu,
+            "core_wait_share": found.extra.core,
             "cpu_times": found.cpu_times,
             "load_per_core": found.load,
             "grows": int(change.grows),
@@ -104,7 +104,7 @@ def _look(view: RunView) -> Iterator[Finding]:
 def _what(found: Slower, cause: Cause | None) -> str:
     if cause != "compute":
         return WHAT[cause]
-    does = computing("they", "the difference", found.cpu_share, found.core_share)
+    does = computing("they", "the difference", found.extra.cpu, found.extra.core)
     return f"; {does}" if does else ""
 
 

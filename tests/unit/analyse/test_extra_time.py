@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.processor_use import NOTHING, Extra, findings, write
 
-from pyddpdiag.analyse.extra_time import stretch
+from pyddpdiag.analyse.extra_time import SHARED_TIMES, ExtraTime, stretch, waits_per_cpu
 
 
 def test_how_much_a_rank_may_be_slower_at_every_line() -> None:
@@ -46,3 +46,43 @@ def test_nor_are_all_ranks(tmp_path: Path) -> None:
     write(tmp_path, [replace(Extra(cpu=40), steps=range(40, 80))] * 2, steps=80)
     (found,) = (each for each in findings(tmp_path) if each.kind == "slower_steps")
     assert "; they compute for 100% of the difference; " in found.message
+
+
+# Base: 30 ms of computing in each step.
+@pytest.mark.parametrize(
+    ("others", "extra", "cause"),
+    [
+        # On a full machine who computes for longer also waits for longer: 2.7 times the computing.
+        (Extra(delay=5), Extra(cpu=50, delay=100), "compute"),
+        # 1.7 times the computing, and as long a wait for each millisecond of it as the others have.
+        (Extra(delay=60), Extra(cpu=21, delay=102), "compute"),
+        # Other programs in the same caches, and on its core: 1.4 times.
+        (NOTHING, Extra(cpu=12, delay=60), "core"),
+        # Its other threads take the core.
+        (NOTHING, Extra(delay=60, beside=80), "compute"),
+    ],
+)
+def test_waits_for_a_core_belong_to_the_computing_that_brings_them(
+    tmp_path: Path, others: Extra, extra: Extra, cause: str
+) -> None:
+    write(tmp_path, [others, extra, others], cores=1, load=8.0)
+    found = next(each for each in findings(tmp_path) if each.kind == "late_rank")
+    assert (found.rank, found.cause) == (1, cause)
+
+
+def test_the_waits_that_come_with_more_work_on_all_ranks_are_no_reason(tmp_path: Path) -> None:
+    half = range(40, 80)
+    grows = Extra(cpu=60, delay=90, steps=half)
+    write(tmp_path, [grows, grows], steps=80, cores=1, load=8.0)
+    found = next(each for each in findings(tmp_path) if each.kind == "slower_steps")
+    assert found.cause == "compute"
+
+
+def test_what_shared_caches_can_do_is_no_more_computing() -> None:
+    """1.56 times was measured beside a compiler; two threads of one core take 1.5 to 1.7 times as long each."""
+    assert 1.56 < SHARED_TIMES < 1.7
+    assert waits_per_cpu((1.56, 3.0), (1.0, 0.2)) == pytest.approx(0.2)
+    assert waits_per_cpu((1.7, 3.0), (1.0, 0.2)) == pytest.approx(3.0 / 1.7)
+    assert waits_per_cpu((1.0, 3.0), (0.0, 0.0)) == pytest.approx(3.0)
+    assert ExtraTime(cpu=0.3, core=0.7).cause == "core"
+    assert ExtraTime(cpu=0.3, core=0.7, waits_per_cpu=2.0).cause == "compute"
