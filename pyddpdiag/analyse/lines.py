@@ -37,12 +37,31 @@ SHOWN: Final = 5
 
 Numbers = npt.NDArray[np.int64]
 
+COMPILE: Final = "torch.compile"
+COMPILER: Final = (
+    *(f"torch._dynamo.{name}." for name in ("bytecode", "convert_frame", "exc", "guards", "output_graph")),
+    *(
+        "torch._dynamo.symbolic_convert.",
+        "torch._dynamo.variables.",
+        "torch._dynamo.source.",
+        "torch._dynamo.utils.",
+    ),
+    *("torch._functorch.", "torch._guards.", "torch._inductor.", "torch._subclasses.", "torch.fx.", "sympy."),
+)
+"""What runs while torch.compile compiles; what it compiled runs from other modules of it (`eval_frame`)."""
+
+CURES: Final = {
+    COMPILE: "torch.compile compiles again there, as a rule for each new shape of the inputs: pad them to few shapes, "
+    "or call torch._dynamo.mark_dynamic(tensor, dimension) before; TORCH_LOGS=recompiles says why it does.",
+}
+
 
 @dataclass(frozen=True)
 class Where:
     """A line of the script that explains `share` of something, known from `samples` looks at it.
 
-    `call` is what it called at most of them: `time.sleep`; empty: not known, or not always the same.
+    `call` is what it called at most of them: `time.sleep`, or `torch.compile` for all that it calls while it compiles;
+    empty: not known, or not always the same.
     `whole_function`: the share is that of the function, in which this is the most frequent line. `on_disk`: at most of
     the looks there it waited for a disk.
     """
@@ -63,6 +82,11 @@ class Where:
         """The sentence with its share, as `92% of what it needs more`."""
         place = f"in {self.line.function}, mostly at {self}" if self.whole_function else f"at {self}"
         return f"{percent(self.share)} of {of} is {place}"
+
+    @property
+    def cure(self) -> str:
+        """What to do about what it calls; empty: that depends on the script."""
+        return CURES.get(self.call, "")
 
     @property
     def facts(self) -> dict[str, float | int | str | None]:
@@ -239,7 +263,10 @@ class _Times:
 
     def call(self, line: Line) -> str:
         """What it called at most samples; empty: not the same."""
-        (name, times), *_ = self.calls[line].most_common(1)
+        calls = self.calls[line]
+        if 2 * sum(times for name, times in calls.items() if name.startswith(COMPILER)) > calls.total():
+            return COMPILE
+        (name, times), *_ = calls.most_common(1)
         return name if 2 * times >= self.samples[line] else ""
 
     def waits(self, lines: Iterable[Line]) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.extra_time import share, stretch
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.rhythm import chance, chance_of_equal, period
 from pyddpdiag.analyse.step_matrix import column_medians, median
@@ -183,9 +184,10 @@ def _epochs(view: RunView) -> Finding | None:
 def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Iterator[Finding]:
     """Pauses that no phase explains: every rank takes longer than usual, at regular intervals."""
     own = view.judged.own[rows]
+    delay = np.nan_to_num(view.usage.run_delay[rows])
     if view.spins:
         # Threads that spin for want of a core hold all ranks up as well, as often as chance has it.
-        own = own - np.nan_to_num(view.usage.cpu[rows] + view.usage.run_delay[rows])
+        own = own - np.nan_to_num(view.usage.cpu[rows]) - delay
     paused = (own - column_medians(own)).min(axis=1)
     hit = paused > _threshold_ms(view)
     if np.count_nonzero(hit) < LEAST_TIMES:
@@ -194,6 +196,8 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
     # their length, which says nothing about when chance puts them.
     alike = hit & (paused >= LIKE * np.sort(paused)[-LEAST_TIMES])
     if not _regular(view.judged.step[rows], paused, alike):
+        if not view.spins and view.slower is None:
+            yield from _irregular(view, rows, took, paused, own - delay)
         return
     hit = alike
     times = int(np.count_nonzero(hit))
@@ -234,9 +238,49 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
             **(where.facts if where else {}),
         },
         change_mind="These steps do more work on purpose, for instance with longer inputs.",
-        advice=(f"Look at {where}. " if where else "")
+        advice=(where.cure or f"Look at {where}. " if where else "")
         + f"Checkpoints, evaluation and new loader workers do this: {ADVICE}"
         + ("" if where else f" {view.advice.phases()} tells which it is."),
+    )
+
+
+def _irregular(
+    view: RunView, rows: npt.NDArray[np.int64], took: Float64, paused: Float64, own: Float64
+) -> Iterator[Finding]:
+    """Long steps in no rhythm, in which all ranks do the same: other programs have no line of the script.
+
+    Args:
+        view: of the run.
+        rows: of the steps.
+        took: what they took.
+        paused: by how much all ranks took longer than usual in them.
+        own: what each rank needed without its waits for a core. With more to compute come more of these.
+    """
+    itself = (own - column_medians(own)).min(axis=1)
+    hit = itself > _threshold_ms(view)
+    times, lost, total = int(np.count_nonzero(hit)), float(paused[hit].sum()), float(took.sum())
+    if times < LEAST_TIMES or lost < LEAST_COST * total or _are_evaluations(view, lost):
+        return
+    at, rest = view.judged.step[rows[hit]], view.judged.step[rows[~hit]]
+    usual = float(np.median(own[~hit]))
+    # With larger inputs they would take longer at every line.
+    longer = stretch(usual, median(itself[hit]), share(view.usage.cpu[rows][hit].min(axis=1), itself[hit]))
+    where = view.lines.more_in(at, rest, times=longer) if len(rest) else None
+    if where is None:
+        return
+    typical = median(paused[hit])
+    yield Finding(
+        kind="pause",
+        severity="warning",
+        message=f"all ranks pause together now and then: {milliseconds(typical)} in {times} of {len(rows)} steps, "
+        f"in no rhythm; {percent(lost / total)} of the time is lost to it. {where.says('the pauses')}.",
+        confidence="medium",
+        where=str(where.line),
+        since_step=int(at[0]),
+        cost_ms=lost / len(rows),
+        evidence={"pause_ms": typical, "times": times, "share": lost / total, **where.facts},
+        change_mind="These steps do more work on purpose.",
+        advice=where.cure or f"Look at {where}: what does it do then? {ADVICE.capitalize()}",
     )
 
 

@@ -1,0 +1,73 @@
+"""Two ranks that torch.compile holds up now and then: the report names it, and not larger inputs."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from support.ranks import run_ranks
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pyddpdiag.integrations import unchanged
+from pyddpdiag.integrations.watched import Watched
+from pyddpdiag.model import Finding
+from pyddpdiag.pipeline import load_report
+
+STEPS, WIDTH, USUAL = 60, 256, 64
+WAYS = ("new shapes", "long inputs")
+
+
+def train(way: str, rank: int) -> None:
+    torch._dynamo.reset()  # type: ignore[no-untyped-call]
+    torch.manual_seed(rank)
+    turns = random.Random(5)
+    layers = (nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(6))
+    net: nn.Module = DistributedDataParallel(nn.Sequential(*layers))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    if way == "new shapes":
+        net = torch.compile(net, dynamic=False, backend="eager")
+    new = iter(range(USUAL + 1, 10_000))
+    for step in range(STEPS):
+        size = USUAL
+        if step > 4 and turns.random() < 0.25:
+            size = next(new) if way == "new shapes" else 12 * USUAL
+        optimizer.zero_grad()
+        loss = net(torch.randn(size, WIDTH)).square().mean()
+        loss.backward()
+        optimizer.step()
+
+
+def _job(rank: int, _: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    torch._dynamo.config.cache_size_limit = STEPS
+    for way in WAYS:
+        watched = Watched(f"{folder}/{way}", {"capacity_mb": 1})
+        unchanged.watch(watched)
+        train(way, rank)
+        assert watched.session is not None
+        watched.session.close()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recompiles")
+    run_ranks(_job, 2, folder, str(folder))
+    return folder
+
+
+def pauses(folder: Path) -> list[Finding]:
+    return [each for each in load_report(folder).verdict.findings if each.kind == "pause"]
+
+
+def test_compiling_again_is_named_with_the_line_and_what_to_do(trained: Path) -> None:
+    (found,) = pauses(trained / "new shapes")
+    assert found.where is not None and "test_recompiles.py" in found.where
+    assert "(torch.compile)" in found.message and "in no rhythm" in found.message
+    assert "mark_dynamic" in found.advice
+
+
+def test_longer_inputs_now_and_then_are_no_pause(trained: Path) -> None:
+    assert not pauses(trained / "long inputs")
