@@ -170,7 +170,8 @@ def _single_bucket(rng: random.Random, job: Job) -> Drawn:
 
 def _uneven(rng: random.Random, job: Job) -> Drawn:
     fault = {"name": "uneven", "rank": None, "share": rng.choice((1.0, 2.0)), "seed": rng.randrange(2**30)}
-    return Drawn(job, fault, Truth((Answer("uneven_ranks"),)))
+    # The work comes before the forward pass, at a line of its own, as no longer inputs do.
+    return Drawn(job, fault, Truth((Answer("uneven_ranks"), Answer("hot_line", beside="uneven_ranks"))))
 
 
 def _at_step(name: str, *kinds: str) -> Callable[[random.Random, Job], Drawn]:

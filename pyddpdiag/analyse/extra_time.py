@@ -37,6 +37,8 @@ class ExtraTime:
         core: it waits for one.
         threads: what the other threads of its process compute more.
         disk: it waits for a disk, as far as looks at it and its page faults tell.
+        at_a_line: most of the time goes by at a line where nobody else is. Who waits for a core there does so for what
+            it does there: other programs make nobody run another line.
         waits_per_cpu: how long somebody waits for a core here for each ms of computing (`waits_per_cpu`).
     """
 
@@ -46,6 +48,7 @@ class ExtraTime:
     core: float | None = None
     threads: float | None = None
     disk: float | None = None
+    at_a_line: bool = False
     waits_per_cpu: float = 0.0
 
     @property
@@ -68,14 +71,19 @@ class ExtraTime:
         threads = min(max(0.0, self.threads or 0.0), left + waiting)
         threads = threads if threads > disk else 0.0
         left, waiting = left - min(threads, left), waiting - max(0.0, threads - left)
+        on_disk = 2 * disk >= left
+        computes = self.computing + threads
+        if self.at_a_line:
+            computes, left = (computes + waiting, left) if computes > left else (computes, left + waiting)
+            waiting = 0.0
         # After each wait for a disk, a rank waits for a core as well.
         asleep = max(disk, left)
         parts: dict[Cause | None, float] = {
             "data": data,
             "device": device,
-            "compute": self.computing + threads,
+            "compute": computes,
             "core": waiting,
-            "disk" if 2 * disk >= left else "blocked": asleep,
+            "disk" if on_disk else "blocked": asleep,
         }
         found = max(parts, key=lambda each: parts[each])
         if self.cpu is None and found not in ("data", "device"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -12,6 +12,7 @@ import numpy as np
 from pyddpdiag.analyse.core_waits import spins
 from pyddpdiag.analyse.extra_time import FAULT_MS, SHARED_TIMES, ExtraTime, share, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, sure_median
+from pyddpdiag.analyse.hot_lines import HotLine
 from pyddpdiag.analyse.lateness import Lateness
 from pyddpdiag.analyse.lateness import lateness as lateness_of
 from pyddpdiag.analyse.lines import RunLines
@@ -151,6 +152,7 @@ def late_ranks(
     usage: UsageMatrix,
     sidecars: Mapping[int, Sidecar],
     lines: RunLines,
+    hot: Sequence[HotLine] = (),
 ) -> tuple[LateRank, ...]:
     """The ranks that are late, the costliest first.
 
@@ -160,6 +162,7 @@ def late_ranks(
         usage: their use of the processor.
         sidecars: the ranks' settings.
         lines: the looks at their threads.
+        hot: what takes a part of each step outside of the training itself.
     """
     if len(steps.ranks) < 2 or len(lateness) < LEAST_STEPS or not steps.can_judge:
         return ()
@@ -178,17 +181,19 @@ def late_ranks(
         against, places = _most_are_late(steps, lateness, usage)
         found = [_describe(steps, against, usage, sidecars, place, None) for place in places]
     spin = spins(steps, usage, sidecars)
-    found = [replace(_with_disk(late, lateness, lines), spins=spin) for late in found]
+    found = [replace(_with_lines(late, lateness, lines, hot), spins=spin) for late in found]
     return tuple(sorted(found, key=lambda late: -late.cost_ms))
 
 
-def _with_disk(late: LateRank, lateness: Lateness, lines: RunLines) -> LateRank:
-    """With what the looks at its thread saw of waiting for a disk."""
+def _with_lines(late: LateRank, lateness: Lateness, lines: RunLines, hot: Sequence[HotLine]) -> LateRank:
+    """With what the looks at its thread saw: of waiting for a disk, and of a line where nobody else is."""
     rows = late.span.rows if late.span else np.arange(len(lateness))
     ms = lines.more_on_disk_ms(late.rank, lateness.step[rows]) / len(rows)
     seen = None if np.isnan(ms) else float(ms)
     waits = max(seen or 0.0, FAULT_MS * (late.major_faults or 0.0))
-    return replace(late, disk_ms=seen, extra=replace(late.extra, disk=waits / late.extra_ms))
+    alone = sum(one.of_step[late.rank] for one in hot if one.ranks == (late.rank,)) * late.step_ms
+    extra = replace(late.extra, disk=waits / late.extra_ms, at_a_line=2 * alone >= late.extra_ms)
+    return replace(late, disk_ms=seen, extra=extra)
 
 
 def _threshold_ms(step_ms: float) -> float:

@@ -205,7 +205,7 @@ class RunView:
     @cached_property
     def late_ranks(self) -> tuple[LateRank, ...]:
         """The ranks that are late, in a typical step or in a part of the run; the costliest first."""
-        return late_ranks(self.judged, self.lateness, self.usage, self.sidecars, self.lines)
+        return late_ranks(self.judged, self.lateness, self.usage, self.sidecars, self.lines, self.hot_lines)
 
     @cached_property
     def past(self) -> Past:

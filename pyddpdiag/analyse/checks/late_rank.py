@@ -251,7 +251,11 @@ def _why(late: LateRank) -> str:
             if late.waits_for_pages
             else ""
         )
-    return ", and neither computes nor waits for a core" if late.cause == "blocked" else ""
+    if late.cause != "blocked":
+        return ""
+    if late.extra.at_a_line and (late.extra.core or 0.0) > 0.0:
+        return f", because it sleeps, and waits for a core after that ({percent(late.extra.core or 0.0)} of that time)"
+    return ", and neither computes nor waits for a core"
 
 
 CHECK = Check(("late_rank",), _look, per_group=True, rests_on="own times")

@@ -86,3 +86,19 @@ def test_what_shared_caches_can_do_is_no_more_computing() -> None:
     assert waits_per_cpu((1.0, 3.0), (0.0, 0.0)) == pytest.approx(3.0)
     assert ExtraTime(cpu=0.3, core=0.7).cause == "core"
     assert ExtraTime(cpu=0.3, core=0.7, waits_per_cpu=2.0).cause == "compute"
+
+
+@pytest.mark.parametrize(
+    ("extra", "cause"),
+    [
+        # After each write to a disk it waits for a core, on a busy machine for longer than for the disk.
+        (ExtraTime(cpu=0.1, core=0.6), "blocked"),
+        (ExtraTime(cpu=0.1, core=0.6, disk=0.2), "disk"),
+        (ExtraTime(cpu=0.35, core=0.6), "compute"),
+    ],
+)
+def test_waits_for_a_core_at_a_line_where_nobody_else_is_come_with_what_it_does_there(
+    extra: ExtraTime, cause: str
+) -> None:
+    assert extra.cause == "core"
+    assert replace(extra, at_a_line=True).cause == cause
