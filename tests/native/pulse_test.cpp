@@ -29,9 +29,9 @@ CASE("a pulse beats at once, and once more when it is stopped") {
         },
         1h);
     first.wait();
-    pulse.stop();
+    CHECK(pulse.stop(1min));
     CHECK_EQ(beats.load(), 2);
-    pulse.stop();
+    CHECK(pulse.stop(1min));
     CHECK_EQ(beats.load(), 2);
 }
 
@@ -64,7 +64,7 @@ CASE("what a beat throws ends the beats and nothing else") {
             throw std::runtime_error("no");
         },
         0ms);
-    pulse.stop();
+    CHECK(pulse.stop(1min));
     CHECK_EQ(beats.load(), 1);
 }
 
@@ -77,7 +77,23 @@ CASE("beats come on a thread of their own, which has a name") {
             thread = ddpdiag::platform::thread_id();
         },
         1h);
-    pulse.stop();
+    CHECK(pulse.stop(1min));
     CHECK(thread != ddpdiag::platform::thread_id());
     CHECK(name.empty() || name == "ddpdiag-pulse");
+}
+
+CASE("a beat that does not end is waited for no longer than that") {
+    // The thread uses them for as long as the test's process lives.
+    static std::latch never(1);
+    std::latch first(1);
+    auto* const pulse = std::make_unique<Pulse>(
+                            [&] {
+                                first.count_down();
+                                never.wait();
+                            },
+                            1h)
+                            .release();
+    first.wait();
+    CHECK(!pulse->stop(10ms));
+    CHECK(pulse->stop(10ms));
 }

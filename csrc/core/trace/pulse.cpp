@@ -13,11 +13,19 @@ Pulse::Pulse(std::function<void()> beat, std::chrono::milliseconds interval)
           std::make_unique<std::thread>([this, beat = std::move(beat), interval] { run(beat, interval); })) {}
 
 Pulse::~Pulse() {
-    stop();
+    // Whoever does not want to wait for a beat that hangs has called `stop`.
+    static_cast<void>(stop(std::chrono::hours(24)));
 }
 
 void Pulse::run(const std::function<void()>& beat, std::chrono::milliseconds interval) {
     platform::enter_background("ddpdiag-pulse");
+    beat_until_stopped(beat, interval);
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    changed_.notify_all();
+}
+
+void Pulse::beat_until_stopped(const std::function<void()>& beat, std::chrono::milliseconds interval) {
     std::unique_lock lock(mutex_);
     for (bool last = false;; last = stopped_) {
         lock.unlock();
@@ -34,22 +42,27 @@ void Pulse::run(const std::function<void()>& beat, std::chrono::milliseconds int
     }
 }
 
-void Pulse::stop() noexcept {
+bool Pulse::stop(std::chrono::milliseconds longest) noexcept {
     if (platform::process_id() != process_) {
         // The child's copy names a thread that exists in the parent only: neither to be joined nor destroyed.
         [[maybe_unused]] const std::thread* const left = thread_.release();
-        return;
+        return true;
     }
     if (thread_ == nullptr) {
-        return;
+        return true;
     }
-    {
-        const std::lock_guard lock(mutex_);
-        stopped_ = true;
-    }
+    std::unique_lock lock(mutex_);
+    stopped_ = true;
     changed_.notify_all();
-    thread_->join();
+    const bool over = changed_.wait_for(lock, longest, [this] { return over_; });
+    lock.unlock();
+    if (over) {
+        thread_->join();
+    } else {
+        thread_->detach();
+    }
     thread_.reset();
+    return over;
 }
 
 }  // namespace ddpdiag

@@ -19,16 +19,20 @@ public:
     Pulse& operator=(const Pulse&) = delete;
     ~Pulse();
 
-    // Returns when the last beat is over. In a forked child, which has no such thread, it does nothing.
-    void stop() noexcept;
+    // Waits for the last beat to be over, for so long at most. False: it is not, as where a disk does not answer. Then the
+    // thread is left to itself, and this object and all that a beat uses must live for good. In a forked child, which has
+    // no such thread, it does nothing.
+    [[nodiscard]] bool stop(std::chrono::milliseconds longest) noexcept;
 
 private:
     void run(const std::function<void()>& beat, std::chrono::milliseconds interval);
+    void beat_until_stopped(const std::function<void()>& beat, std::chrono::milliseconds interval);
 
     std::uint64_t process_;
     std::mutex mutex_;
     std::condition_variable changed_;
     bool stopped_ = false;
+    bool over_ = false;
     std::unique_ptr<std::thread> thread_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "core/trace/hash.hpp"
@@ -12,6 +13,9 @@
 
 namespace ddpdiag {
 namespace {
+
+// How long the end of a recording waits for a look at files and sockets: a thousand times what one takes.
+constexpr std::chrono::seconds longest_beat{5};
 
 // The same on every rank and for any order of parameters within the bucket, so a bucket that DDP rebuilds
 // from the same parameters stays the same bucket.
@@ -357,8 +361,15 @@ void Recorder::close() {
         return;
     }
     refresh_worker_watch();
-    pulse_->stop();
-    history_.close();
+    // It looks at the trace's file and at the process's sockets, where a disk or a driver may not answer.
+    const bool beats_are_over = pulse_->stop(longest_beat);
+    if (beats_are_over) {
+        history_.close();
+    } else {
+        // The thread uses this recorder for as long as the process lives.
+        [[maybe_unused]] const auto* const kept =
+            std::make_unique<std::shared_ptr<Recorder>>(shared_from_this()).release();
+    }
     trace_.mark_closed();
     // The callbacks hold Python objects that keep us alive.
     layout_callback_.take_away();
@@ -366,7 +377,9 @@ void Recorder::close() {
     compare_callback_.take_away();
     check_trace();
     lost_callback_.take_away();
-    trace_.close();
+    if (beats_are_over) {
+        trace_.close();
+    }
 }
 
 }  // namespace ddpdiag
