@@ -63,6 +63,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/operation_pool.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/recorder.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/start_signal.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/probe/values_mark.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/weights_watch.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/worker_group.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/worker_probe.cpp

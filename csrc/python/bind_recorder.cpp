@@ -20,6 +20,7 @@
 #include "torch/probe/backward_probe.hpp"
 #include "torch/probe/recorder.hpp"
 #include "torch/probe/start_signal.hpp"
+#include "torch/probe/values_mark.hpp"
 
 namespace ddpdiag::python {
 namespace {
@@ -236,6 +237,7 @@ void bind_recorder(py::module_& module) {
             },
             py::arg("reducer"));
     module.def("weight_marks", &weight_marks, py::arg("tensors"));
+    module.def("mark_of_values", &mark_of_values, py::arg("tensor"), py::arg("most"), py::arg("mark"));
 
     py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")
         .def(py::init(&open), py::kw_only(), py::arg("path"), py::arg("rank"), py::arg("world_size"),

@@ -1,9 +1,10 @@
-"""How many batches the ranks have, by what their sidecars say of their loaders."""
+"""What the ranks' sidecars say of their batches: how many each has, and which ranks are given the same ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pyddpdiag.analyse.majority import odd_ones
 from pyddpdiag.analyse.training import training_loader
@@ -49,4 +50,52 @@ def uneven_batches(sidecars: Mapping[int, Sidecar]) -> UnevenBatches | None:
     return UnevenBatches({rank: length for rank, (length, _) in sizes.items()}, begun)
 
 
-__all__ = ["UnevenBatches", "uneven_batches"]
+LEAST_COMPARED: Final = 2
+"""Passes. One may be alike on all ranks on purpose, to warm up."""
+
+
+@dataclass(frozen=True)
+class GivenBatches:
+    """What ranks gave the modules that they have in common, in the passes that are known of all of them.
+
+    `marks`: of each rank, checksums in the same order.
+    """
+
+    marks: Mapping[int, tuple[int, ...]]
+
+    def same(self) -> list[tuple[int, ...]]:
+        """The sets of ranks that were given the same."""
+        sets: dict[tuple[int, ...], list[int]] = {}
+        for rank, marks in self.marks.items():
+            sets.setdefault(marks, []).append(rank)
+        return [tuple(some) for some in sets.values() if len(some) > 1]
+
+
+def given_batches(sidecars: Mapping[int, Sidecar]) -> list[GivenBatches]:
+    """Of each set of ranks whose modules are in the same process groups, as far as they can be compared.
+
+    Ranks in other groups share no data, or all of it: those of tensor parallelism do.
+    """
+    sets: dict[frozenset[tuple[int, int]], dict[int, dict[tuple[int, int], int]]] = {}
+    for rank, sidecar in sorted(sidecars.items()):
+        given = {
+            index: marks for index, marks in sidecar.training.batches.items() if index in sidecar.modules
+        }
+        marks = {(index, at): mark for index, some in given.items() for at, mark in some.items() if mark}
+        # What another module was given, which nobody could read, may be what differs.
+        if all(sum(of == index for of, _ in marks) >= LEAST_COMPARED for index in given):
+            key = frozenset((index, sidecar.modules[index].group) for index in given)
+            sets.setdefault(key, {})[rank] = marks
+    found = []
+    for by_rank in sets.values():
+        common = sorted(set.intersection(*(set(marks) for marks in by_rank.values())))
+        if len(by_rank) > 1 and len(common) >= LEAST_COMPARED:
+            found.append(
+                GivenBatches(
+                    {rank: tuple(marks[place] for place in common) for rank, marks in by_rank.items()}
+                )
+            )
+    return found
+
+
+__all__ = ["GivenBatches", "UnevenBatches", "given_batches", "uneven_batches"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
+from pyddpdiag.model.averaged_again import AveragedAgain, averaged_again_from_json
 from pyddpdiag.model.modes import Mode, mode_from_json
 from pyddpdiag.model.reductions import Reductions, reductions_from_json, reductions_to_json
 from pyddpdiag.model.saves import Saved, saved_from_json, saved_to_json
@@ -26,6 +27,9 @@ NAME_LIMIT: Final = 300
 LONGEST_S: Final = 1e9
 """No evaluation takes so long: with what is longer, nobody could calculate."""
 
+MOST_RATE: Final = 1e6
+"""No scheduler makes so many steps for one of its optimizer's."""
+
 T = TypeVar("T")
 
 
@@ -34,20 +38,31 @@ class Stepped:
     """An optimizer that steps with parameters of a module.
 
     Attributes:
-        module: index of the module.
+        module: index of the module; None: the optimizer has parameters of no module that is recorded.
         optimizer: class of the optimizer.
         steps: how many it made.
         passes: by number of synchronising backward passes of the module, how many steps followed so many.
         settings: of its groups as a text, by the number of the step from which on they were seen, counted from 1.
         where: the lines of the script that call its steps, the first few.
+        looks: steps before which its parameters were looked at.
+        idle: in how many of them none had a gradient.
+        zero_since: the number of steps after which the learning rates of all its groups became 0, and are so until now;
+            0: they never were more. None: one is not 0.
+        scheduler: class of what has set them to 0; empty: not known.
+        scheduler_rate: how many steps of that there are for each of the optimizer's; None: not known.
     """
 
-    module: int
+    module: int | None
     optimizer: str
     steps: int = 0
     passes: Mapping[int, int] = field(default_factory=dict)
     settings: Mapping[int, str] = field(default_factory=dict)
     where: tuple[str, ...] = ()
+    looks: int = 0
+    idle: int = 0
+    zero_since: int | None = None
+    scheduler: str = ""
+    scheduler_rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,7 @@ class Unreduced:
     Attributes:
         module: index of the module that they belong to; None: they belong to no module that is recorded.
         all_of_it: the module had no synchronising backward pass since the optimizer's last step.
+        reduced_before: it had one, but passes that nobody reduced came after that.
         parameters: their names, the first ones.
         count: how many there are.
         first_step, last_step: of the trace, in which they were seen so.
@@ -79,6 +95,7 @@ class Unreduced:
     trail: tuple[int, ...] = ()
     where: str = ""
     bytes: int = 0
+    reduced_before: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +163,8 @@ class Training:
     `in_no_sync`: by module, how many passes were looked at, and how many of them ran backward under `no_sync` though
     their forward pass had not, so that they were reduced all the same. `fresh`: by module, how many passes were looked
     at, and how many of them began without gradients of an earlier one. `marked`: by module. `reductions`: that the
-    script called itself.
+    script called itself. `batches`: by module, a checksum of what some of its passes with gradients were given, by
+    their number from 1 on; 0: it could not be read. `averaged_again`: by module.
     """
 
     stepped: tuple[Stepped, ...] = ()
@@ -159,6 +177,8 @@ class Training:
     evaluated: tuple[Evaluated, ...] = ()
     saved: tuple[Saved, ...] = ()
     modes: tuple[Mode, ...] = ()
+    batches: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    averaged_again: Mapping[int, AveragedAgain] = field(default_factory=dict)
 
 
 def training_to_json(training: Training) -> dict[str, Any]:
@@ -166,9 +186,7 @@ def training_to_json(training: Training) -> dict[str, Any]:
     return {
         "optimizers": [
             {
-                "module": one.module,
-                "optimizer": one.optimizer,
-                "steps": one.steps,
+                **asdict(one),
                 "passes": {str(passes): count for passes, count in one.passes.items()},
                 "settings": {str(step): text for step, text in one.settings.items()},
                 "where": list(one.where),
@@ -210,6 +228,11 @@ def training_to_json(training: Training) -> dict[str, Any]:
         "reductions": [reductions_to_json(one) for one in training.reductions],
         "saves": [saved_to_json(one) for one in training.saved],
         "modes": [asdict(one) for one in training.modes],
+        "batches": {
+            str(module): {str(passes): f"{mark:08x}" for passes, mark in marks.items()}
+            for module, marks in training.batches.items()
+        },
+        "averaged_again": {str(module): asdict(one) for module, one in training.averaged_again.items()},
     }
 
 
@@ -231,6 +254,8 @@ def training_from_json(raw: Any) -> Training:
         _each(raw.get("evaluations"), _evaluated),
         _each(raw.get("saves"), saved_from_json),
         _each(raw.get("modes"), mode_from_json),
+        _by_number(raw.get("batches"), lambda marks: _by_number(marks, lambda mark: int(mark[:8], 16))),
+        _by_number(raw.get("averaged_again"), averaged_again_from_json),
     )
 
 
@@ -255,13 +280,19 @@ def _by_number(entries: Any, convert: Callable[[Any], T]) -> dict[int, T]:
 
 
 def _stepped(entry: Any) -> Stepped:
+    rate = entry.get("scheduler_rate")
     return Stepped(
-        needed_whole(entry["module"]),
+        _maybe(entry["module"]),
         _text(entry["optimizer"]),
         needed_whole(entry["steps"]),
         _by_number(entry["passes"], needed_whole),
         _by_number(entry["settings"], _text),
         tuple(_text(place) for place in needed_list(entry.get("where", []), MOST)),
+        needed_whole(entry.get("looks", 0)),
+        needed_whole(entry.get("idle", 0)),
+        _maybe(entry.get("zero_since")),
+        _text(entry.get("scheduler", "")),
+        float(rate) if rate is not None and abs(rate) < MOST_RATE else None,
     )
 
 
@@ -281,6 +312,7 @@ def _unreduced(entry: Any) -> Unreduced:
         _trail(entry.get("trail", "")),
         _text(entry.get("where", "")),
         needed_whole(entry.get("bytes", 0)),
+        entry.get("reduced_before") is True,
     )
 
 

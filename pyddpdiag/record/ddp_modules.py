@@ -16,19 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 from pyddpdiag import _native
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model import sidecar as schema
+from pyddpdiag.record.pass_looks import PassLooks
 from pyddpdiag.record.reduced import parameters_of
-
-
-@dataclass
-class NoSyncLooks:
-    """How many passes were `looked` at, and how many of them were reduced though backward ran under `no_sync`.
-
-    `fresh`: how many began without gradients of an earlier pass.
-    """
-
-    looked: int = 0
-    inside: int = 0
-    fresh: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +33,7 @@ class Description:
     reduced_by: str = ""  # what reduces in place of a hook
     ddp: Mapping[str, int] = field(default_factory=dict)  # as in the sidecar
     owner: weakref.ref[torch.nn.Module] | None = None  # the DDP module
-    looks: NoSyncLooks = field(default_factory=NoSyncLooks)
+    looks: PassLooks = field(default_factory=PassLooks)
 
 
 def unwrapped(given: object) -> DistributedDataParallel:
@@ -133,7 +122,7 @@ class ForwardMarks:
         given: the module as the script has it: torch.compile's, whose hooks are not compiled, or DDP's own.
         core: the recorder's.
         module: what the recorder knows it as.
-        looks: counts what is seen of `no_sync`.
+        looks: keeps what is seen of its passes.
     """
 
     def __init__(
@@ -141,11 +130,11 @@ class ForwardMarks:
         given: torch.nn.Module,
         core: _native.Recorder,
         module: _native.Module,
-        looks: NoSyncLooks,
+        looks: PassLooks,
     ) -> None:
         marks = _Marks(core, module, looks)
         self._handles = [
-            given.register_forward_pre_hook(marks.before),
+            given.register_forward_pre_hook(marks.before, with_kwargs=True),
             given.register_forward_hook(marks.after),
         ]
 
@@ -169,15 +158,17 @@ class _Marks:
         self,
         core: _native.Recorder | None,
         module: _native.Module | None,
-        looks: NoSyncLooks | None = None,
+        looks: PassLooks | None = None,
     ) -> None:
         self.core = core
         self.module = module
         self.looks = looks
         self.passes = 0
 
-    def before(self, ddp: Any, _: Any) -> None:
+    def before(self, ddp: Any, arguments: Any, named: Any) -> None:
         if self.module is not None and not torch.compiler.is_compiling():
+            if self.looks is not None and torch.is_grad_enabled():
+                self.looks.batches.look((arguments, named))
             _native.forward_begin(self.module, ddp.require_backward_grad_sync)
 
     def after(self, ddp: Any, _: Any, output: Any) -> None:
@@ -185,13 +176,18 @@ class _Marks:
             outputs = [output] if type(output) is torch.Tensor else list(_tensors(output))
             _native.forward_end(self.core, self.module, outputs)
             self.passes += 1
-            if (self.passes <= 8 or self.passes % 16 < 2) and outputs and outputs[0].requires_grad:
+            local = not ddp.require_backward_grad_sync
+            often = self.passes <= 8 or self.passes % 16 < 2
+            if (local or often) and outputs and outputs[0].requires_grad:
                 self._look_at_backward(ddp, outputs[0])
 
     def _look_at_backward(self, ddp: Any, output: torch.Tensor) -> None:
-        """Sees whether this pass runs backward under `no_sync`, though not forward."""
-        looks, this = self.looks, weakref.ref(ddp)
-        if looks is None or not ddp.require_backward_grad_sync:
+        """Sees that this pass is local, or whether it runs backward under `no_sync`, though not forward."""
+        looks, module, this = self.looks, self.module, weakref.ref(ddp)
+        if looks is None or module is None:
+            return
+        if not ddp.require_backward_grad_sync:
+            output.register_hook(lambda _: looks.note_local(module.passes))  # type: ignore[no-untyped-call]
             return
 
         def begins(_: torch.Tensor) -> None:

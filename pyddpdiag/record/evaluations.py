@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import sys
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 from weakref import WeakKeyDictionary
-
-import torch
 
 from pyddpdiag.model.training import MOST, Evaluated, Loaded
 from pyddpdiag.own_clock import monotonic_ns
+from pyddpdiag.record.batch_marks import batch_mark
 from pyddpdiag.record.loaders import described
 from pyddpdiag.record.script_lines import line_of_frame
-
-VALUES: Final = 1024
-"""Of each batch, so many tell whether it is another rank's batch as well. They come from all over it: where pictures
-have a dark edge, or texts are padded, the first ones are the same in each batch."""
-
-_DEPTH: Final = 4
 
 
 @dataclass
@@ -28,7 +20,7 @@ class _Pass:
     since_ns: int
     facts: Loaded
     where: str
-    mark: int | None = 0
+    mark: int = 1  # 0: it cannot be read
 
 
 class Evaluations:
@@ -65,7 +57,7 @@ class Evaluations:
             before,
             passes=passes,
             seconds=before.seconds + (monotonic_ns() - one.since_ns) / 1e9,
-            marks=before.marks if len(before.marks) >= MOST else (*before.marks, one.mark or 0),
+            marks=before.marks if len(before.marks) >= MOST else (*before.marks, one.mark),
         )
         if passes & (passes - 1) == 0:
             self._found()
@@ -84,35 +76,8 @@ class Evaluations:
             # The lines of this package are none of the script's.
             self._open[iterator] = _Pass(since_ns, seen[0], line_of_frame(sys._getframe()))
         one = self._open.get(iterator)
-        if one is not None and one.mark is not None:
-            one.mark = _marked(batch, one.mark)
-
-
-def _marked(batch: object, mark: int) -> int | None:
-    """A checksum that goes on from `mark` over a batch; None: it holds no values that can be read quickly."""
-    values = _first(batch, _DEPTH)
-    if values is None or values.device.type != "cpu" or values.layout != torch.strided:
-        return None
-    if not values.numel() or not values.is_contiguous():
-        return None
-    mark = zlib.crc32(str(tuple(values.shape)).encode(), mark)
-    # Odd, so that they do not all lie in one column of a picture.
-    apart = values.numel() // VALUES | 1
-    chosen = values.detach().view(-1)[::apart][:VALUES].contiguous()
-    return zlib.crc32(chosen.view(torch.uint8).numpy().tobytes(), mark)
-
-
-def _first(batch: object, depth: int) -> torch.Tensor | None:
-    if isinstance(batch, torch.Tensor):
-        return batch if batch.dim() else batch.reshape(1)
-    parts: Sequence[object] = ()
-    if isinstance(batch, Mapping):
-        parts = list(batch.values())
-    elif isinstance(batch, (list, tuple)):
-        parts = batch
-    if not depth:
-        return None
-    return next((found for part in parts if (found := _first(part, depth - 1)) is not None), None)
+        if one is not None and one.mark:
+            one.mark = batch_mark(batch, one.mark)
 
 
 __all__ = ["Evaluations"]

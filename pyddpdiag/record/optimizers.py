@@ -6,11 +6,10 @@ import os
 import sys
 import weakref
 import zlib
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import methodcaller
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch.optim.optimizer import (
@@ -21,8 +20,12 @@ from torch.optim.optimizer import (
 
 from pyddpdiag import _native
 from pyddpdiag.model.training import MOST, MOST_NAMES, Marked, Stepped, Unreduced
+from pyddpdiag.record.averaged_again import AveragedAgain
 from pyddpdiag.record.modes import Modes
+from pyddpdiag.record.reduced import Reduced
+from pyddpdiag.record.sampled import is_sampled
 from pyddpdiag.record.script_lines import line_of_frame
+from pyddpdiag.record.stepping import Link, Stepping
 
 LOOK_INTERVAL: Final = 7
 """All parameters are looked at in the first steps, and in every n-th one after these.
@@ -34,61 +37,6 @@ TRAIL: Final = 256
 """So often, at first, a checksum of all unreduced parameters of a set is kept."""
 
 _MARK_BYTES: Final = 4 * 2**20  # how much of unreduced parameters is read at a time
-_SMALL_BYTES: Final = 2**16  # of what is read before every step
-
-
-@dataclass(eq=False)
-class Reduced:
-    """A module whose buckets are recorded; it keeps nothing of it alive.
-
-    `owner` is the DDP module; None: a reducer has none.
-    """
-
-    native: _native.Module
-    parameters: list[weakref.ref[torch.Tensor]]
-    owner: weakref.ref[torch.nn.Module] | None = None
-    stepped_at: int = 0  # its passes when any optimizer last stepped with it
-    smallest: int = 0  # of the parameters, whose weights are marked before steps
-    marks: dict[int, tuple[int, float] | None] = field(default_factory=dict)  # by passes
-
-    def forget_if_gone(self) -> None:
-        """Forgets its parameters if the script let go of it: another module may have them now."""
-        gone = (
-            self.owner() is None if self.owner is not None else all(ref() is None for ref in self.parameters)
-        )
-        if gone:
-            self.parameters.clear()
-
-    def mark(self) -> None:
-        """Notes what one parameter is before a step."""
-        one = self.parameters[self.smallest]() if self.parameters else None
-        if one is not None and one.nbytes <= _SMALL_BYTES:
-            self.marks[self.native.passes] = _native.weight_marks([one])[0]
-            while len(self.marks) > MOST:
-                del self.marks[next(iter(self.marks))]
-
-    def names(self) -> dict[int, str]:
-        """The names of all parameters that it has now, by their ids."""
-        if not self.parameters:
-            return {}
-        owner = self.owner() if self.owner is not None else None
-        if owner is not None:
-            named = ((name.removeprefix("module."), one) for name, one in owner.named_parameters())
-            return {id(one): name for name, one in named if not hasattr(one, "_ddp_ignored")}
-        found = ((ref(), name) for ref, name in zip(self.parameters, self.native.names, strict=True))
-        return {id(one): name for one, name in found if one is not None}
-
-
-@dataclass(eq=False)
-class _Link:
-    """An optimizer's steps with the parameters of one module."""
-
-    module: Reduced
-    after: int = 0  # passes of the module when the optimizer had last stepped
-    before: int = 0  # and when its next step began
-    passes: Counter[int] = field(default_factory=Counter)
-    # One that was there then, and its version. Not its id: another one may get it.
-    gradient: tuple[weakref.ref[torch.Tensor], int] | None = None
 
 
 @dataclass
@@ -105,32 +53,6 @@ class _Seen:
         return sum(one.nbytes for one in (ref() for ref in self.parameters) if one is not None) <= _MARK_BYTES
 
 
-class _Stepping:
-    """One optimizer."""
-
-    def __init__(self, optimizer: Optimizer) -> None:
-        self.kind = type(optimizer).__name__
-        self.steps = 0
-        self.links: list[_Link] = []
-        self.settings: dict[int, str] = {}
-        self.where: set[str] = set()  # lines of the script
-
-    def find_links(self, optimizer: Optimizer, modules: list[Reduced]) -> None:
-        """The modules that it has parameters of, some of which may have become known since."""
-        mine = {id(one) for group in optimizer.param_groups for one in group["params"]}
-        linked = [link.module for link in self.links]
-        for module in modules:
-            if module not in linked and not mine.isdisjoint(module.names()):
-                # What it did before this was known counts as nothing.
-                self.links.append(_Link(module, after=module.native.passes if self.steps > 1 else 0))
-
-    def note_settings(self, optimizer: Optimizer) -> None:
-        """Notes the settings if they are others than before."""
-        text = "; ".join(_settings(group) for group in optimizer.param_groups[:4])
-        if len(self.settings) < MOST and text != next(reversed(self.settings.values()), None):
-            self.settings[self.steps] = text
-
-
 class Optimizers:
     """Watches the steps of all optimizers of torch in this process, until it is closed.
 
@@ -138,19 +60,23 @@ class Optimizers:
         core: the recorder's.
         found: called when there is something new to be written down.
         modes: looks at the mode of each module that an optimizer steps with.
+        again: looks for gradients that are averaged once more.
     """
 
-    def __init__(self, core: _native.Recorder, found: Callable[[], None], modes: Modes) -> None:
+    def __init__(
+        self, core: _native.Recorder, found: Callable[[], None], modes: Modes, again: AveragedAgain
+    ) -> None:
         self._core = core
         self._found = found
         self._modes = modes
+        self._again = again
         self.looks_at_all = False  # even where no module is recorded
         self._modules: list[Reduced] = []
         self._process = os.getpid()
         self._failed = False
-        self._stepping: weakref.WeakKeyDictionary[Optimizer, _Stepping] = weakref.WeakKeyDictionary()
-        self._ended: list[_Stepping] = []  # in their order, of optimizers that may be gone
-        self._unreduced: dict[tuple[int | None, tuple[str, ...], int], _Seen] = {}
+        self._stepping: weakref.WeakKeyDictionary[Optimizer, Stepping] = weakref.WeakKeyDictionary()
+        self._ended: list[Stepping] = []  # in their order, of optimizers that may be gone
+        self._unreduced: dict[tuple[int | None, tuple[str, ...], int, bool], _Seen] = {}
         this = weakref.ref(self)
         handles = [
             register_optimizer_step_pre_hook(lambda one, *_: _call(this, Optimizers.begins, one)),
@@ -162,6 +88,7 @@ class Optimizers:
     def add(self, module: Reduced) -> None:
         """A module is recorded from now on."""
         self._modules.append(module)
+        self._again.add(module)
 
     def close(self) -> None:
         """Watch no more. What was seen stays."""
@@ -170,16 +97,10 @@ class Optimizers:
     def stepped(self) -> tuple[Stepped, ...]:
         """What was seen of each optimizer, and module that it has parameters of."""
         return tuple(
-            Stepped(
-                link.module.native.index,
-                one.kind,
-                one.steps,
-                dict(link.passes.copy().most_common(MOST)),
-                dict(one.settings),
-                tuple(sorted(filter(None, one.where.copy())))[:MOST],
-            )
+            stepped
             for one in list(self._ended)
-            for link in list(one.links)
+            for stepped in one.stepped()
+            if stepped.module is not None or self._modules
         )[:MOST]
 
     def unreduced(self) -> tuple[Unreduced, ...]:
@@ -213,23 +134,20 @@ class Optimizers:
             return
         stepping = self._stepping.get(optimizer)
         if stepping is None:
-            stepping = self._stepping[optimizer] = _Stepping(optimizer)
+            stepping = self._stepping[optimizer] = Stepping(optimizer)
             if len(self._ended) < MOST:
                 self._ended.append(stepping)
-        stepping.steps += 1
-        steps = stepping.steps
-        looks = steps <= 4 or steps % LOOK_INTERVAL == 0
+        stepping.begins(optimizer)
+        looks = _is_looked_at(stepping.steps)
         if looks:
             for module in self._modules:
                 module.forget_if_gone()
-            stepping.find_links(optimizer, self._modules)
-            stepping.where.add(line_of_frame(sys._getframe()))
-        if steps & (steps - 1) == 0:
-            stepping.note_settings(optimizer)
+            stepping.look(optimizer, self._modules)
         for link in stepping.links:
             link.before = link.module.native.passes
             link.module.mark()
-            if link.before == link.after and self._is_new(link):
+            self._again.steps(link.module)
+            if link.module.ends_locally or (link.before == link.after and self._is_new(link)):
                 self._note_module(optimizer, link.module)
             if looks:
                 self._modes.look(link.module.native.index, link.module.owner, self._core.current_step)
@@ -239,6 +157,8 @@ class Optimizers:
     def ended(self, optimizer: Optimizer) -> None:
         """A step ended."""
         stepping = self._stepping.get(optimizer)
+        if stepping is not None:
+            self._again.due = _is_looked_at(stepping.steps + 1)
         for link in stepping.links if stepping is not None else ():
             now = link.module.native.passes
             # What came before its first step may be another optimizer's.
@@ -247,13 +167,14 @@ class Optimizers:
                 # optimizer's step was that one's.
                 since = max(link.module.stepped_at, link.after)
                 link.passes[max(link.before - since, 0) + min(now - link.before, 1)] += 1
-            link.after = link.module.stepped_at = now
+            link.after = now
+            link.module.stepped()
             gradient = _gradient(link.module)
             link.gradient = (weakref.ref(gradient), _version(gradient)) if gradient is not None else None
         if stepping is not None and stepping.links and _is_power_of_4(stepping.steps):
             self._found()
 
-    def _is_new(self, link: _Link) -> bool:
+    def _is_new(self, link: Link) -> bool:
         """Whether there is a gradient that came after the last step."""
         gradient = _gradient(link.module)
         if gradient is None or link.gradient is None:
@@ -261,7 +182,7 @@ class Optimizers:
         before, version = link.gradient
         return before() is not gradient or version != _version(gradient)
 
-    def _look(self, optimizer: Optimizer, stepping: _Stepping) -> None:
+    def _look(self, optimizer: Optimizer, stepping: Stepping) -> None:
         """Looks for parameters outside every bucket, beside modules that were reduced."""
         reduced: set[int] = set().union(*map(self._in_buckets, self._modules))
         some = [
@@ -301,24 +222,41 @@ class Optimizers:
             if one is not None and one.grad is not None and id(one) in mine and id(one) in names
         ]
         if some:
-            self._note(module, some, all_of_it=True)
+            self._note(module, some, all_of_it=True, reduced_before=module.ends_locally)
 
-    def _note(self, owner: Reduced | None, some: list[tuple[str, torch.Tensor]], *, all_of_it: bool) -> None:
+    def _note(
+        self,
+        owner: Reduced | None,
+        some: list[tuple[str, torch.Tensor]],
+        *,
+        all_of_it: bool,
+        reduced_before: bool = False,
+    ) -> None:
         index = owner.native.index if owner is not None else None
         names = tuple(name for name, _ in some[:MOST_NAMES])
         step = self._core.current_step
-        seen = self._unreduced.get((index, names, len(some)))
+        key = index, names, len(some), reduced_before
+        seen = self._unreduced.get(key)
         if seen is None:
             if len(self._unreduced) >= MOST:
                 return
             where, size = line_of_frame(sys._getframe()), sum(one.nbytes for _, one in some)
-            facts = Unreduced(index, all_of_it, names, len(some), first_step=step, where=where, bytes=size)
+            facts = Unreduced(
+                index,
+                all_of_it,
+                names,
+                len(some),
+                first_step=step,
+                where=where,
+                bytes=size,
+                reduced_before=reduced_before,
+            )
             seen = _Seen(facts, [weakref.ref(one) for _, one in _within(some[:MOST_NAMES])], {}, [])
-            self._unreduced[index, names, len(some)] = seen
+            self._unreduced[key] = seen
         times = seen.facts.times + 1
         seen.facts = Unreduced(**{**vars(seen.facts), "times": times, "last_step": step})
         on_trail = times <= TRAIL and seen.has_trail()
-        if on_trail or _is_marked(times):
+        if on_trail or is_sampled(times):
             self._mark(seen, times, on_trail=on_trail)
 
     def _mark(self, seen: _Seen, times: int, *, on_trail: bool) -> None:
@@ -326,7 +264,7 @@ class Optimizers:
         marks = tuple(_native.weight_marks(here)) if len(here) == len(seen.parameters) else ()
         if on_trail:
             seen.trail.append(_together(marks))
-        if marks and _is_marked(times):
+        if marks and is_sampled(times):
             seen.marks[times] = marks
             while len(seen.marks) > MOST:
                 del seen.marks[next(iter(seen.marks))]
@@ -341,17 +279,6 @@ def _gradient(module: Reduced) -> torch.Tensor | None:
 
 def _version(gradient: torch.Tensor) -> int:
     return 0 if gradient.is_inference() else gradient._version
-
-
-def _settings(group: dict[str, Any]) -> str:
-    settings = []
-    for name, value in sorted(group.items()):
-        numbers = value if isinstance(value, (list, tuple)) else (value,)
-        if name in ("params", "param_names") or len(numbers) > 4:
-            continue
-        if all(isinstance(one, (bool, int, float)) for one in numbers):
-            settings.append(f"{name}={value}")
-    return ", ".join(settings)
 
 
 def _place(group: int, place: int, parameter: torch.Tensor) -> str:
@@ -369,6 +296,10 @@ def _within(some: list[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tenso
     return found
 
 
+def _is_looked_at(step: int) -> bool:
+    return step <= 4 or step % LOOK_INTERVAL == 0
+
+
 def _is_power_of_4(number: int) -> bool:
     return number & (number - 1) == 0 and number.bit_length() % 2 == 1
 
@@ -377,11 +308,6 @@ def _together(marks: tuple[tuple[int, float] | None, ...]) -> int:
     """32 bits of all of these checksums."""
     known = [mark[0] for mark in marks if mark is not None]
     return zlib.crc32(b"".join(bits.to_bytes(8, "little") for bits in known)) if known else 0
-
-
-def _is_marked(times: int) -> bool:
-    """The first ones, and some ever more rarely."""
-    return times <= 9 or times - (1 << times.bit_length() - 1) <= 2
 
 
 def _call(
@@ -394,4 +320,4 @@ def _call(
         found.hear(method, optimizer)
 
 
-__all__ = ["Optimizers", "Reduced"]
+__all__ = ["Optimizers"]

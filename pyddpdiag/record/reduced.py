@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
+from dataclasses import dataclass, field
+from typing import Final
+
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import _native
+from pyddpdiag.model.training import MOST
+from pyddpdiag.record.pass_looks import PassLooks
+
+_SMALL_BYTES: Final = 2**16  # of what is read before every step
 
 
 def parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.nn.Parameter]]:
@@ -14,4 +22,59 @@ def parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.nn.Para
     return [(name, one) for name, one in ddp.module.named_parameters() if id(one) in held]
 
 
-__all__ = ["parameters_of"]
+@dataclass(eq=False)
+class Reduced:
+    """A module whose buckets are recorded; it keeps nothing of it alive.
+
+    `owner` is the DDP module; None: a reducer has none.
+    """
+
+    native: _native.Module
+    parameters: list[weakref.ref[torch.Tensor]]
+    owner: weakref.ref[torch.nn.Module] | None = None
+    looks: PassLooks = field(default_factory=PassLooks)
+    ranks: frozenset[int] = frozenset()  # that average its gradients; empty: not known
+    stepped_at: int = 0  # its passes when any optimizer last stepped with it
+    local_at: int = 0  # and those that were not reduced
+    smallest: int = 0  # of the parameters, whose weights are marked before steps
+    marks: dict[int, tuple[int, float] | None] = field(default_factory=dict)  # by passes
+
+    def forget_if_gone(self) -> None:
+        """Forgets its parameters if the script let go of it: another module may have them now."""
+        gone = (
+            self.owner() is None if self.owner is not None else all(ref() is None for ref in self.parameters)
+        )
+        if gone:
+            self.parameters.clear()
+
+    @property
+    def ends_locally(self) -> bool:
+        """Whether passes since an optimizer's last step were reduced, and others came after these that were not."""
+        passes, looks = self.native.passes, self.looks
+        return passes > self.stepped_at and looks.local > self.local_at and looks.local_after == passes
+
+    def stepped(self) -> None:
+        """An optimizer has stepped with it."""
+        self.stepped_at, self.local_at = self.native.passes, self.looks.local
+
+    def mark(self) -> None:
+        """Notes what one parameter is before a step."""
+        one = self.parameters[self.smallest]() if self.parameters else None
+        if one is not None and one.nbytes <= _SMALL_BYTES:
+            self.marks[self.native.passes] = _native.weight_marks([one])[0]
+            while len(self.marks) > MOST:
+                del self.marks[next(iter(self.marks))]
+
+    def names(self) -> dict[int, str]:
+        """The names of all parameters that it has now, by their ids."""
+        if not self.parameters:
+            return {}
+        owner = self.owner() if self.owner is not None else None
+        if owner is not None:
+            named = ((name.removeprefix("module."), one) for name, one in owner.named_parameters())
+            return {id(one): name for name, one in named if not hasattr(one, "_ddp_ignored")}
+        found = ((ref(), name) for ref, name in zip(self.parameters, self.native.names, strict=True))
+        return {id(one): name for one, name in found if one is not None}
+
+
+__all__ = ["Reduced", "parameters_of"]

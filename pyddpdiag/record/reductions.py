@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 from pyddpdiag import _native
 from pyddpdiag.model.reductions import CALLS, GROUPS, LETTERS, ReductionKind, Reductions
+from pyddpdiag.record.averaged_again import AveragedAgain
 from pyddpdiag.record.script_lines import line_of_frame
 
 _METHODS: Final = {"allreduce": "all_reduce", "reduce": "reduce"}
@@ -65,9 +66,11 @@ class ReductionWatch:
     Args:
         core: the native recorder; it knows the step.
         found: called when there is something new to be written down.
+        again: looks for gradients among it.
     """
 
-    def __init__(self, core: _native.Recorder, found: Callable[[], None]) -> None:
+    def __init__(self, core: _native.Recorder, found: Callable[[], None], again: AveragedAgain) -> None:
+        self.again = again
         self._core = core
         self._found = found
         self._seen: dict[tuple[str, str], _Calls] = {}
@@ -139,35 +142,38 @@ def _noting(own: Any, operation: str) -> Any:
             return own(group, *arguments, **options)  # the compiler cannot follow the rest, and fails
         # Whatever the arguments are like: it is torch's to complain.
         with suppress(Exception):
-            op, dtype = _described((*arguments, *options.values()))
+            op, tensors = _described((*arguments, *options.values()))
+            dtype = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
             name = group.group_name
             for one in _watches:
                 if (watch := one()) is not None:
                     watch.note(name, operation, op, dtype)
+                    if watch.again.due and operation == "all_reduce":
+                        watch.again.reduces(tensors, op, dist.get_process_group_ranks(group))
         return own(group, *arguments, **options)
 
     return call
 
 
-def _described(arguments: tuple[Any, ...]) -> tuple[str, str]:
-    """With what a call reduces, and elements of which type."""
+def _described(arguments: tuple[Any, ...]) -> tuple[str, list[torch.Tensor]]:
+    """With what a call reduces, and what."""
     op: Any = None
-    dtype = ""
+    tensors: list[torch.Tensor] = []
     for one in arguments:
-        first = one[0] if isinstance(one, list) and one else one
-        if isinstance(first, torch.Tensor):
-            dtype = str(first.dtype).removeprefix("torch.")
+        some = one if isinstance(one, list) else [one]
+        if some and isinstance(some[0], torch.Tensor):
+            tensors = some
         elif isinstance(one, (dist.ReduceOp, dist.ReduceOp.RedOpType)):
             op = one
         else:
             op = getattr(one, "reduceOp", op)
     if op is None:
-        return "SUM", dtype  # torch's own default
+        return "SUM", tensors  # torch's own default
     kind = getattr(op, "op", op)
     number = int(kind)
     if number not in _names:
         _names[number] = kind.name
-    return _names[number], dtype
+    return _names[number], tensors
 
 
 __all__ = ["ReductionWatch"]

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import weakref
 
+import torch.distributed as dist
+
 from pyddpdiag import _native
 from pyddpdiag.model.training import Training
-from pyddpdiag.record.ddp_modules import Description, NoSyncLooks
+from pyddpdiag.record.averaged_again import AveragedAgain
+from pyddpdiag.record.ddp_modules import Description
 from pyddpdiag.record.evaluations import Evaluations
 from pyddpdiag.record.loaders import Loaders
 from pyddpdiag.record.modes import Modes
-from pyddpdiag.record.optimizers import Optimizers, Reduced
+from pyddpdiag.record.optimizers import Optimizers
+from pyddpdiag.record.pass_looks import PassLooks
+from pyddpdiag.record.reduced import Reduced
 from pyddpdiag.record.reductions import ReductionWatch
 from pyddpdiag.record.saves import Saves
 
@@ -25,9 +30,10 @@ class TrainingWatch:
         self.evaluations = Evaluations(self._found)
         self.saves = Saves(self._found)
         self._modes = Modes(self._found)
-        self._optimizers = Optimizers(core, self._found, self._modes)
-        self._reductions = ReductionWatch(core, self._found)
-        self._looks: dict[int, NoSyncLooks] = {}
+        self._again = AveragedAgain()
+        self._optimizers = Optimizers(core, self._found, self._modes, self._again)
+        self._reductions = ReductionWatch(core, self._found, self._again)
+        self._looks: dict[int, PassLooks] = {}
 
     def add(self, module: _native.Module, description: Description) -> None:
         """A module is recorded from now on."""
@@ -36,7 +42,10 @@ class TrainingWatch:
             parameters = [weakref.ref(one) for one in description.parameters]
             sizes = [one.nbytes for one in description.parameters]
             smallest = sizes.index(min(sizes)) if sizes else 0
-            self._optimizers.add(Reduced(module, parameters, description.owner, smallest=smallest))
+            ranks = frozenset(dist.get_process_group_ranks(description.group))
+            self._optimizers.add(
+                Reduced(module, parameters, description.owner, description.looks, ranks, smallest=smallest)
+            )
 
     def look_at_all(self) -> None:
         """Looks at the parameters of optimizers while no module is recorded, too."""
@@ -57,6 +66,8 @@ class TrainingWatch:
             self.evaluations.evaluated(),
             self.saves.saves(),
             self._modes.modes(),
+            {index: marks for index, one in looks if (marks := one.batches.marks())},
+            self._again.averaged_again(),
         )
 
     def close(self) -> None:

@@ -39,18 +39,19 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
     net = Net()
     if mistake == "unfrozen late":
         net.head.weight.requires_grad_(False)
-    if "evaluation" in mistake:
+    if "evaluation" in mistake or "dropout" in mistake:
         net.drop = nn.Dropout(0.1)
     ddp = DistributedDataParallel(net)
     wrapped(ddp)
     lr = 0.1 if mistake != "another rate" or rank == 0 else 0.05
     optimizer = torch.optim.SGD(ddp.parameters(), lr=lr, momentum=0.9)
     sampler: DistributedSampler[int] | None = None
-    if mistake != "same data":
+    if not mistake.startswith("same data"):
         sampler = DistributedSampler(data)
-    torch.manual_seed(6)
-    loader = DataLoader(data, batch_size=BATCH, sampler=sampler, shuffle=sampler is None)
-    accumulates = 2 if mistake in ("no no_sync", "no_sync around backward", "no_sync") else 1
+    torch.manual_seed(6 + rank)
+    order = torch.Generator().manual_seed(6)
+    loader = DataLoader(data, BATCH, sampler=sampler, shuffle=sampler is None, generator=order)
+    accumulates = 2 if mistake.startswith("no_sync") or mistake == "no no_sync" else 1
     for epoch in range(EPOCHS):
         if sampler is not None and mistake != "no set_epoch":
             sampler.set_epoch(epoch)
@@ -62,7 +63,10 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
                     with torch.no_grad():
                         net.body.weight.mul_(1.5)
             last = number % accumulates == accumulates - 1
-            _pass(ddp, x, y, mistake, last=last)
+            # One off: the first pass is reduced, and the last one is not.
+            _pass(ddp, x, y, mistake, last=last != (mistake == "no_sync one off"))
+            if "averages" in mistake:
+                _average(ddp, mistake)
             if last:
                 optimizer.step()
                 optimizer.zero_grad()
@@ -72,6 +76,15 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
             torch.save(net.state_dict(), "last.pt")
         elif mistake == "checkpoint of each rank":
             torch.save(net.state_dict(), f"last_{rank}.pt")
+
+
+def _average(ddp: DistributedDataParallel, mistake: str) -> None:
+    gradients = [each.grad for each in ddp.parameters() if each.grad is not None]
+    if "in one" in mistake:
+        gradients = [torch.cat([each.flatten() for each in gradients])]
+    for each in gradients:
+        dist.all_reduce(each)
+        each /= dist.get_world_size()
 
 
 @torch.no_grad()
@@ -94,7 +107,7 @@ def _pass(
     ddp: DistributedDataParallel, x: torch.Tensor, y: torch.Tensor, mistake: str, *, last: bool
 ) -> None:
     loss = nn.functional.cross_entropy
-    if (mistake == "no_sync" and not last) or mistake == "always no_sync":
+    if (mistake in ("no_sync", "no_sync one off") and not last) or mistake.startswith("always no_sync"):
         with ddp.no_sync():
             loss(ddp(x), y).backward()
     elif mistake == "no_sync around backward" and not last:
@@ -112,6 +125,9 @@ def train_otherwise(way: str, rank: int) -> None:
     torch.manual_seed(5)
     if "network" in way:
         _train_alike(way, rank)
+        return
+    if "batch" in way:
+        _train_on_parts(way, rank)
         return
     ddp = DistributedDataParallel(Net())
     torch.manual_seed(6 + rank)
@@ -165,6 +181,25 @@ def _train_alike(way: str, rank: int) -> None:
         optimizer.step()
 
 
+def _train_on_parts(way: str, rank: int) -> None:
+    """Each rank's own part decides, though the ranks have a batch in common, or gradients."""
+    ddp = DistributedDataParallel(Net())
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+    data = TensorDataset(torch.randn(SAMPLES, 6), torch.randint(3, (SAMPLES,)))
+    fixed = torch.randn(16, 6)
+    for x, y in DataLoader(data, 16, shuffle=True, generator=torch.Generator().manual_seed(6)):
+        optimizer.zero_grad()
+        if way == "parts of a batch":
+            nn.functional.cross_entropy(ddp(x[rank::2]), y[rank::2]).backward()
+        elif way == "parts of a graph of one batch":
+            nn.functional.cross_entropy(ddp(fixed)[rank::2], torch.arange(8) % 3).backward()
+        elif way == "the fixed batch of a benchmark":
+            ddp(fixed).square().mean().backward()
+        else:  # "weights and no batch"
+            ((ddp(x[rank::2]) * 0).sum() + sum(each.square().sum() for each in ddp.parameters())).backward()
+        optimizer.step()
+
+
 def _moved(
     ddp: DistributedDataParallel, x: torch.Tensor, y: torch.Tensor, *, synchronised: bool
 ) -> list[torch.Tensor]:
@@ -187,12 +222,17 @@ OTHER_WAYS = (
     "gradients of inference",
     "deep network",
     "dead network",
+    "parts of a batch",
+    "parts of a graph of one batch",
+    "the fixed batch of a benchmark",
+    "weights and no batch",
 )
 
 MISTAKES = {
     "none": "",
     "no_sync": "",
     "same data": "same_data",
+    "same data and dropout": "same_data",
     "unfrozen late": "unreduced_parameters",
     "always no_sync": "unreduced_parameters",
     "ddp.module": "unreduced_parameters",
@@ -200,6 +240,10 @@ MISTAKES = {
     "changed weights": "different_weights",
     "no no_sync": "missing_no_sync",
     "no_sync around backward": "missing_no_sync",
+    "no_sync one off": "unreduced_parameters",
+    "averages": "averaged_twice",
+    "averages in one": "averaged_twice",
+    "always no_sync, and averages by hand": "",
     "no set_epoch": "epoch_not_set",
     "full evaluation": "full_evaluation",
     "evaluation of parts": "",

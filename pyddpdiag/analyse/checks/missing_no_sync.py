@@ -73,7 +73,7 @@ def _passes(view: RunView) -> tuple[int, int, int] | None:
     for sidecar in view.sidecars.values():
         for one in sidecar.training.stepped:
             steps = sum(number for passes, number in one.passes.items() if passes)
-            if steps < LEAST_STEPS:
+            if one.module is None or steps < LEAST_STEPS:
                 continue
             passes, often = max(one.passes.items(), key=lambda entry: entry[1])
             if passes > 1 and often >= USUAL * steps and not _begins_fresh(sidecar.training, one.module):

@@ -1,23 +1,26 @@
-"""Ranks train on the same data: the gradients of all their parameters are the same before they are averaged.
+"""Ranks train on the same data: their modules are given the same batches.
 
+Where batches cannot be read, gradients may suggest it: those of all parameters are the same before they are averaged.
 Sums over a whole bucket are no sign of that: in a deep network they are those of a few parameters near its end, which
-hardly depend on the data. So each parameter's own counts alike. Until batches themselves are compared, gradients can
-only suggest it, and the finding is a warning.
+hardly depend on the data. So each parameter's own counts alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from pyddpdiag.analyse.batches import given_batches
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.training import training_loader
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Severity
+from pyddpdiag.model.training import Loaded
 from pyddpdiag.model.words import count, ranks
 
 CLOSE: Final = 1e-5
@@ -31,6 +34,8 @@ LEAST_VALUES: Final = 16
 
 @dataclass(frozen=True)
 class _Same:
+    """Ranks whose gradients are the same."""
+
     ranks: tuple[int, ...]
     buckets: int
     steps: tuple[int, ...]
@@ -38,29 +43,77 @@ class _Same:
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    found = max(_groups(view), key=lambda one: len(one.ranks), default=None)
-    if found is None:
-        return
-    exact, passes = found.exact, len(found.steps)
-    all_of_them = len(found.ranks) == view.run.world_size
-    who = "all ranks" if all_of_them else ranks(found.ranks)
-    how = "equal to the last bit" if exact else "equal but for rounding"
-    why, advice = _why(view, found.ranks)
-    yield Finding(
-        kind="same_data",
+    given = given_batches(view.sidecars)
+    alike = list(_groups(view))
+    found = [
+        _given(view, some, one.marks[some[0]], alike)
+        for one in given
+        for some in one.same()
+        # One that never changes is fixed, as in benchmarks, or all that a loader has.
+        if len(set(one.marks[some[0]])) > 1 or any(map(_has_one_batch, _loaders(view, some)))
+    ]
+    # Batches decide where they are known.
+    found += [
+        _gradients(view, one)
+        for one in alike
+        if not any(len(known.marks.keys() & set(one.ranks)) > 1 for known in given)
+    ]
+    yield from sorted(found, key=lambda one: -int(one.evidence["ranks"] or 0))[:1]
+
+
+def _given(view: RunView, some: tuple[int, ...], marks: Sequence[int], alike: Sequence[_Same]) -> Finding:
+    """By what the ranks were given."""
+    watched = view.watched
+    looked_at = np.unique(watched.rank[np.isfinite(watched.level) & (watched.reference != 0)])
+    same = any(set(some) <= set(one.ranks) for one in alike)
+    differ = not same and len(np.intersect1d(looked_at, some)) > 1
+    return _finding(
+        view,
+        some,
+        f"each of the {count(len(marks), 'batch', 'batches')} that were compared was the same on them"
+        + (", though their gradients differ, as those of dropout do" if differ else ""),
+        severity="error" if _loaders(view, some) and not differ else "warning",
+        sure=True,
+        evidence={"batches": len(marks), "gradients_alike": None if not (same or differ) else int(same)},
+    )
+
+
+def _gradients(view: RunView, found: _Same) -> Finding:
+    """By what they made of it."""
+    passes = len(found.steps)
+    how = "equal to the last bit" if found.exact else "equal but for rounding"
+    return _finding(
+        view,
+        found.ranks,
+        f"the gradients of all parameters were {how} before they were averaged, in all "
+        f"{count(passes, 'pass', 'passes')} that were looked at",
         severity="warning",
-        message=f"{who} train on the same data: the gradients of all parameters were {how} before they were "
-        f"averaged, in all {count(passes, 'pass', 'passes')} that were looked at. {len(found.ranks)} ranks do the work "
-        f"of one{why}.",
-        confidence="high" if exact and passes > LEAST_PASSES else "medium",
+        sure=found.exact and passes > LEAST_PASSES,
+        evidence={"passes": passes, "all_reduces": found.buckets, "equal_bits": int(found.exact)},
         since_step=found.steps[0],
+    )
+
+
+def _finding(
+    view: RunView,
+    some: Sequence[int],
+    sign: str,
+    *,
+    severity: Severity,
+    sure: bool,
+    evidence: Mapping[str, Any],
+    since_step: int | None = None,
+) -> Finding:
+    who = "all ranks" if len(some) == view.run.world_size else ranks(some)
+    why, advice = _why(view, some)
+    return Finding(
+        kind="same_data",
+        severity=severity,
+        message=f"{who} train on the same data: {sign}. {len(some)} ranks do the work of one{why}.",
+        confidence="high" if sure else "medium",
+        since_step=since_step,
         cost_ms=None,  # it costs no time, but the work of all ranks but one
-        evidence={
-            "passes": passes,
-            "all_reduces": found.buckets,
-            "ranks": len(found.ranks),
-            "equal_bits": int(exact),
-        },
+        evidence={**evidence, "ranks": len(some)},
         change_mind="The ranks get the same batch on purpose, as in a benchmark with fixed data. Or a sum over the "
         "batch, printed on each rank, differs.",
         advice=advice,
@@ -145,8 +198,7 @@ def _why(view: RunView, which: Sequence[int]) -> tuple[str, str]:
         "Give each rank its own part: DataLoader(dataset, batch_size=..., "
         "sampler=DistributedSampler(dataset, shuffle=True)), and sampler.set_epoch(epoch) in each epoch."
     )
-    loaders = [training_loader(view.sidecars[rank]) for rank in which if rank in view.sidecars]
-    known = [one for one in loaders if one is not None]
+    known = _loaders(view, which)
     if not known:
         return "", f"{split} Batches that the script makes itself: seed them with the rank."
     if not known[0].distributed:
@@ -158,6 +210,15 @@ def _why(view: RunView, which: Sequence[int]) -> tuple[str, str]:
             "which are the default.",
         )
     return "", "Look at what the data set returns: each rank must get other samples."
+
+
+def _loaders(view: RunView, which: Sequence[int]) -> list[Loaded]:
+    loaders = [training_loader(view.sidecars[rank]) for rank in which if rank in view.sidecars]
+    return [one for one in loaders if one is not None]
+
+
+def _has_one_batch(loader: Loaded) -> bool:
+    return 0 < (loader.length or 0) <= (loader.batch_size or 0)
 
 
 CHECK = Check(("same_data",), _look, rests_on="records")

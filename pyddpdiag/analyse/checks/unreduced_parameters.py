@@ -28,10 +28,10 @@ class _Fates:
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    sets: dict[tuple[int | None, bool, tuple[str, ...], int], dict[int, Unreduced]] = {}
+    sets: dict[tuple[int | None, bool, tuple[str, ...], int, bool], dict[int, Unreduced]] = {}
     for rank, sidecar in view.sidecars.items():
         for one in sidecar.training.unreduced:
-            key = one.module, one.all_of_it, one.parameters, one.count
+            key = one.module, one.all_of_it, one.parameters, one.count, one.reduced_before
             sets.setdefault(key, {})[rank] = one
     alone: list[Finding] = []
     for key, by_rank in sets.items():
@@ -111,6 +111,11 @@ def _finding(by_rank: Mapping[int, Unreduced], fates: _Fates) -> Finding:
 
 
 def _why(one: Unreduced) -> str:
+    if one.reduced_before:
+        return (
+            " Passes under no_sync() came after the one that was averaged: each rank added gradients of its own to the "
+            "average."
+        )
     if one.all_of_it:
         return (
             " The module had no synchronising backward pass before these steps: its forward ran as ddp.module(...), or "
@@ -125,6 +130,11 @@ def _why(one: Unreduced) -> str:
 
 
 def _advice(one: Unreduced) -> str:
+    if one.reduced_before:
+        return (
+            "Let the last pass before optimizer.step() be the one outside of ddp.no_sync(), and those before it inside. "
+            "Its average covers what all of them have added up."
+        )
     if one.all_of_it:
         return (
             "Call ddp(batch) and not ddp.module(batch), and leave the last pass before optimizer.step() outside of "

@@ -121,6 +121,12 @@ NETWORK: Final = (
         saves={"--compress": "half_saves_ms"},
     ),
     Kind(
+        "averaged_twice",
+        short="the script averages gradients that DDP has averaged",
+        part="other",
+        cure="without the second average",
+    ),
+    Kind(
         "buffer_broadcast",
         _MAY_COST,
         "buffers are sent to every rank before each forward pass",
@@ -132,6 +138,7 @@ NETWORK: Final = (
         _MAY_COST,
         "a small collective is called in every step",
         part="other",
+        explained_by=("averaged_twice",),
         cure="with values reduced now and then",
     ),
     Kind(
@@ -139,7 +146,7 @@ NETWORK: Final = (
         short="collectives other than buckets hold up the steps",
         part="other",
         # These say what the calls are for.
-        explained_by=("buffer_broadcast", "collective_per_step"),
+        explained_by=("averaged_twice", "buffer_broadcast", "collective_per_step"),
         cure="without other collectives",
     ),
 )

@@ -34,7 +34,7 @@ VALUES: Final = (
         "the weights differ between the ranks",
         explained_by=("different_sums", "unreduced_parameters"),
     ),
-    Kind("same_data", short="ranks train on the same data"),
+    Kind("same_data", ("error", "warning"), "ranks train on the same data"),
     Kind("epoch_not_set", short="DistributedSampler.set_epoch was never called"),
     Kind("left_in_eval", ("warning", "note"), "the model is trained in evaluation mode"),
     Kind("same_checkpoint", ("warning", "note"), "ranks save into the same file"),

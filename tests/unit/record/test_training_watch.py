@@ -8,10 +8,12 @@ from unittest.mock import MagicMock
 
 import torch
 
+from pyddpdiag.record.averaged_again import AveragedAgain
 from pyddpdiag.record.ddp_modules import is_fresh
 from pyddpdiag.record.loaders import Loaders
 from pyddpdiag.record.modes import Modes
-from pyddpdiag.record.optimizers import Optimizers, Reduced
+from pyddpdiag.record.optimizers import Optimizers
+from pyddpdiag.record.reduced import Reduced
 
 
 def test_an_optimizer_steps_though_watching_it_fails() -> None:
@@ -19,7 +21,7 @@ def test_an_optimizer_steps_though_watching_it_fails() -> None:
     core.layouts.side_effect = RuntimeError("an error of ours")
     parameter = torch.ones(2, requires_grad=True)
     parameter.grad = torch.ones(2)
-    watch = Optimizers(core, lambda: None, Modes(lambda: None))
+    watch = Optimizers(core, lambda: None, Modes(lambda: None), AveragedAgain())
     watch.add(Reduced(MagicMock(index=0, passes=0, names=["weight"]), [weakref.ref(parameter)]))
     try:
         optimizer = torch.optim.SGD([parameter], lr=0.5)

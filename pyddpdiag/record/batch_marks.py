@@ -1,0 +1,89 @@
+"""A checksum of a batch, by which ranks that are given the same one are told from those with their own."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import torch
+
+from pyddpdiag import _native
+from pyddpdiag.record.sampled import is_sampled
+
+VALUES: Final = 1024
+"""Of each batch, so many tell whether it is another rank's batch as well. They come from all over it: where pictures
+have a dark edge, or texts are padded, the first ones are the same in each batch."""
+
+LEAST: Final = 16
+"""Batches of fewer values may be equal by chance."""
+
+_DEPTH: Final = 4
+_TENSORS: Final = 64  # that are looked at
+_PARTS: Final = 4096  # a batch of more is not looked at
+_LETTERS: Final = 256  # of each text
+
+
+class GivenBatches:
+    """What a module is given in some of its passes with gradients."""
+
+    def __init__(self) -> None:
+        self._passes = 0
+        self._marks: dict[int, int] = {}
+
+    def look(self, given: object) -> None:
+        """At the arguments of a pass."""
+        self._passes += 1
+        if is_sampled(self._passes):
+            self._marks[self._passes] = batch_mark(given, least=LEAST)
+
+    def marks(self) -> dict[int, int]:
+        """By the pass, counted from 1; 0: it could not be read."""
+        return self._marks.copy()
+
+
+def batch_mark(batch: object, before: int = 0, *, least: int = 1) -> int:
+    """32 bits of a checksum that goes on from `before`; 0: it has fewer than `least` values, or cannot be read.
+
+    Nothing is said of a batch with a part on another device or of an unknown class: that may be what differs.
+    """
+    try:
+        parts = list(itertools.islice(_parts(batch, _DEPTH), _PARTS + 1))
+        tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+        if len(parts) > _PARTS or sum(one.numel() for one in tensors) < least:
+            return 0
+        most = max(LEAST, VALUES // min(len(tensors), _TENSORS))
+        mark = before
+        for one in tensors[:_TENSORS]:
+            mark = _native.mark_of_values(one, most, mark)
+            if not mark:
+                return 0
+        rest = [str(part)[:_LETTERS] for part in parts if not isinstance(part, torch.Tensor)]
+    except Exception:  # of somebody's own class: the training must not end by it
+        return 0
+    return zlib.crc32(f"{mark} {rest}".encode(errors="replace")) or 1
+
+
+def _parts(batch: object, depth: int) -> Iterator[Any]:
+    """Its tensors and plain values; TypeError: it has others."""
+    if batch is None or isinstance(batch, (torch.Tensor, bool, int, float, str)):
+        yield batch
+        return
+    inner: Iterable[object]
+    if isinstance(batch, Mapping):
+        inner = batch.values()
+    elif isinstance(batch, (list, tuple)):
+        inner = batch
+    elif dataclasses.is_dataclass(batch):
+        inner = vars(batch).values()
+    else:
+        raise TypeError("a part of another class")
+    if not depth:
+        raise TypeError("parts within parts")
+    for part in inner:
+        yield from _parts(part, depth - 1)
+
+
+__all__ = ["GivenBatches", "batch_mark"]

@@ -1,0 +1,141 @@
+"""One optimizer as it steps: whose parameters it has, its settings, its learning rate and what schedules that."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.optimizer import Optimizer
+
+from pyddpdiag.model.training import MOST, Stepped
+from pyddpdiag.record.reduced import Reduced
+from pyddpdiag.record.script_lines import line_of_frame
+
+
+@dataclass(eq=False)
+class Link:
+    """An optimizer's steps with the parameters of one module."""
+
+    module: Reduced
+    after: int = 0  # passes of the module when the optimizer had last stepped
+    before: int = 0  # and when its next step began
+    passes: Counter[int] = field(default_factory=Counter)
+    # One that was there then, and its version. Not its id: another one may get it.
+    gradient: tuple[weakref.ref[torch.Tensor], int] | None = None
+
+
+class Stepping:
+    """One optimizer."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.kind = type(optimizer).__name__
+        self.steps = 0
+        self.links: list[Link] = []
+        self._settings: dict[int, str] = {}
+        self._where: set[str] = set()  # lines of the script
+        self._looks = 0
+        self._idle = 0  # of the looks, those that found no gradient
+        self._zero_since: int | None = None  # the step; 0: it was never more
+        # What schedules it, how far that was, and how many steps had been made.
+        self._scheduler: tuple[weakref.ref[LRScheduler], int, int] | None = None
+
+    def begins(self, optimizer: Optimizer) -> None:
+        """A step begins."""
+        self.steps += 1
+        if self.steps & (self.steps - 1) == 0:
+            self._note_settings(optimizer)
+        if any(group["lr"] != 0 for group in optimizer.param_groups if "lr" in group):
+            self._zero_since = None
+        elif self._zero_since is None:
+            self._zero_since = self.steps - 1
+            if self._scheduler is None and self.steps > 1:
+                self._scheduler = _scheduler_of(optimizer, self.steps)
+
+    def look(self, optimizer: Optimizer, modules: list[Reduced]) -> None:
+        """Finds the modules that it has parameters of, some of which may have become known since."""
+        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        self._looks += 1
+        self._idle += all(one.grad is None for one in parameters)
+        self._where.add(line_of_frame(sys._getframe()))
+        mine = {id(one) for one in parameters}
+        linked = [link.module for link in self.links]
+        for module in modules:
+            if module not in linked and not mine.isdisjoint(module.names()):
+                # What it did before this was known counts as nothing.
+                self.links.append(Link(module, after=module.native.passes if self.steps > 1 else 0))
+
+    def stepped(self) -> Iterator[Stepped]:
+        """What was seen of it, for each module that it has parameters of; one of none, if it has none."""
+        links: list[Link | None] = [*self.links]
+        for link in links or [None]:
+            yield Stepped(
+                None if link is None else link.module.native.index,
+                self.kind,
+                self.steps,
+                {} if link is None else dict(link.passes.copy().most_common(MOST)),
+                dict(self._settings),
+                tuple(sorted(filter(None, self._where.copy())))[:MOST],
+                self._looks,
+                self._idle,
+                self._zero_since,
+                *self._scheduled(),
+            )
+
+    def _note_settings(self, optimizer: Optimizer) -> None:
+        """Notes the settings if they are others than before."""
+        text = "; ".join(_settings(group) for group in optimizer.param_groups[:4])
+        if self.steps == 1:
+            text += f", state={_state(optimizer)}"
+        if len(self._settings) < MOST and text != next(reversed(self._settings.values()), None):
+            self._settings[self.steps] = text
+
+    def _scheduled(self) -> tuple[str, float | None]:
+        """The class of what schedules it, and how many steps of that come with each of its own."""
+        scheduler = self._scheduler[0]() if self._scheduler is not None else None
+        if self._scheduler is None or scheduler is None:
+            return "", None
+        _, before, steps = self._scheduler
+        made = self.steps - steps
+        return type(scheduler).__name__, (scheduler.last_epoch - before) / made if made > 0 else None
+
+
+def _scheduler_of(optimizer: Optimizer, steps: int) -> tuple[weakref.ref[LRScheduler], int, int] | None:
+    """Nobody but the scheduler knows of both. This looks at all live objects, some 10 ms, and once for an optimizer."""
+    for candidate in gc.get_objects():
+        # Not isinstance: it runs code of objects that pretend to be of a class.
+        if issubclass(type(candidate), LRScheduler) and candidate.optimizer is optimizer:
+            scheduler = cast("LRScheduler", candidate)
+            return weakref.ref(scheduler), scheduler.last_epoch, steps
+    return None
+
+
+def _state(optimizer: Optimizer) -> str:
+    """Whether it has one before its first step, which was loaded then, and of which step."""
+    first = next((one for one in optimizer.state.values() if one), None)
+    if first is None:
+        return "none"
+    step = first.get("step")
+    if isinstance(step, torch.Tensor) and step.device.type == "cpu" and step.numel() == 1:
+        step = step.item()
+    return f"of step {step:.0f}" if isinstance(step, (int, float)) else "loaded"
+
+
+def _settings(group: dict[str, Any]) -> str:
+    settings = []
+    for name, value in sorted(group.items()):
+        numbers = value if isinstance(value, (list, tuple)) else (value,)
+        if name in ("params", "param_names") or len(numbers) > 4:
+            continue
+        if all(isinstance(one, (bool, int, float)) for one in numbers):
+            settings.append(f"{name}={value}")
+    return ", ".join(settings)
+
+
+__all__ = ["Link", "Stepping"]
