@@ -45,6 +45,10 @@ class Stepping:
         self._zero_since: int | None = None  # the step; 0: it was never more
         # What schedules it, how far that was, and how many steps had been made.
         self._scheduler: tuple[weakref.ref[LRScheduler], int, int] | None = None
+        self._scheduled: tuple[str, float | None] = (
+            "",
+            None,
+        )  # its class, and its steps for each of the optimizer's
 
     def begins(self, optimizer: Optimizer) -> None:
         """A step begins."""
@@ -64,6 +68,7 @@ class Stepping:
         self._looks += 1
         self._idle += all(one.grad is None for one in parameters)
         self._where.add(line_of_frame(sys._getframe()))
+        self._look_at_scheduler()
         mine = {id(one) for one in parameters}
         linked = [link.module for link in self.links]
         for module in modules:
@@ -85,7 +90,7 @@ class Stepping:
                 self._looks,
                 self._idle,
                 self._zero_since,
-                *self._scheduled(),
+                *self._scheduled,
             )
 
     def _note_settings(self, optimizer: Optimizer) -> None:
@@ -96,14 +101,13 @@ class Stepping:
         if len(self._settings) < MOST and text != next(reversed(self._settings.values()), None):
             self._settings[self.steps] = text
 
-    def _scheduled(self) -> tuple[str, float | None]:
-        """The class of what schedules it, and how many steps of that come with each of its own."""
+    def _look_at_scheduler(self) -> None:
         scheduler = self._scheduler[0]() if self._scheduler is not None else None
-        if self._scheduler is None or scheduler is None:
-            return "", None
-        _, before, steps = self._scheduler
-        made = self.steps - steps
-        return type(scheduler).__name__, (scheduler.last_epoch - before) / made if made > 0 else None
+        if self._scheduler is not None and scheduler is not None:
+            _, before, steps = self._scheduler
+            made = self.steps - steps
+            rate = (scheduler.last_epoch - before) / made if made > 0 else None
+            self._scheduled = type(scheduler).__name__, rate
 
 
 def _scheduler_of(optimizer: Optimizer, steps: int) -> tuple[weakref.ref[LRScheduler], int, int] | None:

@@ -5,6 +5,7 @@ as they are: nothing here knows of pyddpdiag.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -44,7 +45,11 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
     ddp = DistributedDataParallel(net)
     wrapped(ddp)
     lr = 0.1 if mistake != "another rate" or rank == 0 else 0.05
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=lr, momentum=0.9)
+    trained = Net() if mistake == "optimizer of another model" else ddp
+    optimizer = torch.optim.SGD(trained.parameters(), lr=lr, momentum=0.9)
+    if mistake.startswith("state") and (rank == 0 or "all ranks" in mistake):
+        optimizer.load_state_dict(_state(optimizer))
+    schedule = _schedule(optimizer, mistake) if "schedule" in mistake else None
     sampler: DistributedSampler[int] | None = None
     if not mistake.startswith("same data"):
         sampler = DistributedSampler(data)
@@ -67,15 +72,39 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
             _pass(ddp, x, y, mistake, last=last != (mistake == "no_sync one off"))
             if "averages" in mistake:
                 _average(ddp, mistake)
+            if mistake == "zeroed before the step":
+                optimizer.zero_grad()
             if last:
                 optimizer.step()
                 optimizer.zero_grad()
+            if schedule is not None:
+                for _ in range(1 if mistake == "schedule" else dist.get_world_size()):
+                    schedule.step()
         if "evaluation" in mistake:
             _evaluate(ddp, data, mistake, rank)
         if mistake == "same checkpoint" or (mistake == "checkpoint of rank 0" and rank == 0):
             torch.save(net.state_dict(), "last.pt")
         elif mistake == "checkpoint of each rank":
             torch.save(net.state_dict(), f"last_{rank}.pt")
+
+
+def _state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """As of a checkpoint of these parameters."""
+    group = optimizer.param_groups[0]
+    parameters = [torch.nn.Parameter(each.detach().clone()) for each in group["params"]]
+    other = torch.optim.SGD(parameters, lr=group["lr"], momentum=0.9)
+    for each in parameters:
+        each.grad = torch.full_like(each, 0.1)
+    other.step()
+    return other.state_dict()
+
+
+def _schedule(optimizer: torch.optim.Optimizer, mistake: str) -> torch.optim.lr_scheduler.LRScheduler:
+    """Down to 0 with the last step of a rank; it steps once for each rank, which some count."""
+    steps = EPOCHS * SAMPLES // BATCH // dist.get_world_size()
+    if "counted" in mistake:
+        steps *= dist.get_world_size()
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / steps))
 
 
 def _average(ddp: DistributedDataParallel, mistake: str) -> None:
@@ -244,6 +273,13 @@ MISTAKES = {
     "averages": "averaged_twice",
     "averages in one": "averaged_twice",
     "always no_sync, and averages by hand": "",
+    "optimizer of another model": "weights_unchanged",
+    "zeroed before the step": "weights_unchanged",
+    "schedule": "",
+    "schedule of each rank": "schedule_ended",
+    "schedule of each rank, counted so": "",
+    "state on rank 0": "different_weights",
+    "state on all ranks": "",
     "no set_epoch": "epoch_not_set",
     "full evaluation": "full_evaluation",
     "evaluation of parts": "",

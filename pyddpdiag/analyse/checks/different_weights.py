@@ -138,6 +138,8 @@ def _why(settings: dict[int, str]) -> str:
 
 
 def _advice(settings: dict[int, str]) -> str:
+    if any("state=" in text for text in settings.values()):
+        return "Load the optimizer's state on every rank: optimizer.load_state_dict(...) where rank 0 calls it, too."
     if settings:
         return (
             "Give the optimizers of all ranks the same settings, and step their schedulers alike; then start from a "

@@ -132,8 +132,8 @@ def _why(one: Unreduced) -> str:
 def _advice(one: Unreduced) -> str:
     if one.reduced_before:
         return (
-            "Let the last pass before optimizer.step() be the one outside of ddp.no_sync(), and those before it inside. "
-            "Its average covers what all of them have added up."
+            "Leave only the last pass before optimizer.step() outside of ddp.no_sync(): "
+            "its average covers what all of them have added up."
         )
     if one.all_of_it:
         return (
