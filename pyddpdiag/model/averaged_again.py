@@ -31,7 +31,7 @@ class AveragedAgain:
 
 
 def averaged_again_from_json(entry: Any) -> AveragedAgain:
-    """Raises TypeError, ValueError or KeyError where it cannot be understood."""
+    """An entry of a sidecar. It may fail as the readers of the other entries do."""
     looks, times, calls, size = (needed_whole(entry[name]) for name in ("looks", "times", "calls", "bytes"))
     op, where = (needed_text(entry[name], _LIMIT) for name in ("op", "where"))
     return AveragedAgain(looks, times, calls, size, op, where)

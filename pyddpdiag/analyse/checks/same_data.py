@@ -19,7 +19,6 @@ from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.training import training_loader
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
-from pyddpdiag.model.findings import Severity
 from pyddpdiag.model.training import Loaded
 from pyddpdiag.model.words import count, ranks
 
@@ -72,7 +71,7 @@ def _given(view: RunView, some: tuple[int, ...], marks: Sequence[int], alike: Se
         some,
         f"each of the {count(len(marks), 'batch', 'batches')} that were compared was the same on them"
         + (", though their gradients differ, as those of dropout do" if differ else ""),
-        severity="error" if _loaders(view, some) and not differ else "warning",
+        error=bool(_loaders(view, some)) and not differ,
         sure=True,
         evidence={"batches": len(marks), "gradients_alike": None if not (same or differ) else int(same)},
     )
@@ -87,7 +86,7 @@ def _gradients(view: RunView, found: _Same) -> Finding:
         found.ranks,
         f"the gradients of all parameters were {how} before they were averaged, in all "
         f"{count(passes, 'pass', 'passes')} that were looked at",
-        severity="warning",
+        error=False,
         sure=found.exact and passes > LEAST_PASSES,
         evidence={"passes": passes, "all_reduces": found.buckets, "equal_bits": int(found.exact)},
         since_step=found.steps[0],
@@ -99,7 +98,7 @@ def _finding(
     some: Sequence[int],
     sign: str,
     *,
-    severity: Severity,
+    error: bool,
     sure: bool,
     evidence: Mapping[str, Any],
     since_step: int | None = None,
@@ -108,7 +107,7 @@ def _finding(
     why, advice = _why(view, some)
     return Finding(
         kind="same_data",
-        severity=severity,
+        severity="error" if error else "warning",
         message=f"{who} train on the same data: {sign}. {len(some)} ranks do the work of one{why}.",
         confidence="high" if sure else "medium",
         since_step=since_step,

@@ -3,189 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from support.trace_writer import GROUP, RankWriter
+from support.written_training import STEPS, Weights
+from support.written_training import found as _found
 
-from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.model import Finding
-from pyddpdiag.trace.run import open_run
-
-GRADIENT, WEIGHTS = 7, 11
-KINDS = {"same_data", "different_weights", "unreduced_parameters", "not_reduced", "missing_no_sync"}
-KINDS |= {"epoch_not_set", "settings_differ"}
-STEPS = 64
-
-Weights = Callable[[int, int], tuple[int, float]]
-"""Checksum and norm of the only parameter, by rank and pass."""
-
-
-def _found(
-    folder: Path,
-    *,
-    gradient: Callable[[int, int], float] = lambda rank, step: 2.0 + rank + step,
-    level: Callable[[int, int], float] = lambda _, step: -9.5 - step,
-    weights: Weights = lambda rank, step: (77 + step, 3.5),
-    training: Sequence[Mapping[str, Any]] = ({}, {}),
-    looks: Callable[[int], Iterable[tuple[int, tuple[str, int, str], str]]] = lambda _: (),
-    start_up: Sequence[Mapping[str, Any]] = (),
-    buckets: bool = True,
-    exchanged: Iterable[tuple[str, int]] = (),
-) -> list[Finding]:
-    """Findings about a run of so many ranks as have an entry in `training`."""
-    for rank, seen in enumerate(training):
-        writer = RankWriter(rank, len(training), capacity=512)
-        for number, (name, size) in enumerate(exchanged):
-            writer.collective(name, 2_000_000_000 + number, 2_000_000_900, bytes=size)
-        for step in range(STEPS if buckets else 0):
-            start = 1_000_000_000 + step * 10_000_000
-            writer.bucket(step, start, start + 1_000, start + 2_000_000)
-            if step % 16 == 0:
-                value = gradient(rank, step)
-                squares, most, mean = (
-                    int(np.float64(one).view(np.int64)) for one in (value, np.sqrt(value), level(rank, step))
-                )
-                writer.add(GRADIENT, times=(squares, most, 0, -1, -1, 5 + step, 1000, mean), step=step, sequence=step,
-                           group=GROUP, reference=7, dtype=1)  # fmt: skip
-            if step % 8 == 5:
-                bits, norm = weights(rank, step)
-                word = bits | int(np.float32(norm).view(np.uint32)) << 32
-                writer.add(WEIGHTS, times=(word,), step=step, sequence=step, group=GROUP, index=1)
-        writer.sidecar["modules"] = buckets * [
-            {"index": 0, "name": "Net", "group": f"{GROUP:016x}",
-             "parameters": [{"name": name, "shape": [2], "dtype": "float32"} for name in ("bias", "body.weight")]}
-        ]  # fmt: skip
-        writer.sidecar["training"] = seen
-        if start_up:
-            writer.sidecar["start_up"] = start_up[rank]
-        for at, line, call in looks(rank):
-            writer.look(at, line, call)
-        writer.write(folder)
-    return [one for one in analyse(open_run(folder)).verdict.findings if one.kind in KINDS]
 
 
 def test_ranks_that_train_on_different_data_with_equal_weights_are_innocent(tmp_path: Path) -> None:
     assert _found(tmp_path) == []
-
-
-def test_the_same_data_on_all_ranks(tmp_path: Path) -> None:
-    loader = {
-        "sampler": "DistributedSampler",
-        "distributed": True,
-        "rank": 0,
-        "replicas": 2,
-        "epochs": 1,
-        "distinct": 1,
-    }
-    (found,) = _found(tmp_path, gradient=lambda _, step: 2.0 + step, training=({"loaders": [loader]},) * 2)
-    assert (found.kind, found.severity, found.confidence, found.since_step) == (
-        "same_data",
-        "warning",
-        "high",
-        0,
-    )
-    assert found.evidence["passes"] == 4 and found.evidence["equal_bits"] == 1
-    assert "gives each of them the part of rank 0" in found.message and "rank=dist.get_rank()" in found.advice
-
-
-def _given(*ranks: Mapping[int, int], loader: bool = False) -> list[dict[str, Any]]:
-    """The sidecars' entries of a module's batches, by their passes."""
-    entry = {"loaders": [{"sampler": "RandomSampler", "distributed": False, "epochs": 1, "distinct": 0}]}
-    return [
-        {
-            "batches": {"0": {str(at): f"{mark:08x}" for at, mark in marks.items()}},
-            **(entry if loader else {}),
-        }
-        for marks in ranks
-    ]
-
-
-def test_the_same_batches_though_gradients_differ(tmp_path: Path) -> None:
-    """As with dropout."""
-    (found,) = _found(tmp_path, training=_given({1: 7, 2: 9, 3: 0}, {1: 7, 2: 9, 4: 5}))
-    assert (found.kind, found.severity, found.confidence) == ("same_data", "warning", "high")
-    assert found.evidence["batches"] == 2 and "as those of dropout do" in found.message
-
-
-def test_the_same_batches_of_a_loader_and_gradients_are_an_error(tmp_path: Path) -> None:
-    (found,) = _found(
-        tmp_path,
-        gradient=lambda _, step: 2.0 + step,
-        training=_given({1: 7, 2: 9}, {1: 7, 2: 9}, loader=True),
-    )
-    assert (found.severity, found.evidence["gradients_alike"]) == ("error", 1)
-    assert "the loader's RandomSampler gives every rank all of the data" in found.message
-
-
-def test_a_batch_that_is_all_of_the_loader(tmp_path: Path) -> None:
-    """It never changes, but is no fixed one of a benchmark."""
-    for size, findings in ((100, 1), (10, 0)):
-        training = _given({1: 7, 2: 7}, {1: 7, 2: 7}, loader=True)
-        for one in training:
-            one["loaders"][0].update(length=100, batch_size=size)
-        assert len(_found(tmp_path / str(size), training=training)) == findings
-
-
-def test_two_of_three_ranks_with_the_same_batches(tmp_path: Path) -> None:
-    (found,) = _found(tmp_path, training=_given({1: 7, 2: 9}, {1: 7, 2: 8}, {1: 7, 2: 9}))
-    assert found.message.startswith("ranks 0, 2 train on the same data: each of the 2 batches")
-
-
-@pytest.mark.parametrize(
-    ("batches", "findings"),
-    [
-        ([{1: 7, 2: 9}, {1: 7, 2: 8}], 0),
-        ([{1: 7, 2: 7}, {1: 7, 2: 7}], 0),  # fixed, as in a benchmark
-        ([{1: 7, 2: 9}, {1: 0, 2: 0}], 1),  # nobody could read them
-        ([{1: 7, 2: 9}, {1: 7, 3: 9}], 1),
-    ],
-)
-def test_batches_decide_where_gradients_are_alike(
-    tmp_path: Path, batches: list[Mapping[int, int]], findings: int
-) -> None:
-    found = _found(tmp_path, gradient=lambda _, step: 2.0 + step, training=_given(*batches))
-    assert len(found) == findings and all("gradients of all" in one.message for one in found)
-
-
-def test_the_same_data_but_for_rounding_on_two_of_three(tmp_path: Path) -> None:
-    (found,) = _found(
-        tmp_path,
-        gradient=lambda rank, step: (2.0 + step) * (2.0 if rank == 1 else 1.0 + 1e-8 * rank),
-        training=({}, {}, {}),
-    )
-    assert (found.kind, found.confidence) == ("same_data", "medium")
-    assert found.message.startswith("ranks 0, 2 train on the same data")
-
-
-@pytest.mark.parametrize(
-    "gradient",
-    [
-        lambda rank, step: 3.0 if step == 16 else 3.0 + rank + step,  # equal once
-        lambda rank, step: 0.0,
-        lambda rank, step: 4.0,  # one that depends on no data
-        lambda rank, step: 2.0 + step + 1e-3 * rank,
-    ],
-)
-def test_gradients_that_are_alike_by_chance(tmp_path: Path, gradient: Callable[[int, int], float]) -> None:
-    assert _found(tmp_path, gradient=gradient) == []
-
-
-@pytest.mark.parametrize(
-    "level",
-    [
-        lambda rank, step: -9.5 - step - 0.01 * rank,  # one of 24 layers differs by a quarter
-        lambda _, step: 0.0,  # not known: as of a part that is dead, or in older traces
-        lambda _, step: -9.5 if step == 16 else 0.0,
-    ],
-)
-def test_sums_that_are_alike_of_parameters_that_are_not_known_to_be(
-    tmp_path: Path, level: Callable[[int, int], float]
-) -> None:
-    assert _found(tmp_path, gradient=lambda _, step: 2.0 + step, level=level) == []
 
 
 def test_weights_that_differ_from_some_step_on(tmp_path: Path) -> None:

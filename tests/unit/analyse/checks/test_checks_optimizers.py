@@ -1,0 +1,122 @@
+"""Optimizers, schedulers and averages of the script's own, right and wrong, from written traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.written_training import STEPS, found
+
+Training = list[dict[str, Any]]
+
+
+def _stepped(module: int | None = 0, **changes: Any) -> Training:
+    entry = {"module": module, "optimizer": "SGD", "steps": STEPS, "passes": {"1": STEPS}, "settings": {"1": "lr=0.1"},
+             "where": ["train.py:38"], "looks": 12, "idle": 0, **changes}  # fmt: skip
+    return [{"optimizers": [entry]}] * 2
+
+
+@pytest.mark.parametrize(
+    ("training", "says"),
+    [
+        (_stepped(None), "it trains another model"),
+        (_stepped(idle=12), "had no gradient in any of the steps"),
+        (_stepped(zero_since=0), "learning rate was 0 all the time"),
+        (_stepped(), "SGD stepped 64 times at train.py:38."),
+    ],
+)
+def test_weights_that_never_change(tmp_path: Path, training: Training, says: str) -> None:
+    (one,) = found(tmp_path, weights=lambda _, step: (77, 3.5), training=training)
+    assert (one.kind, one.severity, one.confidence) == ("weights_unchanged", "error", "high")
+    assert says in one.message and one.where == "train.py:38"
+
+
+@pytest.mark.parametrize(
+    ("weights", "training"),
+    [
+        (lambda _, step: (77, 3.5), [{}, {}]),  # a benchmark without an optimizer
+        (lambda _, step: (77, 3.5), _stepped(steps=3)),
+        (lambda _, step: (77 + (step > 60), 3.5), _stepped(None)),  # an optimizer that is none of torch's
+    ],
+)
+def test_weights_that_change_or_should_not(
+    tmp_path: Path, weights: Callable[[int, int], tuple[int, float]], training: Training
+) -> None:
+    assert found(tmp_path, weights=weights, training=training) == []
+
+
+def test_a_schedule_that_steps_for_each_rank(tmp_path: Path) -> None:
+    training = _stepped(zero_since=32, scheduler="LambdaLR", scheduler_rate=2.0)
+    (one,) = found(tmp_path, training=training)
+    assert (one.kind, one.severity, one.where) == ("schedule_ended", "error", "train.py:38")
+    assert "0 after step 32 of 64 of SGD: 50% of them change nothing" in one.message
+    assert "LambdaLR makes 2 steps for each of the optimizer's, one for each rank" in one.message
+
+
+def test_a_schedule_that_was_made_too_short(tmp_path: Path) -> None:
+    (one,) = found(tmp_path, training=_stepped(zero_since=32, scheduler="LambdaLR", scheduler_rate=1.0))
+    assert (
+        one.severity == "warning"
+        and "makes" not in one.message
+        and "optimizer steps of the whole" in one.advice
+    )
+
+
+@pytest.mark.parametrize("zero_since", [None, 62, 64])
+def test_a_schedule_that_ends_with_the_run(tmp_path: Path, zero_since: int | None) -> None:
+    assert found(tmp_path, training=_stepped(zero_since=zero_since)) == []
+
+
+def test_weights_that_differ_by_a_state_that_one_rank_loaded(tmp_path: Path) -> None:
+    training = [
+        {**_stepped(settings={"1": f"lr=0.1, state={state}", "2": "lr=0.1"})[0]}
+        for state in ("of step 100", "none")
+    ]
+    one, note = found(tmp_path, weights=lambda rank, step: (77 + step + rank, 3.5 + rank), training=training)
+    assert (
+        one.kind == "different_weights" and "state=of step 100 on rank 0, state=none on rank 1" in one.message
+    )
+    assert (
+        one.advice.startswith("Load the optimizer's state on every rank") and note.kind == "settings_differ"
+    )
+
+
+def _again(**changes: Any) -> dict[str, Any]:
+    entry = {
+        "looks": 11,
+        "times": 11,
+        "calls": 26,
+        "bytes": 1200,
+        "op": "SUM",
+        "where": "train.py:35",
+        **changes,
+    }
+    return {"averaged_again": {"0": entry}}
+
+
+def test_gradients_that_are_averaged_by_hand_as_well(tmp_path: Path) -> None:
+    (one,) = found(tmp_path, training=[_again()] * 2)
+    assert (one.kind, one.severity, one.where) == ("averaged_twice", "warning", "train.py:35")
+    assert (
+        "26 all-reduces of 1.20 kB a step" in one.message and "has averaged them in backward" in one.message
+    )
+    assert "Unless the script divides the sums" in one.message
+
+
+@pytest.mark.parametrize("again", [{"times": 1}, {"times": "x"}, {"op": None}])
+def test_a_single_comparison_is_none(tmp_path: Path, again: Mapping[str, Any]) -> None:
+    assert found(tmp_path, training=[_again(**again)] * 2) == []
+
+
+def test_passes_that_nobody_reduced_after_one_that_was(tmp_path: Path) -> None:
+    training = [
+        {"unreduced": [{"module": 0, "all_of_it": True, "reduced_before": True, "parameters": ["head"], "count": 1,
+                        "first_step": 9, "last_step": 60, "times": 7,
+                        "marks": {"2": [[f"b{rank}", 1.5]], "3": [[f"c{rank}", 1.5]]}}]}
+        for rank in range(2)
+    ]  # fmt: skip
+    (one,) = found(tmp_path, training=training)
+    assert one.kind == "unreduced_parameters" and "came after the one that was averaged" in one.message
+    assert one.advice.startswith("Leave only the last pass before optimizer.step() outside")
