@@ -21,8 +21,7 @@ LEAST: Final = 16
 """Batches of fewer values may be equal by chance."""
 
 _DEPTH: Final = 4
-_TENSORS: Final = 64  # that are looked at
-_PARTS: Final = 4096  # a batch of more is not looked at
+_PARTS: Final = 64  # the first ones are looked at
 _LETTERS: Final = 256  # of each text
 
 
@@ -50,13 +49,12 @@ def batch_mark(batch: object, before: int = 0, *, least: int = 1) -> int:
     Nothing is said of a batch with a part on another device or of an unknown class: that may be what differs.
     """
     try:
-        parts = list(itertools.islice(_parts(batch, _DEPTH), _PARTS + 1))
+        parts = list(itertools.islice(_parts(batch, _DEPTH), _PARTS))
         tensors = [part for part in parts if isinstance(part, torch.Tensor)]
-        if len(parts) > _PARTS or sum(one.numel() for one in tensors) < least:
+        if sum(one.numel() for one in tensors) < least:
             return 0
-        most = max(LEAST, VALUES // min(len(tensors), _TENSORS))
-        mark = before
-        for one in tensors[:_TENSORS]:
+        mark, most = before, VALUES // len(tensors)
+        for one in tensors:
             mark = _native.mark_of_values(one, most, mark)
             if not mark:
                 return 0
@@ -68,7 +66,7 @@ def batch_mark(batch: object, before: int = 0, *, least: int = 1) -> int:
 
 def _parts(batch: object, depth: int) -> Iterator[Any]:
     """Its tensors and plain values; TypeError: it has others."""
-    if batch is None or isinstance(batch, (torch.Tensor, bool, int, float, str)):
+    if batch is None or isinstance(batch, (int, float, str, torch.Tensor)):
         yield batch
         return
     inner: Iterable[object]

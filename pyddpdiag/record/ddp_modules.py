@@ -7,6 +7,7 @@ import itertools
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -187,7 +188,7 @@ class _Marks:
         if looks is None or module is None:
             return
         if not ddp.require_backward_grad_sync:
-            output.register_hook(lambda _: looks.note_local(module.passes))  # type: ignore[no-untyped-call]
+            output.register_hook(partial(_note_local, looks, module))  # type: ignore[no-untyped-call]
             return
 
         def begins(_: torch.Tensor) -> None:
@@ -202,6 +203,11 @@ class _Marks:
     def __reduce__(self) -> tuple[type[_Marks], tuple[None, None]]:
         # A copy of the module, by pickle or deepcopy, does not have our hook and marks nothing.
         return (_Marks, (None, None))
+
+
+def _note_local(looks: PassLooks, module: _native.Module, _: torch.Tensor) -> None:
+    if not torch.compiler.is_compiling():
+        looks.note_local(module.passes)
 
 
 def is_fresh(module: torch.nn.Module) -> bool:

@@ -55,7 +55,7 @@ class Stepping:
         self.steps += 1
         if self.steps & (self.steps - 1) == 0:
             self._note_settings(optimizer)
-        if any(group["lr"] != 0 for group in optimizer.param_groups if "lr" in group):
+        if any(_learns(group) for group in optimizer.param_groups):
             self._zero_since = None
         elif self._zero_since is None:
             self._zero_since = self.steps - 1
@@ -114,10 +114,16 @@ def _scheduler_of(optimizer: Optimizer, steps: int) -> tuple[weakref.ref[LRSched
     """Nobody but the scheduler knows of both. This looks at all live objects, some 10 ms, and once for an optimizer."""
     for candidate in gc.get_objects():
         # Not isinstance: it runs code of objects that pretend to be of a class.
-        if issubclass(type(candidate), LRScheduler) and candidate.optimizer is optimizer:
+        if issubclass(type(candidate), LRScheduler) and vars(candidate).get("optimizer") is optimizer:
             scheduler = cast("LRScheduler", candidate)
             return weakref.ref(scheduler), scheduler.last_epoch, steps
     return None
+
+
+def _learns(group: dict[str, Any]) -> bool:
+    """Whether its learning rate is not 0, as far as that can be read without waiting for a device."""
+    rate = group.get("lr")
+    return not isinstance(rate, (int, float)) or rate != 0
 
 
 def _state(optimizer: Optimizer) -> str:
@@ -125,7 +131,7 @@ def _state(optimizer: Optimizer) -> str:
     first = next((one for one in optimizer.state.values() if one), None)
     if first is None:
         return "none"
-    step = first.get("step")
+    step = first.get("step") if isinstance(first, dict) else None
     if isinstance(step, torch.Tensor) and step.device.type == "cpu" and step.numel() == 1:
         step = step.item()
     return f"of step {step:.0f}" if isinstance(step, (int, float)) else "loaded"

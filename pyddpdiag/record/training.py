@@ -42,7 +42,7 @@ class TrainingWatch:
             parameters = [weakref.ref(one) for one in description.parameters]
             sizes = [one.nbytes for one in description.parameters]
             smallest = sizes.index(min(sizes)) if sizes else 0
-            ranks = frozenset(dist.get_process_group_ranks(description.group))
+            ranks = _ranks_of(description.group)
             self._optimizers.add(
                 Reduced(module, parameters, description.owner, description.looks, ranks, smallest=smallest)
             )
@@ -77,6 +77,14 @@ class TrainingWatch:
 
     def _found(self) -> None:
         self.due = True
+
+
+def _ranks_of(group: dist.ProcessGroup) -> frozenset[int]:
+    """Its members; none for a group that torch.distributed does not know."""
+    try:
+        return frozenset(dist.get_process_group_ranks(group))
+    except (KeyError, RuntimeError, ValueError):
+        return frozenset()
 
 
 __all__ = ["TrainingWatch"]

@@ -19,7 +19,7 @@ bool is_readable_here(const at::Tensor& tensor) {
     for (std::int64_t axis = 0; axis < tensor.dim(); ++axis) {
         last += (tensor.size(axis) - 1) * tensor.stride(axis);
     }
-    return static_cast<std::size_t>(last + 1) * tensor.element_size() <= tensor.storage().nbytes();
+    return static_cast<std::size_t>((last + 1) * tensor.element_size()) <= tensor.storage().nbytes();
 }
 
 // Where a value lies, in elements from the first one; `position`: in the order of the indices.
@@ -44,15 +44,17 @@ std::uint64_t mark_of_values(const at::Tensor& tensor, std::int64_t most, std::u
     }
     const std::int64_t count = tensor.numel();
     // Odd, so that they do not all lie in one column of a picture.
-    const std::int64_t apart = ((count + most - 1) / most) | 1;
-    const std::size_t bytes = tensor.element_size();
+    const std::int64_t least = (count + most - 1) / most;
+    const std::int64_t apart = least + 1 - least % 2;
+    const auto bytes = static_cast<std::size_t>(tensor.element_size());
     const auto* const first = static_cast<const std::byte*>(tensor.storage().data()) +
                               static_cast<std::size_t>(tensor.storage_offset()) * bytes;
-    const bool contiguous = tensor.is_contiguous();
+    // Without gaps, any order will do, and that in memory takes the least time.
+    const bool dense = tensor.is_non_overlapping_and_dense();
     std::vector<std::byte> chosen(static_cast<std::size_t>((count + apart - 1) / apart) * bytes);
     std::byte* to = chosen.data();
     for (std::int64_t position = 0; position < count; position += apart, to += bytes) {
-        const std::int64_t offset = contiguous ? position : offset_of(tensor, position);
+        const std::int64_t offset = dense ? position : offset_of(tensor, position);
         std::memcpy(to, first + static_cast<std::size_t>(offset) * bytes, bytes);
     }
     mark = detail::checksum_step(mark, checksum(chosen.data(), chosen.size()));

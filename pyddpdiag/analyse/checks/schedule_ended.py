@@ -17,7 +17,10 @@ def _look(view: RunView) -> Iterator[Finding]:
         (rank, one)
         for rank, sidecar in sorted(view.sidecars.items())
         for one in sidecar.training.stepped
-        if one.module is not None and _wasted(one) >= MATTERS_SHARE
+        if one.module is not None
+        and _wasted(one) >= MATTERS_SHARE
+        # Another one may train the rest of the module.
+        and all(each.zero_since for each in sidecar.training.stepped if each.module == one.module)
     ]
     if found:
         yield _of(view, *max(found, key=lambda each: _wasted(each[1])))

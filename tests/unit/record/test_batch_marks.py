@@ -34,6 +34,7 @@ def _batch(seed: int, *size: int) -> torch.Tensor:
         lambda x: x.t(),  # in another order than in memory
         lambda x: x[:, ::2],
         lambda x: x.bfloat16().expand(3, *x.shape),
+        lambda x: [x, *range(5000), object()],
     ],
 )
 def test_batches_of_every_shape_are_told_apart(shape: Any) -> None:
@@ -59,7 +60,6 @@ def test_what_lies_between_the_values_of_a_view_is_no_part_of_it() -> None:
         torch.eye(4).to_sparse(),
         torch.ones(9, device="meta"),
         [[[[[[torch.ones(9)]]]]]],
-        [torch.ones(9), *range(5000)],
     ],
 )
 def test_what_cannot_be_read_has_no_mark(batch: object) -> None:

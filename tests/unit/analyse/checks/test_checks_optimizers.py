@@ -69,6 +69,12 @@ def test_a_schedule_that_ends_with_the_run(tmp_path: Path, zero_since: int | Non
     assert found(tmp_path, training=_stepped(zero_since=zero_since)) == []
 
 
+def test_a_part_of_the_module_that_another_optimizer_trains(tmp_path: Path) -> None:
+    frozen, head = _stepped(zero_since=32), _stepped()
+    both = [{"optimizers": [*frozen[rank]["optimizers"], *head[rank]["optimizers"]]} for rank in range(2)]
+    assert found(tmp_path, training=both) == []
+
+
 def test_weights_that_differ_by_a_state_that_one_rank_loaded(tmp_path: Path) -> None:
     training = [
         {**_stepped(settings={"1": f"lr=0.1, state={state}", "2": "lr=0.1"})[0]}
