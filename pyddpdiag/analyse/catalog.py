@@ -56,15 +56,15 @@ def _look(view: RunView, *, per_group: bool) -> Iterator[tuple[int, Finding]]:
 
 
 def _told_once(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings without lines that only take time, where another finding says more of the same function."""
-    told = {_function(one.where) for one in findings if one.where and one.kind not in LEFT_OVER}
-    return [one for one in findings if one.kind not in LEFT_OVER or _function(one.where or "") not in told]
+    """The findings without lines that only take time, where another finding says more of the same line or function."""
+    told = {place for one in findings if one.kind not in LEFT_OVER for place in _places(one.where or "")}
+    return [one for one in findings if one.kind not in LEFT_OVER or told.isdisjoint(_places(one.where or ""))]
 
 
-def _function(where: str) -> str:
-    """File and function of `train.py:9 in load_labels`; at a module's own lines that of the line."""
+def _places(where: str) -> set[str]:
+    """Of `train.py:9 in load_labels` the line, and file and function, if it is in one."""
     line, _, function = where.partition(" in ")
-    return f"{line.rpartition(':')[0]} {function}" if function else line
+    return {line, f"{line.rpartition(':')[0]} {function}" if function else line} - {""}
 
 
 def _among(finding: Finding, ranks: tuple[int, ...]) -> Finding:

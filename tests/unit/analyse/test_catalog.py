@@ -140,3 +140,19 @@ def test_a_view_computes_what_is_asked_for_and_once(tmp_path: Path, monkeypatch:
     weigh(meeting, [])
     assert view.occurrences is view.occurrences
     assert len(calls) == len(set(calls))
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("train.py:9", 1),
+        ("train.py:12 in average", 1),
+        ("train.py:12", 2),
+        ("train.py:9 in main", 1),
+        ("", 2),
+    ],
+)
+def test_a_line_that_takes_time_is_not_told_twice(where: str, told: int) -> None:
+    cause = Finding("pause", "warning", "", "high", where=where)
+    line = Finding("hot_line", "warning", "", "high", where="train.py:9 in average")
+    assert len(catalog._told_once([cause, line])) == told
