@@ -41,7 +41,7 @@ def find(view: RunView, parts: Sequence[RunView]) -> list[Finding]:
     found = [(place, one) for place, one in _look(view, per_group=False)]
     for part in parts:
         found += [(place, _among(one, members(part))) for place, one in _look(part, per_group=True)]
-    return _told_once([one for _, one in sorted(found, key=lambda each: each[0])])
+    return _said_once([one for _, one in sorted(found, key=lambda each: each[0])])
 
 
 def _look(view: RunView, *, per_group: bool) -> Iterator[tuple[int, Finding]]:
@@ -55,10 +55,10 @@ def _look(view: RunView, *, per_group: bool) -> Iterator[tuple[int, Finding]]:
         yield from ((place, weakened(one, check, view.run)) for one in some)
 
 
-def _told_once(findings: Sequence[Finding]) -> list[Finding]:
+def _said_once(findings: Sequence[Finding]) -> list[Finding]:
     """The findings without lines that only take time, where another finding says more of the same line or function."""
-    told = {place for one in findings if one.kind not in LEFT_OVER for place in _places(one.where or "")}
-    return [one for one in findings if one.kind not in LEFT_OVER or told.isdisjoint(_places(one.where or ""))]
+    said = {place for one in findings if one.kind not in LEFT_OVER for place in _places(one.where or "")}
+    return [one for one in findings if one.kind not in LEFT_OVER or said.isdisjoint(_places(one.where or ""))]
 
 
 def _places(where: str) -> set[str]:

@@ -143,7 +143,7 @@ def test_a_view_computes_what_is_asked_for_and_once(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "said"),
     [
         ("train.py:9", 1),
         ("train.py:12 in average", 1),
@@ -152,7 +152,7 @@ def test_a_view_computes_what_is_asked_for_and_once(tmp_path: Path, monkeypatch:
         ("", 2),
     ],
 )
-def test_a_line_that_takes_time_is_not_told_twice(where: str, told: int) -> None:
+def test_a_line_that_takes_time_is_not_told_twice(where: str, said: int) -> None:
     cause = Finding("pause", "warning", "", "high", where=where)
     line = Finding("hot_line", "warning", "", "high", where="train.py:9 in average")
-    assert len(catalog._told_once([cause, line])) == told
+    assert len(catalog._said_once([cause, line])) == said
