@@ -39,6 +39,10 @@ class AveragedAgain:
         for module in self._modules:
             if module.native.passes == module.stepped_at or not module.ranks.issuperset(ranks):
                 continue
+            ddp = module.owner() if module.owner is not None else None
+            # A hook of the script's own may leave it to the script, as torch's noop_hook does.
+            if ddp is None or ddp._comm_hooks:
+                continue
             gradients = self._gradients_of(module)
             # One by one, or all of them in one tensor.
             if values == sum(gradients.values()) or all(

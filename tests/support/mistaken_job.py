@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -44,6 +45,8 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
         net.drop = nn.Dropout(0.1)
     ddp = DistributedDataParallel(net)
     wrapped(ddp)
+    if "no hook" in mistake:
+        ddp.register_comm_hook(None, noop_hook)
     lr = 0.1 if mistake != "another rate" or rank == 0 else 0.05
     trained = Net() if mistake == "optimizer of another model" else ddp
     optimizer = torch.optim.SGD(trained.parameters(), lr=lr, momentum=0.9)
@@ -273,6 +276,7 @@ MISTAKES = {
     "averages": "averaged_twice",
     "averages in one": "averaged_twice",
     "always no_sync, and averages by hand": "",
+    "averages, and no hook of DDP's does": "",
     "optimizer of another model": "weights_unchanged",
     "zeroed before the step": "weights_unchanged",
     "schedule": "",
