@@ -27,6 +27,7 @@ from pyddpdiag.analyse.cube import cube
 from pyddpdiag.analyse.endings import Ending, endings
 from pyddpdiag.analyse.evaluations import FullEvaluation, full_evaluations
 from pyddpdiag.analyse.exposure import Exposure, exposure
+from pyddpdiag.analyse.first_failure import FirstFailure, failed_bucket, failed_collective
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.history import Past, past
 from pyddpdiag.analyse.hot_lines import HotLine, hot_lines
@@ -386,6 +387,34 @@ class RunView:
     def errors(self) -> Listed[OperationError]:
         """Operations that failed, the earliest first."""
         return operation_errors(self.run, self._operations, self.names, self.clocks)
+
+    @cached_property
+    def first_failure(self) -> FirstFailure | None:
+        """The operation that failed first, and what its ranks did; None: none failed."""
+        if not self.errors.first:
+            return None
+        first, zero_ns = self.errors.first[0], self.headers[0].monotonic_ns
+        if first.kind == "bucket":
+            return failed_bucket(
+                self.errors.first,
+                self._merged,
+                self._memberships,
+                self.names,
+                self.progress,
+                self.clocks,
+                zero_ns,
+            )
+        if first.kind == "collective":
+            return failed_collective(
+                first,
+                self._parties,
+                self._collectives,
+                self.unmatched,
+                self.progress,
+                self.clocks,
+                zero_ns,
+            )
+        return FirstFailure(first)
 
     @cached_property
     def endings(self) -> dict[int, Ending]:

@@ -32,6 +32,7 @@ class LinkStats:
         retransmitted: segments sent again.
         dsack_dups: of those, how many had arrived all the same.
         loss_fraction: the rest of those, of all segments.
+        unconfirmed: segments that were on their way when the run failed, of which none had been confirmed for long.
         loss_rtt_share: the round trip when segments were sent again, over the usual one; None: too few losses.
     """
 
@@ -52,6 +53,7 @@ class LinkStats:
     dsack_dups: int | None
     loss_fraction: float | None
     loss_rtt_share: float | None = None
+    unconfirmed: int = 0
     loss_spread: float | None = None
     loss_scattered: bool | None = None
     floor_rtt_ms: float | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.checks.rank_lost import lost_ranks
+from pyddpdiag.analyse.checks.stuck import transfer_stood
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
@@ -23,12 +24,16 @@ def _look(view: RunView) -> Iterator[Finding]:
     text = f": {first.text}" if first.text else ""
     # Where a rank's records are not here, it may be the cause.
     lost = [rank.rank for rank in lost_ranks(view)] if view.run.is_whole else []
-    absent = never_began(view, first) if view.run.is_whole and not lost else []
+    failure = view.first_failure
+    absent = failure.missing if failure is not None and view.run.is_whole and not lost else ()
     if absent and _was_elsewhere(view, absent, first):
         yield _own_code(view, absent, first)
         return
     # The rank that reports an error is rarely the one that caused it.
-    if absent:
+    stood = not lost and failure is not None and transfer_stood(view, failure)
+    if stood:
+        cause = " because the transfer stood still"
+    elif absent:
         cause = (
             f" because {ranks(absent)} never began {'it' if view.errors.total == 1 else 'the first of them'}"
         )
@@ -43,7 +48,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         severity="error",
         message=f"{count(view.errors.total, 'operation')} failed{cause}; the earliest on rank {first.rank} in step "
         f"{first.step} ({first.kind} {first.what}){text}",
-        confidence="high" if lost or absent else "certain",
+        confidence="high" if lost or absent or stood else "certain",
         rank=(lost or absent)[0] if len(lost or absent) == 1 else None,
         bucket=first.what if first.kind == "bucket" else None,
         since_step=first.step,
@@ -55,28 +60,9 @@ def _look(view: RunView) -> Iterator[Finding]:
         },
         change_mind="The failure itself is recorded. A rank that reports an error has often only lost its neighbour.",
         advice=""
-        if lost
+        if lost or stood
         else f"{_meaning(first.text, shell_on(view.sidecars[first.rank].platform))}{_where_to_look(view)}",
     )
-
-
-def never_began(view: RunView, first: OperationError) -> list[int]:
-    """Ranks that have no record of the failed all-reduce, nor an error of their own, though they lost no record."""
-    if first.kind == "collective":
-        return sorted({rank for one in view.unmatched if one.what == first.what for rank in one.missing})
-    if first.kind != "bucket" or len({gap.group for gap in view.gaps}) != 1:
-        return []
-    failed = {error.rank for error in view.errors.first}
-    whole = {
-        rank.rank for rank in view.ranks if rank.rank not in failed and rank.is_whole and not rank.skipped
-    }
-    return [
-        gap.rank
-        for gap in view.gaps
-        if gap.rank in whole
-        and gap.after
-        and (gap.last_sequence is None or gap.last_sequence < first.sequence)
-    ]
 
 
 def _was_elsewhere(view: RunView, absent: Sequence[int], first: OperationError) -> bool:

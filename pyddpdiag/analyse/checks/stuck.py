@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from pyddpdiag.analyse.batches import uneven_batches
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.checks.operation_failed import never_began
+from pyddpdiag.analyse.checks.rank_lost import BEAT_MS
+from pyddpdiag.analyse.first_failure import FirstFailure
 from pyddpdiag.analyse.interruption import Interruption
+from pyddpdiag.analyse.links.culprit import named
 from pyddpdiag.analyse.progress import Awaited
 from pyddpdiag.analyse.standstill import threshold_ms
 from pyddpdiag.analyse.view import RunView
@@ -25,6 +27,8 @@ def _look(view: RunView) -> Iterator[Finding]:
     if view.interruption is not None:
         yield from _until_interrupted(view, view.interruption)
         return
+    if view.first_failure is not None:
+        yield from _until_failure(view, view.first_failure)
     still = view.standstill
     if still is None or still.awaited is None:
         return
@@ -49,13 +53,58 @@ def _look(view: RunView) -> Iterator[Finding]:
             since_step=awaited.step,
             evidence=evidence,
             change_mind="A process hangs inside the operation, or the machines are so busy that they hardly run.",
-            advice=_where_it_stands(view, awaited),
+            advice=_where_it_stands(view, awaited.what),
         )
 
 
-def _where_it_stands(view: RunView, awaited: Awaited) -> str:
+def _until_failure(view: RunView, failure: FirstFailure) -> Iterator[Finding]:
+    """All ranks were in one operation, and lived, until one of them gave up: what a look at that time had said."""
+    first = failure.error
+    if not transfer_stood(view, failure):
+        return
+    silent = sorted((link for link in view.links if link.unconfirmed), key=lambda link: -link.unconfirmed)
+    at = view.link_faults.culprit(silent, receiver=False)
+    where = f"{first.kind} {first.what} of step {first.step}"
+    yield Finding(
+        kind="transport_stalled",
+        severity="error",
+        message=f"the transfer stood still: every rank had begun {where}, and it did not end for "
+        f"{failure.stood_ms / 1e3:.0f} s, until rank {first.rank} gave up"
+        + (f"; what {named(at, silent)} was to carry was never confirmed." if silent else "."),
+        # Readings of connections alone tell a dead link from a process that was kept from running inside it.
+        confidence="high" if silent else "medium",
+        rank=at.rank,
+        peer=at.peer,
+        bucket=first.what if first.kind == "bucket" else None,
+        since_step=first.step,
+        evidence={
+            "silent_ms": failure.stood_ms,
+            "waiting": len(failure.members),
+            "missing": 0,
+            "operation": first.what,
+            "unconfirmed_segments": sum(link.unconfirmed for link in silent),
+        },
+        change_mind="A process hung inside the operation, or the machines were so busy that they hardly ran.",
+        advice=_where_it_stands(view, first.what),
+    )
+
+
+def transfer_stood(view: RunView, failure: FirstFailure) -> bool:
+    """Whether all ranks were in what failed, and lived, for as long as is a standstill.
+
+    A rank that was stopped, or whose machine was lost, gives no sign of life meanwhile.
+    """
+    at_ms = failure.error.at_ms
+    return (
+        at_ms is not None
+        and failure.stood_ms >= threshold_ms(view.judged.wall_ms)
+        and all(view.endings[rank].outlived(at_ms - BEAT_MS) for rank in failure.members)
+    )
+
+
+def _where_it_stands(view: RunView, what: str) -> str:
     """What to look at where all ranks are in one operation: the way that it takes."""
-    shared = any(one.shared for one in view.in_flight.first if one.what == awaited.what)
+    shared = any(one.shared for one in view.in_flight.first if one.what == what)
     if shared and len({rank.host for rank in view.ranks}) == 1:
         return (
             "It goes through shared memory, over no network: look at the ranks' own stacks (py-spy dump), and at what "
@@ -128,11 +177,11 @@ def _ran_out(view: RunView, behind: Sequence[int]) -> str:
 def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Finding]:
     """Somebody ended a run that stood still: whom the others waited for."""
     waits = [(one.missing, one.waiting, _named(one), one.step) for one in view.awaited if one.missing]
-    if not waits and view.errors.first:
-        first = view.errors.first[0]
+    if not waits and view.first_failure is not None:
+        first = view.first_failure.error
         failed = tuple(sorted({error.rank for error in view.errors.first}))
         what = f"{first.kind} {first.what} of step {first.step}"
-        waits = [(tuple(never_began(view, first)), failed, what, first.step)]
+        waits = [(view.first_failure.missing, failed, what, first.step)]
     in_flight = {rank.rank for rank in view.ranks if rank.in_flight}
     for missing, waiting, what, step in waits:
         stuck = tuple(rank for rank in missing if rank not in in_flight)

@@ -23,7 +23,6 @@ LEAST_READINGS: Final = 4
 """Of a connection's round trip, for its least and its usual one to mean something."""
 
 _HALF: Final = 0xFFFFFFFF
-_QUARTER: Final = 0xFFFF
 
 
 MOST_MOMENTS: Final = 4096
@@ -68,9 +67,8 @@ class Connection:
         low_rtt_ms: the 5th percentile of the same: a few moments without traffic do not count.
         usual_rtt_ms: the median of the same.
         rtt_ms: the smoothed round trip in the last reading.
-        unacked: segments in flight in the last reading.
-        notsent_bytes: written and not yet sent, in the last reading.
-        backoff: doublings of the retransmission timer, in the last reading.
+        unconfirmed: segments in flight in the last reading, if the peer has confirmed nothing since soon after the rank's
+            last operation that ended as it should; None: it has, or the system does not tell.
         course: its counters over time; None: the system does not tell.
     """
 
@@ -93,9 +91,7 @@ class Connection:
     low_rtt_ms: float | None = None
     usual_rtt_ms: float | None = None
     rtt_ms: float | None = None
-    unacked: int | None = None
-    notsent_bytes: int | None = None
-    backoff: int | None = None
+    unconfirmed: int | None = None
     course: Course | None = field(default=None, compare=False)
 
 
@@ -104,17 +100,31 @@ def rank_connections(trace: RankTrace, until_ns: int) -> tuple[Connection, ...]:
     records = trace.of_kind(Kind.CONNECTION)
     is_name = (records["flags"] & Flag.NAME) > 0
     names = _names(records[is_name])
-    readings = records[~is_name & (records["times"][:, _V.AT] <= until_ns)]
+    readings = records[~is_name]
     # By connection; within one, as they were recorded.
     readings = readings[np.argsort(readings["reference"], kind="stable")]
+    later = readings[readings["times"][:, _V.AT] > until_ns]
+    readings = readings[readings["times"][:, _V.AT] <= until_ns]
     ids, begin = np.unique(readings["reference"], return_index=True)
     ends = [*begin[1:].tolist(), len(readings)][: len(ids)]
     found = []
     for key, first, end in list(zip(ids.tolist(), begin.tolist(), ends, strict=True))[:LISTED]:
         local, _, peer = names.get(key, "").partition("|")
         if local and peer:
-            found.append(_connection(trace.rank, local, peer, readings[first:end]))
+            after = later[later["reference"] == key]
+            found.append(_connection(trace.rank, local, peer, readings[first:end], _unconfirmed(after)))
     return tuple(found)
+
+
+def _unconfirmed(later: Records) -> int | None:
+    """What was on its way in the last of the readings after the last sound operation, if nothing of it arrived.
+
+    By the first of them the peer may have taken a part.
+    """
+    acked = later["times"][:, _V.BYTES_ACKED]
+    if len(acked) < LEAST_READINGS or acked[0] < 0 or acked[-1] != acked[0]:
+        return None
+    return _low(int(later["sequence"][-1])) or None
 
 
 def _names(parts: Records) -> dict[int, str]:
@@ -142,7 +152,7 @@ def _names(parts: Records) -> dict[int, str]:
     return whole
 
 
-def _connection(rank: int, local: str, peer: str, readings: Records) -> Connection:
+def _connection(rank: int, local: str, peer: str, readings: Records, unconfirmed: int | None) -> Connection:
     words = readings["times"]
     losses = Losses(words)
     first, last = words[0], words[-1]
@@ -155,8 +165,6 @@ def _connection(rank: int, local: str, peer: str, readings: Records) -> Connecti
     enough = len(smooth) >= LEAST_READINGS
     busy_us = _difference(first[_V.BUSY_US], last[_V.BUSY_US])
     rtt_us = _high(int(last[_V.MIN_RTT_AND_RTT_US]))
-    queued = int(readings["sequence"][-1])
-    timers = int(readings["index"][-1])
     return Connection(
         rank=rank,
         local=local,
@@ -177,9 +185,7 @@ def _connection(rank: int, local: str, peer: str, readings: Records) -> Connecti
         low_rtt_ms=float(np.percentile(smooth, 5)) / 1e3 if enough else None,
         usual_rtt_ms=float(np.median(smooth)) / 1e3 if enough else None,
         rtt_ms=None if rtt_us is None else rtt_us / 1e3,
-        unacked=_low(queued),
-        notsent_bytes=_high(queued),
-        backoff=None if timers & _QUARTER == _QUARTER else timers & _QUARTER,
+        unconfirmed=unconfirmed,
         course=_course(words),
     )
 

@@ -56,7 +56,14 @@ FAILURES: Final = (
         end="stuck",
         explained_by=_GONE,
     ),
-    Kind("transport_stalled", _ERROR, "the transfer stands still", end="stuck", explained_by=_GONE),
+    Kind(
+        "transport_stalled",
+        _ERROR,
+        "the transfer stands still",
+        end="stuck",
+        explained_by=_GONE,
+        leads_to=("operation_failed",),
+    ),
     Kind("operation_failed", _ERROR, "operations failed{when}", end="failed"),
     Kind(
         "mismatched_all_reduce",

@@ -154,6 +154,7 @@ LINK = {
     "loss_rtt_share",
     "loss_spread",
     "loss_scattered",
+    "unconfirmed",
     "floor_rtt_ms",
     "low_rtt_ms",
     "usual_rtt_ms",
