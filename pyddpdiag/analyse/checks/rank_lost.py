@@ -11,6 +11,7 @@ from pyddpdiag.analyse.endings import first_of_own
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.exit_codes import ended
 from pyddpdiag.messages.explain import explain
+from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model import Finding, RankStats
 from pyddpdiag.model.ending import End
@@ -29,6 +30,10 @@ SHOWN: Final = 160
 """Characters of an error's text in the verdict."""
 
 _KILLED = "Look at this rank's own output, its memory use and the system's log of killed processes."
+_SUSPENDED = (
+    "A process that is killed closes its connections at once, and the others fail then. So it was suspended (a "
+    "debugger, SIGSTOP, a virtual machine that is paused or moved), or its machine or network was lost."
+)
 _TRACEBACK = "This rank's own output has the whole traceback."
 
 
@@ -120,6 +125,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     dead = all(rank.process == "dead" or rank.ended for rank in lost)
     shell = shell_on(view.sidecars[lost[0].rank].platform)
     codes = {view.exit_codes.get(rank.rank) for rank in lost}
+    frozen_s = _frozen_s(view, lost) if end is None and codes == {None} else 0.0
     failed = len({error.rank for error in view.errors.first} - {rank.rank for rank in lost})
     waiting = sorted(
         {rank for awaited in view.awaited for rank in awaited.waiting} - {rank.rank for rank in lost}
@@ -142,7 +148,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     yield Finding(
         kind="rank_lost",
         severity="error",
-        message=f"{ranks([rank.rank for rank in lost])} {_how(lost, end, codes)}{where}"
+        message=f"{ranks([rank.rank for rank in lost])} {_how(lost, end, codes, frozen_s)}{where}"
         f"{_after(view, lost, failed, waiting)}.",
         confidence="high"
         if end is not None
@@ -163,7 +169,11 @@ def _look(view: RunView) -> Iterator[Finding]:
             "exit_code": next(iter(codes)) if len(codes) == 1 else None,
         },
         change_mind=_change_mind(end, dead=dead or None not in codes),
-        advice=_unnoted(lost, codes, shell) if end is None else _advice(end, shell),
+        advice=_SUSPENDED
+        if frozen_s
+        else _unnoted(lost, codes, shell)
+        if end is None
+        else _advice(end, shell),
     )
 
 
@@ -209,8 +219,23 @@ def _after(view: RunView, lost: Sequence[RankStats], failed: int, waiting: Seque
     return f"; the others {'ended normally' if ended else 'went on'}"
 
 
-def _how(lost: Sequence[RankStats], end: End | None, codes: Collection[int | None]) -> str:
+def _frozen_s(view: RunView, lost: Sequence[RankStats]) -> float:
+    """How long before the others' timeout these ranks last lived; 0: that is not so.
+
+    The system closes a process's connections when it ends, and the others fail at once. Theirs stayed open.
+    """
+    first = view.errors.first[0] if view.errors.first else None
+    alive = [view.endings[rank.rank].alive_ms for rank in lost if not rank.ended]
+    if first is None or first.at_ms is None or explain(first.text).role is not Role.WAITED:
+        return 0.0
+    last = max((each for each in alive if each is not None), default=first.at_ms)
+    return (first.at_ms - last) / 1e3 if first.at_ms - last > BEAT_MS and None not in alive else 0.0
+
+
+def _how(lost: Sequence[RankStats], end: End | None, codes: Collection[int | None], frozen_s: float) -> str:
     """What became of these ranks."""
+    if frozen_s:
+        return f"gave no sign of life for {frozen_s:.0f} s before the others' timeout"
     if end is not None:
         return _reason(end)
     ends = {rank.ended for rank in lost}

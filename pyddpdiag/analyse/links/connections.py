@@ -67,8 +67,8 @@ class Connection:
         low_rtt_ms: the 5th percentile of the same: a few moments without traffic do not count.
         usual_rtt_ms: the median of the same.
         rtt_ms: the smoothed round trip in the last reading.
-        unconfirmed: segments in flight in the last reading, if the peer has confirmed nothing since soon after the rank's
-            last operation that ended as it should; None: it has, or the system does not tell.
+        unconfirmed: segments in flight in the last reading, if the peer has confirmed nothing since soon after the last
+            operation that ended as it should; None: it has, or the system does not tell.
         course: its counters over time; None: the system does not tell.
     """
 

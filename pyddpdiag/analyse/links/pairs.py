@@ -94,7 +94,7 @@ def _link(
         segments=None if segments is None else int(segments),
         retransmitted=None if again is None else int(again),
         dsack_dups=None if twice is None else int(twice),
-        unconfirmed=max((each.unconfirmed or 0 for each in parts)),
+        unconfirmed=max(each.unconfirmed or 0 for each in parts),
         loss_fraction=loss,
         # That of the connection with most losses: the others' hardly count.
         floor_rtt_ms=busiest.floor_rtt_ms,

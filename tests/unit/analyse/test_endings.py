@@ -133,11 +133,22 @@ def test_a_rank_that_was_dead_before_the_timeout_is_lost(tmp_path: Path) -> None
     run.lives_until(0, LAST + 400)
     first = run.first()
     assert (first.kind, first.rank) == ("rank_lost", 0)
+    assert "gave no sign of life for 4 s before the others' timeout" in first.message
+    assert "suspended" in first.advice and "memory" not in first.advice
+
+
+def test_a_rank_whose_connections_were_closed_when_it_died_was_killed(tmp_path: Path) -> None:
+    run = DeadRun(tmp_path)
+    run.fails(1, LAST + 500, RESET)
+    run.raises(1, LAST + 510, "RuntimeError", RESET)
+    run.lives_until(0, LAST + 400)
+    first = run.first()
+    assert (first.kind, first.rank) == ("rank_lost", 0)
     assert "the process is gone" in first.message and "memory" in first.advice
 
 
 def stands(folder: Path, *, begun: tuple[int, ...] = (LAST, LAST), barrier: bool = False) -> DeadRun:
-    """All ranks are in the next bucket, or in a barrier, until rank 0's timeout; nothing of what rank 1 sends to it is confirmed."""
+    """All ranks are in a bucket, or a barrier, until rank 0's timeout; what rank 1 sends is never confirmed."""
     run = DeadRun(folder)
     name = "10.0.0.2:7000|10.0.0.1:8000"
     for writer, at in zip(run.writers, begun, strict=True):
