@@ -7,18 +7,23 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.episodes import CHANCE, chance_of_one
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.meetings import SET_UP_MS, TAIL, Meetings
+from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.trace.rows import Bool, Int64
 
-LEAST_MS: Final = 100.0
 LEAST_STEPS: Final = 2.0
-"""It works alone for at least this long, and for this many median steps."""
+"""It works alone for at least this many median steps: so long no step of its own takes it longer than the others."""
+
+LEAST_MS: Final = 100.0
+"""What is shorter can hit any rank of a busy machine: it counts in a rhythm, at the end of every epoch, or if it comes
+more often than by chance."""
 
 UNSEEN_MS: Final = 200.0
 UNSEEN_STEPS: Final = 5.0
 UNSEEN_TIMES: Final = 2
-"""The same where nothing but the time itself shows that this was no part of a step."""
+"""The same where nothing but the time itself shows that this was no part of a step, and it has no rhythm."""
 
 LEAST_SHARE: Final = 0.1
 """Share of the run's time. Less is not a finding."""
@@ -33,20 +38,23 @@ ONE_RANK: Final = 0.8
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """The rank, at which steps (`TAIL`: after the last), and for how long each time, in ms.
+    """The rank, at which steps (`TAIL`: after the last), and for how long each time, in ms; `own_ms`: without its waits
+    for a core, in which nobody looks at it either.
 
     `run_s` is the time that it is a share of. `epochs`, `collective`, `phase`: whether it was at the end of epochs,
-    while the others waited in a collective that is no bucket's, or in named phases.
+    while the others waited in a collective that is no bucket's, or in named phases. `regular`: every so many steps.
     """
 
     rank: int
     at: Int64
     lead_ms: Float64
+    own_ms: Float64
     run_s: float
     epochs: bool
     collective: bool
     phase: bool
     from_start: bool
+    regular: bool
 
     @property
     def lost_s(self) -> float:
@@ -56,7 +64,7 @@ class Alone:
     @property
     def is_seen(self) -> bool:
         """Whether more than the time itself shows that this was no part of a step."""
-        return self.epochs or self.collective or self.phase or self.from_start
+        return self.epochs or self.collective or self.phase or self.from_start or self.regular
 
     @property
     def share(self) -> float:
@@ -74,6 +82,9 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     if len(found.ranks) < 2 or not len(found.step) or not step_ms > 0:
         return None
     beyond = found.beyond - found.core
+    # What waits for a core in its own work alone is late by its core. What works alone waits for one as part of that:
+    # the more of it, the more it has to do, and so do the others for it.
+    whole = np.where(found.usual_rows[:, None], found.beyond, beyond)
     ordered = np.sort(beyond, axis=1)
     lead = ordered[:, -1] - np.maximum(ordered[:, -2], 0.0)
     last = beyond.argmax(axis=1)
@@ -86,7 +97,9 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     waited = others.min(axis=1) >= HALF * lead
     in_phase = found.phase[rows, last] >= HALF * lead
     seen = around | found.epoch | waited | in_phase
-    hit = lead >= max(LEAST_MS, LEAST_STEPS * step_ms)
+    hit = lead >= LEAST_STEPS * step_ms
+    hit[around] &= lead[around] >= LEAST_MS
+    own, lead = lead, np.maximum(lead, whole[rows, last] - np.maximum(np.sort(whole, axis=1)[:, -2], 0.0))
     hit &= around | waited | in_phase | (outside >= HALF * lead)
     data = np.nan_to_num(found.data)
     if found.start:
@@ -106,8 +119,11 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     if np.count_nonzero(mine & in_phase) >= PAUSE_TIMES:
         mine &= ~in_phase
     unseen = mine & ~seen
-    if not _often(unseen & (lead >= max(UNSEEN_MS, UNSEEN_STEPS * step_ms))):
+    regular = period(found.step[unseen]) is not None
+    if not regular and not _often(unseen & (lead >= max(UNSEEN_MS, UNSEEN_STEPS * step_ms))):
         mine &= seen
+    if not _no_chance(found, mine, int(np.count_nonzero(hit & (last != place)))):
+        mine &= lead >= LEAST_MS
     lost = float(lead[mine].sum())
     from_start = bool(found.start and mine[0])
     # What a rank does before the first step is no part of the steps' time.
@@ -122,12 +138,22 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
         found.ranks[place],
         found.step[mine],
         lead[mine],
+        own[mine],
         run_s,
         _mostly(found.epoch | (found.step == TAIL), mine, lead) and bool((found.epoch & mine).any()),
         _mostly(waited, mine, lead),
         _mostly(in_phase, mine, lead),
         from_start,
+        regular and bool((mine & unseen).any()),
     )
+
+
+def _no_chance(found: Meetings, mine: Bool, others: int) -> bool:
+    """Whether what hits any rank alike is not what hit this one so often: `others` is how often it hit the rest."""
+    if found.epoch.any() and mine[found.epoch].all():
+        return True
+    at = found.step[mine & found.usual_rows]
+    return period(at) is not None or chance_of_one(len(at), others, len(found.ranks)) <= CHANCE
 
 
 def _often(rows: Bool) -> bool:

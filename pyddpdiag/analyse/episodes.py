@@ -126,7 +126,7 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
     events = 1 + int(np.count_nonzero(np.diff(at) > 1))
     by_chance = False
     if period(at) is None:
-        by_chance = _chance(events, others, len(steps.ranks)) > CHANCE
+        by_chance = chance_of_one(events, others, len(steps.ranks)) > CHANCE
         # Other load on the machine, which hits any rank, makes ranks wait for a core; that is taken off where known.
         if events < least or (by_chance and not late.core_waits_known):
             return None
@@ -144,7 +144,7 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
     )
 
 
-def _chance(events: int, others: int, ranks: int) -> float:
+def chance_of_one(events: int, others: int, ranks: int) -> float:
     """The probability that of so many events that can hit any rank alike at least `events` hit the same one."""
     total = events + others
     # The binomial distribution, by logarithms: a run may have thousands of events.

@@ -69,7 +69,7 @@ def _where(view: RunView, found: Alone) -> Where | None:
     if not inside.any():
         return None
     usual = np.setdiff1d(view.judged.step, found.at)
-    return view.lines.of([found.rank]).more_in(found.at[inside], usual, float(found.lead_ms[inside].mean()))
+    return view.lines.of([found.rank]).more_in(found.at[inside], usual, float(found.own_ms[inside].mean()))
 
 
 def _set_up_line(view: RunView, found: Alone) -> str:

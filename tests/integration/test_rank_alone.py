@@ -1,0 +1,93 @@
+"""Real trainings in which rank 0 does something alone now and then while the others really wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from support.ranks import run_ranks
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pyddpdiag.integrations import unchanged
+from pyddpdiag.integrations.watched import Watched
+from pyddpdiag.pipeline import load_report
+
+STEPS, WARM = 330, 10
+WAYS = ("checkpoint", "evaluation", "every rank")
+
+
+def write_checkpoint(busy: Callable[[], bool]) -> None:
+    while busy():
+        time.sleep(0.002)
+
+
+def evaluate(net: nn.Module, busy: Callable[[], bool]) -> None:
+    with torch.no_grad():
+        while busy():
+            net(torch.randn(64, 128))
+
+
+def _train(way: str, rank: int) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(*(nn.Linear(128, 128) for _ in range(4)))
+    ddp = DistributedDataParallel(net)
+    torch.manual_seed(rank)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+    began, alone_s = time.monotonic(), 0.0
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        ddp(torch.randn(32, 128)).pow(2).mean().backward()
+        optimizer.step()
+        if step == WARM:
+            # So many steps; no longer than what any rank of a busy machine may lose once, but for enough looks at it.
+            alone_s = max(0.08, 8 * (time.monotonic() - began) / WARM)
+        if step > WARM and step % 20 == 0 and (rank == 0 or way == "every rank"):
+            until = time.monotonic() + alone_s
+
+            def busy(until: float = until) -> bool:
+                return time.monotonic() < until
+
+            if way == "checkpoint":
+                write_checkpoint(busy)
+            else:
+                evaluate(net, busy)
+        if way == "checkpoint" and step % 20 == 0:
+            dist.barrier()
+
+
+def _job(rank: int, _: int, folder: str) -> None:
+    for way in WAYS:
+        watched = Watched(f"{folder}/{way}", {"capacity_mb": 1})
+        unchanged.watch(watched)
+        _train(way, rank)
+        assert watched.session is not None
+        watched.session.close()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("alone")
+    run_ranks(_job, 2, folder, str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("way, function", [("checkpoint", "write_checkpoint"), ("evaluation", "evaluate")])
+def test_what_a_rank_does_while_the_others_wait_is_charged_to_it(
+    trained: Path, way: str, function: str
+) -> None:
+    report = load_report(trained / way)
+    (found,) = [one for one in report.verdict.findings if one.kind == "rank_alone"]
+    assert (found.rank, found.severity, found.confidence) == (0, "warning", "high")
+    # Each time for that long.
+    assert found.cost_s is not None and found.cost_s >= 0.08 * int(found.evidence["times"] or 0)
+    assert found.where is not None and found.where.endswith(f"in {function}")
+
+
+def test_what_every_rank_does_is_not(trained: Path) -> None:
+    found = load_report(trained / "every rank").verdict.findings
+    assert "rank_alone" not in [one.kind for one in found]
