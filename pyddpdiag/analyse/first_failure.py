@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,9 +11,11 @@ from pyddpdiag.analyse.calls.awaited import Unmatched, calls_by_member
 from pyddpdiag.analyse.calls.collectives import RankCollectives
 from pyddpdiag.analyse.calls.parties import Party
 from pyddpdiag.analyse.names import Names
+from pyddpdiag.analyse.operations import RankOperations
 from pyddpdiag.analyse.progress import Progress
 from pyddpdiag.model import OperationError
 from pyddpdiag.trace.clock import ClockOffset
+from pyddpdiag.trace.layout import BucketTime, Kind
 from pyddpdiag.trace.merge import Membership, Merged
 
 
@@ -26,12 +28,20 @@ class FirstFailure:
         missing: ranks that never began the operation, though they lost no record.
         members: all its ranks; empty: not every one of them is known to have begun it.
         all_in_ms: when the last of them began it, on the common clock; None: not known.
+        begun_ms: when each rank in which it failed, or is in flight, began it, on the common clock.
     """
 
     error: OperationError
     missing: tuple[int, ...] = ()
     members: tuple[int, ...] = ()
     all_in_ms: float | None = None
+    begun_ms: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def too_late(self) -> tuple[int, ...]:
+        """The ranks that began it only when it had failed already."""
+        at_ms = self.error.at_ms
+        return tuple(rank for rank, ms in self.begun_ms.items() if at_ms is not None and ms > at_ms)
 
     @property
     def stood_ms(self) -> float:
@@ -46,6 +56,7 @@ def failed_bucket(
     groups: Mapping[int, Membership],
     names: Names,
     reached: Sequence[Progress],
+    parts: Sequence[RankOperations],
     clocks: Sequence[ClockOffset],
     zero_ns: int,
 ) -> FirstFailure:
@@ -57,7 +68,8 @@ def failed_bucket(
         groups: the members of each process group.
         names: of buckets.
         reached: how far each rank of the run has come, in its order.
-        clocks: in the same order.
+        parts: what each of them could not end.
+        clocks: of the ranks.
         zero_ns: where the common clock begins.
     """
     error, failed = errors[0], {each.rank for each in errors}
@@ -78,15 +90,31 @@ def failed_bucket(
             and reached[each].buckets.get(key, -1) < error.sequence
             and reached[each].rank not in failed
         )
+        begins = {
+            reached[each].rank: (ns + clocks[each].offset_ns - zero_ns) / 1e6
+            for each in members
+            if (ns := _bucket_begin(parts[each], key, error.sequence))
+        }
         if len(has) < groups[key].size:
-            return FirstFailure(error, missing)
+            return FirstFailure(error, missing, begun_ms=begins)
         begun = [
             int(ledger.clocks[clock]["latest_enqueued"][place]) + clocks[each].offset_ns
             for each, clock in enumerate(merged.clock_of)
             if each in has
         ]
-        return FirstFailure(error, (), _ranks(members, reached), (max(begun) - zero_ns) / 1e6)
+        return FirstFailure(error, (), _ranks(members, reached), (max(begun) - zero_ns) / 1e6, begins)
     return FirstFailure(error)
+
+
+def _bucket_begin(part: RankOperations, group: int, sequence: int) -> int:
+    """When a rank brought a bucket that did not end as it should; 0: it has no such bucket."""
+    for records in (part.failed, part.open):
+        of_kind = records["kind"] == Kind.BUCKET
+        mine = of_kind & (records["group"] == np.uint64(group)) & (records["sequence"] == sequence)
+        times = records["times"][mine, : BucketTime.ENDED]
+        if (times > 0).any():
+            return int(times[times > 0].min())
+    return 0
 
 
 def failed_collective(
@@ -119,8 +147,11 @@ def failed_collective(
     counts = calls_by_member(mine[0], name, parts, reached)
     if not counts or len(set(counts.values())) > 1:
         return FirstFailure(error)
-    begun = [at + clocks[each].offset_ns for each, at in _last_begins(mine[0], name)]
-    return FirstFailure(error, (), _ranks(mine[0].members, reached), (max(begun) - zero_ns) / 1e6)
+    begins = {
+        reached[each].rank: (at + clocks[each].offset_ns - zero_ns) / 1e6
+        for each, at in _last_begins(mine[0], name)
+    }
+    return FirstFailure(error, (), _ranks(mine[0].members, reached), max(begins.values()), begins)
 
 
 def _last_begins(party: Party, name: bytes) -> Iterator[tuple[int, int]]:

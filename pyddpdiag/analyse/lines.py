@@ -133,10 +133,18 @@ class RunLines:
             return None
         return where_of([(mine, (mine.at_ns >= from_ns) & (mine.at_ns < to_ns))])
 
-    def most_of(self, part: str, steps: Numbers) -> Where | None:
-        """The line at which the ranks mostly were in this part of these steps."""
+    def last(self, rank: int, since_ns: int) -> str:
+        """The line of the newest look at a rank since then, on its own clock; empty: there is none."""
+        mine = self._ranks.get(rank)
+        if mine is None or not len(mine) or mine.at_ns[-1] <= since_ns:
+            return ""
+        lines = mine.stacks[int(mine.stack[-1])].lines
+        return str(lines[-1]) if lines else ""
+
+    def most_of(self, steps: Numbers, *parts: str) -> Where | None:
+        """The line at which the ranks mostly were in these parts of these steps."""
         return where_of(
-            [(each, each.of_parts(part) & np.isin(each.step, steps)) for each in self._ranks.values()]
+            [(each, each.of_parts(*parts) & np.isin(each.step, steps)) for each in self._ranks.values()]
         )
 
     def in_phase(self, name: str, ranks: Collection[int]) -> Where | None:

@@ -401,6 +401,7 @@ class RunView:
                 self._memberships,
                 self.names,
                 self.progress,
+                self._operations,
                 self.clocks,
                 zero_ns,
             )
@@ -416,10 +417,23 @@ class RunView:
             )
         return FirstFailure(first)
 
+    def line_between(self, rank: int, from_ms: float, to_ms: float) -> str:
+        """The line at which a rank mostly was between two moments of the common clock; empty: not known."""
+        place = next(place for place, trace in enumerate(self.run.ranks) if trace.rank == rank)
+        zero_ns = self.headers[0].monotonic_ns - self.clocks[place].offset_ns
+        found = self.lines.where(rank, zero_ns + int(from_ms * 1e6), zero_ns + int(to_ms * 1e6))
+        return str(found.line) if found is not None else ""
+
     @cached_property
     def endings(self) -> dict[int, Ending]:
         """How each rank's process ended, by rank."""
-        return endings(self.run, self.clocks, self.errors.first)
+        found = endings(self.run, self.clocks, self.errors.first)
+        return {
+            trace.rank: one
+            if (one := found[trace.rank]).where
+            else replace(one, where=self.lines.last(trace.rank, trace.newest_ns))
+            for trace in self.run.ranks
+        }
 
     @cached_property
     def exit_codes(self) -> dict[int, int]:

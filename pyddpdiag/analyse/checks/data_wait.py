@@ -63,7 +63,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         median(waited[rows] / np.where(wall[rows] > 0, wall[rows], np.nan)) if span else median(share)
     )
     since, until = span.between(steps.step) if span else (int(steps.step[0]), None)
-    where = view.lines.most_of(DATA, steps.step[rows])
+    where = view.lines.most_of(steps.step[rows], DATA)
     yield Finding(
         kind="data_wait",
         severity="warning",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final, Literal
 
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.filing import DATA, OWN
+from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.parts import largest
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding, GpuUse, RankStats
@@ -26,7 +29,10 @@ _ADVICE: Final[dict[Reason, str]] = {
 
 
 def judge(
-    gpus: Iterable[GpuUse], ranks: Sequence[RankStats], late: Collection[int] = ()
+    gpus: Iterable[GpuUse],
+    ranks: Sequence[RankStats],
+    late: Collection[int] = (),
+    line_of: Callable[[int, Reason], Where | None] = lambda rank, reason: None,
 ) -> Iterator[Finding]:
     """One finding for each GPU of low use: the largest part of its rank's median step.
 
@@ -34,6 +40,7 @@ def judge(
         gpus: the samples of the GPUs.
         ranks: the ranks' statistics from the traces; empty if there are none.
         late: the ranks that are late for another reason than computing.
+        line_of: the line at which a rank is while its step mostly does this; None: not known.
     """
     for use in gpus:
         if not use.low:
@@ -41,17 +48,20 @@ def judge(
         reason, share = _reason(next((rank for rank in ranks if rank.rank == use.rank), None))
         if reason == "small_batch" and use.rank in late:
             reason = "late"
+        where = line_of(use.rank, reason)
         yield Finding(
             kind="low_gpu_use",
             severity="note",
-            message=str(use),
+            message=str(use) + (f" {where.says('that time')}." if where else ""),
             confidence="low" if share is None else "medium",
             rank=use.rank,
+            where=str(where.line) if where else None,
             evidence={
                 "utilisation_percent": use.utilisation_percent,
                 "samples": use.samples,
                 "reason": reason,
                 "share": share,
+                **(where.facts if where else {}),
             },
             change_mind="Another program used the GPU at the same time, or the samples fell into pauses.",
             advice="Low use: " + _ADVICE[reason].format(share=share),
@@ -78,7 +88,12 @@ def _reason(stats: RankStats | None) -> tuple[Reason, float | None]:
 def _look(view: RunView) -> Iterator[Finding]:
     if view.gpus:
         late = {one.rank for one in view.late_ranks if one.cause in ("core", "disk", "blocked")}
-        yield from judge(view.gpus, view.ranks, late)
+        yield from judge(view.gpus, view.ranks, late, partial(_line, view))
+
+
+def _line(view: RunView, rank: int, reason: Reason) -> Where | None:
+    parts = {"data_wait": (DATA,), "exposed_communication": (), "cannot_tell": ()}.get(reason, OWN)
+    return view.lines.of([rank]).most_of(view.judged.step, *parts)
 
 
 CHECK = Check(("low_gpu_use",), _look, rests_on="records")

@@ -22,12 +22,24 @@ def _look(view: RunView) -> Iterator[Finding]:
         return
     first = errors[0]
     text = f": {first.text}" if first.text else ""
+    end = view.endings[first.rank].end
+    line = end.where if end is not None and end.error else view.endings[first.rank].where
+    at = f" at {line}" if line else ""
     # Where a rank's records are not here, it may be the cause.
     lost = [rank.rank for rank in lost_ranks(view)] if view.run.is_whole else []
     failure = view.first_failure
     absent = failure.missing if failure is not None and view.run.is_whole and not lost else ()
-    if absent and _was_elsewhere(view, absent, first):
-        yield _own_code(view, absent, first)
+    late = failure.too_late if failure is not None and not lost else ()
+    timed_out = explain(first.text).role is Role.WAITED and first.at_ms is not None
+    if absent and timed_out and _was_elsewhere(view, absent, first.at_ms or 0.0):
+        longest = min(absent, key=lambda rank: view.endings[rank].newest_ms)
+        seen = view.endings[longest]
+        yield _own_code(view, absent, first, (first.at_ms or 0.0) - seen.newest_ms, seen.where)
+        return
+    if late and failure is not None and timed_out:
+        since = min(failure.begun_ms.values())
+        until = max(failure.begun_ms[rank] for rank in late)
+        yield _own_code(view, late, first, until - since, view.line_between(late[0], since, until))
         return
     # The rank that reports an error is rarely the one that caused it.
     stood = not lost and failure is not None and transfer_stood(view, failure)
@@ -47,11 +59,12 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="operation_failed",
         severity="error",
         message=f"{count(view.errors.total, 'operation')} failed{cause}; the earliest on rank {first.rank} in step "
-        f"{first.step} ({first.kind} {first.what}){text}",
+        f"{first.step} ({first.kind} {first.what}{at}){text}",
         confidence="high" if lost or absent or stood else "certain",
         rank=(lost or absent)[0] if len(lost or absent) == 1 else None,
         bucket=first.what if first.kind == "bucket" else None,
         since_step=first.step,
+        where=line or None,
         evidence={
             "failed": view.errors.total,
             "reached": first.rank,
@@ -65,27 +78,20 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-def _was_elsewhere(view: RunView, absent: Sequence[int], first: OperationError) -> bool:
+def _was_elsewhere(view: RunView, absent: Sequence[int], at_ms: float) -> bool:
     """Whether these ranks lived, and waited in nothing, when the others' wait for them timed out."""
     waits = {one.rank for one in view.in_flight.first if not one.abandoned}
-    at_ms = first.at_ms
-    return (
-        explain(first.text).role is Role.WAITED
-        and at_ms is not None
-        and all(view.endings[rank].outlived(at_ms) and rank not in waits for rank in absent)
-    )
+    return all(view.endings[rank].outlived(at_ms) and rank not in waits for rank in absent)
 
 
-def _own_code(view: RunView, absent: Sequence[int], first: OperationError) -> Finding:
-    """Ranks that were in their own code for longer than the others' timeout."""
-    at_ms = first.at_ms or 0.0
-    longest = max(absent, key=lambda rank: at_ms - view.endings[rank].newest_ms)
-    seen = view.endings[longest]
-    own_ms = at_ms - seen.newest_ms
+def _own_code(
+    view: RunView, absent: Sequence[int], first: OperationError, own_ms: float, line: str
+) -> Finding:
+    """Ranks that were in their own code for longer than the others' timeout, at this line."""
     phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in absent}
     code = f"phase '{clean(min(phases))}'" if phases else f"{verb(absent, 'its', 'their')} own code"
-    where = f", at {seen.where}," if seen.where else ""
-    waited = sorted({error.rank for error in view.errors.first})
+    where = f", at {line}," if line else ""
+    waited = sorted({error.rank for error in view.errors.first if error.rank not in absent})
     return Finding(
         kind="operation_failed",
         severity="error",
@@ -93,7 +99,7 @@ def _own_code(view: RunView, absent: Sequence[int], first: OperationError) -> Fi
         f"{ranks(waited)} waited in {first.kind} {first.what} of step {first.step} until "
         f"{verb(waited, 'its', 'their')} timeout.",
         confidence="high",
-        rank=longest if len(absent) == 1 else None,
+        rank=absent[0] if len(absent) == 1 else None,
         bucket=first.what if first.kind == "bucket" else None,
         since_step=first.step,
         evidence={
@@ -102,8 +108,9 @@ def _own_code(view: RunView, absent: Sequence[int], first: OperationError) -> Fi
             "step": first.step,
             "text": first.text,
             "own_code_ms": own_ms,
-            "line": seen.where or None,
+            "line": line or None,
         },
+        where=line or None,
         change_mind="Its trace lost the record of that operation.",
         advice="Make it shorter, let the other ranks wait for it in a group with a longer timeout, or give "
         "init_process_group a timeout that is longer than it.",

@@ -7,6 +7,7 @@ from typing import Final
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import EXPOSED_SHARE
+from pyddpdiag.analyse.filing import COLLECTIVE
 from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.shares import share_of_median
 from pyddpdiag.analyse.step_matrix import median
@@ -35,6 +36,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     if calls is None:
         return
     cost = median(least)
+    where = view.lines.most_of(steps.step, COLLECTIVE)
     amount = f" of {size(calls.bytes)}" if calls.bytes else ""
     often = f"{calls.per_step:g} {'call' if calls.per_step == 1 else 'calls'}{amount} a step"
     yield Finding(
@@ -42,10 +44,11 @@ def _look(view: RunView) -> Iterator[Finding]:
         severity="warning",
         message=f"collectives other than buckets hold up the steps: {milliseconds(cost)} of "
         f"{milliseconds(steps.wall_ms)} ({percent(share.value)}) are spent in them, most of it in "
-        f"{calls.name}, {often}.",
+        f"{calls.name}, {often}." + (f" {where.says('the time in them')}." if where else ""),
         confidence=confidence(share.steps) if share.at_least >= EXPOSED_SHARE else "low",
         since_step=int(steps.step[int((least > 0).argmax())]),
         cost_ms=cost,
+        where=str(where.line) if where else None,
         evidence={
             "name": calls.name,
             "calls_per_step": calls.per_step,
@@ -54,6 +57,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "step_ms": steps.wall_ms,
             "share": share.value,
             "share_at_least": share.at_least,
+            **(where.facts if where else {}),
         },
         change_mind="The script calls these broadcasts itself."
         if calls.name == _BROADCAST

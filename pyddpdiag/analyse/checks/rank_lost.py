@@ -158,6 +158,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         or None not in codes
         else "medium",
         rank=lost[0].rank if one else None,
+        where=(end.where if end is not None else view.endings[lost[0].rank].where) or None if one else None,
         since_step=last,
         evidence={
             "last_step": last,

@@ -7,7 +7,7 @@ from typing import Final
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding, RankStats
+from pyddpdiag.model import Finding
 
 BEHIND_MS: Final = 60_000.0
 """A heartbeat that is older than the freshest one by this much has stopped, however late files arrive."""
@@ -23,10 +23,11 @@ def _look(view: RunView) -> Iterator[Finding]:
             kind="rank_stopped",
             severity="error",
             message=f"rank {rank.rank} is stopped: its process exists but is suspended, and it has recorded "
-            f"nothing{silent}.",
+            f"nothing{silent}{_seen(view, rank.rank)}.",
             confidence="certain",
             rank=rank.rank,
             since_step=rank.last_step,
+            where=view.endings[rank.rank].where or None,
             evidence={
                 "silent_ms": rank.silent_ms,
                 "last_step": rank.last_step,
@@ -35,16 +36,21 @@ def _look(view: RunView) -> Iterator[Finding]:
             change_mind="Somebody stopped it on purpose: a debugger, a job scheduler that suspends jobs.",
             advice=f"Let it go on (Linux: kill -CONT {pids[rank.rank]}), and find out who stopped it.",
         )
-    yield from _without_heartbeat(view.ranks)
+    yield from _without_heartbeat(view)
 
 
-def _without_heartbeat(ranks: tuple[RankStats, ...]) -> Iterator[Finding]:
+def _seen(view: RunView, rank: int) -> str:
+    where = view.endings[rank].where
+    return f"; it was last seen at {where}" if where else ""
+
+
+def _without_heartbeat(view: RunView) -> Iterator[Finding]:
     """Ranks out of sight whose heartbeat stopped while that of others goes on."""
-    fresh = [rank for rank in ranks if rank.process == "running" and rank.beat_age_ms is not None]
+    fresh = [rank for rank in view.ranks if rank.process == "running" and rank.beat_age_ms is not None]
     if not fresh:
         return
     freshest = min(rank.beat_age_ms or 0.0 for rank in fresh)
-    for rank in ranks:
+    for rank in view.ranks:
         age = rank.beat_age_ms
         if rank.process != "unknown" or rank.closed or age is None or age < freshest + BEHIND_MS:
             continue
@@ -52,10 +58,11 @@ def _without_heartbeat(ranks: tuple[RankStats, ...]) -> Iterator[Finding]:
             kind="rank_stopped",
             severity="error",
             message=f"rank {rank.rank} is stopped or dead: its last heartbeat is {age / 1e3:.0f} s old, and that of "
-            f"other ranks {freshest / 1e3:.0f} s.",
+            f"other ranks {freshest / 1e3:.0f} s{_seen(view, rank.rank)}.",
             confidence="high",
             rank=rank.rank,
             since_step=rank.last_step,
+            where=view.endings[rank.rank].where or None,
             evidence={
                 "silent_ms": rank.silent_ms,
                 "last_step": rank.last_step,

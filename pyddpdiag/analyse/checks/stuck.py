@@ -137,6 +137,7 @@ def _missing(
             rank=stuck[0] if len(stuck) == 1 else None,
             bucket=_bucket(awaited),
             since_step=awaited.step,
+            where=_line(view, stuck),
             evidence=evidence,
             change_mind="It does something long on purpose (a checkpoint, an evaluation) while the others go on.",
             advice=f"Look at what it does: py-spy dump --pid {pids[stuck[0]]}",
@@ -198,6 +199,7 @@ def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Fi
             confidence="high",
             rank=stuck[0] if len(stuck) == 1 else None,
             since_step=step,
+            where=_line(view, stuck),
             evidence={
                 "silent_ms": own_ms,
                 "waiting": len(waiting),
@@ -214,9 +216,14 @@ def _own_code(view: RunView, stuck: tuple[int, ...]) -> str:
     phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in stuck}
     if phases:
         return f"phase '{clean(min(phases))}'"
+    line = _line(view, stuck)
+    return f"{verb(stuck, 'its', 'their')} own code" + (f" at {line}" if line else "")
+
+
+def _line(view: RunView, stuck: Sequence[int]) -> str | None:
+    """The line at which all of these ranks were seen since their newest records."""
     lines = {view.endings[rank].where for rank in stuck}
-    at = f" at {lines.pop()}" if len(lines) == 1 and "" not in lines else ""
-    return f"{verb(stuck, 'its', 'their')} own code{at}"
+    return lines.pop() or None if len(lines) == 1 else None
 
 
 def _confidence(awaited: Awaited) -> Confidence:

@@ -137,6 +137,17 @@ def test_a_rank_that_was_dead_before_the_timeout_is_lost(tmp_path: Path) -> None
     assert "suspended" in first.advice and "memory" not in first.advice
 
 
+def test_where_no_exception_tells_the_line_the_last_look_does(tmp_path: Path) -> None:
+    """Rank 1 catches the error and goes on; rank 0 is in its own code, of which only the looks tell."""
+    run = evaluates(tmp_path)
+    del run.writers[0].sidecar["seen"], run.writers[1].sidecar["end"]
+    for at, line in ((LAST - 300, 8), (LAST + 2_000, 31), (5_000, 32)):
+        run.writers[0].look(at * MS, ("train.py", line, "evaluate"))
+    first = run.first()
+    assert (first.kind, first.rank, first.where) == ("operation_failed", 0, "train.py:32 in evaluate")
+    assert "for 4 s, at train.py:32 in evaluate, while rank 1 waited" in first.message
+
+
 def test_a_rank_whose_connections_were_closed_when_it_died_was_killed(tmp_path: Path) -> None:
     run = DeadRun(tmp_path)
     run.fails(1, LAST + 500, RESET)
@@ -179,6 +190,7 @@ def test_a_transfer_that_stood_still_until_the_timeout_is_named_with_its_link(
     assert f"every rank had begun {'collective gloo:barrier' if barrier else 'bucket'}" in first.message
     assert "for 4 s, until rank 0 gave up" in first.message
     assert first.evidence["unconfirmed_segments"] == 40
+    assert second.where == "train.py:12"
     assert second.kind == "operation_failed" and "because the transfer stood still" in second.message
     assert {(link.rank, link.unconfirmed) for link in report.links} == {(0, 0), (1, 40)}
 

@@ -14,12 +14,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from support.nvml import Gpu, Nvml, NVMLError
-from support.trace_writer import write_training
+from support.trace_writer import MS, write_training
 
 from pyddpdiag.cli._trained import show
 from pyddpdiag.model import GpuUse
 from pyddpdiag.pipeline import explain_gpus, load_report
 from pyddpdiag.record import gpu
+from pyddpdiag.trace.layout import Kind
 from pyddpdiag.train import TrainResult
 from pyddpdiag.train.gpu import watched
 
@@ -208,6 +209,16 @@ def test_low_use_is_explained_by_the_largest_part_of_the_step(
     assert explain_gpus((dataclasses.replace(LOW, utilisation_percent=80.0),), tmp_path) == {}
     elsewhere = explain_gpus((dataclasses.replace(LOW, rank=7),), tmp_path)
     assert elsewhere[7].evidence["reason"] == "cannot_tell"
+
+
+def test_low_use_has_the_line_at_which_the_rank_is_meanwhile(tmp_path: Path) -> None:
+    writers = write_training(tmp_path, data_wait_ms=60.0)
+    for writer in writers:
+        for record in [each for each in writer.records if each["kind"] == Kind.STEP]:
+            writer.look(int(record["times"][0]) + MS, ("train.py", 7, "decode"))
+        writer.write(tmp_path)
+    *_, note = load_report(tmp_path, gpus=(LOW,)).verdict.findings
+    assert (note.kind, note.where) == ("low_gpu_use", "train.py:7 in decode")
 
 
 def test_text_and_json_tell_the_use_with_its_reason(

@@ -153,6 +153,7 @@ def test_a_stopped_rank_is_named(tmp_path: Path, waiting: Processes) -> None:
     ranks = waiting(3)
     run = LiveRun(tmp_path, ranks)
     run.wait(0, 2)
+    run.writers[1].look(run.end + MS, ("train.py", 9, "load"))
     ranks[1].suspend()
     deadline = time.monotonic() + 20
     while not getattr(processes.find(ranks[1].pid), "stopped", False):
@@ -161,6 +162,7 @@ def test_a_stopped_rank_is_named(tmp_path: Path, waiting: Processes) -> None:
     found = only(run.report())
     ranks[1].resume()
     assert (found.kind, found.rank, found.confidence) == ("rank_stopped", 1, "certain")
+    assert found.where == "train.py:9 in load" and "last seen at train.py:9 in load" in found.message
     assert str(ranks[1].pid) in found.advice
 
 

@@ -33,6 +33,8 @@ def write(
             writer.backward(step, now + 8 * MS, now + 18 * MS, done)
             writer.bucket(step, now + 17 * MS, now + 18 * MS, now + 19 * MS)
             if took:
+                for look in range(done + MS // 2, after, 20 * MS):
+                    writer.look(look, ("train.py", 31, "gather"))
                 # All leave it at the same time: whoever comes early waits.
                 writer.collective(name, after - int(took * MS), after, step=step, bytes=32_000_000, dtype=1)
             if beside:
@@ -55,6 +57,7 @@ def test_a_collective_that_eats_the_step_is_named(tmp_path: Path, marked: bool) 
     assert found.evidence["name"] == "gloo:all_reduce"
     assert (found.evidence["calls_per_step"], found.evidence["bytes"]) == (1.0, 32_000_000)
     assert "gloo:all_reduce, 1 call of 32.0 MB a step" in found.message
+    assert found.where == "train.py:31 in gather" and "at train.py:31 in gather" in found.message
     for rank in report.ranks:
         assert rank.other_ms.median == pytest.approx(57.0)
         assert rank.compute_ms.median == pytest.approx(19.0)
