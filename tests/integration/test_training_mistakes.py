@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import mistaken_job
-from support.mistaken_job import EVEN_UNATTACHED, MISTAKES, OTHER_WAYS
+from support.mistaken_job import ADVISED, EVEN_UNATTACHED, MISTAKES, OTHER_WAYS
 from support.ranks import run_ranks
 
 import pyddpdiag
@@ -58,3 +58,28 @@ def test_a_mistake_is_found_and_no_other(trained: Path, way: str, mistake: str, 
     report = load_report(trained / way / mistake)
     found = [each.kind for each in report.verdict.findings if each.kind in KINDS]
     assert found == ([kind] if kind else []), report.verdict.line
+
+
+@pytest.mark.parametrize("mistake", list(ADVISED))
+def test_what_is_advised_against_a_mistake_mends_it(trained: Path, mistake: str) -> None:
+    """The finding says to do what the other training does, in which it is gone."""
+    advised, words = ADVISED[mistake]
+    (found,) = [
+        each
+        for each in load_report(trained / "run" / mistake).verdict.findings
+        if each.kind == MISTAKES[mistake]
+    ]
+    assert words in found.advice, found.advice
+    mended = load_report(trained / "run" / advised).verdict.findings
+    assert MISTAKES[mistake] not in [each.kind for each in mended]
+
+
+@pytest.mark.parametrize("mistake", ["changed weights", "optimizer state of one rank"])
+def test_weights_that_were_equal_are_not_to_be_loaded_alike(trained: Path, mistake: str) -> None:
+    (found,) = [
+        each
+        for each in load_report(trained / "run" / mistake).verdict.findings
+        if each.kind == "different_weights"
+    ]
+    assert found.evidence["last_equal_step"] is not None and found.since_step is not None
+    assert "Load checkpoints" not in found.advice and "They were equal until step" in found.advice

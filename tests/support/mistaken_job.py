@@ -4,6 +4,7 @@ as they are: nothing here knows of pyddpdiag.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,7 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
     order = torch.Generator().manual_seed(6)
     loader = DataLoader(data, BATCH, sampler=sampler, shuffle=sampler is None, generator=order)
     accumulates = 2 if mistake.startswith("no_sync") or mistake == "no no_sync" else 1
+    state = copy.deepcopy(optimizer.state_dict())
     for epoch in range(EPOCHS):
         if sampler is not None and mistake != "no set_epoch":
             sampler.set_epoch(epoch)
@@ -70,6 +72,11 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
                 if mistake == "changed weights" and rank == 1:
                     with torch.no_grad():
                         net.body.weight.mul_(1.5)
+                if mistake == "changed weights of all":
+                    with torch.no_grad():
+                        net.body.weight.mul_(1.5)
+                if mistake.startswith("optimizer state") and (rank == 1 or mistake.endswith("of all")):
+                    optimizer.load_state_dict(state)
             last = number % accumulates == accumulates - 1
             # One off: the first pass is reduced, and the last one is not.
             _pass(ddp, x, y, mistake, last=last != (mistake == "no_sync one off"))
@@ -270,6 +277,9 @@ MISTAKES = {
     "ddp.module": "unreduced_parameters",
     "another rate": "different_weights",
     "changed weights": "different_weights",
+    "changed weights of all": "",
+    "optimizer state of one rank": "different_weights",
+    "optimizer state of all": "",
     "no no_sync": "missing_no_sync",
     "no_sync around backward": "missing_no_sync",
     "no_sync one off": "unreduced_parameters",
@@ -295,7 +305,23 @@ MISTAKES = {
 }
 """The kind of finding that each mistake leads to."""
 
+ADVISED = {
+    "same data": ("none", "DistributedSampler(dataset,"),
+    "always no_sync": ("no_sync", "no_sync"),
+    "ddp.module": ("none", "ddp"),
+    "changed weights": ("changed weights of all", "Do it on every rank by the same numbers"),
+    "optimizer state of one rank": ("optimizer state of all", "an optimizer's state that one rank loads"),
+    "another rate": ("none", "the same settings"),
+    "no no_sync": ("no_sync", "no_sync()"),
+    "no_sync around backward": ("no_sync", "no_sync()"),
+    "no set_epoch": ("none", "sampler.set_epoch(epoch)"),
+    "full evaluation": ("evaluation of parts", "DistributedSampler(dataset, shuffle=False)"),
+    "left in evaluation mode": ("evaluation of parts", ".train()"),
+    "same checkpoint": ("checkpoint of rank 0", "rank"),
+}
+"""What each mistake is to become by the advice, and the words of the advice that say so."""
+
 EVEN_UNATTACHED = ("same data", "unfrozen late", "another rate", "no no_sync")
 """What a hook that the script registers itself finds, too."""
 
-__all__ = ["EVEN_UNATTACHED", "MISTAKES", "OTHER_WAYS", "train", "train_otherwise"]
+__all__ = ["ADVISED", "EVEN_UNATTACHED", "MISTAKES", "OTHER_WAYS", "train", "train_otherwise"]

@@ -40,10 +40,10 @@ def _look(view: RunView) -> Iterator[Finding]:
     rounding = bool((compared.gap[bad] < ROUNDING).all())
     widest = int(worst[np.argmax(compared.gap[worst])])
     names = _names(view, compared, bad)
-    equal = _equal_before(compared, first)
+    equal = _equal_before(compared, first, bad)
     bits = _by_rank(compared, last)
     odd = odd_ones(bits)
-    settings = optimizer_settings(view.sidecars)
+    settings, steps = optimizer_settings(view.sidecars), _optimizer_steps(view)
     norms = {
         rank: float(compared.norms[widest, place])
         for place, rank in enumerate(compared.ranks)
@@ -65,7 +65,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"the weights differ between the ranks, {since}: {count(len(names), 'parameter')}, "
         f"{listed((repr(name) for name in names), 3)} (norm of '{_name(view, compared, widest)}': "
         + ", ".join(f"{norm:.6g} on rank {rank}" for rank, norm in list(norms.items())[:4])
-        + f"){blame}{_why(settings)}{meanwhile}. DDP averages gradients only, so they do not become equal again.",
+        + f"){blame}{_why(settings)}{_steps_said(steps)}{meanwhile}. DDP averages gradients only, so they do not "
+        "become equal again.",
         confidence="low" if rounding else "certain" if until is None else "medium",
         rank=odd[0] if len(odd) == 1 else None,
         parameter=names[0],
@@ -77,6 +78,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "comparisons_different": len(bad),
             "parameters": len(names),
             "last_equal_step": equal,
+            **{f"optimizer_steps_rank_{rank}": made for rank, made in list(steps.items())[:8]},
             "norm_difference": float(compared.gap[bad].max()),
             **(where[1].facts if where is not None else {}),
             **{f"norm_rank_{rank}": norm for rank, norm in list(norms.items())[:8]},
@@ -84,7 +86,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         change_mind="The ranks train apart on purpose and average their weights now and then (local SGD); or "
         "processors of different kinds round the last bits otherwise, which makes the norms differ by less than "
         f"{ROUNDING:g}.",
-        advice=_advice(settings),
+        advice=_advice(settings, steps, equal, where),
     )
 
 
@@ -137,7 +139,24 @@ def _why(settings: dict[int, str]) -> str:
     )
 
 
-def _advice(settings: dict[int, str]) -> str:
+def _optimizer_steps(view: RunView) -> dict[int, int]:
+    """How many steps the optimizers of each rank made, where they are not as many; empty: they are, or nobody knows.
+
+    Ranks that end early differ by the step that they are in.
+    """
+    made = {rank: sum(one.steps for one in each.training.stepped) for rank, each in view.sidecars.items()}
+    known = all(made.values()) and len(made) == view.run.world_size
+    return made if known and max(made.values()) - min(made.values()) > 1 else {}
+
+
+def _steps_said(steps: dict[int, int]) -> str:
+    said = listed((f"{made} on rank {rank}" for rank, made in steps.items()), 4)
+    return f"; the optimizers made other numbers of steps: {said}" if steps else ""
+
+
+def _advice(
+    settings: dict[int, str], steps: dict[int, int], equal: int | None, where: tuple[int, Where] | None
+) -> str:
     if any("state=" in text for text in settings.values()):
         return "Load the optimizer's state on every rank: optimizer.load_state_dict(...) where rank 0 calls it, too."
     if settings:
@@ -145,9 +164,22 @@ def _advice(settings: dict[int, str]) -> str:
             "Give the optimizers of all ranks the same settings, and step their schedulers alike; then start from a "
             "checkpoint of one rank."
         )
+    if steps:
+        return (
+            "Let all ranks step alike: what decides whether a step is made (a loss that is not finite, a number of "
+            "batches) is to be decided by all of them together, by an all_reduce of it. Then start from a checkpoint "
+            "of one rank."
+        )
+    if equal is None:
+        return "Load checkpoints and change weights before DistributedDataParallel(...), which sends rank 0's to all."
+    look = f"Look at {where[1]}, where rank {where[0]} alone was. " if where is not None else ""
+    # DDP has made them equal, so to load the same again mends nothing.
     return (
-        "Load checkpoints and change weights on every rank alike, and before DistributedDataParallel(...), which sends "
-        "rank 0's to all. In a running script: for p in ddp.parameters(): dist.broadcast(p.data, 0)."
+        f"{look}They were equal until step {equal}, so what changed them comes after that, on each rank by itself: "
+        "weights that one rank sets, an optimizer's state that one rank loads or that has another history, gradients "
+        "that are changed after backward (clipped or scaled by a rank's own norm, noise). Do it on every rank by the "
+        "same numbers: of rank 0, by dist.broadcast, or of all, by dist.all_reduce. Then start from a checkpoint of "
+        "one rank."
     )
 
 
@@ -199,10 +231,23 @@ def _until(compared: Compared, last: int) -> int | None:
     return int(compared.step[last]) if later.any() else None
 
 
-def _equal_before(compared: Compared, first: int) -> int | None:
-    """The last step in which the first parameter that differs was still equal; None: it never was."""
-    before = _of_parameter(compared, first) & (compared.number < compared.number[first])
-    return int(compared.step[before].max()) if before.any() else None
+def _equal_before(
+    compared: Compared, first: int, bad: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> int | None:
+    """The last step in which the first parameter that differs was still equal, or else another one that differs later;
+    None: none was.
+
+    What makes one parameter differ leaves the others alike, as all ranks step by the same averages. So each has its own
+    reason, and the one reason of several came after any of them was equal.
+    """
+    earlier = compared.number < compared.number[first]
+    for rows in ([first], bad.tolist()):
+        of_them = np.zeros(len(compared), np.bool_)
+        for row in {int(compared.parameter[row]): row for row in rows}.values():
+            of_them |= _of_parameter(compared, row)
+        if (earlier & of_them).any():
+            return int(compared.step[earlier & of_them].max())
+    return None
 
 
 def _of_parameter(compared: Compared, row: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
