@@ -84,8 +84,10 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
                 _average(ddp, mistake)
             if mistake == "zeroed before the step":
                 optimizer.zero_grad()
-            if last:
+            skips = mistake == "skipped steps of one rank" and rank == 1 and 8 <= number < 12
+            if last and not skips:
                 optimizer.step()
+            if last:
                 optimizer.zero_grad()
             if schedule is not None:
                 for _ in range(1 if mistake == "schedule" else dist.get_world_size()):
@@ -280,6 +282,7 @@ MISTAKES = {
     "changed weights of all": "",
     "optimizer state of one rank": "different_weights",
     "optimizer state of all": "",
+    "skipped steps of one rank": "different_weights",
     "no no_sync": "missing_no_sync",
     "no_sync around backward": "missing_no_sync",
     "no_sync one off": "unreduced_parameters",
@@ -311,6 +314,7 @@ ADVISED = {
     "ddp.module": ("none", "ddp"),
     "changed weights": ("changed weights of all", "Do it on every rank by the same numbers"),
     "optimizer state of one rank": ("optimizer state of all", "an optimizer's state that one rank loads"),
+    "skipped steps of one rank": ("none", "Let all ranks step alike"),
     "another rate": ("none", "the same settings"),
     "no no_sync": ("no_sync", "no_sync()"),
     "no_sync around backward": ("no_sync", "no_sync()"),

@@ -3,91 +3,14 @@
 from __future__ import annotations
 
 import json
-import socket
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support import own_clock
-from support.trace_writer import IN_FLIGHT, MS, RankWriter
+from support.dead_run import GONE, LAST, RESET, STEPS, TIMED_OUT, DeadRun
+from support.trace_writer import IN_FLIGHT, MS
 
-from pyddpdiag import processes
-from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.model.node import NodeNote, note_name
-from pyddpdiag.pipeline import load_report
-
-STEPS = 12
-LAST = STEPS * 100  # ms: when the step after the last whole one begins
-GONE = 2**30  # no process has this number
-TIMED_OUT = "[/x/gloo/unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation to complete"
-RESET = "[/x/gloo/pair.cc:537] Read error [10.0.0.1]:31886: Connection reset by peer"
-
-
-class DeadRun:
-    """Ranks of this machine that are gone; nothing is noted of their ends until the test says so. Times in ms."""
-
-    def __init__(self, folder: Path, ranks: int = 2) -> None:
-        self.folder = folder
-        self.writers = [
-            RankWriter(
-                rank,
-                ranks,
-                minor=2,
-                pid=GONE + rank,
-                closed=0,
-                monotonic_ns=1,
-                heartbeat_ns=LAST * MS,
-                clock_name=own_clock.NAME,
-                clock_identity=own_clock.IDENTITY,
-            )
-            for rank in range(ranks)
-        ]
-        for writer in self.writers:
-            writer.sidecar |= {
-                "host": socket.gethostname(),
-                "process_namespace": processes.namespace(),
-                "pid": GONE + writer.rank,
-            }
-            for step in range(STEPS):
-                now = (1 + step) * 100 * MS
-                writer.step(step, now, now, now + 60 * MS)
-                writer.backward(step, now, now + 50 * MS, now + 53 * MS)
-                writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS)
-
-    def lives_until(self, rank: int, at: int) -> None:
-        self.writers[rank].header["heartbeat_ns"] = at * MS
-
-    def fails(self, rank: int, at: int, text: str) -> None:
-        """The next bucket fails on a rank."""
-        ticket = self.writers[rank].bucket(STEPS, LAST * MS, (LAST + 1) * MS, at * MS, flags=1)
-        self.writers[rank].error(ticket, text)
-
-    def raises(self, rank: int, at: int, error: str, message: str = "", where: str = "train.py:12") -> None:
-        """An exception ends a rank, whose recorder `pyddpdiag run` closes."""
-        end = {"error": error, "message": message, "where": where, "at_ns": at * MS}
-        self.writers[rank].sidecar["end"] = end
-        self.writers[rank].header.update(closed=1, ended=2)
-        self.lives_until(rank, at)
-
-    def gets(self, rank: int, at: int, signal: int, text: str = "", *, pid: int | None = None) -> None:
-        """A signal ends a rank."""
-        self.folder.mkdir(exist_ok=True)
-        pid = GONE + rank if pid is None else pid
-        (self.folder / f"rank_{rank}.end").write_text(f"{pid} {signal} {at * MS}\n{text}", encoding="utf-8")
-        self.lives_until(rank, at)
-
-    def command(self, **fields: Any) -> None:
-        self.folder.mkdir(exist_ok=True)
-        (self.folder / "command.json").write_text(json.dumps(fields), encoding="utf-8")
-
-    def report(self) -> RunReport:
-        for writer in self.writers:
-            writer.write(self.folder)
-        return load_report(self.folder)
-
-    def first(self) -> Finding:
-        return self.report().verdict.findings[0]
 
 
 def evaluates(folder: Path) -> DeadRun:
@@ -156,61 +79,6 @@ def test_a_rank_whose_connections_were_closed_when_it_died_was_killed(tmp_path: 
     first = run.first()
     assert (first.kind, first.rank) == ("rank_lost", 0)
     assert "the process is gone" in first.message and "memory" in first.advice
-
-
-def stands(folder: Path, *, begun: tuple[int, ...] = (LAST, LAST), barrier: bool = False) -> DeadRun:
-    """All ranks are in a bucket, or a barrier, until rank 0's timeout; what rank 1 sends is never confirmed."""
-    run = DeadRun(folder)
-    name = "10.0.0.2:7000|10.0.0.1:8000"
-    for writer, at in zip(run.writers, begun, strict=True):
-        ended = (5_200 + writer.rank) * MS
-        if barrier:
-            ticket = writer.collective("gloo:barrier", at * MS, ended, flags=1, step=STEPS)
-        else:
-            ticket = writer.bucket(STEPS, at * MS, (at + 1) * MS, ended, flags=1)
-        writer.error(ticket, TIMED_OUT)
-        run.raises(writer.rank, 5_300, "RuntimeError", TIMED_OUT)
-    for rank, each in ((1, name), (0, "10.0.0.1:8000|10.0.0.2:7000")):
-        run.writers[rank].connection_name(each)
-        for half in range(10):
-            lost = min(half, 3) if rank else half
-            run.writers[rank].reading(
-                each, 500 * half * MS + 1, bytes_acked=1000 * lost, segments=10, unacked=40 if rank else 0
-            )
-    return run
-
-
-@pytest.mark.parametrize("barrier", [False, True])
-def test_a_transfer_that_stood_still_until_the_timeout_is_named_with_its_link(
-    barrier: bool, tmp_path: Path
-) -> None:
-    report = stands(tmp_path, barrier=barrier).report()
-    first, second = [one for one in report.verdict.findings if one.severity == "error"]
-    assert (first.kind, first.rank, first.peer, first.confidence) == ("transport_stalled", 1, 0, "high")
-    assert f"every rank had begun {'collective gloo:barrier' if barrier else 'bucket'}" in first.message
-    assert "for 4 s, until rank 0 gave up" in first.message
-    assert first.evidence["unconfirmed_segments"] == 40
-    assert second.where == "train.py:12"
-    assert second.kind == "operation_failed" and "because the transfer stood still" in second.message
-    assert {(link.rank, link.unconfirmed) for link in report.links} == {(0, 0), (1, 40)}
-
-
-@pytest.mark.parametrize("how", ["a rank came late", "a rank was stopped", "only the neighbour was lost"])
-def test_what_only_looks_like_a_transfer_that_stands(how: str, tmp_path: Path) -> None:
-    late = how == "a rank came late"
-    run = stands(tmp_path, begun=(LAST, 4_500) if late else (LAST, LAST))
-    if how == "a rank was stopped":
-        run.writers[1].records = [each for each in run.writers[1].records if not each["flags"] & 1]
-        run.writers[1].sidecar.pop("end")
-        run.writers[1].header.update(closed=0, ended=0)
-        run.lives_until(1, LAST + 400)
-    elif not late:
-        for writer in run.writers:
-            for record in writer.records:
-                if record["flags"] & 1:
-                    record["times"][3] = (LAST + 100) * MS
-    kinds = [one.kind for one in run.report().verdict.findings if one.severity == "error"]
-    assert "operation_failed" in kinds and "transport_stalled" not in kinds
 
 
 @pytest.mark.parametrize("how", ["waits elsewhere", "connection reset"])

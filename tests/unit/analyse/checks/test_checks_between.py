@@ -32,13 +32,12 @@ def write(
     start_ms: float = 0.0,
     marks: bool = True,
     set_up: tuple[dict[str, object], ...] = ({}, {}),
-    core_share: float | None = None,
+    core_share: float = 0.0,
 ) -> RunReport:
     """Two ranks, steps of 40 ms. After each epoch a rank works alone for so long, and the others wait in a barrier.
 
     `all_ms`: every rank does something else there; `data_ms`: the wait for the first batch of the next epoch.
-    `set_up`: what each rank's sidecar has in `start_up`. `core_share`: which part of its work alone rank 0 waits for a
-    core.
+    `set_up`: what each rank's sidecar has in `start_up`. `core_share`: part of the work alone that waits for a core.
     """
     writers = [RankWriter(rank, 2, monotonic_ns=OPENED_NS, wall_ns=1_000 * S) for rank in range(2)]
     for writer, seen in zip(writers, set_up, strict=True):
@@ -51,13 +50,12 @@ def write(
             writer.step(step, now, begin, done + 10 * MS)
             writer.add(3, times=(begin, begin, done, done + 5 * MS, begin, begin + MS), step=step)
             writer.bucket(step, done - 5 * MS - writer.rank * MS, done, done + 2 * MS, step=step)
-            if core_share is not None:
-                delay = 0 if writer.rank else waited
-                writer.usage(step, done, thread_cpu=step * 20 * MS, run_delay=delay)
+            if core_share:
+                writer.usage(step, done, thread_cpu=step * 20 * MS, run_delay=0 if writer.rank else waited)
         now += waits + 40 * MS
         if step % epoch == epoch - 1:
             lone = int((alone_ms or {}).get(step, 0.0) * MS)
-            waited += int(lone * (core_share or 0.0))
+            waited += int(lone * core_share)
             for writer in writers:
                 if marks:
                     writer.step(step + 1, now, 0, now, flags=NO_BATCH)
@@ -86,31 +84,16 @@ def test_a_rank_that_evaluates_alone_while_the_others_wait_in_a_barrier(tmp_path
     assert marked.lane == [0] and marked.name in ("between epochs", "after the steps")
 
 
-EACH = {5: 90.0, 11: 90.0, 17: 90.0, 23: 90.0}
-
-
-def test_short_work_at_the_end_of_each_epoch_is_found_for_the_others_really_wait(tmp_path: Path) -> None:
-    found = write(tmp_path, alone_ms=EACH, epoch=6).verdict.findings[0]
-    assert (found.kind, found.rank, found.evidence["times"]) == ("rank_alone", 0, 3)
-    assert found.cost_s == pytest.approx(0.27, rel=0.05)
-
-
-@pytest.mark.parametrize("alone_ms", [{5: 90.0, 11: 90.0}, {step: 60.0 for step in EACH}])
-def test_short_work_that_chance_can_make_is_none(tmp_path: Path, alone_ms: dict[int, float]) -> None:
-    found = write(tmp_path, alone_ms=alone_ms, epoch=6).verdict.findings
-    assert "rank_alone" not in [one.kind for one in found]
-
-
-def test_what_works_alone_is_charged_with_its_waits_for_a_core(tmp_path: Path) -> None:
-    """On a full machine all that a rank does takes so much longer; the others stand still for all of that."""
-    found = write(tmp_path, alone_ms={11: 900.0, 23: 900.0}, core_share=0.6).verdict.findings[0]
-    assert (found.kind, found.rank) == ("rank_alone", 0)
-    assert found.cost_s == pytest.approx(1.8, rel=0.05)
-
-
-def test_a_rank_that_only_waits_for_a_core_does_not_work_alone(tmp_path: Path) -> None:
-    found = write(tmp_path, alone_ms={11: 900.0, 17: 900.0}, epoch=6, core_share=0.95).verdict.findings
-    assert "rank_alone" not in [one.kind for one in found]
+@pytest.mark.parametrize(
+    "times, each_ms, core_share, cost_s",
+    [((5, 11, 17), 90, 0, 0.27), ((11, 17), 900, 0.6, 1.8), ((5, 11), 90, 0, 0), ((11, 17), 900, 0.95, 0)],
+)
+def test_what_works_alone_is_charged_with_its_waits_for_a_core_and_short_work_if_chance_does_not_make_it(
+    tmp_path: Path, times: tuple[int, ...], each_ms: float, core_share: float, cost_s: float
+) -> None:
+    report = write(tmp_path, alone_ms=dict.fromkeys(times, each_ms), epoch=6, core_share=core_share)
+    found = [(one.rank, one.cost_s) for one in report.verdict.findings if one.kind == "rank_alone"]
+    assert found == ([(0, pytest.approx(cost_s, rel=0.05))] if cost_s else [])
 
 
 def test_without_a_collective_the_others_wait_in_the_next_step(tmp_path: Path) -> None:

@@ -36,26 +36,6 @@ def test_weights_that_differ_from_some_step_on(tmp_path: Path) -> None:
     assert note.kind == "settings_differ" and "momentum" not in note.message
 
 
-@pytest.mark.parametrize("made, says", [(50, True), (63, False)])
-def test_optimizers_that_step_less_often_on_one_rank(tmp_path: Path, made: int, says: bool) -> None:
-    """A rank that is in another step when the run ends has made one step less."""
-    optimizer = {"module": 0, "optimizer": "SGD", "settings": {"1": "lr=0.1"}}
-    training = [
-        {"optimizers": [{**optimizer, "steps": steps, "passes": {"1": steps}}]} for steps in (64, 64, made)
-    ]
-    [found] = _found(
-        tmp_path,
-        weights=lambda rank, step: (
-            77 + step + (rank == 2 and step > 20),
-            3.5 + 0.1 * (rank == 2 and step > 20),
-        ),
-        training=training,
-    )
-    assert ("64 on rank 0, 64 on rank 1, 50 on rank 2" in found.message) == says
-    assert ("Let all ranks step alike" in found.advice) == says
-    assert ("They were equal until step 13" in found.advice) != says
-
-
 @pytest.mark.parametrize("since", [0, 21])
 def test_what_one_rank_alone_did_before_its_weights_were_different(tmp_path: Path, since: int) -> None:
     """It loads them, after a step in which all were equal or before the first one."""
