@@ -121,3 +121,6 @@ set_target_properties(_native PROPERTIES INSTALL_RPATH "$<IF:$<PLATFORM_ID:Darwi
 configure_file(${PROJECT_SOURCE_DIR}/cmake/_build.py.in ${CMAKE_CURRENT_BINARY_DIR}/_build.py @ONLY)
 install(TARGETS _native DESTINATION pyddpdiag)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/_build.py DESTINATION pyddpdiag)
+# For `pyddpdiag help PAGE`.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION pyddpdiag/docs FILES_MATCHING PATTERN "*.md"
+        PATTERN "images" EXCLUDE PATTERN "_static" EXCLUDE PATTERN "reference" EXCLUDE)

@@ -65,7 +65,7 @@ def _complete(app: Any, name: str, source: list[str]) -> None:
 def _command(command: Any, name: str, level: int) -> Iterator[str]:
     """A command's section in Markdown, and those of its sub-commands."""
     yield f"{'#' * level} `{name}`\n\n{inspect.cleandoc(command.help or '')}\n"
-    rows = [_row(parameter) for parameter in command.params if not getattr(parameter, "hidden", False)]
+    rows = [_row(parameter) for parameter in command.params]
     if rows:
         yield "\n".join(["| option | default | meaning |", "|---|---|---|", *rows, ""])
     for sub_name, sub in sorted(getattr(command, "commands", {}).items()):

@@ -76,6 +76,7 @@ def main(wheel: Path) -> list[str]:
         r"pyddpdiag/_native\.[^/]*(so|pyd)",
         r"pyddpdiag/_native\.pyi",
         r"pyddpdiag/py\.typed",
+        r"pyddpdiag/docs/cures\.md",
         r"pyddpdiag-[^/]*\.dist-info/licenses/LICENSE",
     ):
         if sum(re.fullmatch(pattern, name) is not None for name in names) != 1:

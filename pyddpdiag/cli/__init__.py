@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 import typer.core
@@ -28,15 +28,30 @@ from pyddpdiag.output import clean_lines, say
 ERROR_EXIT = 2
 
 
+GROUPS: Final = {
+    "Start here: record a training": ("run", "try", "train"),
+    "Read what was recorded": ("report", "watch", "hang", "compare"),
+    "Before a run": ("doctor", "bench", "plan"),
+    "Move it": ("collect", "export"),
+    "More": ("help",),
+}
+"""Panels of --help, and the commands in each, in this order."""
+
+
 def commands() -> list[str]:
-    """The names of all commands, sorted."""
-    return sorted(
-        found.name.rstrip("_") for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_")
-    )
+    """The names of all commands, in the order of their groups; those of no group last."""
+    found = {each.name.rstrip("_") for each in pkgutil.iter_modules(__path__) if each.name[0] != "_"}
+    grouped = [name for names in GROUPS.values() for name in names]
+    return [*(name for name in grouped if name in found), *sorted(found - set(grouped))]
 
 
 class Commands(typer.core.TyperGroup):
     """A group that cleans wrong arguments before it repeats them in an error: a shell may have put file names there."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of `commands`, where typer would list those with sub-commands last."""
+        known = set(super().list_commands(ctx))
+        return [name for name in commands() if name in known]
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """As the class above."""
@@ -72,16 +87,18 @@ def build_app(names: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     # A callback keeps the commands named even when only one of them was imported.
-    app.callback(invoke_without_command=True)(_options)
+    app.callback(invoke_without_command=True)(_version)
+    panels = {name: panel for panel, members in GROUPS.items() for name in members}
     for name in names:
         python = f"{name}_" if keyword.iskeyword(name) else name
         found = getattr(importlib.import_module(f"{__name__}.{python}"), python)
         if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name)
+            app.add_typer(found, name=name, rich_help_panel=panels.get(name))
         else:
             # What follows the first word of somebody's command is that command's.
             interspersed = "command" not in inspect.signature(found).parameters
-            app.command(name, context_settings={"allow_interspersed_args": interspersed})(found)
+            settings = {"allow_interspersed_args": interspersed}
+            app.command(name, context_settings=settings, rich_help_panel=panels.get(name))(found)
     return app
 
 
@@ -108,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _options(
+def _version(
     version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, help="Show this version, and the torch it needs and finds."),

@@ -21,7 +21,10 @@ def collect(
     ],
     force: Annotated[bool, typer.Option("--force", help="Replace files of an earlier collection.")] = False,
 ) -> None:
-    """Bring the traces of one run together that each machine has in a folder of its own (docs/several-machines.md)."""
+    """Bring the traces of one run together that each machine has in a folder of its own.
+
+    `pyddpdiag help several-machines` says more.
+    """
     import tempfile
     from contextlib import ExitStack
     from pathlib import Path

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyddpdiag.cli._options import Force
 from pyddpdiag.errors import UsageError
 from pyddpdiag.output import say
 
@@ -27,7 +28,7 @@ def compare(
     output_dir: Annotated[
         Path | None, typer.Option(help="Folder for compare.json, compare.html and its charts as pictures.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    force: Force = False,
     article: Annotated[
         bool, typer.Option(help="Put the published figures of Microsoft's article beside scaling runs.")
     ] = True,

@@ -25,7 +25,7 @@ def doctor(
         typer.Option("--mesh", help="Try every pair of ranks, then a real Gloo group. Run it on every rank."),
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON (docs/doctor.md) instead of text.")
+        bool, typer.Option("--json", help="Print JSON (pyddpdiag help doctor) instead of text.")
     ] = False,
     rendezvous: Annotated[
         str | None,

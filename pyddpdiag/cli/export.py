@@ -8,17 +8,15 @@ from typing import Annotated
 
 import typer
 
-from pyddpdiag.cli._flags import flags
+from pyddpdiag.cli._options import Attempt, Folder, Force, option, with_options
 from pyddpdiag.errors import UsageError
 from pyddpdiag.export.formats import FORMATS
 from pyddpdiag.output import say
 
 
-@flags(FORMATS)
+@with_options([option(row.name, bool, row.help) for row in FORMATS])
 def export(
-    folder: Annotated[
-        str, typer.Argument(metavar="DIR_OR_URL", help="Folder with the traces of all ranks, or its URL.")
-    ],
+    folder: Folder,
     merge: Annotated[
         list[Path] | None,
         typer.Option(
@@ -30,14 +28,11 @@ def export(
         str | None, typer.Option(metavar="FROM-TO", help="Only these steps in --chrome and --merge.")
     ] = None,
     output_dir: Annotated[Path | None, typer.Option(help="Where to write. Default: DIR/export.")] = None,
-    attempt: Annotated[
-        int | None,
-        typer.Option(min=0, help="For a restarted job: which attempt to read instead of the newest."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    attempt: Attempt = None,
+    force: Force = False,
     **formats: bool,
 ) -> None:
-    """Write a run in the formats of other tools (docs/exports.md)."""
+    """Write a run in the formats of other tools (pyddpdiag help exports)."""
     from pyddpdiag.exporting import Wanted, write_exports
     from pyddpdiag.remote.copy import at_hand
     from pyddpdiag.remote.place import is_url

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from pyddpdiag.cli._options import Folder
+
 
 def hang(
-    folder: Annotated[
-        str, typer.Argument(metavar="DIR_OR_URL", help="Folder with the traces of all ranks, or its URL.")
-    ],
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/hang.md) instead of text.")] = False,
+    folder: Folder,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON (pyddpdiag help hang) instead of text.")
+    ] = False,
     stacks: Annotated[
         bool, typer.Option(help="Show the stacks of the ranks in question, by py-spy where it is installed.")
     ] = True,

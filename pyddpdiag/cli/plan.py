@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyddpdiag.cli._cures import Half, Shared
+from pyddpdiag.cli._options import Folder, Force, Half, Shared
 
 if TYPE_CHECKING:
     from pyddpdiag.plan import paths as plan_paths
 
 
 def plan(
-    folder: Annotated[
-        str, typer.Argument(metavar="DIR_OR_URL", help="Folder with the traces of all ranks, or its URL.")
-    ],
+    folder: Folder,
     ranks: Annotated[
         str, typer.Option(metavar="N,...", help="Numbers of ranks, as 2,8,64. Default: as recorded.")
     ] = "",
@@ -41,16 +39,16 @@ def plan(
         Shared | None, typer.Option(help="Also plan averaging in shared memory, on one machine.")
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON (docs/plan.md) instead of a table.")
+        bool, typer.Option("--json", help="Print JSON (pyddpdiag help plan) instead of a table.")
     ] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a page with charts and tables.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    force: Force = False,
 ) -> None:
     """Say what a recorded run's step would take with other ranks, links and bucket layouts, and without a straggler.
 
-    A replay of the recorded schedule (docs/plan.md says what it covers). Exit code: 0 answered, 2 cannot tell.
+    A replay of the recorded schedule (pyddpdiag help plan says what it covers). Exit code: 0 answered, 2 cannot tell.
     """
     # Here, so that --help needs neither NumPy nor rich's tables.
     import sys
@@ -64,7 +62,7 @@ def plan(
     require_free(html, None, force=force)
 
     paths: list[plan_paths.Path] = [] if compress is None else [compress.value]
-    paths += [] if shared_memory is None else ["shared memory"]
+    paths += [] if shared_memory in (None, Shared.OFF) else ["shared memory"]
     with at_hand(folder) as traces:
         found = plan_folder(
             traces,

@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
+from pyddpdiag.cli._options import Attempt, Folder, Force
 from pyddpdiag.output import say
 
 
 def report(
-    folder: Annotated[
-        str, typer.Argument(metavar="DIR_OR_URL", help="Folder with the traces of all ranks, or its URL.")
-    ],
+    folder: Folder,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON (docs/metrics.md) instead of text.")
+        bool, typer.Option("--json", help="Print JSON (pyddpdiag help metrics) instead of text.")
     ] = False,
     detail: Annotated[
         bool,
@@ -32,10 +31,7 @@ def report(
     every_rank: Annotated[
         bool, typer.Option("--all", help="A row for every rank, not only for those that differ.")
     ] = False,
-    attempt: Annotated[
-        int | None,
-        typer.Option(min=0, help="For a restarted job: which attempt to read instead of the newest."),
-    ] = None,
+    attempt: Attempt = None,
     memory: Annotated[
         float | None,
         typer.Option(
@@ -47,13 +43,13 @@ def report(
     html: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Also write a page with charts (docs/pages.md): one file, no network."
+            metavar="FILE", help="Also write a page with charts (pyddpdiag help pages): one file, no network."
         ),
     ] = None,
     png: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write each chart of the page as a picture.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    force: Force = False,
 ) -> None:
     """Say where each step's time went: which rank, which bucket, and how much was hidden behind backward.
 

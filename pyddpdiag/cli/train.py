@@ -2,316 +2,173 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn, cast, get_args
+from typing import Any, NoReturn, get_args
 
 import typer
 
 from pyddpdiag import train as training
 from pyddpdiag._loader import require_torch
-from pyddpdiag.cli._cures import lanes_of
+from pyddpdiag.cli._options import cures_given, cures_table, option, with_options
 from pyddpdiag.cli._trained import show, show_details
-from pyddpdiag.cures.options import Cures, sizes_of
+from pyddpdiag.cures.options import Cures
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.output import say
 from pyddpdiag.paths.averaging import HookKind, refuse_combined
-from pyddpdiag.paths.options import Compress, SharedMemory
-from pyddpdiag.ranks import interfaces, rendezvous
+from pyddpdiag.ranks import rendezvous
 from pyddpdiag.train.display import Display
 from pyddpdiag.train.settings import Device, TrainSettings
 from pyddpdiag.workloads.archs import TRAINED
 
-# Longer than 400 lines: each option of the command is some of them.
 _DEFAULTS = TrainSettings()
+_SHOWN = ("shared_memory", "compress", "bucket_cap_mb", "threads")
 # Panels of --help. What has none comes first: all that a newcomer needs.
 _TRAINING = "Training"
-_AVERAGING = "How a hook that records averages"
+_CURES = "How gradients are averaged, and where"
 _CHECKPOINTS = "Checkpoints"
 _ELSEWHERE = "Ranks started elsewhere, and several machines"
-_NETWORK = "Network"
 _FILES = "Scaling and output"
 
 
-def train(
-    nproc: Annotated[int | None, typer.Option(help="Ranks to launch on this machine. Default: 2.")] = None,
-    arch: Annotated[str, typer.Option(help=f"The network: {', '.join(TRAINED)}.")] = _DEFAULTS.arch,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Images in DATA/train/<class>/ (and DATA/val), or a text file for the transformer."
-        ),
-    ] = None,
-    hook: Annotated[
+def _rare(name: str, kind: Any, text: str, panel: str, *rest: Any, **more: Any) -> inspect.Parameter:
+    """An option that the first help hides: most are the article's own."""
+    return option(name, kind, text, *rest, rich_help_panel=panel, hidden=True, **more)
+
+
+# Those of TrainSettings, by the names of its fields.
+_SETTINGS = (
+    option("arch", str, f"The network: {', '.join(TRAINED)}.", _DEFAULTS.arch),
+    option(
+        "data",
         str,
-        typer.Option(
-            help="native, timed: record (recorder.attach, a hook from Python); plain: no hook; builtin: torch's."
-        ),
-    ] = _DEFAULTS.hook.value,
-    epochs: Annotated[int, typer.Option(help="Passes over the training set.")] = _DEFAULTS.epochs,
-    trace: Annotated[Path | None, typer.Option(help="Folder for the trace. Default: runs/<time>.")] = None,
-    script: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE[:FUNCTION]",
-            help="Run a training function of your own; default: train().",
-            rich_help_panel=_TRAINING,
-        ),
-    ] = None,
-    batch_size: Annotated[
+        "Images in DATA/train/<class>/ (and DATA/val), or a text file for the transformer.",
+        metavar="PATH",
+    ),
+    option("epochs", int, "Passes over the training set.", _DEFAULTS.epochs),
+    option(
+        "batch_size",
         int,
-        typer.Option(
-            help="Samples per step over all ranks, split evenly; the first ranks take the rest.",
-            rich_help_panel=_TRAINING,
-        ),
-    ] = _DEFAULTS.batch_size,
-    scale_lr: Annotated[
-        bool,
-        typer.Option(
-            "--scale-lr",
-            help="Treat --batch-size as per rank, and multiply --lr by the number of ranks.",
-            rich_help_panel=_TRAINING,
-        ),
-    ] = False,
-    lr: Annotated[
-        float | None,
-        typer.Option(
-            help="Peak learning rate. Default: 0.03; resnet 0.05; transformer 0.003.",
-            rich_help_panel=_TRAINING,
-        ),
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            help="Fixes the initial weights and the order of the samples.", rich_help_panel=_TRAINING
-        ),
-    ] = _DEFAULTS.seed,
-    bucket_cap_mb: Annotated[
-        float | None,
-        typer.Option(
-            help="DDP's bucket size in MiB. Default: 0.25; transformer 1; resnet 25.",
-            rich_help_panel=_TRAINING,
-        ),
-    ] = None,
-    bucket_cap_mb_list: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="A size for each of DDP's buckets in MiB; the last one is for all further ones. Needs torch 2.13.",
-            rich_help_panel=_TRAINING,
-        ),
-    ] = None,
-    gradient_as_bucket_view: Annotated[
-        bool,
-        typer.Option(
-            "--gradient-as-bucket-view",
-            help="Gradients are views of DDP's buckets, and are not copied.",
-            rich_help_panel=_TRAINING,
-        ),
-    ] = False,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="torch's threads in each rank. Default: the machine's cores, shared by its ranks.",
-            rich_help_panel=_TRAINING,
-        ),
-    ] = None,
-    pin_ranks: Annotated[
-        bool,
-        typer.Option(
-            "--pin-ranks",
-            help="Keep each rank to an equal share of its host's cores.",
-            rich_help_panel=_TRAINING,
-        ),
-    ] = False,
-    image_size: Annotated[
-        int, typer.Option(help="Crop images to this many pixels on each side.", rich_help_panel=_TRAINING)
-    ] = _DEFAULTS.image_size,
-    workers: Annotated[
-        int, typer.Option(help="Threads per rank that load samples ahead.", rich_help_panel=_TRAINING)
-    ] = _DEFAULTS.workers,
-    compress: Annotated[
-        str | None,
-        typer.Option(
-            metavar="bf16|fp16",
-            help="Send gradients in 16 bits (docs/compression.md).",
-            rich_help_panel=_AVERAGING,
-        ),
-    ] = None,
-    error_feedback: Annotated[
-        bool,
-        typer.Option(
-            "--error-feedback",
-            help="With --compress: add what was lost to the next step's gradients.",
-            rich_help_panel=_AVERAGING,
-        ),
-    ] = False,
-    shared_memory: Annotated[
+        "Samples per step over all ranks, split evenly; the first ranks take the rest.",
+        _DEFAULTS.batch_size,
+    ),
+    option(
+        "script",
         str,
-        typer.Option(
-            metavar="off|auto|require",
-            help="Average in shared memory within a host (docs/shared-memory.md).",
-            rich_help_panel=_AVERAGING,
-        ),
-    ] = "off",
-    lanes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,NAME[,...]",
-            help="Send each bucket in parts over several interfaces at once (docs/lanes.md).",
-            rich_help_panel=_AVERAGING,
-        ),
-    ] = None,
-    amp: Annotated[
+        "Run a training function of your own; default: train().",
+        metavar="FILE[:FUNCTION]",
+    ),
+    option("trace", str, "Folder for the trace. Default: runs/<time>.", metavar="DIR"),
+    option("force", bool, "Replace an existing trace."),
+    _rare(
+        "scale_lr",
         bool,
-        typer.Option("--amp", help="Forward and backward in bfloat16 (autocast).", rich_help_panel=_TRAINING),
-    ] = False,
-    device: Annotated[
-        str,
-        typer.Option(
-            help="auto (a GPU per rank if there are enough), cpu or cuda.", rich_help_panel=_TRAINING
-        ),
-    ] = "auto",
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(help="Write a checkpoint to this file after each epoch.", rich_help_panel=_CHECKPOINTS),
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Continue from this checkpoint.", rich_help_panel=_CHECKPOINTS)
-    ] = None,
-    evaluate: Annotated[
-        bool,
-        typer.Option(
-            "--evaluate",
-            help="Test the checkpoint that --resume names, and train nothing.",
-            rich_help_panel=_CHECKPOINTS,
-        ),
-    ] = False,
-    dist_url: Annotated[
-        str | None,
-        typer.Option(
-            help="Join ranks started elsewhere: file://PATH, tcp://host:port or env://.",
-            rich_help_panel=_ELSEWHERE,
-        ),
-    ] = None,
-    world_size: Annotated[
-        int | None,
-        typer.Option(help="With --dist-url: the number of ranks.", rich_help_panel=_ELSEWHERE),
-    ] = None,
-    rank: Annotated[
-        int | None,
-        typer.Option(help="With --dist-url: the rank of this process.", rich_help_panel=_ELSEWHERE),
-    ] = None,
-    multiprocessing_distributed: Annotated[
-        bool,
-        typer.Option(
-            "--multiprocessing-distributed",
-            help="Launch --nproc ranks here (default: one per GPU, else 2); --world-size and --rank count machines.",
-            rich_help_panel=_ELSEWHERE,
-        ),
-    ] = False,
-    dist_backend: Annotated[str, typer.Option(help="Only gloo.", rich_help_panel=_ELSEWHERE)] = "gloo",
-    interface: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[,NAME]",
-            help="Network interfaces for Gloo (GLOO_SOCKET_IFNAME).",
-            rich_help_panel=_NETWORK,
-        ),
-    ] = None,
-    timeout: Annotated[
+        "Treat --batch-size as per rank, and multiply --lr by the number of ranks.",
+        _TRAINING,
+    ),
+    _rare("lr", float, "Peak learning rate. Default: 0.03; resnet 0.05; transformer 0.003.", _TRAINING),
+    _rare("seed", int, "Fixes the initial weights and the order of the samples.", _TRAINING, _DEFAULTS.seed),
+    _rare(
+        "image_size", int, "Crop images to this many pixels on each side.", _TRAINING, _DEFAULTS.image_size
+    ),
+    _rare("workers", int, "Threads per rank that load samples ahead.", _TRAINING, _DEFAULTS.workers),
+    _rare("amp", bool, "Forward and backward in bfloat16 (autocast).", _TRAINING),
+    _rare("device", str, "auto (a GPU per rank if there are enough), cpu or cuda.", _TRAINING, "auto"),
+    _rare(
+        "checkpoint", str, "Write a checkpoint to this file after each epoch.", _CHECKPOINTS, metavar="FILE"
+    ),
+    _rare("resume", str, "Continue from this checkpoint.", _CHECKPOINTS, metavar="FILE"),
+    _rare("evaluate", bool, "Test the checkpoint that --resume names, and train nothing.", _CHECKPOINTS),
+    _rare(
+        "timeout_s",
         float,
-        typer.Option(
-            help="Longest wait for other ranks, at the start and in each collective, in seconds.",
-            rich_help_panel=_NETWORK,
-        ),
-    ] = _DEFAULTS.timeout_s,
-    watchdog: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S",
-            help="A rank without progress for S seconds prints what 'pyddpdiag hang' says. Default: never.",
-            rich_help_panel=_FILES,
-        ),
-    ] = None,
-    scaling: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N,N,...",
-            help="Train with each number of ranks and compare (1 = no DDP).",
-            rich_help_panel=_FILES,
-        ),
-    ] = None,
-    output_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --scaling: folder for the results. Default: runs/scaling-<time>.",
-            rich_help_panel=_FILES,
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a summary as JSON and nothing else.", rich_help_panel=_FILES)
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an existing trace.", rich_help_panel=_FILES)
-    ] = False,
-) -> None:
+        "Longest wait for other ranks, at the start and in each collective, in seconds.",
+        _ELSEWHERE,
+        _DEFAULTS.timeout_s,
+        "--timeout",
+    ),
+    _rare(
+        "watchdog_s",
+        float,
+        "A rank without progress for S seconds prints what 'pyddpdiag hang' says. Default: never.",
+        _FILES,
+        None,
+        "--watchdog",
+        metavar="S",
+    ),
+)
+_OTHERS = (
+    option("nproc", int, "Ranks to launch on this machine. Default: 2."),
+    option(
+        "hook",
+        str,
+        "native, timed: record (recorder.attach, a hook from Python); plain: no hook; builtin: torch's.",
+        _DEFAULTS.hook.value,
+    ),
+    option("scaling", str, "Train with each number of ranks and compare (1 = no DDP).", metavar="N,N,..."),
+    _rare(
+        "output_dir",
+        Path,
+        "With --scaling: folder for the results. Default: runs/scaling-<time>.",
+        _FILES,
+        metavar="DIR",
+    ),
+    _rare("as_json", bool, "Print a summary as JSON and nothing else.", _FILES, None, "--json"),
+    _rare(
+        "dist_url",
+        str,
+        "Join ranks started elsewhere: file://PATH, tcp://host:port or env://.",
+        _ELSEWHERE,
+        metavar="URL",
+    ),
+    _rare("world_size", int, "With --dist-url: the number of ranks.", _ELSEWHERE),
+    _rare("rank", int, "With --dist-url: the rank of this process.", _ELSEWHERE),
+    _rare(
+        "multiprocessing_distributed",
+        bool,
+        "Launch --nproc ranks here (default: one per GPU, else 2); --world-size and --rank count machines.",
+        _ELSEWHERE,
+    ),
+    _rare("dist_backend", str, "Only gloo.", _ELSEWHERE, "gloo"),
+)
+_AVERAGING = cures_table(
+    _CURES,
+    _SHOWN,
+    bucket_cap_mb="DDP's bucket size in MiB. Default: 0.25; transformer 1; resnet 25.",
+    threads="torch's threads in each rank. Default: the machine's cores, shared by its ranks.",
+)
+
+
+@with_options(_OTHERS[:1], _SETTINGS, _OTHERS[1:], _AVERAGING)
+def train(**given: Any) -> None:
     """Train with DDP over Gloo, and record where the time goes: by default, a small network on handwritten digits."""
-    if dist_backend != "gloo":
+    if given["dist_backend"] != "gloo":
         raise UsageError(
-            f"--dist-backend is {dist_backend}, but pyddpdiag trains and times over gloo only.",
+            f"--dist-backend is {given['dist_backend']}, but pyddpdiag trains and times over gloo only.",
             hint="leave it out; over Gloo a GPU's gradients go through the CPU.",
         )
-    if device not in get_args(Device):
-        raise UsageError(f"--device is {device}.", hint=f"choose among: {', '.join(get_args(Device))}.")
-    sizes = sizes_of(bucket_cap_mb_list or "")
-    if sizes:
-        Cures(bucket_cap_mb=bucket_cap_mb, bucket_cap_mb_list=sizes)  # they exclude each other
-    settings = TrainSettings(
-        epochs=epochs,
-        batch_size=batch_size,
-        # None: that of the network.
-        lr=cast(float, lr),
-        bucket_cap_mb=cast(float, bucket_cap_mb),
-        seed=seed,
-        bucket_cap_mb_list=sizes,
-        gradient_as_bucket_view=gradient_as_bucket_view,
-        threads=threads,
-        pin_ranks=pin_ranks,
-        hook=_hook(hook),
-        compress=cast("Compress | None", compress),
-        error_feedback=error_feedback,
-        shared_memory=cast(SharedMemory, shared_memory),
-        lanes=lanes_of(lanes),
-        trace=_text(trace),
-        force=force,
-        interfaces=interfaces.parse(interface) if interface is not None else (),
-        timeout_s=timeout,
-        arch=arch,
-        data=_text(data),
-        script=script,
-        image_size=image_size,
-        workers=workers,
-        scale_lr=scale_lr,
-        checkpoint=_text(checkpoint),
-        resume=_text(resume),
-        evaluate=evaluate,
-        amp=amp,
-        device=cast(Device, device),
-        watchdog_s=watchdog,
-    )
-    if evaluate and trace is None:
+    if given["device"] not in get_args(Device):
+        raise UsageError(
+            f"--device is {given['device']}.", hint=f"choose among: {', '.join(get_args(Device))}."
+        )
+    averaging = cures_given(given)
+    if averaging["bucket_cap_mb_list"]:
+        Cures(**averaging)  # not both sizes
+    own = {row.name: given[row.name] for row in _SETTINGS}
+    settings = TrainSettings(hook=_hook(given["hook"]), **own, **averaging)
+    if settings.evaluate and settings.trace is None:
         settings = settings.without_hook()  # nothing is trained, so there is nothing to record
-    if multiprocessing_distributed:
-        count = nproc or _gpus() or 2
-        place = _place(None, dist_url, world_size, rank)
-        _launch(settings, count, as_json, place)
+    nproc, as_json = given["nproc"], given["as_json"]
+    elsewhere = given["dist_url"], given["world_size"], given["rank"]
+    if given["multiprocessing_distributed"]:
+        _launch(settings, nproc or _gpus() or 2, as_json, _place(None, *elsewhere))
         return
-    place = _place(nproc, dist_url, world_size, rank)
-    if scaling is not None:
-        _scale(settings, scaling, output_dir, place is not None or nproc is not None, as_json)
+    place = _place(nproc, *elsewhere)
+    if given["scaling"] is not None:
+        launched = place is None and nproc is None
+        _scale(settings, given["scaling"], given["output_dir"], not launched, as_json)
     elif place is None:
         _launch(settings, 2 if nproc is None else nproc, as_json)
     else:
@@ -325,10 +182,6 @@ def _hook(name: str) -> HookKind:
     except ValueError:
         known = ", ".join(each.value for each in HookKind)
         raise UsageError(f"--hook {name} is not known.", hint=f"choose among: {known}.") from None
-
-
-def _text(path: Path | None) -> str | None:
-    return str(path) if path is not None else None
 
 
 def _gpus() -> int:

@@ -6,10 +6,11 @@ import math
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
+from pyddpdiag.cli._options import TheirCommand, option, ranks_of, with_options
 from pyddpdiag.output import say
 
 
@@ -20,64 +21,38 @@ class Keep(str, Enum):
     NONE = "none"
 
 
-def try_(
-    command: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="COMMAND",
-            help="How you start the training, such as torchrun train.py, with its own options.",
-        ),
-    ],
-    cures: Annotated[
+_OPTIONS = (
+    option(
+        "cures",
         str,
-        typer.Option(
-            metavar="NAME[=VALUE],...",
-            help="What to try, A+B for both at once (docs/cures.md); by default shared-memory and buckets, where "
-            "they keep the bits of the training; with --restart interface, threads and pin-ranks.",
-        ),
-    ] = "",
-    minutes: Annotated[
-        float | None, typer.Option(help="For the trial, at most: 2 by default, 10 with --restart.")
-    ] = None,
-    keep: Annotated[
-        Keep | None,
-        typer.Option(
-            help="Go on with the best (the default), or with none, as it is. With --restart: start the whole training "
-            "so in the end, which it is not by default."
-        ),
-    ] = None,
-    stop: Annotated[bool, typer.Option("--stop", help="End the training when the trial is over.")] = False,
-    restart: Annotated[
+        "What to try, A+B for both at once (pyddpdiag help cures); by default shared-memory and buckets, where they "
+        "keep the bits of the training; with --restart interface, threads and pin-ranks.",
+        "",
+        metavar="NAME[=VALUE],...",
+    ),
+    option("minutes", float, "For the trial, at most: 2 by default, 10 with --restart."),
+    option(
+        "keep",
+        Keep,
+        "Go on with the best (the default), or with none, as it is. With --restart: start the whole training so in the "
+        "end, which it is not by default.",
+    ),
+    option("stop", bool, "End the training when the trial is over."),
+    option(
+        "restart",
         bool,
-        typer.Option(
-            "--restart",
-            help="Start the command again and again, a short time for each cure. What the script writes, it writes "
-            "each time.",
-        ),
-    ] = False,
-    trace: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of the traces; a new ddptrace-<time> by default."),
-    ] = None,
-    json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the result as JSON (docs/metrics.md).")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the page of the run, with the trial.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
-    nproc: Annotated[
-        int | None,
-        typer.Option(min=1, help="Start so many ranks of a script on this machine: --nproc 2 -- train.py"),
-    ] = None,
-    nnodes: Annotated[int, typer.Option(min=1, help="With --nproc: the number of machines.")] = 1,
-    node_rank: Annotated[
-        int | None, typer.Option(min=0, help="With --nproc: which machine this is, from 0.")
-    ] = None,
-    rendezvous: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="With --nproc: where the ranks of all machines meet.")
-    ] = "",
-) -> None:
+        "Start the command again and again, a short time for each cure. What the script writes, it writes each time.",
+    ),
+    option("trace", Path, "Folder of the traces; a new ddptrace-<time> by default.", metavar="DIR"),
+    option("html", Path, "Also write the page of the run, with the trial.", metavar="FILE"),
+    option("force", bool, "Replace existing files."),
+    *ranks_of("Start so many ranks of a script on this machine: pyddpdiag try --nproc 2 train.py"),
+    option("json", Path, "Also write the result as JSON.", metavar="FILE", hidden=True),
+)
+
+
+@with_options(_OPTIONS)
+def try_(command: TheirCommand, **given: Any) -> None:
     """Try cures on your own training command, and say what each is worth; the script is not changed.
 
     Cures take turns in the running training, beside its own setting, and the best is kept; with --restart each gets
@@ -92,14 +67,15 @@ def try_(
     from pyddpdiag.integrations.restart_choices import wanted_of
     from pyddpdiag.integrations.started_ranks import start_of
 
-    minutes = minutes if minutes is not None else (10.0 if restart else 2.0)
+    cures, keep, restart, stop = given["cures"], given["keep"], given["restart"], given["stop"]
+    minutes = given["minutes"] if given["minutes"] is not None else (10.0 if restart else 2.0)
     if not (math.isfinite(minutes) and 0 < minutes <= 24 * 60):
         raise UsageError(
             f"--minutes {minutes:g} cannot be right.", hint="give minutes, such as 0.5, 2 or 10."
         )
-    start = start_of(nproc, nnodes, node_rank, rendezvous)
-    files = tried_command.Files(json, html, force)
-    folder = trace if trace is not None else recorded_command.new_folder()
+    start = start_of(given["nproc"], given["nnodes"], given["node_rank"], given["rendezvous"])
+    files = tried_command.Files(given["json"], given["html"], given["force"])
+    folder = given["trace"] or recorded_command.new_folder()
     trouble = warning(command)
     wanted = wanted_of(cures) if restart else ()
     if restart and stop:

@@ -17,7 +17,8 @@ def watch(
         float, typer.Option(min=0.1, max=3600, help="Seconds between two looks; more if a look takes long.")
     ] = 2.0,
     json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per look (docs/hang.md), each in a line.")
+        bool,
+        typer.Option("--json", help="Print one JSON object per look (pyddpdiag help hang), each in a line."),
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Look once; exit code as of report.")] = False,
     openmetrics: Annotated[

@@ -84,7 +84,7 @@ def steps_table(found: Plan) -> Table:
         texts=1,
         dim=[row.kind == "recorded" for row in known],
         note=f"The replay misses the run's own step by {missed}.{link} Efficiency: the step of one of its ranks alone "
-        "over this one. A calculation: docs/plan.md says how far off it was.",
+        "over this one. A calculation: `pyddpdiag help plan` says how far off it was.",
     )
 
 

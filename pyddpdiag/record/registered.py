@@ -76,7 +76,8 @@ def of_others(ddp: DistributedDataParallel) -> tuple[str, str]:
     if getattr(ddp, "mixed_precision", None) is not None:
         return (
             f"torch's own '{name}', which DistributedDataParallel(mixed_precision=...) registers",
-            "`pyddpdiag run` puts pyddpdiag.timed() around it; so does a class of your own (docs/integrations.md).",
+            "`pyddpdiag run` puts pyddpdiag.timed() around it; so does a class of your own "
+            "(pyddpdiag help integrations).",
         )
     return (
         f"'{name}'",

@@ -132,7 +132,7 @@ class Sentinel:
             raise GradientError(
                 message,
                 hint="the gradients of this step are wrong: do not take the optimizer's step with them. "
-                "docs/sentinel.md explains each line.",
+                "`pyddpdiag help sentinel` explains each line.",
             )
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 

@@ -69,7 +69,7 @@ def check_data(arch: str, data: str | None) -> None:
     if kind == "images" and data is None:
         raise UsageError(
             f"--arch {arch} needs images.",
-            hint="--data DIR, with images in DIR/train/<class>/ (docs/training.md).",
+            hint="--data DIR, with images in DIR/train/<class>/ (pyddpdiag help training).",
         )
     if kind == "text" and data is None:
         raise UsageError(f"--arch {arch} needs a text.", hint="--data FILE, any text file in UTF-8.")

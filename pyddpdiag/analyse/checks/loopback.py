@@ -68,7 +68,7 @@ def _shared_memory(view: RunView, saved_ms: float | None) -> str:
     return (
         f"Average in shared memory: {view.advice.share_memory()} would save about {milliseconds(saved_ms)} of these "
         f"{milliseconds(view.exposure.cost_ms)} per step, by a model of this run "
-        "(docs/shared-memory.md). Or: "
+        "(pyddpdiag help shared-memory). Or: "
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pyddpdiag.cli._options import Force
 from pyddpdiag.cli.bench import options
 
 
@@ -26,12 +27,12 @@ def allreduce(
     sittings: options.Sittings = 5,
     budget: options.Budget = None,
     output: options.Output = None,
-    force: options.Force = False,
+    force: Force = False,
     resume: options.Resume = False,
     timeout: options.Timeout = 60.0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Time Gloo's all-reduce by size, with the bandwidth it reaches (algbw and busbw: docs/metrics.md)."""
+    """Time Gloo's all-reduce by size, with the bandwidth it reaches (algbw and busbw: pyddpdiag help metrics)."""
     started = time.time()
     from pyddpdiag.bench.cases import allreduce_cases
     from pyddpdiag.bench.engine.plan import SweepPlan

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pyddpdiag.cli._options import Force
 from pyddpdiag.cli.bench import options
 from pyddpdiag.workloads.archs import ARCHS
 
@@ -54,7 +55,7 @@ def buckets(
     sittings: options.Sittings = 5,
     budget: options.Budget = None,
     output: options.Output = None,
-    force: options.Force = False,
+    force: Force = False,
     resume: options.Resume = False,
     timeout: options.Timeout = 60.0,
     as_json: options.AsJson = False,
@@ -64,7 +65,7 @@ def buckets(
     from pyddpdiag.bench.cases import hooks_of, step_cases
     from pyddpdiag.bench.engine.plan import SweepPlan
     from pyddpdiag.bench.engine.result_writer import ResultWriter
-    from pyddpdiag.cli._cures import lanes_of
+    from pyddpdiag.cli._options import lanes_of
     from pyddpdiag.cli.bench import running
 
     names, picks = options.interfaces(interface)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyddpdiag.cli._options import Force
 from pyddpdiag.cli.bench import options
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.output import say
@@ -49,7 +50,7 @@ def interfaces(
     ] = 120,
     budget: options.Budget = None,
     output: options.Output = None,
-    force: options.Force = False,
+    force: Force = False,
     timeout: options.Timeout = 60.0,
     as_json: options.AsJson = False,
 ) -> None:

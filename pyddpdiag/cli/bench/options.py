@@ -38,7 +38,6 @@ Sittings = Annotated[
 Output = Annotated[
     Path | None, typer.Option(metavar="FILE.json", help="Result file. Default: runs/bench-<time>.json.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing result file.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted sweep in --output.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result file's content instead of tables.")]
 Timeout = Annotated[

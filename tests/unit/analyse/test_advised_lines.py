@@ -86,7 +86,7 @@ def test_every_option_of_a_run_that_cures_is_tried_here() -> None:
     assert named == {
         each.opts[0]
         for each in commands()["run"].params
-        if (getattr(each, "rich_help_panel", None) or "").startswith("Applied to every")
+        if (getattr(each, "rich_help_panel", None) or "").startswith("Cures, applied to")
     }
 
 

@@ -5,30 +5,91 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import pyddpdiag
+from pyddpdiag import cli
 from pyddpdiag.cli import main
+from pyddpdiag.cli.help import documentation
 
-FIRST = ["--nproc", "--arch", "--data", "--hook", "--epochs", "--trace"]
+GROUPS = (
+    "run",
+    "try",
+    "train",
+    "report",
+    "watch",
+    "hang",
+    "compare",
+    "doctor",
+    "bench",
+    "plan",
+    "collect",
+    "export",
+)
+MOST = {"run": 12, "try": 10, "train": 15}
 
 
-def test_the_options_that_matter_come_first(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
-    assert main(["train", "--help"]) == 0
-    text = capsys.readouterr().out
-    first, _, rest = text.partition(" Training ")
-    assert sorted(re.findall(r"^\W*(--[a-z-]+)", first, flags=re.MULTILINE)) == sorted([*FIRST, "--help"])
-    for panel in ("Checkpoints", "Ranks started elsewhere", "Network", "Scaling and output"):
-        assert f" {panel}" in rest
-    assert "--dist-url" in rest
-    # Square brackets are markup to rich: what stands in them is gone.
-    assert "Default: 2." in first
+
+
+def shown(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(command) == 0
+    return capsys.readouterr().out
+
+
+def names(text: str) -> list[str]:
+    return re.findall(r"^\W{1,3}(--[a-z-]+)", text, flags=re.MULTILINE)
+
+
+def test_commands_stand_in_groups_and_the_first_says_where_to_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = shown(["--help"], capsys)
+    commands = re.findall(r"^\W{1,2}([a-z]+) {2,}", text, flags=re.MULTILINE)
+    assert commands == [*GROUPS, "help"] == cli.commands()
+    assert [group for group in cli.GROUPS if f" {group} " in text] == list(cli.GROUPS)
+    assert text.index("Start here") < text.index(" run ")
+
+
+@pytest.mark.parametrize("command", MOST)
+def test_the_first_help_is_short_and_the_second_has_all(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = set(names(shown([command, "--help"], capsys))) - {"--help"}
+    every = set(names(shown([command, "--help-all"], capsys)))
+    assert "--help-all" in first < every
+    assert len(first) <= MOST[command]
+
+
+@pytest.mark.parametrize("more", ["--help", "--help-all"])
+@pytest.mark.parametrize("command", GROUPS)
+def test_no_title_and_no_name_of_an_option_is_cut(
+    command: str, more: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = "--help" if more == "--help" or command not in MOST else more
+    # A rounded border ends a title that was cut.
+    assert not re.search(r"\u2026|[^\u2500 ]\u2500\u256e", shown([command, known], capsys))
+
+
+def test_help_prints_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "pyddpdiag help cures\n" in shown(["help"], capsys)
+    assert shown(["help", "cures"], capsys) == (documentation() / "cures.md").read_text(encoding="utf-8")
+    assert main(["help", "nothing"]) == 2
+    assert "choose among: " in capsys.readouterr().err
+
+
+def test_every_page_that_the_program_names_is_there() -> None:
+    package = Path(pyddpdiag.__file__).parent
+    sources = [file.read_text(encoding="utf-8") for file in sorted(package.rglob("*.py"))]
+    named = {page for text in sources for page in re.findall(r"pyddpdiag help ([a-z-]+)", text)}
+    assert named
+    assert named <= {file.stem for file in documentation().glob("*.md")}
 
 
 def test_version_names_the_tool_and_both_torches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -297,7 +297,7 @@ def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     command = ["plan", str(tmp_path), "--ranks", "2,8", "--bandwidth", "1Gbit"]
     assert main(command) == 0
     text = capsys.readouterr().out
-    assert "8 ranks, recorded buckets" in text and "docs/plan.md" in text
+    assert "8 ranks, recorded buckets" in text and "pyddpdiag help plan" in text
     assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["schema_version"]) == ("plan", 1)
