@@ -152,7 +152,7 @@ def print_report(
     detail: bool = False,
     step: int | None = None,
     bucket: str | None = None,
-    top: int = 10,
+    top: int | None = None,
     every_rank: bool = False,
     attempt: int | None = None,
     memory_gb: float = USUAL_GB,
@@ -167,8 +167,8 @@ def print_report(
         detail: the JSON holds the ranks' times of every step, however many there are.
         step: narrow the tables to this step.
         bucket: narrow the buckets to this id or parameter name.
-        top: how many buckets the text shows; 0 = all.
-        every_rank: the text shows all ranks, however many.
+        top: how many buckets the text shows; 0 = all; None: 10, where it shows tables.
+        every_rank: the text shows all tables and in them all ranks. It shows tables as well where they are narrowed.
         attempt: as in `load_report`.
         memory_gb: as in `load_report`.
         file: where to print; standard output by default.
@@ -185,5 +185,12 @@ def print_report(
     if json:
         target.write(report_to_json(report, detail=detail) + "\n")
     else:
-        print_text(report, target, top=top, every_rank=every_rank)
+        narrowed = step is not None or bucket is not None or top is not None
+        print_text(
+            report,
+            target,
+            top=10 if top is None else top,
+            tables=every_rank or narrowed,
+            every_rank=every_rank,
+        )
     return exit_code(report)

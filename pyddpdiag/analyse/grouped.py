@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pyddpdiag.model import Stat
 
+Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 QUANTILES = (0.5, 0.95)
 

@@ -10,12 +10,14 @@ import numpy as np
 
 from pyddpdiag.analyse.calls.collectives import MEETING
 from pyddpdiag.analyse.coverage import Coverage
-from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.grouped import Float32, Float64
 from pyddpdiag.analyse.history import RankHistory, in_parts, rank_history
 from pyddpdiag.analyse.phases import RankPhases
+from pyddpdiag.analyse.spans import step_spans
 from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.analyse.steps import RankSteps
 from pyddpdiag.analyse.usage import RankUsage
+from pyddpdiag.model.cube import SPANS
 from pyddpdiag.trace.layout import BackwardTime, CollectiveTime, Flag, Kind, Records, StepTime
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import Bool, Int64
@@ -30,8 +32,8 @@ class RankLife:
     Attributes:
         parts: what needs no other rank, by the names of `model.account`, but for the time within steps.
         phases: seconds of each named phase, wherever it lies.
-        step: the steps after the first ones, with columns of one value each: the parts of the `Cube`, and `exposed` in
-            place of its last two.
+        step: the steps after the first ones, with columns of one value each: the parts and spans of the `Cube`, and
+            `exposed` in place of its last two parts.
         split: whether the processor time of its thread is known.
         wall_s: all of it.
         between: what the rank did from one meeting with the others to the next.
@@ -42,7 +44,7 @@ class RankLife:
     parts: Mapping[str, float]
     phases: Mapping[str, float]
     step: Int64
-    columns: Mapping[str, Float64]
+    columns: Mapping[str, Float32]
     split: bool
     wall_s: float
     between: Between
@@ -150,6 +152,7 @@ def rank_life(
     if len(history):
         before = in_parts(history)
         parts["between_steps_s"] = parts.get("between_steps_s", 0.0) + float(before.pop("between").sum())
+        before |= {name: np.full(len(history), np.nan) for name in SPANS}
         columns = {name: np.concatenate([before[name], column]) for name, column in columns.items()}
         number = np.concatenate([history.first, number])
     last = max(edges[2], int(end[-1])) if len(end) else edges[2]
@@ -161,7 +164,8 @@ def rank_life(
         parts,
         of_phases,
         number,
-        columns,
+        # In single precision, as the cube takes them.
+        {name: column.astype(np.float32) for name, column in columns.items()},
         bool(np.isfinite(usage.cpu_ms).any()) and not trace.on_device,
         (last - edges[0]) / S,
         _between(trace, steps, calls, busy, epochs, forward, int(meets), edges),
@@ -311,6 +315,11 @@ def _within(
     columns["compute"] = take(np.where(np.isnan(cpu), np.inf, cpu / 1e3))
     columns["core"] = take(delay / 1e3)
     columns["blocked"] = left
+    own = columns["compute"] + columns["core"] + columns["blocked"]
+    for name, wanted in step_spans(trace, number, end, busy).items():
+        # On an accelerator the host is done with a pass long before it is computed.
+        columns[name] = np.full(len(own), np.nan) if trace.on_device else np.clip(wanted, 0.0, own)
+        own = own - np.nan_to_num(columns[name])
     return columns, first
 
 

@@ -26,6 +26,7 @@ def rank_stats(
     operations: Sequence[RankOperations],
     clocks: tuple[ClockOffset, ...],
     now: Now,
+    loads: Sequence[float | None],
     step: int | None = None,
 ) -> tuple[RankStats, ...]:
     """All ranks with a trace, sorted by rank; medians over the judged steps, or over the one given."""
@@ -81,6 +82,11 @@ def rank_stats(
                 micro_steps=micro_steps,
                 absent=trace.absent,
                 ended_by=_ended_by(trace.sidecar.end),
+                cores=len(trace.sidecar.cores) or trace.sidecar.machine_cores,
+                threads=trace.sidecar.torch_threads,
+                load=loads[who],
+                memory_bytes=trace.sidecar.memory.get("used", 0),
+                machine_memory_bytes=trace.sidecar.memory.get("machine", 0),
             )
         )
     return tuple(found)

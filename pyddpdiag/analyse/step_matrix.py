@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.grouped import Float32, Float64
 from pyddpdiag.analyse.thresholds import LEAST_MS, LEAST_STEPS
 from pyddpdiag.model import StepTable
 from pyddpdiag.trace.rows import Bool
@@ -173,7 +173,7 @@ def lower_median(values: Float64) -> Float64:
 
 
 def side_by_side(
-    columns: Sequence[tuple[npt.NDArray[np.int64], Float64]], steps: npt.NDArray[np.int64]
+    columns: Sequence[tuple[npt.NDArray[np.int64], Float32 | Float64]], steps: npt.NDArray[np.int64]
 ) -> Float64:
     """One column per rank with its values in these steps."""
     table = np.full((len(steps), len(columns)), np.nan)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyddpdiag.analyse.catalog import find
+from pyddpdiag.analyse.cube import rank_parts
 from pyddpdiag.analyse.group_paths import group_stats
 from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.intake import Intake
@@ -78,6 +79,7 @@ def summary(view: RunView, *, step: int | None = None, bucket: str | None = None
         warnings=tuple(_warnings(view, step)),
         phases=view.phases,
         cube=view.cube,
+        parts=rank_parts(steps, view.cube),
         step=step,
         bucket=bucket,
         links=view.links,

@@ -105,6 +105,12 @@ def rank_usage(records: Records) -> RankUsage:
     )
 
 
+def usual_load(usage: RankUsage) -> float | None:
+    """The median load average of a rank's machine; None: not known."""
+    known = usage.load[np.isfinite(usage.load)]
+    return float(np.median(known)) if len(known) else None
+
+
 def usage_matrix(
     ranks: Sequence[int],
     parts: Sequence[RankUsage],

@@ -57,7 +57,7 @@ from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE
-from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix
+from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix, usual_load
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
 from pyddpdiag.analyse.weights import Compared, compared_weights
 from pyddpdiag.model import (
@@ -547,8 +547,9 @@ class RunView:
         return collective_stats(self.run, self._collectives, self.names, {}, step)
 
     def _rank_stats(self, step: int | None) -> tuple[RankStats, ...]:
+        loads = [usual_load(rank.usage) for rank in self._digests]
         return rank_stats(
-            self.run, self.steps, self.occurrences, self._operations, self.clocks, self.now, step
+            self.run, self.steps, self.occurrences, self._operations, self.clocks, self.now, loads, step
         )
 
     @cached_property

@@ -27,9 +27,11 @@ def report(
         str | None,
         typer.Option(help="Show buckets whose id begins with this, or a parameter's name contains it."),
     ] = None,
-    top: Annotated[int, typer.Option(min=0, help="How many buckets to show; 0 shows all.")] = 10,
+    top: Annotated[
+        int | None, typer.Option(min=0, help="How many buckets to show, usually 10; 0 shows all.")
+    ] = None,
     every_rank: Annotated[
-        bool, typer.Option("--all", help="A row for every rank, not only for those that differ.")
+        bool, typer.Option("--all", help="All findings in full and all tables, with a row for every rank.")
     ] = False,
     attempt: Attempt = None,
     memory: Annotated[

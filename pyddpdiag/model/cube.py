@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+SPANS: Final = ("forward", "backward", "after")
+"""What a rank's own time of a step is part of: its forward passes, its backward passes until it waits for buckets, and
+what follows the last of them, which is the optimizer and the end of the loop's body. The rest lies before forward."""
 
 OWN: Final = ("phase", "core", "blocked")
 """Of a rank's own time, besides computing: phases of the program, waiting for a core, and sleeping."""
@@ -23,10 +27,40 @@ class Cube:
 
     Of steps whose records were overwritten there is a row for each interval, at its first step, with all of its time.
     The first step of a run is in none. `split`: it is known what of the own time a rank sleeps; if not, `compute`
-    holds that as well.
+    holds that as well. `spans`: the same for each of `SPANS`, which together are at most the own time without phases.
     """
 
     ranks: tuple[int, ...]
     step: npt.NDArray[np.int64]
     ms: Mapping[str, npt.NDArray[np.float32]]
     split: bool
+    spans: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RankParts:
+    """The mean judged step of one rank in ms; its parts are those of the `Cube`, and add up to `step_ms`.
+
+    Of its own time, which is `compute_ms`, `core_ms` and `blocked_ms`, `forward_ms`, `backward_ms` and `after_ms` (the
+    optimizer and what follows it) are the spans, and `before_ms` is the rest; None: not known.
+    """
+
+    rank: int
+    step_ms: float
+    data_wait_ms: float
+    compute_ms: float
+    core_ms: float
+    blocked_ms: float
+    phase_ms: float
+    other_ms: float
+    late_ms: float
+    communication_ms: float
+    before_ms: float | None = None
+    forward_ms: float | None = None
+    backward_ms: float | None = None
+    after_ms: float | None = None
+
+    @property
+    def own_ms(self) -> float:
+        """What it needs itself, wherever that lies."""
+        return self.compute_ms + self.core_ms + self.blocked_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyddpdiag.model.account import RankAccount
-from pyddpdiag.model.cube import Cube
+from pyddpdiag.model.cube import Cube, RankParts
 from pyddpdiag.model.findings import Verdict
 from pyddpdiag.model.lines import Flame, LineStats
 from pyddpdiag.model.links import LinkStats
@@ -58,4 +58,5 @@ class RunReport:
     flames: tuple[Flame, ...] = ()
     account: tuple[RankAccount, ...] = ()
     tried: Tried | None = None
+    parts: tuple[RankParts, ...] = ()
     cube: Cube | None = None

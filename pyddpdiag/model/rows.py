@@ -78,6 +78,8 @@ class RankStats:
     Under gradient accumulation all times are of the steps up to one that synchronises, `micro_steps` of them (the
     median). `other_ms` is spent in other collectives than buckets, outside of backward passes.
     `ended_by`: the exception or signal that ended its process; empty: none is known.
+    `cores` are those that it may use (0: not known), `threads` those of torch's pool, `load` its machine's load average
+    (the median; None: not known), `memory_bytes` the most that it was seen to use of `machine_memory_bytes`.
     `process`, `silent_ms` and `beat_age_ms` describe its process when the trace was read (`RankNow`).
     """
 
@@ -111,6 +113,11 @@ class RankStats:
     micro_steps: int = 1
     absent: int = 0
     ended_by: str = ""
+    cores: int = 0
+    threads: int = 0
+    load: float | None = None
+    memory_bytes: int = 0
+    machine_memory_bytes: int = 0
 
     @property
     def is_whole(self) -> bool:

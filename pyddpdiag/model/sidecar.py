@@ -112,6 +112,8 @@ class Sidecar:
         torch_threads: threads of torch's pool when the recorder was opened.
         cores: the processor cores that the process may run on, by the system's numbers.
         machine_cores: how many its machine has; 0: not known.
+        memory: in bytes: `used`, the most that the process was seen to use (resident), and `machine`, what its
+            machine has; empty: not known.
         quota: a container's limit of processor time: `milli_cores`, and since the recorder was opened `periods`,
             `throttled_periods` in which it was held back, and `throttled_us`; empty: there is none.
         traffic: what each interface has carried since the recorder was opened, of all programs: `sent` and `received`
@@ -149,6 +151,7 @@ class Sidecar:
     torch_threads: int = 0
     cores: tuple[int, ...] = ()
     machine_cores: int = 0
+    memory: Mapping[str, int] = field(default_factory=dict)
     quota: Mapping[str, int] = field(default_factory=dict)
     traffic: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     build_config: Mapping[str, str | int] = field(default_factory=dict)
@@ -192,6 +195,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         **{name: getattr(sidecar, name) for name in _HEAD if getattr(sidecar, name) is not None},
         **({"launch": launch_to_json(sidecar.launch)} if sidecar.launch is not None else {}),
         "cores": list(sidecar.cores),
+        **({"memory": dict(sidecar.memory)} if sidecar.memory else {}),
         **({"quota": dict(sidecar.quota)} if sidecar.quota else {}),
         **(
             {"traffic": {name: dict(bytes_) for name, bytes_ in sidecar.traffic.items()}}
@@ -296,6 +300,7 @@ def from_json(
         torch_threads=whole(raw.get("torch_threads")),
         cores=_cores(raw.get("cores")),
         machine_cores=whole(raw.get("machine_cores")),
+        memory=_numbers(raw.get("memory")),
         quota=_numbers(raw.get("quota")),
         traffic=_traffic(raw.get("traffic")),
         build_config=_table(raw.get("build_config")),

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import psutil
 import torch
 import torch.distributed as dist
 
@@ -94,6 +95,7 @@ class Sidecar:
         self._lock = threading.RLock()
         self._writing: int | None = None  # the thread that is about to replace the file
         self._known_groups: dict[int, schema.Group] = {}
+        self._most_memory = 0
         self._quota = CpuQuota()
         self._traffic = InterfaceTraffic()
         self._fixed = schema.Sidecar(
@@ -191,6 +193,7 @@ class Sidecar:
         self._layouts_missing = False
         return replace(
             self._fixed,
+            memory=self._memory_now(),
             quota=self._quota.now(),
             traffic=self._traffic.now(),
             groups=self._groups(),
@@ -207,6 +210,10 @@ class Sidecar:
             training=self._training.facts(),
             ended_ns=self._ended_ns,
         )
+
+    def _memory_now(self) -> dict[str, int]:
+        self._most_memory = max(self._most_memory, psutil.Process().memory_info().rss)
+        return {"used": self._most_memory, "machine": psutil.virtual_memory().total}
 
     def _groups(self) -> dict[int, schema.Group]:
         found = self._core.groups()

@@ -72,6 +72,7 @@ def report_to_dict(report: RunReport, *, detail: bool = False) -> dict[str, Any]
         "links": [asdict(link) for link in report.links],
         "lines": [asdict(line) for line in report.lines],
         "groups": [{**asdict(group), "ranks": list(group.ranks)} for group in report.groups],
+        "parts": [asdict(each) for each in report.parts],
         "account": [asdict(each) for each in report.account],
         "phases": [asdict(phase) for phase in report.phases],
         "tried": None if report.tried is None else {"verdict": report.tried.verdict, **asdict(report.tried)},

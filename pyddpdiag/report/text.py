@@ -16,15 +16,17 @@ from pyddpdiag.model import (
     RunReport,
     Stat,
 )
-from pyddpdiag.model.kinds import kind_of
+from pyddpdiag.model.kinds import brief, kind_of
 from pyddpdiag.model.words import count, number, percent, sentence, size
 from pyddpdiag.output import clean
 from pyddpdiag.report.life import account_rows, grouped_account, phases_line, short_table
 from pyddpdiag.report.life_bars import life_bars
+from pyddpdiag.report.machine import machines_line
 from pyddpdiag.report.paths import paths_in_words
 from pyddpdiag.report.rank_rows import screen_ranks, shown_ranks
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.stacked_bar import stacked_bar
+from pyddpdiag.report.step_tree import print_step
 from pyddpdiag.report.table import Cell, Table
 from pyddpdiag.report.trial import print_trial
 
@@ -40,22 +42,38 @@ SHOWN_COLLECTIVES = 16
 SHOWN_OPERATIONS = 8
 SHOWN_LINKS = 16
 LEAST_LINK = 0.01
+SHOWN_FINDINGS = 4
 
 
-def print_text(report: RunReport, file: TextIO, *, top: int = 10, every_rank: bool = False) -> None:
-    """Print the report.
+def print_text(
+    report: RunReport, file: TextIO, *, top: int = 10, tables: bool = False, every_rank: bool = False
+) -> None:
+    """Print the report: one screen, or with its tables.
 
     Args:
         report: what to show.
         file: the output; its width, colours and encoding are respected.
-        top: how many buckets to show; 0 = all.
-        every_rank: a row for each of them, however many.
+        top: how many buckets the table shows; 0 = all.
+        tables: show these, and each finding in full.
+        every_rank: in tables a row for each of them, however many.
     """
     screen = screen_for(file)
     _head(screen, report)
-    _verdict(screen, report)
+    _verdict(screen, report, whole=tables)
     if report.tried is not None:
         print_trial(screen, report.tried)
+    print_step(screen, report)
+    _machines(screen, report)
+    if tables:
+        _tables(screen, report, top, every_rank)
+    else:
+        _operations(screen, report)
+        screen.console.print()
+        more = count(len(report.warnings), "remark")
+        screen.print_whole(f"  Tables, all findings, {more}: pyddpdiag report {clean(report.folder)} --all")
+
+
+def _tables(screen: Screen, report: RunReport, top: int, every_rank: bool) -> None:
     ranks = shown_ranks(report, every_rank=every_rank)
     screen_ranks(screen, report, ranks)
     _steps(screen, report)
@@ -79,13 +97,30 @@ def _head(screen: Screen, report: RunReport) -> None:
     screen.print(Text(dot.join(parts), "dim"))
 
 
-def _verdict(screen: Screen, report: RunReport) -> None:
+def _verdict(screen: Screen, report: RunReport, *, whole: bool) -> None:
+    """The verdict; its first finding in full and the others in brief, or with `whole` all of them in full."""
     screen.console.print()
     verdict = report.verdict
     screen.print(Text(verdict.line, STATUS_STYLE[verdict.status]), 2)
-    for place, finding in enumerate(verdict.findings):
+    full = verdict.findings if whole else verdict.findings[:1]
+    for place, finding in enumerate(full):
         print_finding(screen, finding, is_headline=place == 0 and verdict.line == sentence(finding.message))
+    others = verdict.findings[len(full) :]
+    for finding in others[:SHOWN_FINDINGS]:
+        screen.print(Text(f"Also: {brief(finding)}.", "dim"), 4)
+    if len(others) > SHOWN_FINDINGS:
+        screen.print(Text(f"{len(others) - SHOWN_FINDINGS} more; --all shows them.", "dim"), 4)
+    cure = next((each for each in others if "\n" in each.advice), None)
+    if cure is not None and not any("\n" in each.advice for each in full):
+        screen.print_whole(f"    {cure.advice.partition(chr(10))[2]}")
     _where_to_look(screen, report)
+
+
+def _machines(screen: Screen, report: RunReport) -> None:
+    line = machines_line(report)
+    if line:
+        screen.console.print()
+        screen.print(Text(line, "dim"), 2)
 
 
 def _where_to_look(screen: Screen, report: RunReport) -> None:
@@ -101,14 +136,14 @@ def print_finding(screen: Screen, finding: Finding, *, is_headline: bool) -> Non
     if not is_headline:
         body.append(f"{finding.severity}: ", SEVERITY_STYLE[finding.severity])
         body.append(finding.message + "\n")
-    mind = f" What would change this: {finding.change_mind}" if finding.change_mind else ""
-    body.append(f"Confidence: {finding.confidence}.{mind}", "dim")
     advice, _, line = finding.advice.partition("\n")
-    if advice:
-        body.append("\n" + advice)
-    screen.print(body, 4)
+    body.append(advice)
+    if body:
+        screen.print(body, 4)
     if line:
         screen.print_whole(f"    {line}")
+    mind = f" What would change this: {finding.change_mind}" if finding.change_mind else ""
+    screen.print(Text(f"Confidence: {finding.confidence}.{mind}", "dim"), 4)
 
 
 def _value(stat: Stat) -> str:

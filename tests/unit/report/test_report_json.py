@@ -13,6 +13,8 @@ from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
 
 from pyddpdiag.cli import main
 from pyddpdiag.model.account import PARTS
+from pyddpdiag.model.cube import PARTS as STEP_PARTS
+from pyddpdiag.model.cube import SPANS
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.json import report_to_dict, report_to_json
 from pyddpdiag.report.saved import report_from_dict
@@ -37,6 +39,7 @@ TOP = {
     "groups",
     "phases",
     "account",
+    "parts",
     "tried",
     "in_flight_total",
     "in_flight_operations",
@@ -81,6 +84,17 @@ RANK = {
     "process",
     "silent_ms",
     "beat_age_ms",
+    "cores",
+    "threads",
+    "load",
+    "memory_bytes",
+    "machine_memory_bytes",
+}
+RANK_PARTS = {
+    "rank",
+    "step_ms",
+    *(f"{part}_ms" for part in STEP_PARTS),
+    *(f"{span}_ms" for span in ("before", *SPANS)),
 }
 MEASURED = {
     "arrival_ms",
@@ -236,6 +250,7 @@ def test_keys_are_exactly_the_contract(tmp_path: Path) -> None:
         ("errors", ERROR),
         ("gaps", GAP),
         ("account", ACCOUNT),
+        ("parts", RANK_PARTS),
         ("mismatches", MISMATCH),
     ):
         assert written[name], name

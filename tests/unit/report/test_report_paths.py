@@ -45,7 +45,7 @@ def _run(folder: Path, *, shared: int, outcome: str) -> RunReport:
 
 def _text(report: RunReport) -> str:
     stream = io.StringIO()
-    print_text(report, stream)
+    print_text(report, stream, tables=True)
     return " ".join(stream.getvalue().split())
 
 

@@ -16,7 +16,7 @@ def shown(folder: Path, encoding: str = "utf-8", *, top: int = 10, step: int | N
     raw = io.BytesIO()
     # errors="strict": a character that the code page lacks is an error here, as on a real console.
     stream = io.TextIOWrapper(raw, encoding=encoding, errors="strict", newline="\n")
-    print_text(load_report(folder, step=step), stream, top=top)
+    print_text(load_report(folder, step=step), stream, top=top, tables=True)
     stream.flush()
     return raw.getvalue().decode(encoding)
 
@@ -80,7 +80,7 @@ def test_terminal_widths(tmp_path: Path, width: int, monkeypatch: pytest.MonkeyP
             return True
 
     stream = Terminal()
-    print_text(load_report(tmp_path), stream)
+    print_text(load_report(tmp_path), stream, tables=True)
     text = stream.getvalue()
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert max(map(len, plain.splitlines())) <= width
@@ -144,7 +144,7 @@ def test_slow_steps_are_named(tmp_path: Path) -> None:
 def test_stream_without_an_encoding(tmp_path: Path) -> None:
     write_training(tmp_path, steps=6)
     stream = io.StringIO()
-    print_text(load_report(tmp_path), stream)
+    print_text(load_report(tmp_path), stream, tables=True)
     assert "Healthy" in stream.getvalue()
     assert screen_for(stream).encoding == "utf-8"
 
@@ -160,13 +160,13 @@ def test_many_ranks_fit_on_a_screen(tmp_path: Path, table: str) -> None:
     write_training(tmp_path, world_size=40, steps=8, late_ms={7: 30.0}, data_late_ms={21: 25.0})
     report = load_report(tmp_path)
     stream = io.StringIO()
-    print_text(report, stream)
+    print_text(report, stream, tables=True)
     text = stream.getvalue()
     assert numbers(text, table) == ["7", "21", "38"]
     assert "38 others" in text.partition(table)[2] and "--all shows every rank" in text.partition(table)[2]
     assert len(text.splitlines()) < 60
     stream = io.StringIO()
-    print_text(report, stream, every_rank=True)
+    print_text(report, stream, tables=True, every_rank=True)
     assert numbers(stream.getvalue(), table) == [str(rank) for rank in range(40)]
 
 

@@ -203,7 +203,7 @@ def test_the_report_has_the_links_and_reads_them_back(tmp_path: Path) -> None:
 def test_the_report_shows_the_links_that_carry_gradients(tmp_path: Path) -> None:
     ring(tmp_path, 3, {(2, 1): {"retransmitted": 700, "min_rtt_us": None}})
     out = io.StringIO()
-    print_text(load_report(tmp_path), out)
+    print_text(load_report(tmp_path), out, tables=True)
     lines = [line.split() for line in out.getvalue().splitlines()]
     begin = next(place for place, words in enumerate(lines) if words[:1] == ["Links"])
     assert lines[begin + 3 : begin + 6] == [
