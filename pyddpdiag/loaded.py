@@ -17,9 +17,8 @@ from pyddpdiag.output import as_html
 from pyddpdiag.pipeline import of_copy
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.remote.place import is_url, shown
-from pyddpdiag.report.charts import picture
+from pyddpdiag.report.charts.svg import svg
 from pyddpdiag.report.run.steps import step_chart
-from pyddpdiag.report.run.verdict import ranks_table
 
 _SEVERITY = {"error": "#d55e00", "warning": "#b07800", "note": "#1f6f8b"}
 
@@ -108,15 +107,9 @@ class LoadedRun:
 
     def _picture(self) -> str:
         chart = step_chart(self.report)
-        if picture.available() and not chart.empty:
-            says = as_html(f"{chart.title}. {chart.says}")
-            # White below it: a picture does not follow the notebook's colours.
-            style = "background:white;max-width:60em"
-            return f'<div role="img" aria-label="{says}" style="{style}">{picture.as_svg(chart)}</div>'
-        table = ranks_table(self.report.ranks)
-        names = "".join(f"<th>{as_html(name.strip())}</th>" for name in table.columns)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{as_html(str(cell))}</td>" for cell in cells) + "</tr>"
-            for cells, _ in table.rows()
-        )
-        return f"<table><tr>{names}</tr>{rows}</table>"
+        if chart.empty:
+            return ""
+        says = as_html(f"{chart.title}. {chart.says}")
+        # White below it: the picture does not know the notebook's colours.
+        style = "background:white;max-width:60em"
+        return f'<div role="img" aria-label="{says}" style="{style}">{svg(chart)}</div>'

@@ -13,15 +13,16 @@ from pyddpdiag.report.run.page import charts, run_page
 from pyddpdiag.trace.budget import USUAL_GB
 
 
-def require_free(html: Path | None, png: Path | None, *, force: bool) -> None:
+def require_free(html: Path | None, png: Path | None, *, force: bool, zoom: bool = False) -> None:
     """Looks before the work begins whether a page and pictures can be made and written.
 
     Raises:
-        UsageError: plotly or matplotlib is needed and not installed.
+        UsageError: pictures need matplotlib, or charts that can be zoomed plotly, and it is not installed.
         ResultExistsError: the page exists, and `force` is not given.
     """
     if html is not None:
         refuse_existing([html], force, "--html")
+    if zoom:
         plotly.require()
     if png is not None:
         picture.require()
@@ -36,11 +37,13 @@ def write_pages(
     attempt: int | None = None,
     memory_gb: float = USUAL_GB,
     force: bool = False,
+    zoom: bool = False,
     report: RunReport | None = None,
 ) -> list[Path]:
     """Write the page of a run into the file `html`, and its charts into the folder `png`, whichever are given.
 
     `report`: of the folder `source`, if the caller has it already. `memory_gb`: as in `load_report`.
+    `zoom`: as in `page`.
 
     Returns:
         what was written.
@@ -52,11 +55,11 @@ def write_pages(
         ResultExistsError: a file exists, and `force` is not given.
         ResultWriteError: a file cannot be written.
     """
-    require_free(html, png, force=force)
+    require_free(html, png, force=force, zoom=zoom)
     report, details = load_details(source, step=step, attempt=attempt, report=report, memory_gb=memory_gb)
     written: list[Path] = []
     if html is not None:
-        write_whole(html, run_page(report, details), force=force, option="--html")
+        write_whole(html, run_page(report, details, zoom=zoom), force=force, option="--html")
         written.append(html)
     if png is not None:
         pictures = {png / f"{chart.name}.png": chart for chart in charts(report, details)}

@@ -41,10 +41,9 @@ def compare(
 
     from pyddpdiag.bench.compare.text import print_comparison
     from pyddpdiag.remote.copy import at_hand
-    from pyddpdiag.report.charts import picture, plotly
+    from pyddpdiag.report.charts import picture
 
     if output_dir is not None:
-        plotly.require()
         picture.require()
     with ExitStack() as stack:
         comparison = _compare([stack.enter_context(at_hand(file)) for file in files], article)

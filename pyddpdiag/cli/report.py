@@ -45,9 +45,16 @@ def report(
     html: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Also write a page with charts (pyddpdiag help pages): one file, no network."
+            metavar="FILE",
+            help="Also write a page (pyddpdiag help pages): one file below 300 kB, no network.",
         ),
     ] = None,
+    charts: Annotated[
+        bool,
+        typer.Option(
+            "--charts", help="With --html: charts to zoom, with all numbers; some MB, needs plotly."
+        ),
+    ] = False,
     png: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write each chart of the page as a picture.")
     ] = None,
@@ -67,18 +74,27 @@ def report(
     from pyddpdiag.remote.place import is_url, shown
     from pyddpdiag.trace.budget import USUAL_GB
 
+    if charts and html is None:
+        raise UsageError("--charts belongs to --html FILE.")
     if detail and not json:
         raise UsageError(
             "--detail belongs to --json.",
             hint="the text shows every rank with --all, every bucket with --top 0.",
         )
-    require_free(html, png, force=force)
+    require_free(html, png, force=force, zoom=charts)
     memory_gb = USUAL_GB if memory is None else memory
     written: list[Path] = []
     with at_hand(folder) as traces:
         if html is not None or png is not None:
             written = write_pages(
-                traces, html, png, step=step, attempt=attempt, memory_gb=memory_gb, force=force
+                traces,
+                html,
+                png,
+                step=step,
+                attempt=attempt,
+                memory_gb=memory_gb,
+                force=force,
+                zoom=charts,
             )
         code = print_report(
             traces,

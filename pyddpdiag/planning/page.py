@@ -13,11 +13,7 @@ from pyddpdiag.report.page import page as whole_page
 
 
 def page(found: Plan) -> str:
-    """What can be told and what cannot, and the charts with their numbers as tables.
-
-    Raises:
-        UsageError: plotly is not installed.
-    """
+    """What can be told and what cannot, and the charts with their numbers as tables."""
     if found.cannot_tell:
         return whole_page("Plan", [Paragraph(f"Cannot tell: {found.cannot_tell}")], found.folder)
     said: list[Part | Section] = [Paragraph(sentence) for sentence in sentences(found)]
@@ -28,7 +24,6 @@ def write_page(found: Plan, path: Path, *, force: bool = False) -> None:
     """Write the page into a file.
 
     Raises:
-        UsageError: plotly is not installed.
         ResultExistsError: the file exists, and `force` is not given.
         ResultWriteError: it cannot be written.
     """

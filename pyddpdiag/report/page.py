@@ -1,6 +1,7 @@
 """One page of HTML, for all commands: one file that loads nothing. It cleans texts that come from files.
 
-A policy in the page forbids the browser to load or run anything but the scripts that are in it.
+A policy in the page forbids the browser to load or run anything but the scripts that are in it. Its charts are pictures
+that it holds, and it stays small enough to be mailed; with `zoom` Plotly draws them, from all of their numbers.
 """
 
 from __future__ import annotations
@@ -15,11 +16,24 @@ from typing import Any, Final
 
 from pyddpdiag.output import as_html
 from pyddpdiag.report.charts import plotly
-from pyddpdiag.report.charts.chart import Chart, Choice, Spans
+from pyddpdiag.report.charts.chart import Chart, Choice, Heat, Spans
 from pyddpdiag.report.charts.colours import colour
+from pyddpdiag.report.charts.svg import svg
 from pyddpdiag.report.table import Cell, Table
 
 _KEYS: Final = "Keys: arrows move it, plus and minus zoom, 0 shows all."
+SMALL: Final = 300_000
+"""Bytes of a page without `zoom`, at most, whatever it is about."""
+
+_ENOUGH: Final = 30
+"""Rows of a table on such a page."""
+
+_CHOICES: Final = 3
+"""Charts of one choice on such a page."""
+
+_TABLES: Final = 180_000
+"""Bytes after which such a page leaves the charts' numbers out, and after which its other parts end."""
+_PARTS: Final = 270_000
 _LONG: Final = 60
 """Characters of a cell that is broken into lines."""
 
@@ -87,27 +101,34 @@ class Section:
     parts: Sequence[Part]
 
 
-def page(title: str, parts: Iterable[Part | Section], about: str = "") -> str:
+def page(title: str, parts: Iterable[Part | Section], about: str = "", *, zoom: bool = False) -> str:
     """The page with these parts in order; charts without anything to draw are left out.
 
+    Args:
+        title: of the page.
+        parts: what it shows.
+        about: a line below the title.
+        zoom: its charts can be zoomed, and show all that they have.
+
     Raises:
-        UsageError: there are charts, and plotly is not installed.
+        UsageError: charts are to be zoomed, and plotly is not installed.
     """
-    return _Page().whole(title, list(parts), about)
+    return _Page(zoom).whole(title, list(parts), about)
 
 
 class _Page:
     """Collects what the parts of one page need: numbers for ids, and the charts' data."""
 
-    def __init__(self) -> None:
+    def __init__(self, zoom: bool) -> None:
+        self._zoom = zoom
         self._count = 0
+        self._bytes = 0
         self._figures: dict[str, Any] = {}
 
     def whole(self, title: str, parts: Sequence[Part | Section], about: str) -> str:
         heading = _text(title)
-        body = "\n".join(self._part(part) for part in parts)
-        scripts = [plotly.script()] if self._figures else []
-        scripts.append(_file("page.js"))
+        body = "\n".join(map(self._counted, parts))
+        scripts = [_file("page.js")] + ([plotly.script(), _file("plots.js")] if self._figures else [])
         data = json.dumps(self._figures, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
         sections = [part.title for part in parts if isinstance(part, Section)]
         lead = f'\n<p class="dim">{_text(about)}</p>' if about else ""
@@ -124,9 +145,22 @@ class _Page:
             + "</body>\n</html>\n"
         )
 
+    def _full(self, bytes_: int) -> bool:
+        return not self._zoom and self._bytes > bytes_
+
+    def _counted(self, part: Part | Section) -> str:
+        """A part that still has room on the page."""
+        if isinstance(part, Section):
+            return self._part(part)
+        if self._full(_PARTS):
+            return ""
+        made = self._part(part)
+        self._bytes += len(made.encode())
+        return made
+
     def _part(self, part: Part | Section) -> str:
         if isinstance(part, Section):
-            inner = "\n".join(self._part(each) for each in part.parts)
+            inner = "\n".join(map(self._counted, part.parts))
             name = _anchor(part.title)
             return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{_text(part.title)}</h2>\n{inner}\n</section>'
         if isinstance(part, Table):
@@ -146,13 +180,23 @@ class _Page:
         return f"<p{_dim(part.dim)}>{_text(part.text)}</p>"
 
     def _chart(self, chart: Chart) -> str:
-        figure = plotly.figure(chart)
-        self._figures[chart.name] = figure
-        return _figure(
-            _legend([chart]) + _plot(chart.name, chart.title, figure["layout"]["height"]),
-            chart,
-            f"<details>\n<summary>The numbers as a table</summary>\n{self._rows(chart.table)}\n</details>",
+        if self._zoom:
+            figure = plotly.figure(chart)
+            self._figures[chart.name] = figure
+            plot = _plot(chart.name, chart.title, figure["layout"]["height"])
+        else:
+            plot = _picture(chart)
+        return _figure(_legend([chart], every=not self._zoom) + plot, chart, self._numbers(chart.table))
+
+    def _numbers(self, *tables: Table, each: Sequence[str] = ("",)) -> str:
+        """The charts' numbers, each with its attributes, behind a line that opens them."""
+        if self._full(_TABLES):
+            return ""
+        rows = "\n".join(
+            f"<div{more}>{self._rows(table)}</div>" if more else self._rows(table)
+            for table, more in zip(tables, each, strict=True)
         )
+        return f"<details>\n<summary>The numbers as a table</summary>\n{rows}\n</details>"
 
     def _choice(self, choice: Choice) -> str:
         pairs = [
@@ -162,23 +206,28 @@ class _Page:
         ]
         if not pairs:
             return ""
-        for key, _, chart in pairs:
-            self._figures[f"{choice.name}-{key}"] = plotly.figure(chart)
+        if self._zoom:
+            for key, _, chart in pairs:
+                self._figures[f"{choice.name}-{key}"] = plotly.figure(chart)
+            height = self._figures[f"{choice.name}-{pairs[0][0]}"]["layout"]["height"]
+            plot = _plot(choice.name, choice.title, height, choice.name)
+        else:
+            pairs = pairs[:_CHOICES]
+            plot = "\n".join(
+                f"<div{_of(choice, key, place)}>{_picture(chart)}</div>"
+                for place, (key, _, chart) in enumerate(pairs)
+            )
         options = "".join(f'<option value="{key}">{_text(label)}</option>' for key, label, _ in pairs)
-        tables = "\n".join(
-            f'<div data-of="{choice.name}" data-key="{key}"{" hidden" if place else ""}>{self._rows(chart.table)}</div>'
-            for place, (key, _, chart) in enumerate(pairs)
-        )
         shown = [chart for *_, chart in pairs]
-        height = self._figures[f"{choice.name}-{pairs[0][0]}"]["layout"]["height"]
+        attributes = [_of(choice, key, place) for place, (key, *_) in enumerate(pairs)]
         select = (
             f'<p><label for="{choice.name}">{_text(choice.label)}</label> '
             f'<select id="{choice.name}" data-choice>{options}</select></p>\n'
         )
         return _figure(
-            select + _legend(shown) + _plot(choice.name, choice.title, height, choice.name),
+            select + _legend(shown, every=not self._zoom) + plot,
             shown[0],
-            f"<details>\n<summary>The numbers as a table</summary>\n{tables}\n</details>",
+            self._numbers(*(chart.table for chart in shown), each=attributes),
             choice.title,
         )
 
@@ -194,13 +243,17 @@ class _Page:
             f'<th scope="col"{_class(["text"] if is_text else [])}>{_text(column.strip())}</th>'
             for is_text, column in zip(text, names, strict=True)
         )
+        every = table.rows()
+        chosen = every if self._zoom else every[:_ENOUGH]
         rows = "\n".join(
             f"<tr{_dim(dim)}>"
             + "".join(_cell(cell, is_text) for is_text, cell in zip(text, cells, strict=True))
             + "</tr>"
-            for cells, dim in table.rows()
+            for cells, dim in chosen
         )
-        note = f'\n<p class="dim">{_text(table.note)}</p>' if table.note else ""
+        left = len(every) - len(chosen)
+        said = " ".join(filter(None, (table.note, f"{left} more rows; --charts shows them." if left else "")))
+        note = f'\n<p class="dim">{_text(said)}</p>' if said else ""
         title = _text(table.title)
         return (
             f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">\n<table id="{name}">\n'
@@ -241,6 +294,16 @@ def _plot(name: str, title: str, height: int, choice: str = "") -> str:
     )
 
 
+def _picture(chart: Chart) -> str:
+    about = f'aria-label="Chart: {_text(chart.title)}." data-chart="{chart.name}"'
+    return f'<div class="plot" role="img" {about}>{svg(chart)}</div>'
+
+
+def _of(choice: Choice, key: int, place: int) -> str:
+    """The attributes of what is shown with one key of a choice, and is hidden but for the first."""
+    return f' data-of="{choice.name}" data-key="{key}"{" hidden" if place else ""}'
+
+
 def _picks(picks: Picks) -> str:
     buttons = "\n".join(
         f'<button type="button" data-chooser="{picks.chooser}" data-key="{key}">{_text(text)}</button>'
@@ -259,13 +322,15 @@ def _figures(figures: Figures) -> str:
     return f'<dl class="figures">\n{items}\n</dl>'
 
 
-def _legend(charts: Sequence[Chart]) -> str:
-    """What the colours of bars mean, in less room than Plotly needs; empty for charts of something else."""
+def _legend(charts: Sequence[Chart], *, every: bool) -> str:
+    """What the colours of bars mean, in less room than Plotly needs; of other charts only with `every`."""
     named: dict[str, str] = {}
     for chart in charts:
         for panel in chart.panels:
             for series in panel.series:
-                if not isinstance(series, Spans):
+                if isinstance(series, Heat):
+                    continue
+                if not isinstance(series, Spans) and not (every and chart.legend):
                     return ""
                 named.setdefault(series.name, colour(series.colour))
     if len(named) < 2:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyddpdiag.bench import results
 from pyddpdiag.errors import ResultExistsError, ResultWriteError, UsageError
-from pyddpdiag.report.charts import picture, plotly
+from pyddpdiag.report.charts import picture
 from pyddpdiag.scaling import page, table
 from pyddpdiag.scaling.charts import charts
 from pyddpdiag.scaling.model import Run
@@ -76,16 +76,7 @@ def run(
         raise ResultWriteError(f"cannot write to '{target}': {error.strerror or error}.") from error
     if as_json:
         return (target / _RESULT).read_text(encoding="utf-8")
-    missing = {}
-    if not plotly.available():
-        missing["page"] = "plotly"
-    if not picture.available():
-        missing["pictures"] = "matplotlib"
-    note = (
-        f" No charts for the {' and '.join(missing)}: pip install {' '.join(missing.values())}."
-        if missing
-        else ""
-    )
+    note = "" if picture.available() else " No pictures: pip install matplotlib."
     return f"{table.text(runs, sys.stdout)}\nIn {target}: scaling.json, .txt, .html, .png and the traces.{note}\n"
 
 

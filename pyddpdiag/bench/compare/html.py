@@ -10,11 +10,7 @@ from pyddpdiag.report.page import page as whole_page
 
 
 def page(comparison: Comparison) -> str:
-    """The page: charts, then all tables, then what limits the comparison.
-
-    Raises:
-        UsageError: plotly is not installed.
-    """
+    """The page: charts, then all tables, then what limits the comparison."""
     title = "Comparison of " + " and ".join(one.label for one in comparison.series)
     notes: list[Paragraph] = [Paragraph(note) for note in comparison.notes]
     only = [

@@ -84,18 +84,6 @@ def as_png(chart: Chart) -> bytes:
     return target.getvalue()
 
 
-def as_svg(chart: Chart) -> str:
-    """The chart as an SVG element, for a notebook.
-
-    Raises:
-        UsageError: matplotlib is not installed.
-    """
-    target = io.StringIO()
-    _draw(chart).savefig(target, format="svg", metadata={"Date": None})
-    text = target.getvalue()
-    return text[text.index("<svg") :]
-
-
 def plain(text: str) -> str:
     """Text that can be drawn, leaves room for the picture, and does not look like a formula to matplotlib."""
     return clean(text, LONGEST_LABEL).replace("$", r"\$")

@@ -38,11 +38,6 @@ _CELLS_WITH_TEXT: Final = 400
 _SYMBOLS: Final = {"circle": "circle", "cross": "x", "diamond": "diamond"}
 
 
-def available() -> bool:
-    """Whether plotly, an optional extra, is installed."""
-    return _program() is not None
-
-
 def _program() -> Path | None:
     found = importlib.util.find_spec("plotly")
     path = Path(found.origin).with_name("package_data") / "plotly.min.js" if found and found.origin else None

@@ -14,13 +14,13 @@ from pyddpdiag.report.run import account, buckets, gradients, lines, links, step
 _NO_DETAILS = "A saved report holds no single steps: make the page from the folder of the traces to see them."
 
 
-def run_page(report: RunReport, details: RunDetails | None) -> str:
-    """The whole page. `details`: None for a report that was read from a file.
+def run_page(report: RunReport, details: RunDetails | None, *, zoom: bool = False) -> str:
+    """The whole page. `details`: None for a report that was read from a file. `zoom`: as in `page`.
 
     Raises:
         UsageError: plotly is not installed.
     """
-    return page(f"Run {report.folder}", sections(report, details), _about(report))
+    return page(f"Run {report.folder}", sections(report, details), _about(report), zoom=zoom)
 
 
 def sections(report: RunReport, details: RunDetails | None) -> list[Section]:

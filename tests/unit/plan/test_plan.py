@@ -352,7 +352,7 @@ def test_report_page_plan_and_compare_say_the_same_median(
         writer.write(tmp_path)
     report = load_report(tmp_path)
     median_ms = matrix(report.steps).wall_ms
-    main(["report", str(tmp_path)])
+    main(["report", str(tmp_path), "--all"])
     assert f"Steps: median {milliseconds(median_ms)}," in capsys.readouterr().out
     assert figures(report)[0].value == milliseconds(median_ms)
     assert f"median step {milliseconds(median_ms)}" in compare_runs([tmp_path, tmp_path]).series[0].about

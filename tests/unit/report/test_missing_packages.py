@@ -13,14 +13,11 @@ from pyddpdiag.cli import main
 @pytest.mark.parametrize(
     ("command", "package"),
     [
-        (("report", "gone", "--html", "page.html"), "plotly"),
-        (("report", "file:///gone", "--html", "page.html"), "plotly"),
+        (("report", "gone", "--html", "page.html", "--charts"), "plotly"),
+        (("report", "file:///gone", "--html", "page.html", "--charts"), "plotly"),
         (("report", "gone", "--png", "pictures"), "matplotlib"),
-        (("plan", "gone", "--html", "page.html"), "plotly"),
-        (("compare", "gone", "away", "--output-dir", "out"), "plotly"),
         (("compare", "gone", "away", "--output-dir", "out"), "matplotlib"),
         (("export", "gone", "--parquet"), "pyarrow"),
-        (("try", "--html", "page.html", "--", "no-such-program"), "plotly"),
     ],
 )
 def test_it_is_missed_first(
@@ -33,8 +30,6 @@ def test_it_is_missed_first(
     monkeypatch.chdir(tmp_path)
     for name in ("plotly", "matplotlib", "pyarrow"):
         monkeypatch.setitem(sys.modules, name, None)
-    if package == "matplotlib":
-        monkeypatch.setattr("pyddpdiag.report.charts.plotly._program", lambda: tmp_path)
     assert main(command) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert f"{package}, which is not installed" in said and "pip install" in said

@@ -78,7 +78,7 @@ def test_a_page_loads_nothing_and_runs_only_its_own_scripts() -> None:
 
 def test_a_chart_is_said_in_words_drawn_from_data_and_there_as_a_table() -> None:
     pytest.importorskip("plotly", reason="pages need plotly")
-    text = page("p", [Section("Charts", [CHART]), Section("More", [Paragraph("x")])])
+    text = page("p", [Section("Charts", [CHART]), Section("More", [Paragraph("x")])], zoom=True)
     assert "<figcaption>Times of &lt;two&gt;</figcaption>" in text and "What each took." in text
     assert re.search(
         r'<div class="plot" role="img" tabindex="0" data-chart="times"[^>]* aria-label="Chart: Times', text

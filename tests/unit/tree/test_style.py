@@ -309,8 +309,8 @@ def test_text_leaves_the_program_in_one_place() -> None:
 
 
 def test_text_for_a_screen_is_not_made_in_a_buffer_without_an_encoding() -> None:
-    # The first is the buffer with one; the others make the contents of files.
-    allowed = {"output.py", "export/frames.py", "report/charts/picture.py"}
+    # The first is the buffer with one; the other makes the contents of files.
+    allowed = {"output.py", "export/frames.py"}
     found = {p.relative_to(ROOT / "pyddpdiag").as_posix() for p in PACKAGE if "StringIO" in read(p)}
     assert found == allowed
 

@@ -78,7 +78,7 @@ def running() -> Iterator[Any]:
 def page_of_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     write_shown(folder / "run")
-    write_pages(folder / "run", folder / "run.html", None)
+    write_pages(folder / "run", folder / "run.html", None, zoom=True)
     return folder / "run.html"
 
 

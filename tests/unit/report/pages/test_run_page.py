@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -17,8 +18,11 @@ from pyddpdiag.analyse.anatomy import PARTS, anatomy, step_parts
 from pyddpdiag.analyse.shown_steps import steps_to_show
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_details, load_report
-from pyddpdiag.report.charts.chart import Area, Chart, Heat, Points, Spans
+from pyddpdiag.report.charts.chart import Area, Axis, Chart, Heat, Line, Panel, Points, Spans
+from pyddpdiag.report.charts.svg import svg
+from pyddpdiag.report.page import SMALL
 from pyddpdiag.report.run.page import charts, run_page
+from pyddpdiag.report.table import Table
 
 pytest.importorskip("plotly", reason="pages need plotly")
 
@@ -83,7 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def text(folder: Path) -> str:
-    return run_page(*load_details(folder))
+    return run_page(*load_details(folder), zoom=True)
 
 
 def test_every_view_is_there_and_linked(text: str) -> None:
@@ -185,7 +189,7 @@ def test_a_step_that_is_asked_for_comes_first(folder: Path) -> None:
     report, details = load_details(folder, step=5)
     names = [chart.name for chart in charts(report, details)]
     assert "waterfall-5" in names
-    page = Page(run_page(report, details))
+    page = Page(run_page(report, details, zoom=True))
     assert page.all("option", "value")[0] == "5"
 
 
@@ -229,7 +233,7 @@ def test_a_page_of_a_saved_report_has_what_that_holds(
     main(["report", str(folder), "--json"])
     saved = tmp_path / "report.json"
     saved.write_text(capsys.readouterr().out, encoding="utf-8")
-    text = run_page(*load_details(saved))
+    text = run_page(*load_details(saved), zoom=True)
     assert "A saved report holds no single steps" in text
     assert Page(text).all("div", "data-chart") == [
         "where",
@@ -245,7 +249,7 @@ def test_a_page_of_a_saved_report_has_what_that_holds(
 @pytest.mark.parametrize("training", [{"step_records": False}, {"steps": 1}, {"world_size": 1}], ids=str)
 def test_a_run_that_tells_little_has_a_page_too(tmp_path: Path, training: dict[str, Any]) -> None:
     write_training(tmp_path, **training)
-    page = Page(run_page(*load_details(tmp_path)))
+    page = Page(run_page(*load_details(tmp_path), zoom=True))
     assert all(figure["data"] for figure in page.figures.values())
 
 
@@ -257,13 +261,55 @@ def test_a_stuck_run_has_a_page_too(tmp_path: Path) -> None:
         writer.write(tmp_path)
     report, details = load_details(tmp_path)
     assert details is not None and 8 in details.shown
-    text = run_page(report, details)
+    text = run_page(report, details, zoom=True)
     assert "has not ended" in text
 
 
-def test_a_page_stays_below_8_mb(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "many", [{}, {"world_size": 8, "buckets": 24}, {"world_size": 64, "steps": 120}, {"steps": 1500}], ids=str
+)
+def test_a_page_can_be_mailed(tmp_path: Path, many: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyddpdiag.report.charts.plotly._program", lambda: None)
+    text = run_page(*load_details(write_shown(tmp_path, **many)))
+    assert len(text.encode()) < SMALL
+    page = Page(text)
+    assert page.all("section", "aria-labelledby") == [
+        "view-" + view.lower().replace(" ", "-") for view in VIEWS
+    ]
+    drawn_ = re.findall(r"<svg class=.pd.*?</svg>", text, flags=re.DOTALL)
+    assert len(drawn_) >= len(CHARTS)
+    for each in drawn_:
+        # Well-formed, and no place that is no number.
+        assert ElementTree.fromstring(each).tag.endswith("svg") and "nan" not in each and "inf" not in each
+    assert text.count("<script>") == 1 and not page.figures
+
+
+def test_a_picture_shows_what_was_written() -> None:
+    chart = Chart(
+        "c",
+        "t",
+        "s",
+        [
+            Panel(
+                [Line("a", list(range(100_000)), [float(i == 70_000) for i in range(100_000)], "0")],
+                Axis("ms"),
+            )
+        ],
+        Axis("step"),
+        Table("t", {}, 0),
+    )
+    [line] = re.findall(r'points="([^"]+)"', svg(chart))
+    points = [tuple(map(float, each.split(","))) for each in line.split()]
+    # Of each column of pixels its highest value stays, at its place.
+    assert len(points) < 1000
+    (peak,) = [x for x, y in points if y == min(y for _, y in points)]
+    left, right = points[0][0], points[-1][0]
+    assert (peak - left) / (right - left) == pytest.approx(0.7, abs=0.005)
+
+
+def test_a_page_with_zoom_stays_below_8_mb(tmp_path: Path) -> None:
     write_shown(tmp_path, world_size=8, steps=60, buckets=24)
-    text = run_page(*load_details(tmp_path))
+    text = run_page(*load_details(tmp_path), zoom=True)
     assert len(text.encode()) < 8e6
     # And that is its bound: with more, fewer steps are shown.
     assert 1 <= len(Page(text).choices("waterfall")) <= 12
@@ -289,11 +335,11 @@ def test_files_are_written_and_not_overwritten(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_without_plotly_the_error_says_how_to_get_it(
+def test_with_charts_and_without_plotly_the_error_says_how_to_get_it(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyddpdiag.report.charts.plotly._program", lambda: None)
-    assert main(["report", str(folder), "--html", str(tmp_path / "a.html")]) == 2
+    assert main(["report", str(folder), "--html", str(tmp_path / "a.html"), "--charts"]) == 2
     # Not an extra of pyddpdiag: a machine that reads would get torch with it.
     assert "pip install plotly\n" in capsys.readouterr().err
     assert not (tmp_path / "a.html").exists()
