@@ -74,11 +74,13 @@ class Diagnostics(Callback):
             self._session.phase_ends()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Logs the verdict."""
+        """Logs the verdict, and the numbers of the report's summary with the trainer's loggers."""
         if self._session is not None:
             line = self._session.verdict()
             if line is not None:
                 rank_zero_info(line)
+                for logger in trainer.loggers:
+                    logger.log_metrics(self._session.numbers, trainer.global_step)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Ends the recording also of a fit that failed. The module is not recorded any more."""

@@ -45,6 +45,15 @@ class Session:
         self.recorder.modules.set_recorded_by(recorded_by, launch)
         self.steps = LoopMarks(self.recorder.core, self.recorder.modules)
         self._phase = ExitStack()
+        self.summary: dict[str, float | str] = {}
+        """Of the report, on the first rank, once there is a verdict."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Those of the summary, as a logger takes them."""
+        return {
+            f"pyddpdiag/{name}": value for name, value in self.summary.items() if not isinstance(value, str)
+        }
 
     def step_begins(self) -> None:
         """The batch of a step is there."""
@@ -92,10 +101,11 @@ class Session:
         from pyddpdiag.pipeline import load_report
 
         try:
-            line = load_report(folder).verdict.line
+            report = load_report(folder)
         except PyddpdiagError as error:
             return f"pyddpdiag: no verdict over {folder}: {error}"
-        return f"pyddpdiag: {line} More: pyddpdiag report {folder}"
+        self.summary = report.summary()
+        return f"pyddpdiag: {report.verdict.line} More: pyddpdiag report {folder}"
 
 
 __all__ = ["Session"]

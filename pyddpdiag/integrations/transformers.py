@@ -25,7 +25,7 @@ class DiagnosticsCallback(TrainerCallback):
     """Records a training of the Trainer under DDP: steps, waiting for data, evaluations, checkpoints; logs the verdict.
 
     A step is an optimizer step, with all its micro-batches. The verdict is also the last entry of the Trainer's
-    `state.log_history`, under "pyddpdiag".
+    `state.log_history`, under "pyddpdiag", with the numbers of the report's summary.
 
     Args:
         folder: of the run; None: a new one, and for each training another.
@@ -85,7 +85,8 @@ class DiagnosticsCallback(TrainerCallback):
         line = session.verdict() if session is not None else None
         if line is not None:
             _logger.warning(line)
-            state.log_history.append({"pyddpdiag": line, "step": state.global_step})
+            numbers = session.numbers if session is not None else {}
+            state.log_history.append({"pyddpdiag": line, **numbers, "step": state.global_step})
 
     def _follows(self, control: Any) -> None:
         if self._session is not None and (control.should_evaluate or control.should_save):

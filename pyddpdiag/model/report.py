@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from statistics import fmean
 
 from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.cube import Cube, RankParts
@@ -60,3 +61,24 @@ class RunReport:
     tried: Tried | None = None
     parts: tuple[RankParts, ...] = ()
     cube: Cube | None = None
+
+    def summary(self) -> dict[str, float | str]:
+        """Numbers and texts by name, for wandb, MLflow or TensorBoard; what is not known is left out.
+
+        Of the mean step in ms: `step_ms` and its parts, each the mean over the ranks, as in `RankParts`.
+        """
+        found: dict[str, float | str | None] = {
+            "status": self.verdict.status,
+            "verdict": self.verdict.line,
+            "world_size": self.world_size,
+            "findings": len(self.verdict.findings),
+        }
+        for part in fields(RankParts)[1:] if self.parts else ():
+            known = [value for rank in self.parts if (value := getattr(rank, part.name)) is not None]
+            found[part.name] = fmean(known) if known else None
+        for first in self.verdict.findings[:1]:
+            found |= {"first_kind": first.kind, "first_rank": first.rank, "first_cost_ms": first.cost_ms}
+            found |= {"first_line": first.where, "first_advice": first.advice or None}
+        memory = max((rank.memory_bytes for rank in self.ranks), default=0)
+        found["memory_bytes"] = memory or None
+        return {name: value for name, value in found.items() if value is not None}

@@ -103,3 +103,14 @@ def test_machines_in_a_line(tmp_path: Path) -> None:
     line = machines_line(load_report(tmp_path))
     assert "ranks 0 to 1 on a: 2 cores, 2 threads each, memory 1.00 to 2.00 of 32.0 GB" in line
     assert "rank 2 on b: 2 cores, 2 threads, memory 3.00 of 32.0 GB" in line
+
+
+def test_a_summary_is_flat_and_says_what_the_tree_says(tmp_path: Path) -> None:
+    write_training(tmp_path, world_size=3, steps=20, late_ms={1: 15.0})
+    report = load_report(tmp_path)
+    summary = report.summary()
+    assert all(isinstance(value, (int, float, str)) for value in summary.values())
+    assert (summary["status"], summary["first_kind"], summary["first_rank"]) == ("findings", "late_rank", 1)
+    assert summary["verdict"] == report.verdict.line
+    assert summary["late_ms"] == pytest.approx(sum(rank.late_ms for rank in report.parts) / 3)
+    assert "forward_ms" not in summary
