@@ -76,6 +76,7 @@ def tried_of(noted: Trial, launch: Launch, shell: Shell, predicted: Mapping[str,
         best=best,
         kept="" if noted.kept == TODAY else noted.kept,
         now="" if noted.on == TODAY or noted.kept else noted.on,
+        minutes=noted.limit_s / 60,
     )
 
 

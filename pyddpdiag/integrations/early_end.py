@@ -1,8 +1,8 @@
-"""Why `pyddpdiag run` recorded nothing: notes of the processes below it, for the line that says so.
+"""Notes of the processes below `pyddpdiag run`, for lines on why nothing is recorded, or was.
 
-A process leaves a note when an exception ends it before anything is recorded, when it loads DistributedDataParallel,
-and when it made such a module and never called it. What only a note needs is imported then: every Python process below
-the command loads this.
+A process leaves a note when it loads DistributedDataParallel, joins a process group, makes such a module, calls it, or
+steps an optimizer, each time the first one; when an exception ends it before anything is recorded, and when it made a
+module and never called it. What only a note needs is imported then: every Python process below the command loads this.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ NOTES: Final = "PYDDPDIAG_RUN_NOTES"
 """The environment variable that names the folder of the notes."""
 
 _LOADED, _UNCALLED, _ERROR = "loaded", "uncalled", "error"
+_JOINED, _MADE, _CALLED, _STEPPED = "joined", "made", "called", "stepped"
 _LIMIT: Final = 300
 
 # What a launcher says of its ranks is never the cause.
@@ -37,8 +38,7 @@ class Watch:
     """What one process notes. Nothing here may end or disturb the script."""
 
     def __init__(self) -> None:
-        self._made = False
-        self.called = False
+        self._done: set[str] = set()
 
     def arrange(self) -> None:
         """Notes the exception that ends this process. Once per process, before its script."""
@@ -56,18 +56,40 @@ class Watch:
     @property
     def knows_modules(self) -> bool:
         """Whether this process has made a DDP module."""
-        return self._made
+        return _MADE in self._done
+
+    @property
+    def called(self) -> bool:
+        """Whether this process has called one."""
+        return _CALLED in self._done
 
     def loaded(self) -> None:
         """DistributedDataParallel is there."""
-        _write(_LOADED, {})
+        self._once(_LOADED)
+
+    def joined(self, backend: str) -> None:
+        """This process is in a process group."""
+        self._once(_JOINED, backend=backend)
+
+    def calls(self) -> None:
+        """A DistributedDataParallel module is called."""
+        self._once(_CALLED)
+
+    def stepped(self) -> None:
+        """An optimizer has stepped."""
+        self._once(_STEPPED)
+
+    def _once(self, kind: str, **content: str) -> None:
+        if kind not in self._done:
+            self._done.add(kind)
+            _write(kind, content)
 
     def made(self) -> None:
         """A DistributedDataParallel module was made."""
-        if not self._made:
+        if not self.knows_modules:
             from multiprocessing import util
 
-            self._made = True
+            self._once(_MADE)
             util.Finalize(None, self._ends, exitpriority=0)
 
     def _ends(self) -> None:
@@ -99,11 +121,20 @@ def _write(kind: str, content: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Early:
-    """What the processes noted: `error` is of the first that failed by itself, `loaded`: one knows DDP."""
+    """What the processes noted: `error` is of the first that failed by itself.
+
+    How many of them know DDP (`loaded`), are in a process group (`groups`, with their `backends`), have `made` a DDP
+    module, and had an optimizer that `stepped`; whether one has `called` such a module, or ended with one `uncalled`.
+    """
 
     error: str = ""
     uncalled: bool = False
-    loaded: bool = False
+    loaded: int = 0
+    groups: int = 0
+    backends: tuple[str, ...] = ()
+    made: int = 0
+    called: bool = False
+    stepped: int = 0
 
 
 def read(folder: Path) -> Early:
@@ -115,12 +146,26 @@ def read(folder: Path) -> Early:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             raw = json.loads(path.read_text(encoding="utf-8"))
             errors.append((raw["error"] in _SUMMARIES, float(raw["at"]), _said(raw)))
+    joined = list(folder.glob(f"{_JOINED}_*.json"))
+    backends = set()
+    for path in joined:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            backends.add(clean(str(json.loads(path.read_text(encoding="utf-8"))["backend"]), 32))
     own = min((one for one in errors if not one[0]), default=None)
     return Early(
         error=own[2] if own is not None else "",
         uncalled=any(folder.glob(f"{_UNCALLED}_*.json")),
-        loaded=any(folder.glob(f"{_LOADED}_*.json")),
+        loaded=_count(folder, _LOADED),
+        groups=len(joined),
+        backends=tuple(sorted(backends)),
+        made=_count(folder, _MADE),
+        called=_count(folder, _CALLED) > 0,
+        stepped=_count(folder, _STEPPED),
     )
+
+
+def _count(folder: Path, kind: str) -> int:
+    return sum(1 for _ in folder.glob(f"{kind}_*.json"))
 
 
 def _said(raw: dict[str, Any]) -> str:

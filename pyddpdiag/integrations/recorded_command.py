@@ -15,6 +15,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from pyddpdiag._loader import require_torch
 from pyddpdiag.cures.options import Cures
@@ -23,6 +24,7 @@ from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError
 from pyddpdiag.integrations import early_end, tasks
 from pyddpdiag.integrations.apart import how_to_collect
 from pyddpdiag.integrations.bringing import Bringing, Gather, names_machines, run_gather
+from pyddpdiag.integrations.meanwhile import Meanwhile
 from pyddpdiag.integrations.node_beat import NodeBeat
 from pyddpdiag.integrations.started_ranks import Start, noted_codes
 from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES, TRIAL
@@ -34,6 +36,8 @@ from pyddpdiag.remote import secret
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.trace.nodes import is_over
 
+COULD_NOT_JUDGE: Final = 2
+"""What a trial ends with that found nothing to try."""
 _STARTUP = Path(__file__).resolve().parent / "startup"
 
 
@@ -110,8 +114,9 @@ def run(
         if gather is not None:
             environ[secret.FOLDER] = notes
         beat.start()
+        meanwhile = Meanwhile(Path(notes), folder, None if trial is None else 60 * trial.minutes)
         with bringing.meanwhile() if bringing is not None else nullcontext():
-            ended = to_its_end(whole, environ)
+            ended = to_its_end(whole, environ, enough=meanwhile.enough)
         early, known = early_end.read(Path(notes)), secret.handed_over(Path(notes))
         codes = noted_codes(Path(notes))
     number = ended.signal_number or ended.died_of
@@ -140,7 +145,7 @@ def run(
         show_it = partial(
             show,
             named=str(folder) if bringing is None else bringing.shown,
-            why_nothing=early_end.why_nothing(early, ended.code),
+            why_nothing=meanwhile.why or early_end.why_nothing(early, ended.code),
             interrupted_by=ended.signal_number,
         )
         with suppress(OSError):  # a terminal that hung up
@@ -156,7 +161,7 @@ def run(
                 take(report)
     if bringing is not None:
         bringing.finish()
-    return ended.code
+    return COULD_NOT_JUDGE if ended.enough else ended.code
 
 
 def _show_of_all(

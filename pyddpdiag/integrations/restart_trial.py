@@ -302,6 +302,7 @@ class RestartTrial:
             why=self._why,
             best=self._best,
             now=self._now,
+            minutes=self._asked.limit_s / 60,
         )
 
     def _write(self) -> None:

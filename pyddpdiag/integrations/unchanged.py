@@ -261,6 +261,7 @@ def _patch_groups(module: Any) -> None:
         start_up.note("rendezvous_begin_ns")
         made = make(*arguments, **options)
         start_up.note("rendezvous_end_ns")
+        _early.joined(module.get_backend())
         if begun is not None:
             begun.begin()
         return made
@@ -357,6 +358,7 @@ def _patch_optimizers(module: Any) -> None:
 def _stepped(optimizer: Any, *_: Any) -> None:
     """An optimizer of any script has stepped: one that knows no DDP, perhaps."""
     if not (_alone.over or _state.begun or _early.knows_modules or _compiling()):
+        _early.stepped()
         _alone.stepped(optimizer)
 
 
@@ -378,7 +380,7 @@ _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
 
 
 def _forward(ddp: Any, given: Any = None) -> None:
-    _early.called = True
+    _early.calls()
     watched = _watched()
     if watched is not None:
         _begins()

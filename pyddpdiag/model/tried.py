@@ -77,6 +77,7 @@ class Tried:
         best: the name of the best; empty: nothing is to be gained, or it is not known yet.
         kept: what the training goes on with; empty: today's setting, or it does not go on.
         now: which one is on now; empty: today's setting, or the trial is over.
+        minutes: that it might take; 0: not known.
     """
 
     way: TrialWay
@@ -87,6 +88,7 @@ class Tried:
     best: str = ""
     kept: str = ""
     now: str = ""
+    minutes: float = 0.0
 
     @property
     def best_cure(self) -> TriedCure | None:
@@ -140,6 +142,7 @@ def tried_from_json(raw: Any) -> Tried | None:
             today=_cure(raw.get("today")),
             cures=tuple(_cure(each) for each in needed_list(raw.get("cures"), MOST_CURES)),
             **{name: text(raw, name, _TEXT) for name in ("why", "best", "kept", "now")},
+            minutes=number(raw.get("minutes")) or 0.0,
         )
     except (TypeError, ValueError):
         return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.text import Text
 
-from pyddpdiag.model.paired import MARGIN
+from pyddpdiag.model.paired import LOOKS, MARGIN
 from pyddpdiag.model.trial_verdict import NOTHING
 from pyddpdiag.model.tried import AS_IT_IS, Tried, TriedCure
-from pyddpdiag.model.words import closed, count, listed, milliseconds, number, percent, sentence
+from pyddpdiag.model.words import closed, listed, milliseconds, number, percent, sentence
 from pyddpdiag.report.screen import Screen
 from pyddpdiag.report.table import Table
 
@@ -35,13 +37,36 @@ def answer(tried: Tried) -> str:
         why = "the trial was interrupted" if tried.state == "interrupted" else tried.why
         return f"Nothing was tried: {closed(why)}" if why else "Nothing was tried."
     why = closed(sentence(tried.why)) if tried.why else ""
-    return sentence(" ".join(filter(None, (_found(tried), _state(tried), why))))
+    return sentence(" ".join(filter(None, (_found(tried), _state(tried), why, _would_decide(tried)))))
+
+
+def _would_decide(tried: Tried) -> str:
+    """For how long to try so that it is decided; empty: it is, or nobody can tell.
+
+    An interval narrows with the square root of the rounds. That of the most promising cure decides once it reaches
+    from its middle no further than today's step, or than what is worth a cure, whichever is farther away.
+    """
+    open_cures = [cure for cure in tried.cures if not cure.left and cure.ratio is not None]
+    if tried.minutes <= 0 or not open_cures or tried.verdict not in ("no sure gain", "could not judge"):
+        return ""
+    most = min(open_cures, key=lambda cure: cure.ratio or 1.0)
+    ratio = most.ratio or 1.0
+    if most.ratio_low is None or most.ratio_high is None:
+        more = LOOKS[-1] / max(1, most.rounds)
+    else:
+        enough = max(1 - ratio, ratio - (1 - MARGIN))
+        more = ((most.ratio_high - most.ratio_low) / 2 / enough) ** 2
+    minutes = tried.minutes * max(2.0, more)
+    if minutes > 60:
+        return "An hour would not decide it: its steps differ too much here."
+    return f"--minutes {math.ceil(minutes)} would decide it."
 
 
 def _found(tried: Tried) -> str:
     best = tried.best_cure
     if best is not None and best.ratio is not None:
-        saved = "" if best.saved_ms is None else f", {milliseconds(best.saved_ms)} less"
+        ms = _saved_ms(tried, best)
+        saved = "" if ms is None else f", {milliseconds(ms)} less"
         kept = " It is kept." if tried.kept == best.name and tried.state == "decided" else ""
         return f"{best.name} takes the step to {interval(best)} of what it is{saved}.{kept}"
     if not tried.judged:
@@ -112,9 +137,9 @@ def table(tried: Tried, *, with_lines: bool = False) -> Table:
     columns = {
         "setting": [AS_IT_IS, *(cure.name for cure in tried.cures)],
         "rounds": [str(cure.rounds) for cure in rows],
-        "step": [ms(cure.step_ms) for cure in rows],
+        "step": [ms(tried.today.step_ms), *(ms(_step_ms(tried, cure)) for cure in tried.cures)],
         "of today's (95%)": ["1", *(interval(cure) for cure in tried.cures)],
-        "saves": ["", *(ms(cure.saved_ms) for cure in tried.cures)],
+        "saves": ["", *(ms(_saved_ms(tried, cure)) for cure in tried.cures)],
         **({"predicted": ["", *(ms(cure.predicted_saved_ms) for cure in tried.cures)]} if predicted else {}),
         "exposed": [ms(cure.exposed_ms) for cure in rows],
         "bits": ["same", *(bits(cure) for cure in tried.cures)],
@@ -125,14 +150,21 @@ def table(tried: Tried, *, with_lines: bool = False) -> Table:
         "in_run": "in turns in this run",
         "restart": "each in starts of its own",
     }[tried.way]
-    note = f"Medians over {_rounds(tried)}, {where}."
+    note = f"Tried {where}. A cure's step is today's times its ratio, which is of the rounds in which both were on."
     if predicted:
         note += " Predicted: what the report of the steps as they are expected a cure to save."
     return Table("What was tried (ms per step, slowest rank)", columns, 1, note=note)
 
 
-def _rounds(tried: Tried) -> str:
-    return count(tried.today.rounds, "round")
+def _step_ms(tried: Tried, cure: TriedCure) -> float | None:
+    """A step with this cure beside today's in the table: both are of other rounds, in which the machine may differ."""
+    today = tried.today.step_ms
+    return cure.step_ms if cure.ratio is None or today is None else cure.ratio * today
+
+
+def _saved_ms(tried: Tried, cure: TriedCure) -> float | None:
+    today = tried.today.step_ms
+    return cure.saved_ms if cure.ratio is None or today is None else (1 - cure.ratio) * today
 
 
 def _remark(tried: Tried, cure: TriedCure) -> str:

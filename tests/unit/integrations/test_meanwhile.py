@@ -1,0 +1,133 @@
+"""What is said while a command runs and nothing trains: what was seen, what is missing, how far a trial is."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.trace_writer import write_training
+
+from pyddpdiag.cli import main
+from pyddpdiag.integrations import early_end
+from pyddpdiag.integrations.early_end import Watch
+from pyddpdiag.integrations.meanwhile import Meanwhile
+from pyddpdiag.model.trial import Trial, TriedCure, trial_to_json
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+    def pass_(self, asked: Meanwhile, s: float) -> bool:
+        """Whether it is enough, asked every three seconds."""
+        until = self.now + s
+        while self.now < until:
+            self.now += 3
+            if asked.enough():
+                return True
+        return False
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    monkeypatch.setenv(early_end.NOTES, str(folder))
+    return folder
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_after_half_a_minute_one_line_says_what_is_missing(
+    notes: Path, tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked, process = Meanwhile(notes, tmp_path / "run"), Watch()
+    process.loaded()
+    process.joined("nccl")
+    process.stepped()
+    assert not clock.pass_(asked, 27) and capsys.readouterr().err == ""
+    assert not clock.pass_(asked, 300)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("pyddpdiag run: no DDP pass in 30")
+    assert "1 Python process with torch, 1 in a process group (nccl), 0 with a DDP module, 1 whose" in line
+    assert line.endswith("Missing: a DistributedDataParallel module around the model.")
+
+
+@pytest.mark.parametrize(
+    ("done", "missing"),
+    [
+        ((), "a Python below the command that loads torch"),
+        (("loaded",), "init_process_group"),
+        (("loaded", "joined", "made"), "a call of the DDP module itself"),
+    ],
+)
+def test_the_first_thing_that_lacks_is_named(
+    done: tuple[str, ...],
+    missing: str,
+    notes: Path,
+    tmp_path: Path,
+    clock: Clock,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    process = Watch()
+    for kind in done:
+        process.joined("gloo") if kind == "joined" else getattr(process, kind)()
+    clock.pass_(Meanwhile(notes, tmp_path / "run"), 60)
+    assert f"Missing: {missing}" in capsys.readouterr().err
+
+
+def test_nothing_is_said_once_a_module_is_called(
+    notes: Path, tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = Meanwhile(notes, tmp_path / "run")
+    Watch().calls()
+    clock.pass_(asked, 300)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_trial_without_a_module_ends_at_its_time(
+    notes: Path, tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = Meanwhile(notes, tmp_path / "run", 120)
+    assert not clock.pass_(asked, 117)
+    # Its progress meanwhile.
+    assert capsys.readouterr().err.count("pyddpdiag try: no DDP pass in ") == 3
+    assert clock.pass_(asked, 6)
+    assert "no DistributedDataParallel module was made in 120" in asked.why and "--minutes 6" in asked.why
+
+
+def test_a_trial_that_may_yet_begin_is_waited_for(notes: Path, tmp_path: Path, clock: Clock) -> None:
+    asked, process = Meanwhile(notes, tmp_path / "run", 60), Watch()
+    process.made()
+    assert not clock.pass_(asked, 600) and not asked.why
+
+
+def test_a_trial_shows_how_far_it_is(
+    notes: Path, tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trial = Trial("running", 0, TriedCure("today"), on="shared memory", limit_s=120.0, took_s=40.0)
+    for writer in write_training(tmp_path, steps=4):
+        writer.sidecar["trial"] = trial_to_json(trial)
+        writer.write(tmp_path)
+    clock.pass_(Meanwhile(notes, tmp_path, 120), 33)
+    line = capsys.readouterr().err
+    assert line == "pyddpdiag try: 40.0 s of 120 s, 0 rounds; on now: shared memory.\n"
+
+
+def test_the_command_of_such_a_trial_is_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A real one, which would sleep for ever."""
+    program = "import time; time.sleep(100000)"
+    trace = tmp_path / "run"
+    assert main(["try", "--minutes", "0.03", "--trace", str(trace), sys.executable, "-c", program]) == 2
+    said = " ".join(capfd.readouterr().err.split())
+    assert "nothing was recorded: no DistributedDataParallel module was made in" in said
+    assert not trace.exists() or not json.loads((trace / "command.json").read_text()).get("left_s")
