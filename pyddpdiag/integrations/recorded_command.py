@@ -32,7 +32,7 @@ from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.model.launch import Launch, launch_to_json
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.output import say
-from pyddpdiag.remote import secret
+from pyddpdiag.remote import held, secret
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.trace.nodes import is_over
 
@@ -124,6 +124,9 @@ def run(
     beat.end(ended.code, name, codes)
     if task is None or task.number == 0 or ended.code:
         _note(folder, CommandEnd(ended.code, name, ended.signal_s, ended.left_s))
+    # Of ranks that were killed; the others have cut theirs. Before any of them is sent.
+    for trace in folder.glob("**/rank_*.ddptrace"):
+        held.cut(trace)
     recorded = any(folder.glob("rank_*.ddptrace"))
     several = task is not None and task.count > 1
     if gather is not None and gather.node:

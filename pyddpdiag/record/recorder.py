@@ -37,6 +37,7 @@ from pyddpdiag.record.sentinel import Mode, Sentinel
 from pyddpdiag.record.steps import Loop, MarkedSteps, Steps
 from pyddpdiag.record.watchdog import Watchdog
 from pyddpdiag.record.whereabouts import Whereabouts
+from pyddpdiag.remote import held
 
 start_up.note("loaded_ns")  # torch is: what comes now is the script's set-up
 
@@ -330,7 +331,8 @@ class Recorder:
     def close(self) -> None:
         """Ends the recording. The trace is complete before this; closing only marks that the end was orderly.
 
-        The file is given up when what is in flight has ended: its folder can then be removed, on Windows too.
+        The file is cut to what it holds, and given up when what is in flight has ended: its folder can then be
+        removed, on Windows too.
 
         In a forked child it does nothing: the recorder belongs to the parent, which continues.
         """
@@ -345,6 +347,7 @@ class Recorder:
             self._lines.close()
         self._collector.close()
         self.core.close()
+        held.cut(self.path)
         end_mark.closed(self.path)
         self.modules.close()
         latest.closed(self)

@@ -13,7 +13,9 @@ from pyddpdiag.errors import ResultWriteError, TraceError, TraceExistsError
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import node_of
+from pyddpdiag.model.run_files import is_trace
 from pyddpdiag.model.words import listed
+from pyddpdiag.remote import held
 from pyddpdiag.remote.local import files_of, links_of, open_own
 from pyddpdiag.replaced_files import replace
 from pyddpdiag.trace.folder import number_of
@@ -143,6 +145,8 @@ def _copy(path: Path, target: Path) -> None:
             with open_own(path) as source, beside.open("wb") as file:
                 while chunk := source.read_on(CHUNK_BYTES):
                     file.write(chunk)
+            if is_trace(path.name):
+                held.cut(beside, is_copy=True)
             shutil.copystat(path, beside, follow_symlinks=False)
             replace(beside, target)
         finally:

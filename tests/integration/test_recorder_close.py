@@ -83,3 +83,22 @@ def test_closing_while_a_callback_waits_for_the_gil(tmp_path: Path) -> None:
     assert len(buckets) == 1
     assert not is_in_flight(buckets).any()
     assert set(buckets["reference"].tolist()) == set(trace.sidecar.layouts)
+
+
+def _closed(rank: int, world_size: int, folder: Path) -> tuple[int, int]:
+    """How large the trace was while it lived, and is now."""
+    del rank, world_size
+    ddp = DistributedDataParallel(torch.nn.Linear(8, 8))
+    with pyddpdiag.Recorder(folder) as recorder:
+        recorder.attach(ddp)
+        for _ in range(5):
+            ddp(torch.randn(2, 8)).sum().backward()
+        alive = recorder.path.stat().st_size
+    return alive, recorder.path.stat().st_size
+
+
+def test_a_closed_trace_takes_no_more_than_it_holds(tmp_path: Path) -> None:
+    for alive, closed in run_ranks(_closed, 2, tmp_path, tmp_path / "run"):
+        assert closed < 100_000 < alive
+    run = open_run(tmp_path / "run")
+    assert all(len(trace) >= 10 and trace.header.closed for trace in run.ranks) and not run.warnings
