@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from collecting.conftest import sshd
+from support.contents import contents
 from support.ports import own_port
 from support.trace_writer import write_training
 
@@ -99,7 +100,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return contents(folder.iterdir())
 
 
 def test_there_and_back(

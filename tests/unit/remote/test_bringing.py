@@ -10,6 +10,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from support.contents import contents
 from support.trace_writer import write_training
 
 from pyddpdiag.cli import main
@@ -41,7 +42,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return contents(folder.iterdir())
 
 
 def alter(path: Path, offset: int, data: bytes) -> None:
@@ -145,7 +146,7 @@ def test_half_a_file_without_pieces_is_damage(
     place = Place(url)
     assert not Carrier(run, place).finish().trouble
     place.write("rank_1.ddptrace", (run / "rank_1.ddptrace").read_bytes()[:5000])
-    main(["report", url])
+    main(["report", url, "--all"])
     assert "rank_1.ddptrace: truncated" in " ".join(capsys.readouterr().out.split())
     # What is still on its machine mends it.
     assert main(["collect", str(run), "--into", url]) == 0

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from support.contents import contents, held_by
 from support.trace_writer import write_training
 
 from pyddpdiag.cli import main
@@ -42,12 +43,12 @@ def run(tmp_path: Path) -> Path:
 
 def plain(folder: Path) -> dict[str, bytes]:
     """Its files as the links' owner did not make them."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in LINKS}
+    return contents(path for path in folder.iterdir() if path.name not in LINKS)
 
 
 def whole(folder: Path) -> dict[str, bytes]:
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
-    return {name: path.read_bytes() for name, path in found.items()}
+    return {name: held_by(path) for name, path in found.items()}
 
 
 def by_collect(run: Path, into: Path) -> None:
