@@ -61,7 +61,7 @@ def test_one_folder_and_one_verdict(tmp_path: Path) -> None:
     ended = driven(tmp_path, *run, "driver.py", str(tmp_path / "kept"))
     assert ended.returncode in (0, 1), ended.stdout + ended.stderr
     assert [rank.rank for rank in open_run(tmp_path / "run").ranks] == [0, 1]
-    assert (ended.stdout + ended.stderr).count("Where each rank's life went") == 1, ended.stderr
+    assert (ended.stdout + ended.stderr).count("Where a step goes") == 1, ended.stderr
 
 
 def test_a_recorder_in_the_training_function(tmp_path: Path) -> None:

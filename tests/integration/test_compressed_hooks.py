@@ -119,7 +119,7 @@ def test_report_tells_what_is_saved(trained: tuple[int, Path, Any]) -> None:
     report = load_report(trained[1] / "native-bf16")
     assert {(bucket.dtype, bucket.gradient_dtype) for bucket in report.buckets} == {("bfloat16", "float32")}
     out = io.StringIO()
-    print_text(report, out)
+    print_text(report, out, tables=True)
     words = " ".join(out.getvalue().split())
     total = sum(p.numel() for p in branches(torch.float32).parameters())
     assert f"In bfloat16, {size(2 * total)} travel in place of {size(4 * total)} of gradients." in words

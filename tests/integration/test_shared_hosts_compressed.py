@@ -137,7 +137,7 @@ def test_attach_and_hook_hold_the_same_bits_and_the_trace_tells_what_travelled(t
         ("bfloat16", "float32", True)
     }
     out = io.StringIO()
-    print_text(report, out)
+    print_text(report, out, tables=True)
     words = " ".join(out.getvalue().split())
     assert " in shared memory" in words
     assert "In bfloat16, " in words and " travel between hosts in place of " in words

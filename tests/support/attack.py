@@ -160,7 +160,7 @@ def survive(folder: Path, *, show: bool = True) -> bool:
     if not show:
         return True
     shown = io.StringIO()
-    print_text(report, shown)
+    print_text(report, shown, tables=True)
     assert shown.getvalue().replace("\n", "").isprintable()
     return True
 

@@ -34,7 +34,8 @@ def survive(folder: Path) -> RunReport | None:
         assert "ddptrace" in str(error)
         return None
     report_to_json(report)
-    print_text(report, io.StringIO())
+    for tables in (False, True):
+        print_text(report, io.StringIO(), tables=tables)
     return report
 
 
