@@ -17,7 +17,10 @@ def help(
     from pyddpdiag.errors import UsageError
     from pyddpdiag.output import say
 
-    pages = {file.stem: file for file in sorted(documentation().glob("*.md"))}
+    pages = {
+        file.relative_to(documentation()).with_suffix("").as_posix(): file
+        for file in sorted(documentation().rglob("*.md"))
+    }
     if page is None:
         say("\n".join(f"pyddpdiag help {name}" for name in pages))
     elif page in pages:

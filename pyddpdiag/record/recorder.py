@@ -329,12 +329,10 @@ class Recorder:
         return self.core.closed
 
     def close(self) -> None:
-        """Ends the recording. The trace is complete before this; closing only marks that the end was orderly.
+        """Ends the recording. The trace is complete before this; closing marks that the end was orderly.
 
-        The file is cut to what it holds, and given up when what is in flight has ended: its folder can then be
-        removed, on Windows too.
-
-        In a forked child it does nothing: the recorder belongs to the parent, which continues.
+        The file is cut to what it holds, and given up when what is in flight has ended: then it can be removed. In a
+        forked child it does nothing: the recorder belongs to the parent.
         """
         if self.core.closed or not self.is_ours():
             return

@@ -27,7 +27,8 @@ def machines_line(report: RunReport) -> str:
 
 def _of_host(ranks: list[RankStats]) -> str:
     who = f"rank{'s' if len(ranks) > 1 else ''} {ranges([each.rank for each in ranks])}"
-    parts = [f"{who} on {clean(ranks[0].host or '?')}: {_span([each.cores for each in ranks], 'core')}"]
+    host = clean(ranks[0].host or "?")
+    parts = [f"Machine {host} with {who}: {_span([each.cores for each in ranks], 'core')}"]
     if all(each.threads for each in ranks):
         parts.append(_span([each.threads for each in ranks], "thread") + (" each" if len(ranks) > 1 else ""))
     loads = [each.load for each in ranks if each.load is not None]

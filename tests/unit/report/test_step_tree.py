@@ -101,8 +101,8 @@ def test_machines_in_a_line(tmp_path: Path) -> None:
         writer.sidecar.update(host=host, cores=[0, 1], torch_threads=2, memory=memory)
         writer.write(tmp_path)
     line = machines_line(load_report(tmp_path))
-    assert "ranks 0 to 1 on a: 2 cores, 2 threads each, memory 1.00 to 2.00 of 32.0 GB" in line
-    assert "rank 2 on b: 2 cores, 2 threads, memory 3.00 of 32.0 GB" in line
+    assert "Machine a with ranks 0 to 1: 2 cores, 2 threads each, memory 1.00 to 2.00 of 32.0 GB" in line
+    assert "Machine b with rank 2: 2 cores, 2 threads, memory 3.00 of 32.0 GB" in line
 
 
 def test_a_summary_is_flat_and_says_what_the_tree_says(tmp_path: Path) -> None:
