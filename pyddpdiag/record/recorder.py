@@ -331,8 +331,7 @@ class Recorder:
     def close(self) -> None:
         """Ends the recording. The trace is complete before this; closing marks that the end was orderly.
 
-        The file is cut to what it holds, and given up when what is in flight has ended: then it can be removed. In a
-        forked child it does nothing: the recorder belongs to the parent.
+        The file is cut to what it holds, and can be removed when what is in flight has ended. Nothing in a forked child.
         """
         if self.core.closed or not self.is_ours():
             return
