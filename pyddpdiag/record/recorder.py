@@ -331,7 +331,7 @@ class Recorder:
     def close(self) -> None:
         """Ends the recording. The trace is complete before this; closing marks that the end was orderly.
 
-        The file is cut to what it holds, and can be removed when what is in flight has ended. Nothing in a forked child.
+        The file is cut to what it holds, and can be removed when what is in flight has ended. Not in a forked child.
         """
         if self.core.closed or not self.is_ours():
             return
