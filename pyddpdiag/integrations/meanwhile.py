@@ -28,15 +28,19 @@ class Meanwhile:
         notes: the folder of the processes' notes.
         folder: of the run.
         limit_s: of a trial: after so long without a DDP module there is nothing to try; None: there is no trial.
+        ends: the command is ended then (`--stop`). Otherwise it goes on: it may do anything that is worth its time.
     """
 
-    def __init__(self, notes: Path, folder: Path, limit_s: float | None = None) -> None:
+    def __init__(
+        self, notes: Path, folder: Path, limit_s: float | None = None, *, ends: bool = False
+    ) -> None:
         self._notes, self._folder, self._limit_s = notes, folder, limit_s
+        self._ends = ends
         self._verb = "run" if limit_s is None else "try"
         self._begun_s = self._looked_s = self._said_s = time.monotonic()
         self._trains = False
         self.why = ""
-        """Why the command was ended; empty: it was not."""
+        """Why there was nothing to try; empty: there was, or may still be."""
 
     def enough(self) -> bool:
         """Whether to end the command."""
@@ -48,16 +52,21 @@ class Meanwhile:
         self._trains = self._trains or early.called or any(self._folder.glob("rank_*.ddptrace"))
         took_s, due = now_s - self._begun_s, now_s - self._said_s >= SAID_S
         if self._trains:
+            self.why = ""
             if due:
                 self._say(self._progress())
             return False
         if self._limit_s is not None and took_s >= self._limit_s and not early.made:
-            self.why = (
-                f"no DistributedDataParallel module was made in {seconds(took_s)}: there was nothing to try, and the "
-                f"command was ended. Seen: {seen(early)}. If it takes longer to start: "
-                f"--minutes {max(1, round(3 * self._limit_s / 60))}."
-            )
-            return True
+            if not self.why:
+                then = "was ended" if self._ends else "goes on without a trial"
+                self.why = (
+                    f"no DistributedDataParallel module was made in {seconds(took_s)}: there was nothing to try, and "
+                    f"the command {then}. Seen: {seen(early)}. If it takes longer to start: "
+                    f"--minutes {max(1, round(3 * self._limit_s / 60))}."
+                )
+                if not self._ends:
+                    self._say(self.why)
+            return self._ends
         if due:
             self._say(f"no DDP pass in {seconds(took_s)}. Seen: {seen(early)}. Missing: {missing(early)}.")
         return False

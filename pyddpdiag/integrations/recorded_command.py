@@ -114,7 +114,8 @@ def run(
         if gather is not None:
             environ[secret.FOLDER] = notes
         beat.start()
-        meanwhile = Meanwhile(Path(notes), folder, None if trial is None else 60 * trial.minutes)
+        limit_s = None if trial is None else 60 * trial.minutes
+        meanwhile = Meanwhile(Path(notes), folder, limit_s, ends=trial is not None and trial.stop)
         with bringing.meanwhile() if bringing is not None else nullcontext():
             ended = to_its_end(whole, environ, enough=meanwhile.enough)
         early, known = early_end.read(Path(notes)), secret.handed_over(Path(notes))
@@ -164,7 +165,7 @@ def run(
                 take(report)
     if bringing is not None:
         bringing.finish()
-    return COULD_NOT_JUDGE if ended.enough else ended.code
+    return COULD_NOT_JUDGE if ended.enough or (meanwhile.why and not ended.code) else ended.code
 
 
 def _show_of_all(

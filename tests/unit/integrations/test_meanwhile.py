@@ -97,12 +97,24 @@ def test_nothing_is_said_once_a_module_is_called(
 def test_a_trial_without_a_module_ends_at_its_time(
     notes: Path, tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = Meanwhile(notes, tmp_path / "run", 120)
+    asked = Meanwhile(notes, tmp_path / "run", 120, ends=True)
     assert not clock.pass_(asked, 117)
     # Its progress meanwhile.
     assert capsys.readouterr().err.count("pyddpdiag try: no DDP pass in ") == 3
     assert clock.pass_(asked, 6)
     assert "no DistributedDataParallel module was made in 120" in asked.why and "--minutes 6" in asked.why
+
+
+def test_its_command_goes_on_unless_it_was_to_be_ended(
+    notes: Path, tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked, process = Meanwhile(notes, tmp_path / "run", 120), Watch()
+    assert not clock.pass_(asked, 300)
+    assert capsys.readouterr().err.count("the command goes on without a trial") == 1
+    # After all there is one.
+    process.made()
+    process.calls()
+    assert not clock.pass_(asked, 6) and not asked.why
 
 
 def test_a_trial_that_may_yet_begin_is_waited_for(notes: Path, tmp_path: Path, clock: Clock) -> None:
@@ -127,7 +139,10 @@ def test_the_command_of_such_a_trial_is_ended(tmp_path: Path, capfd: pytest.Capt
     """A real one, which would sleep for ever."""
     program = "import time; time.sleep(100000)"
     trace = tmp_path / "run"
-    assert main(["try", "--minutes", "0.03", "--trace", str(trace), sys.executable, "-c", program]) == 2
+    assert (
+        main(["try", "--stop", "--minutes", "0.03", "--trace", str(trace), sys.executable, "-c", program])
+        == 2
+    )
     said = " ".join(capfd.readouterr().err.split())
     assert "nothing was recorded: no DistributedDataParallel module was made in" in said
     assert not trace.exists() or not json.loads((trace / "command.json").read_text()).get("left_s")
