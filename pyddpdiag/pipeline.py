@@ -13,8 +13,9 @@ from typing import TextIO
 from pyddpdiag.analyse.checks.low_gpu_use import judge
 from pyddpdiag.analyse.details import run_details
 from pyddpdiag.analyse.intake import Intake
+from pyddpdiag.analyse.starts import report_of_starts
 from pyddpdiag.analyse.summary import analyse
-from pyddpdiag.errors import PyddpdiagError, UsageError
+from pyddpdiag.errors import PyddpdiagError, TraceError, UsageError
 from pyddpdiag.model import Finding, GpuUse, RunReport
 from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.findings import EXIT_CODES
@@ -27,6 +28,7 @@ from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.budget import USUAL_GB
 from pyddpdiag.trace.folder import folder_of
 from pyddpdiag.trace.run import open_run
+from pyddpdiag.trace.starts import read_starts
 from pyddpdiag.trace.training import read_loss
 from pyddpdiag.trace.trial import read_trial, start_to_show
 
@@ -72,7 +74,13 @@ def load_report(
         tried = read_trial(path)
         start = start_to_show(path) if tried is not None else None
         folder, others = choose_attempt(start or path, attempt)
-        run = open_run(folder, visit=intake.take, memory_gb=memory_gb)
+        try:
+            run = open_run(folder, visit=intake.take, memory_gb=memory_gb)
+        except TraceError:
+            starts = read_starts(folder)
+            if not starts:
+                raise
+            return report_of_starts(folder, starts)
         report = analyse(run, intake, step=step, bucket=bucket, gpus=gpus)
         if start is not None:
             others = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,16 +41,23 @@ class Watch:
     def __init__(self) -> None:
         self._done: set[str] = set()
 
-    def arrange(self) -> None:
-        """Notes the exception that ends this process. Once per process, before its script."""
+    def arrange(self, fails: Callable[[str], None]) -> None:
+        """Notes the exception that ends this process. Once per process, before its script.
+
+        Args:
+            fails: gets what the exception was and its line.
+        """
         if NOTES not in os.environ:
             return
         before = sys.excepthook
 
         def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
             before(kind, error, trace)
+            described = _described(error)
             if not self.called and not isinstance(error, KeyboardInterrupt):
-                _write(_ERROR, _described(error))
+                _write(_ERROR, described)
+            with suppress(Exception):
+                fails(_said(described))
 
         sys.excepthook = note
 

@@ -34,7 +34,9 @@ from pyddpdiag.model.report import RunReport
 from pyddpdiag.output import say
 from pyddpdiag.remote import held, secret
 from pyddpdiag.remote.copy import at_hand
+from pyddpdiag.remote.local import files_of
 from pyddpdiag.trace.nodes import is_over
+from pyddpdiag.trace.starts import forget_ended
 
 COULD_NOT_JUDGE: Final = 2
 """What a trial ends with that found nothing to try."""
@@ -104,6 +106,8 @@ def run(
     # Not in the ranks, which import this file under `python -m pyddpdiag.attach`.
     from pyddpdiag.integrations.signals import to_its_end
 
+    forget_ended(folder)
+    is_new = not folder.exists()
     with tempfile.TemporaryDirectory(prefix="pyddpdiag-", ignore_cleanup_errors=True) as notes:
         beat = NodeBeat(folder)
         environ = environment_below(
@@ -163,9 +167,20 @@ def run(
                     say(f"\npyddpdiag run: {apart}", sys.stderr)
             if report is not None and take is not None:
                 take(report)
+            if report is None and is_new and not recorded:
+                _leave(folder)
     if bringing is not None:
         bringing.finish()
     return COULD_NOT_JUDGE if ended.enough or (meanwhile.why and not ended.code) else ended.code
+
+
+def _leave(folder: Path) -> None:
+    """Removes what tells nothing: notes of ranks that never trained, and that the command ended."""
+    with suppress(OSError):
+        for name in files_of(folder):
+            (folder / name).unlink()
+        for below in (*folder.glob("attempt-*"), folder):
+            below.rmdir()
 
 
 def _show_of_all(
@@ -268,6 +283,11 @@ def show(
         except NativeModuleError as error:
             say(f"nothing was recorded: {error.message} {error.hint}", sys.stderr)
             return None
+        with suppress(PyddpdiagError):
+            report = load_report(folder)
+            if report.verdict.findings or interrupted_by:
+                print_text(report, sys.stderr)
+                return report
         say(f"nothing was recorded: {why_nothing or early_end.why_nothing(early_end.Early(), 0)}", sys.stderr)
         return None
     try:

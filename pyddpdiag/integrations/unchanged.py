@@ -21,6 +21,7 @@ from pyddpdiag import start_up
 from pyddpdiag.errors import PyddpdiagError
 from pyddpdiag.integrations import early_end
 from pyddpdiag.integrations.alone import AloneWatch
+from pyddpdiag.integrations.begun import given_rank, launched_as_rank, notes
 from pyddpdiag.output import say
 from pyddpdiag.own_clock import monotonic_ns
 
@@ -46,7 +47,9 @@ def watch_imports() -> None:
     """Watches DDP from its import on, if the environment asks for it."""
     if FOLDER not in os.environ or any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
-    _early.arrange()
+    _early.arrange(_fails)
+    if launched_as_rank(os.environ):
+        _notes_begin((), {})
     for name, patch in _PATCHES.items():
         _patch_once(patch, sys.modules.get(name))
     sys.meta_path.insert(0, _Finder())
@@ -122,12 +125,9 @@ def _watched() -> Watched | None:
         try:
             from pyddpdiag.integrations.watched import Watched
 
-            launch = _launch()
-            cures = _cures()
             options = {"lines": os.environ.get(LINES) != "0"}
-            _state.watched = Watched(
-                os.environ.get(FOLDER) or None, options, launch=launch, cures=cures, trial=_trial()
-            )
+            folder = os.environ.get(FOLDER) or None
+            _state.watched = Watched(folder, options, launch=_launch(), cures=_cures(), trial=_trial())
         except (PyddpdiagError, ImportError, ValueError, TypeError) as error:
             _state.failed = True
             say(f"pyddpdiag run: nothing is recorded in process {os.getpid()}: {error}", sys.stderr)
@@ -136,8 +136,7 @@ def _watched() -> Watched | None:
 
 def _trial() -> Trial | None:
     """The trial of cures that `pyddpdiag try` asks for; None: none."""
-    text = os.environ.get(TRIAL, "")
-    if not text:
+    if not (text := os.environ.get(TRIAL, "")):
         return None
     from pyddpdiag.cures import trial_options
 
@@ -146,17 +145,9 @@ def _trial() -> Trial | None:
 
 def _launch() -> Launch | None:
     """The command that `pyddpdiag run` ran; None: this is not below one."""
-    text = os.environ.get(LAUNCH, "")
-    if not text:
-        return None
-    import json
+    from pyddpdiag.model.launch import launch_of
 
-    from pyddpdiag.model.launch import launch_from_json
-
-    try:
-        return launch_from_json(json.loads(text))
-    except ValueError:
-        return None
+    return launch_of(os.environ.get(LAUNCH, ""))
 
 
 def _cures() -> Applied | None:
@@ -255,7 +246,7 @@ def _patch_groups(module: Any) -> None:
             cures = _cures()
             if cures is not None:
                 cures.before_group()
-        begun = _set_up_begins()
+        begun = _notes_begin(arguments, options)
         if begun is not None:
             begun.joins()
         start_up.note("rendezvous_begin_ns")
@@ -283,6 +274,20 @@ def _set_up_begins() -> SetUp | None:
 
         _state.set_up = SetUp()
     return _state.set_up
+
+
+def _notes_begin(arguments: Sequence[Any], options: Mapping[str, Any]) -> SetUp | None:
+    """The same, and says from now on where the rank is; the arguments are those of `init_process_group`."""
+    begun = _set_up_begins()
+    if begun is not None:
+        notes(begun, os.environ.get(FOLDER, ""), *given_rank(arguments, options))
+    return begun
+
+
+def _fails(error: str) -> None:
+    looks = _state.set_up
+    if not _state.begun and looks is not None and looks.is_here:
+        looks.fails(error)
 
 
 def _patch_compiled(module: Any) -> None:

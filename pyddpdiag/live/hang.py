@@ -7,10 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from pyddpdiag.errors import TraceError
+from pyddpdiag.live.begun import judge_begun
 from pyddpdiag.live.judge import is_settled, judge
 from pyddpdiag.live.look import look
 from pyddpdiag.live.stacks import stacks_of
 from pyddpdiag.live.state import Hang
+from pyddpdiag.trace.attempts import choose_attempt
+from pyddpdiag.trace.starts import read_starts
 
 LIMIT_S: Final = 4.0
 """For the whole answer, stacks included."""
@@ -39,7 +43,15 @@ def hang(
         TraceError: there are no traces, or none can be read.
     """
     begin = time.monotonic()
-    first = last = look(folder)
+    try:
+        first = last = look(folder)
+    except TraceError:
+        attempt, _ = choose_attempt(folder)
+        starts = read_starts(attempt)
+        if not starts:
+            raise
+        found = judge_begun(attempt, starts, time.monotonic() - begin)
+        return _with_stacks(found, stacks, limit_s, begin)
     end = time.monotonic() + min(looking_s, limit_s / 2)
     while not is_settled(last):
         left = end - time.monotonic()
@@ -50,7 +62,10 @@ def hang(
         last = look(folder, last)
     looked = time.monotonic() - begin
     moving = frozenset() if last is first else last.moved_since(first)
-    found = judge(last, moving, looked)
+    return _with_stacks(judge(last, moving, looked), stacks, limit_s, begin)
+
+
+def _with_stacks(found: Hang, stacks: bool, limit_s: float, begin: float) -> Hang:
     if not stacks or not found.suspects:
         return found
     left = limit_s - (time.monotonic() - begin)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pyddpdiag.analyse.progress import Awaited
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.live.begun import begun_state
 from pyddpdiag.live.look import Look
 from pyddpdiag.live.state import Operation, RankState, State
 from pyddpdiag.model import OpenOperation, RankStats
@@ -50,8 +51,9 @@ def _states(seen: Look, moving: frozenset[int]) -> Iterator[RankState]:
             error_at_ms=None if error is None else error.at_ms,
             line="" if stats.closed else view.endings[rank].where,
         )
+    begun = {start.rank: begun_state(start) for start in seen.run.starts}
     for rank in seen.run.missing:
-        yield RankState(rank, "absent")
+        yield begun.get(rank) or RankState(rank, "absent")
 
 
 def _state(stats: RankStats, moves: bool, waits: bool) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -37,6 +38,14 @@ def launch_to_json(launch: Launch) -> dict[str, Any]:
     return {"command": list(launch.command) if whole else [], "cures": dict(launch.cures), **start, **node}
 
 
+def launch_of(text: str) -> Launch | None:
+    """The one that a JSON text holds; None: it holds none."""
+    try:
+        return launch_from_json(json.loads(text))
+    except ValueError:
+        return None
+
+
 def launch_from_json(raw: Any) -> Launch:
     """What can be understood of it. A command that would control a terminal is none."""
     if not isinstance(raw, dict):
@@ -66,4 +75,4 @@ def _options(raw: Any) -> dict[str, str]:
     }
 
 
-__all__ = ["Launch", "launch_from_json", "launch_to_json"]
+__all__ = ["Launch", "launch_from_json", "launch_of", "launch_to_json"]

@@ -34,7 +34,8 @@ def attempt_in(named: Path) -> int:
         return 0
     taken: list[int] = []
     with suppress(OSError):  # there is none yet, or whoever makes it says what is wrong with it
-        taken = numbers(entry.name for entry in named.iterdir())
+        # Where ranks of this very attempt have no traces yet, they only note where they are.
+        taken = numbers(entry.name for entry in named.iterdir() if any(entry.glob("rank_*.ddptrace")))
     return max([count, *(number + 1 for number in taken), 1])
 
 

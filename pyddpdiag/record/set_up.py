@@ -2,7 +2,7 @@
 waits for others there.
 
 No recorder is open yet: many scripts have rank 0 unpack a data set there, and the others wait in a barrier, or to join
-the group.
+the group. Where they never come to train, a note beside the traces says at which line each rank is.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from __future__ import annotations
 import os
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from pyddpdiag import start_up
 from pyddpdiag.frames import main_frame
-from pyddpdiag.model.sidecar import line_names
 from pyddpdiag.own_clock import monotonic_ns
-from pyddpdiag.record.script_lines import lines_of_frame
+from pyddpdiag.record.script_lines import line_of_frame
 from pyddpdiag.record.side_thread import Over, SideThread
+from pyddpdiag.start_note import StartNoteFile
 
 INTERVAL_S: Final = (0.02, 0.2)
-"""Between two looks: at first, and after `OFTEN` of them."""
+"""Between two looks: at the beginning of a stretch, and after `OFTEN` of them."""
 
 OFTEN: Final = 500
 MOST: Final = 20_000
@@ -31,7 +32,13 @@ MOST: Final = 20_000
 WALK_LIMIT: Final = 200
 LINES_LIMIT: Final = 1000
 
+LEFT_NS: Final = 2 * 10**9
+"""A line that was not seen for so long was left: a loop that waits for a file is at several lines by turns."""
+
 _CALLS: Final = str(Path("torch", "distributed", "distributed_c10d.py"))
+_DDP: Final = str(Path("torch", "nn", "parallel", "distributed.py"))
+_NAMES: Final = 3
+"""Lines of a stretch that are noted (`model.sidecar.line_names`)."""
 
 
 class SetUp:
@@ -42,6 +49,9 @@ class SetUp:
 
     def __init__(self) -> None:
         self._process = os.getpid()
+        self.note: StartNoteFile | None = None
+        """Says where the rank is, once it is known which rank it is."""
+        self._stays: dict[tuple[str, str], _Stay] = {}
         self.begin()
         self._thread = SideThread("pyddpdiag set-up", self._watch)
 
@@ -56,7 +66,7 @@ class SetUp:
 
     def begin(self) -> None:
         """Counts from now on: what the rank does next is another stretch."""
-        self._waited_ns = self._seen_ns = 0
+        self._waited_ns = self._seen_ns = self._looks = 0
         self._lines: Counter[str] = Counter()
 
     def makes_module(self) -> None:
@@ -72,10 +82,20 @@ class SetUp:
         # Also where nothing was seen: a rank that nobody looked at is no rank that did nothing.
         start_up.keep("after_module_seen_ns", self._seen_ns)
         self._note_line("after_module_line")
+        if self.note is not None:
+            self.note.remove()
+
+    def fails(self, error: str) -> None:
+        """An exception ends the process: what it was, and its line. The note stays."""
+        self._thread.close()
+        if self.note is not None:
+            self._note_stay(self.note, at_once=True)
+            self.note.fails(error)
 
     def _note_line(self, name: str) -> None:
         # A copy: the thread may be counting.
-        for key, (line, spent) in zip(line_names(name), self._lines.copy().most_common(), strict=False):
+        for place, (line, spent) in enumerate(self._lines.copy().most_common(_NAMES), 1):
+            key = name if place == 1 else f"{name}_{place}"
             start_up.keep(key, line)
             start_up.keep(f"{key}_ns", spent)
 
@@ -83,34 +103,78 @@ class SetUp:
         # Whatever goes wrong, a report only knows less of the start.
         with suppress(Exception):
             before = monotonic_ns()
-            for look in range(MOST):
-                if over.wait(INTERVAL_S[look >= OFTEN]):
+            for _ in range(MOST):
+                if over.wait(INTERVAL_S[self._looks >= OFTEN]):
                     break
                 now = monotonic_ns()
-                self._look(now - before)
+                self._look(before, now)
                 before = now
 
-    def _look(self, passed_ns: int) -> None:
+    def _look(self, before: int, now: int) -> None:
         """One look, which stands for the time since the one before."""
         frame = main_frame()
-        self._seen_ns += passed_ns
-        if _waits(frame):
-            self._waited_ns += passed_ns
-            return
-        lines = lines_of_frame(frame)
-        if lines and (lines[-1] in self._lines or len(self._lines) < LINES_LIMIT):
-            self._lines[lines[-1]] += passed_ns
+        passed = now - before
+        self._looks += 1
+        self._seen_ns += passed
+        line, call = line_of_frame(frame), _meets_in(frame)
+        if call == _CONSTRUCTION or not call:
+            if line and (line in self._lines or len(self._lines) < LINES_LIMIT):
+                self._lines[line] += passed
+        else:
+            self._waited_ns += passed
+        if line:
+            self._stay(line, call, before, now)
+
+    def _stay(self, line: str, call: str, before: int, now: int) -> None:
+        stay = self._stays.get((line, call))
+        if stay is None or before - stay.until_ns > LEFT_NS:
+            if len(self._stays) >= LINES_LIMIT:
+                self._stays.clear()
+            stay = self._stays[line, call] = _Stay(line, call, before)
+        stay.until_ns = now
+        stay.spent_ns += now - before
+        if self.note is not None:
+            self._note_stay(self.note)
+
+    def _note_stay(self, note: StartNoteFile, *, at_once: bool = False) -> None:
+        """The line at which it has been longest, of those that it has not left."""
+        newest = max((stay.until_ns for stay in self._stays.values()), default=0)
+        here = [stay for stay in self._stays.values() if newest - stay.until_ns <= LEFT_NS]
+        if here:
+            most = max(here, key=lambda stay: stay.spent_ns)
+            note.note(most.line, most.call, most.since_ns, newest, at_once=at_once)
 
 
-def _waits(frame: FrameType | None) -> bool:
-    """Whether a thread is in a call of torch.distributed."""
+@dataclass
+class _Stay:
+    """Where the thread has been since, with short breaks; `call`: the function in which it meets the other ranks."""
+
+    line: str
+    call: str
+    since_ns: int
+    until_ns: int = 0
+    spent_ns: int = 0
+
+    def __post_init__(self) -> None:
+        self.until_ns = self.since_ns
+
+
+_CONSTRUCTION: Final = "DistributedDataParallel"
+
+
+def _meets_in(frame: FrameType | None) -> str:
+    """The call in which a thread meets the other ranks, as the script named it; empty: it is in none."""
+    found = ""
     for _ in range(WALK_LIMIT):
         if frame is None:
-            return False
-        if frame.f_code.co_filename.endswith(_CALLS):
-            return True
+            break
+        code = frame.f_code
+        if code.co_filename.endswith(_CALLS):
+            found = code.co_name
+        elif code.co_filename.endswith(_DDP) and code.co_name == "__init__":
+            found = _CONSTRUCTION
         frame = frame.f_back
-    return False
+    return found
 
 
 __all__ = ["SetUp"]

@@ -75,7 +75,8 @@ def print_text(
 
 def _tables(screen: Screen, report: RunReport, top: int, every_rank: bool) -> None:
     ranks = shown_ranks(report, every_rank=every_rank)
-    screen_ranks(screen, report, ranks)
+    if ranks:
+        screen_ranks(screen, report, ranks)
     _steps(screen, report)
     _buckets(screen, report, top)
     _links(screen, report)

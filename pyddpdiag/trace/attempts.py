@@ -26,7 +26,8 @@ def choose_attempt(folder: Path, number: int | None = None) -> tuple[Path, str]:
     folder = folder_of(folder)
     try:
         entries = list(folder.iterdir())
-        found = numbers(entry.name for entry in entries if entry.is_dir())
+        # A rank that has nothing more to tell of its start leaves an empty folder.
+        found = numbers(entry.name for entry in entries if entry.is_dir() and any(entry.iterdir()))
     except OSError:
         return folder, ""
     if not found and not number:

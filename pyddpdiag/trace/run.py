@@ -12,6 +12,7 @@ from typing import Final
 from pyddpdiag.errors import TraceError
 from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar
+from pyddpdiag.model.start import Start
 from pyddpdiag.regular_file import FileIdentity
 from pyddpdiag.trace.budget import FEWEST, SAMPLE, needed_gb, records_per_step, that_fit
 from pyddpdiag.trace.command import read_command
@@ -21,6 +22,7 @@ from pyddpdiag.trace.layout import HEADER_BYTES, RECORD_BYTES
 from pyddpdiag.trace.nodes import NodeNotes, read_nodes
 from pyddpdiag.trace.reader import RankTrace, read_header, read_trace
 from pyddpdiag.trace.sidecar import SidecarReader
+from pyddpdiag.trace.starts import read_starts
 from pyddpdiag.trace.table import Tables
 
 FILE_LIMIT: Final = 16384
@@ -33,7 +35,8 @@ class Run:
     `missing` are the ranks below `world_size` that have no trace here; at most the first 1024 are listed,
     `missing_count` is how many there are. `damaged` says what is wrong with traces that lack records or cannot be
     read, by rank. `command`: how the command of `pyddpdiag run` ended;
-    None: not known. `nodes`: what each machine's `pyddpdiag run` noted.
+    None: not known. `nodes`: what each machine's `pyddpdiag run` noted. `starts`: where ranks
+    are that have no trace yet.
     """
 
     folder: Path
@@ -46,6 +49,7 @@ class Run:
     damaged: Mapping[int, str] = field(default_factory=dict)
     command: CommandEnd | None = None
     nodes: NodeNotes = field(default_factory=NodeNotes)
+    starts: tuple[Start, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -128,6 +132,7 @@ def open_run(
         :1024
     ]
     missing_count = world_size - sum(rank < world_size for rank in present)
+    starts = read_starts(folder) if missing_count else ()
     if missing_count:
         warnings.append(
             f"{folder}: no trace of {_ranks(missing, missing_count)} of {world_size} in the folder; "
@@ -165,6 +170,7 @@ def open_run(
         dict(sorted(damaged.items())),
         read_command(folder),
         read_nodes(folder),
+        starts,
     )
 
 

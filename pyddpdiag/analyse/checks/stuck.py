@@ -16,14 +16,19 @@ from pyddpdiag.analyse.interruption import Interruption
 from pyddpdiag.analyse.links.culprit import named
 from pyddpdiag.analyse.progress import Awaited
 from pyddpdiag.analyse.standstill import threshold_ms
+from pyddpdiag.analyse.starts import waited_for
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.start import Start
 from pyddpdiag.model.words import ranks, verb
 from pyddpdiag.output import clean
 
 
 def _look(view: RunView) -> Iterator[Finding]:
+    if view.run.starts and (found := list(waited_for([*view.run.starts, *_begun(view)]))):
+        yield from found
+        return
     if view.interruption is not None:
         yield from _until_interrupted(view, view.interruption)
         return
@@ -100,6 +105,19 @@ def transfer_stood(view: RunView, failure: FirstFailure) -> bool:
         and failure.stood_ms >= threshold_ms(view.judged.wall_ms)
         and all(view.endings[rank].outlived(at_ms - BEAT_MS) for rank in failure.members)
     )
+
+
+def _begun(view: RunView) -> Iterator[Start]:
+    """The ranks that train, as those that do not yet: what they wait in."""
+    errors = [(one.rank, one.kind, one.what, 0.0, one.text or "an error") for one in view.errors.first]
+    waits = [(one.rank, one.kind, one.what, one.open_ms / 1e3, "") for one in view.in_flight.first]
+    stats = {rank.rank: rank for rank in view.ranks}
+    for rank, kind, what, for_s, error in errors + waits:
+        one, end = stats[rank], view.endings[rank]
+        process = "dead" if one.closed else one.process
+        yield Start(
+            rank, view.run.world_size, one.host, 0, process, end.where, f"{kind} {what}", for_s, error
+        )
 
 
 def _where_it_stands(view: RunView, what: str) -> str:

@@ -1,0 +1,153 @@
+"""A run that has no trace yet: where its ranks are, and for whom they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from pyddpdiag.analyse.standstill import UNKNOWN_STEP_MS
+from pyddpdiag.model import Finding, RunReport, StepTable, Verdict
+from pyddpdiag.model.ending import INTERRUPT
+from pyddpdiag.model.start import Start
+from pyddpdiag.model.words import listed, ranks, sentence, verb
+
+_GROUPS: Final = 4
+
+
+def judge_starts(starts: Sequence[Start]) -> tuple[str, tuple[Finding, ...]]:
+    """Where the ranks are, in a sentence, and whom the others wait for, if that is known.
+
+    Args:
+        starts: at least one.
+    """
+    found = tuple(waited_for(starts))
+    if found:
+        return sentence(found[0].message), found
+    over = _is_over(starts)
+    said = "; ".join(_at(starts, over))
+    return sentence(f"cannot tell: no rank {'trained' if over else 'trains yet'}. {sentence(said)}."), ()
+
+
+def report_of_starts(folder: Path, starts: Sequence[Start]) -> RunReport:
+    """The report of a run that has no trace."""
+    line, found = judge_starts(starts)
+    whole, real = np.empty(0, np.int64), np.empty(0)
+    return RunReport(
+        folder=str(folder),
+        run_id="",
+        world_size=max(start.world_size for start in starts),
+        verdict=Verdict("findings" if found else "cannot_tell", line, found),
+        ranks=(),
+        buckets=(),
+        steps=StepTable(whole, whole, *(real,) * 6, whole, whole, "step records", ()),
+        other_collectives=(),
+        in_flight_operations=(),
+        in_flight_total=0,
+        errors=(),
+        errors_total=0,
+        gaps=(),
+        mismatches=(),
+        warnings=(),
+    )
+
+
+def waited_for(starts: Sequence[Start]) -> Iterator[Finding]:
+    """The ranks that do something of their own while others wait for them, or that ended."""
+    waiting = [start for start in starts if start.waits_in]
+    own = [start for start in starts if not start.waits_in]
+    over = _is_over(starts)
+    waited_s = max((start.for_s for start in waiting), default=0.0)
+    failed = [start for start in own if start.error and not _interrupted(start)]
+    gone = [start for start in own if start.process == "dead"]
+    if failed:
+        first = failed[0]
+        yield Finding(
+            kind="rank_lost",
+            severity="error",
+            message=f"{_which(failed)} ended before any training, by {first.error.rstrip('.')}.",
+            confidence="high",
+            rank=first.rank if len(failed) == 1 else None,
+            where=first.where or None,
+            evidence={"waiting": len(waiting), "waited_s": waited_s},
+            change_mind="Another rank failed first, and its note is not here.",
+            advice="Look at this rank's own output.",
+        )
+        return
+    # A wait that failed was long enough; without one, the start of a process takes each rank another time.
+    given_up = any(start.error and not _interrupted(start) for start in waiting)
+    if not waiting or not own or not (given_up or 1e3 * waited_s >= UNKNOWN_STEP_MS):
+        return
+    stuck = own if over else [start for start in own if start.process != "dead"]
+    if gone and not over:
+        yield _blamed("rank_lost", gone, waiting, "{who} {is_} gone: it was last at {at}", waited_s)
+    elif stuck:
+        been = (
+            "{who} {was} at {at} for {for_s:.0f} s" if over else "{who} {has} been at {at} for {for_s:.0f} s"
+        )
+        yield _blamed("rank_stuck", stuck, waiting, been, waited_s)
+
+
+def _blamed(kind: str, who: Sequence[Start], waiting: Sequence[Start], been: str, waited_s: float) -> Finding:
+    first = max(who, key=lambda start: start.for_s)
+    numbers = [start.rank for start in who]
+    over = first.process == "dead" and kind == "rank_stuck"
+    said = been.format(
+        who=ranks(numbers),
+        is_=verb(numbers, "is", "are"),
+        was=verb(numbers, "was", "were"),
+        has=verb(numbers, "has", "have"),
+        at=listed(dict.fromkeys(_line(start) for start in who), _GROUPS),
+        for_s=first.for_s,
+    )
+    wait = verb([start.rank for start in waiting], "waits", "wait")
+    met = listed(
+        dict.fromkeys(start.waits_in + (f" ({start.where})" if start.where else "") for start in waiting),
+        _GROUPS,
+    )
+    dump = "" if over else f"Look at what it does: py-spy dump --pid {first.pid}. "
+    return Finding(
+        kind=kind,
+        severity="error",
+        message=f"{said}, before any training: {_which(waiting)} {'waited' if over else wait} for it in {met}.",
+        confidence="high" if len({_line(start) for start in who}) == 1 else "medium",
+        rank=numbers[0] if len(numbers) == 1 else None,
+        where=first.where or None,
+        evidence={"waiting": len(waiting), "waited_s": waited_s, "own_s": first.for_s},
+        change_mind="It does something long on purpose there, and goes on.",
+        advice=f"{dump}Download, unpack and index data before the ranks are started; a lock file that a killed process "
+        "has left must be removed.",
+    )
+
+
+def _at(starts: Sequence[Start], over: bool) -> Iterator[str]:
+    """Where the ranks are; those at one place together."""
+    places: dict[tuple[str, str], list[Start]] = {}
+    for start in starts:
+        places.setdefault((_line(start), start.waits_in), []).append(start)
+    for (line, call), here in places.items():
+        numbers = [start.rank for start in here]
+        be = verb(numbers, "was", "were") if over else verb(numbers, "is", "are")
+        for_s = max(start.for_s for start in here)
+        yield f"{ranks(numbers)} {be} at {line}" + (f" in {call}" if call else "") + f" for {for_s:.0f} s"
+
+
+def _line(start: Start) -> str:
+    return start.where or "no line of the script"
+
+
+def _which(starts: Iterable[Start]) -> str:
+    return ranks([start.rank for start in starts])
+
+
+def _is_over(starts: Sequence[Start]) -> bool:
+    return all(start.process == "dead" for start in starts)
+
+
+def _interrupted(start: Start) -> bool:
+    return start.error.startswith(INTERRUPT)
+
+
+__all__ = ["judge_starts", "report_of_starts", "waited_for"]

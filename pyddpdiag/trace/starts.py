@@ -1,0 +1,109 @@
+"""Reads the notes of ranks that have no trace yet (`start_note`). Optional and never trusted."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from pyddpdiag import processes
+from pyddpdiag.model.now import ProcessStatus
+from pyddpdiag.model.start import Start
+from pyddpdiag.model.untrusted import needed_text, needed_whole, number, text, time_ns
+from pyddpdiag.own_clock import clock_identity
+from pyddpdiag.processes import START_TOLERANCE_S
+from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.start_note import SUFFIX, TEXT_LIMIT, StartNote
+from pyddpdiag.trace.now import FRESH_ELSEWHERE_MS
+
+MOST: Final = 16384
+BYTES: Final = 8192
+_NAME: Final = re.compile(rf"rank_(0|[1-9][0-9]{{0,6}}){re.escape(SUFFIX)}")
+_LATEST_S: Final = 3e10
+
+
+def read_starts(folder: Path) -> tuple[Start, ...]:
+    """The ranks that have a note in the folder of a run or an attempt, and no trace; sorted."""
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except OSError:
+        return ()
+    ranks = sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))[:MOST]
+    waiting = [rank for rank in ranks if f"rank_{rank}.ddptrace" not in names]
+    found_ones = (_read(folder / f"rank_{rank}{SUFFIX}") for rank in waiting)
+    return tuple(
+        _seen(note) for rank, note in zip(waiting, found_ones, strict=True) if note and note.rank == rank
+    )
+
+
+def forget_ended(folder: Path) -> None:
+    """Removes the notes of ranks of an earlier run, whose processes have ended: they are none of the next one's."""
+    for path in folder.glob(f"**/rank_*{SUFFIX}"):
+        note = _read(path)
+        if note is not None and _status(note) == "dead":
+            with suppress(OSError):
+                path.unlink()
+
+
+def _read(path: Path) -> StartNote | None:
+    try:
+        with RegularFile(path) as file:
+            return _note(json.loads(file.read(0, BYTES)))
+    except (OSError, ValueError, RecursionError, TypeError, KeyError):
+        return None
+
+
+def _note(raw: Any) -> StartNote | None:
+    if not isinstance(raw, Mapping):
+        return None
+    began_s, until_s = number(raw["began_s"], _LATEST_S), number(raw["until_s"], _LATEST_S)
+    note = StartNote(
+        rank=needed_whole(raw["rank"], 10**7),
+        world_size=needed_whole(raw["world_size"], 10**7),
+        host=needed_text(raw["host"], TEXT_LIMIT),
+        pid=needed_whole(raw["pid"], 2**31),
+        clock=needed_text(raw["clock"], TEXT_LIMIT),
+        began_s=began_s or 0.0,
+        until_s=until_s or 0.0,
+        where=text(raw, "where", TEXT_LIMIT),
+        waits_in=text(raw, "waits_in", TEXT_LIMIT),
+        since_ns=time_ns(raw.get("since_ns")),
+        until_ns=time_ns(raw.get("until_ns")),
+        error=text(raw, "error", TEXT_LIMIT),
+    )
+    return note if note.rank < note.world_size and note.since_ns <= note.until_ns else None
+
+
+def _seen(note: StartNote) -> Start:
+    status = _status(note)
+    # A process that lives and was not looked at for a moment is still there: its interpreter is held at that line.
+    held_s = max(0.0, time.time() - note.until_s) if status in ("running", "stopped") else 0.0
+    return Start(
+        note.rank,
+        note.world_size,
+        note.host,
+        note.pid,
+        status,
+        note.where,
+        note.waits_in,
+        (note.until_ns - note.since_ns) / 1e9 + held_s,
+        note.error,
+    )
+
+
+def _status(note: StartNote) -> ProcessStatus:
+    if note.clock and (note.clock, note.host) == (clock_identity(), socket.gethostname()):
+        process = processes.find(note.pid)
+        is_it = process is not None and (process.started_s or 0.0) <= note.began_s + START_TOLERANCE_S
+        if process is None or not is_it:
+            return "dead"
+        return "stopped" if process.stopped else "running"
+    return "running" if abs(time.time() - note.until_s) <= FRESH_ELSEWHERE_MS / 1e3 else "unknown"
+
+
+__all__ = ["forget_ended", "read_starts"]
