@@ -9,6 +9,7 @@ from pyddpdiag.analyse.empty import Empty
 from pyddpdiag.analyse.filing import RankLines, file_lines
 from pyddpdiag.analyse.life import RankLife, rank_life
 from pyddpdiag.analyse.links.connections import Connection, rank_connections
+from pyddpdiag.analyse.memory import Growth, growth
 from pyddpdiag.analyse.operations import RankOperations, rank_operations
 from pyddpdiag.analyse.passes import Passes
 from pyddpdiag.analyse.phases import RankPhases, rank_phases
@@ -27,7 +28,8 @@ from pyddpdiag.trace.rows import CHUNK, arrange
 
 @dataclass(frozen=True, eq=False)
 class RankDigest:
-    """One rank's share of every table; `lines` is None without samples of its stack."""
+    """One rank's share of every table; `lines` is None without samples of its stack, `growth` if its memory does
+    not grow."""
 
     steps: RankSteps
     operations: RankOperations
@@ -39,6 +41,7 @@ class RankDigest:
     life: RankLife
     connections: tuple[Connection, ...] = ()
     lines: RankLines | None = None
+    growth: Growth | None = None
 
 
 class Intake:
@@ -75,6 +78,7 @@ class Intake:
             rank_life(trace, steps, collectives, phases, usage),
             rank_connections(trace, trained_until_ns(trace)),
             None if lines is None else file_lines(lines, steps, passes, collectives, phases, cut=cut),
+            None if lines is None else growth(lines.memory),
         )
         self.ranks.append(self._empty.shared(digest))
 

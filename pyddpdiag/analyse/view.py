@@ -43,6 +43,7 @@ from pyddpdiag.analyse.links.pairs import links
 from pyddpdiag.analyse.links.stalled_steps import lost_in
 from pyddpdiag.analyse.links.stalls import Stalls, stalls
 from pyddpdiag.analyse.meetings import Meetings, meetings
+from pyddpdiag.analyse.memory import Growth
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.nodes import Node, nodes
 from pyddpdiag.analyse.occurrences import Occurrences, measure
@@ -335,6 +336,12 @@ class RunView:
         """At which lines of the script the ranks were."""
         ranks = zip(self.run.ranks, self._digests, strict=True)
         return RunLines({trace.rank: digest.lines for trace, digest in ranks if digest.lines is not None})
+
+    @cached_property
+    def memory_growth(self) -> dict[int, Growth]:
+        """How the memory of ranks grows, of those whose does."""
+        ranks = zip(self.run.ranks, self._digests, strict=True)
+        return {trace.rank: digest.growth for trace, digest in ranks if digest.growth is not None}
 
     @cached_property
     def hot_lines(self) -> tuple[HotLine, ...]:

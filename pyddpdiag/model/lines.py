@@ -6,10 +6,11 @@ docs/examples/rank_0.lines is an example, which a test holds against this.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from pyddpdiag.model.memory import Memory, memory_from_json, memory_to_json
 from pyddpdiag.model.untrusted import LATEST_NS, needed_list, needed_text, needed_whole
 
 FORMAT: Final = "ddplines"
@@ -102,6 +103,7 @@ class Lines:
         stacks: the different ones.
         at_ns: when, on the records' clock.
         stack: which.
+        memory: what the rank took meanwhile.
     """
 
     run_id: str
@@ -110,6 +112,7 @@ class Lines:
     stacks: tuple[Stack, ...]
     at_ns: tuple[int, ...]
     stack: tuple[int, ...]
+    memory: Memory = field(default_factory=Memory)
 
 
 def to_json(lines: Lines) -> dict[str, Any]:
@@ -136,6 +139,7 @@ def to_json(lines: Lines) -> dict[str, Any]:
         # Each one as the difference to the one before.
         "at_us": [now - before for before, now in zip([0, *at_us], at_us, strict=False)],
         "stack": [place[stack] for stack in lines.stack],
+        **({"memory": memory_to_json(lines.memory)} if lines.memory.at_ns else {}),
     }
 
 
@@ -180,7 +184,8 @@ def _lines(raw: Mapping[str, Any]) -> Lines:
     if not interval_ns:
         raise ValueError("no interval")
     missed_ns = 1000 * needed_whole(raw["missed_us"], LATEST_NS // 1000)
-    return Lines(raw["run_id"], interval_ns, missed_ns, stacks, tuple(at_ns), stack)
+    memory = memory_from_json(raw.get("memory"))
+    return Lines(raw["run_id"], interval_ns, missed_ns, stacks, tuple(at_ns), stack, memory)
 
 
 __all__ = [

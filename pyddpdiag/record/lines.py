@@ -13,6 +13,7 @@ from typing import Final
 from pyddpdiag import _native
 from pyddpdiag.model.lines import Lines, Stack, lines_beside, to_json
 from pyddpdiag.own_clock import monotonic_ns
+from pyddpdiag.record.memory import MemoryLooks
 from pyddpdiag.record.owners_file import LAST_S, replace_file
 from pyddpdiag.record.side_thread import Over, SideThread
 from pyddpdiag.record.stacks import looks_at_main_thread, named
@@ -45,6 +46,7 @@ class LineSampler:
         self._run_id = run_id.hex()
         self._core = weakref.ref(core)
         self._looks = looks_at_main_thread()
+        self._memory = MemoryLooks()
         self._named: dict[tuple[int, ...], Stack] = {}
         self._begun_ns = monotonic_ns()
         self._due_ns = self._begun_ns + int(1e9 * WRITE_S[0])
@@ -72,6 +74,7 @@ class LineSampler:
                 return
             wait_s = look(core.paused)
             del core  # it would keep the trace open
+            self._memory.look()
             if monotonic_ns() >= self._due_ns:
                 # What cannot be written now is written the next time, with all looks until then.
                 with suppress(OSError):
@@ -107,6 +110,7 @@ class LineSampler:
             tuple(self._named[each] for each in taken),
             tuple(at_ns),
             tuple(places),
+            self._memory.kept(),
         )
 
 

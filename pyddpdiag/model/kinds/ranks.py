@@ -42,6 +42,11 @@ RANKS: Final = (
         cure="with fewer threads",
     ),
     Kind(
+        "memory_growth",
+        short="the memory of {ranks} grows until none is left",
+        many="the ranks",
+    ),
+    Kind(
         "cpu_quota",
         short="a limit of processor cores holds {ranks} back",
         explains="late",

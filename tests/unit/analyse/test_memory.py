@@ -1,0 +1,84 @@
+"""Memory that grows until none is left, and memory that only grows for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.memory import growth
+from pyddpdiag.model.memory import Memory
+
+GB, S = 10**9, 10**9
+FREE = 20 * GB
+SPAN_S = 600
+
+
+def read(
+    level: Callable[[Float64], Float64], noise: float = 2e6, seed: int = 1, workers: float = 0.0
+) -> Memory:
+    """Readings of 10 minutes of what `level` says for shares of the time, in GB beyond 1 GB."""
+    share = np.linspace(0.0, 1.0, 240)
+    taken = GB * (1.0 + level(share)) + np.abs(np.random.default_rng(seed).normal(0.0, noise, len(share)))
+    of_workers = workers * taken
+    return Memory(
+        tuple((share * SPAN_S * S).astype(np.int64).tolist()),
+        tuple((taken - of_workers).astype(np.int64).tolist()),
+        tuple(of_workers.astype(np.int64).tolist()),
+        tuple((FREE - (taken - GB)).astype(np.int64).tolist()),
+        24 * GB,
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("level", "gb_per_s", "from_begin"),
+    [
+        pytest.param(lambda t: 2.0 * t, 2.0 / SPAN_S, True, id="a leak"),
+        pytest.param(lambda t: 2.0 * t**1.5, 2.7 / SPAN_S, True, id="one that becomes faster"),
+        pytest.param(lambda t: 2.0 * np.floor(40 * t) / 40, 2.0 / SPAN_S, True, id="in stairs"),
+        pytest.param(lambda t: 4.0 * np.maximum(0.0, t - 0.4), 4.0 / SPAN_S, False, id="from some moment on"),
+        pytest.param(
+            lambda t: 3.0 * np.minimum(t, 0.1) + 2.0 * np.maximum(0.0, t - 0.1),
+            2.0 / SPAN_S,
+            True,
+            id="after a start",
+        ),
+    ],
+)
+def test_memory_that_grows_is_measured(
+    level: Callable[[Float64], Float64], gb_per_s: float, from_begin: bool, seed: int
+) -> None:
+    found = growth(read(level, seed=seed, workers=0.75))
+    assert found is not None and found.from_begin == from_begin
+    assert found.per_ns * S / GB == pytest.approx(gb_per_s, rel=0.25)
+    assert found.workers == pytest.approx(0.75, abs=0.05)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "level",
+    [
+        pytest.param(lambda t: 0.0 * t, id="none"),
+        pytest.param(lambda t: 0.1 * t, id="less than it matters"),
+        pytest.param(lambda t: 3.0 * np.minimum(1.0, 3.0 * t), id="a data set that is read"),
+        pytest.param(lambda t: 3.0 * (1.0 - np.exp(-4.0 * t)), id="a cache that fills"),
+        pytest.param(lambda t: 3.0 * (1.0 - np.exp(-2.0 * t)), id="a cache that fills slowly"),
+        pytest.param(lambda t: 2.0 * (6 * t % 1.0), id="epochs"),
+        pytest.param(lambda t: 2.0 * np.sin(12.0 * t) ** 2, id="up and down"),
+        pytest.param(lambda t: 2.0 - 2.0 * t, id="less and less"),
+    ],
+)
+def test_memory_that_levels_off_is_no_leak(level: Callable[[Float64], Float64], seed: int) -> None:
+    assert growth(read(level, seed=seed)) is None
+
+
+def test_few_readings_say_nothing() -> None:
+    whole = read(lambda t: 2.0 * t)
+    assert (
+        growth(Memory(whole.at_ns[:15], whole.own[:15], whole.workers[:15], whole.free[:15], whole.limit))
+        is None
+    )
+    assert growth(Memory()) is None
