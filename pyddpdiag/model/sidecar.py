@@ -131,6 +131,7 @@ class Sidecar:
         start_up: when the process had done what on the records' clock, in ns; empty: not known, or it had another
             recorder before.
         trial: of cures, as far as it was when the file was written; None: there was none.
+        debugging: torch's settings that slow it down: 2 where it was on when the file was written, 1 earlier only.
         ended_ns: when the recorder was closed or, if it never was, the process ended, on the records' clock; 0: not
             known.
     """
@@ -168,6 +169,7 @@ class Sidecar:
     training: Training = field(default_factory=Training)
     start_up: Mapping[str, str | int] = field(default_factory=dict)
     trial: Trial | None = None
+    debugging: Mapping[str, int] = field(default_factory=dict)
     ended_ns: int = 0
 
     def start_up_lines(self, name: str) -> dict[str, int]:
@@ -257,6 +259,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         **({"training": training_to_json(sidecar.training)} if sidecar.training != Training() else {}),
         **({"start_up": dict(sidecar.start_up)} if sidecar.start_up else {}),
         **({"trial": trial_to_json(sidecar.trial)} if sidecar.trial is not None else {}),
+        **({"debugging": dict(sidecar.debugging)} if sidecar.debugging else {}),
     }
 
 
@@ -319,6 +322,7 @@ def from_json(
         training=training_from_json(raw.get("training")),
         start_up=_table(raw.get("start_up")),
         trial=trial_from_json(raw.get("trial")),
+        debugging=_numbers(raw.get("debugging")),
         ended_ns=time_ns(raw.get("ended_ns")),
     )
     return sidecar, tuple(warnings)

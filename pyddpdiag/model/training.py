@@ -111,6 +111,7 @@ class Loaded:
         batch_size: None: not known, or batches differ in size.
         epochs: how often it was gone through.
         distinct: in how many of these `set_epoch` had set another epoch than before.
+        workers: processes that make its batches; None: not known.
     """
 
     sampler: str
@@ -123,6 +124,7 @@ class Loaded:
     batch_size: int | None = None
     epochs: int = 0
     distinct: int = 0
+    workers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -349,6 +351,7 @@ def _loaded(entry: Any) -> Loaded:
         _maybe(entry.get("batch_size")),
         needed_whole(entry["epochs"]),
         needed_whole(entry["distinct"]),
+        _maybe(entry.get("workers")),
     )
 
 

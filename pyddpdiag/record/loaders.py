@@ -84,6 +84,7 @@ def described(loader: object) -> tuple[Loaded, int | None] | None:
         seed=_whole(getattr(sampler, "seed", None)),
         length=_length(sampler),
         batch_size=_whole(getattr(batches, "batch_size", None)),
+        workers=_whole(_first(loader, "num_workers", "_num_workers")),
     )
     return facts, _whole(epoch)
 

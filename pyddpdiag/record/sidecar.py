@@ -27,12 +27,14 @@ from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.paths import lanes_setup, shared_setup
 from pyddpdiag.record import interface_facts
 from pyddpdiag.record.cpu_quota import CpuQuota
+from pyddpdiag.record.debugging import Debugging
 from pyddpdiag.record.interface_traffic import InterfaceTraffic
 from pyddpdiag.record.owners_file import LAST_S, replace_file
 from pyddpdiag.record.training import TrainingWatch
 
 # Only what changes how DDP or Gloo behave: an environment may hold secrets.
 _ENVIRONMENT = (
+    "CUDA_LAUNCH_BLOCKING",
     "CUDA_VISIBLE_DEVICES",
     "GLOO_DEVICE_TRANSPORT",
     "GLOO_SOCKET_IFNAME",
@@ -98,6 +100,7 @@ class Sidecar:
         self._most_memory = 0
         self._quota = CpuQuota()
         self._traffic = InterfaceTraffic()
+        self._debugging = Debugging()
         self._fixed = schema.Sidecar(
             run_id=run_id.hex(),
             rank=rank,
@@ -208,6 +211,7 @@ class Sidecar:
             trial=self._trial,
             gpu=self._gpu_use(),
             training=self._training.facts(),
+            debugging=self._debugging.now(),
             ended_ns=self._ended_ns,
         )
 
