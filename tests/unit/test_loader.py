@@ -134,7 +134,7 @@ def test_without_torch_traces_are_read(pure_copy: Path, tmp_path: Path, native: 
     assert done.returncode == 0, done.stderr
     assert "DIR" in done.stdout
     write_training(tmp_path / "run")
-    done = python(tmp_path, finders, NO_TORCH, run, arguments=["report", "run"])
+    done = python(tmp_path, finders, NO_TORCH, run, arguments=["report", "run", "--all"])
     assert done.returncode in (0, 1), done.stderr
     assert "layer0.weight" in done.stdout
 
