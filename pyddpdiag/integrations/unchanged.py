@@ -264,11 +264,8 @@ def _patch_groups(module: Any) -> None:
         package.init_process_group = init_process_group  # type: ignore[attr-defined]
 
 
-def _notes_begin(arguments: Sequence[Any], options: Mapping[str, Any]) -> SetUp | None:
-    """What looks at the script until its first module runs, and says where the rank is; None: nothing does.
-
-    The arguments are those of `init_process_group`.
-    """
+def _set_up_begins() -> SetUp | None:
+    """What looks at the script until its first module runs; None: nothing does."""
     if _state.begun or _state.failed or os.environ.get(LINES) == "0":
         return None
     # A forked process has no thread of its parent's.
@@ -276,13 +273,18 @@ def _notes_begin(arguments: Sequence[Any], options: Mapping[str, Any]) -> SetUp 
         from pyddpdiag.record.set_up import SetUp
 
         _state.set_up = SetUp()
-    notes(_state.set_up, os.environ.get(FOLDER, ""), *given_rank(arguments, options))
     return _state.set_up
 
 
+def _notes_begin(arguments: Sequence[Any], options: Mapping[str, Any]) -> SetUp | None:
+    """The same, and says from now on where the rank is; the arguments are those of `init_process_group`."""
+    if (begun := _set_up_begins()) is not None:
+        notes(begun, os.environ.get(FOLDER, ""), *given_rank(arguments, options))
+    return begun
+
+
 def _fails(error: str) -> None:
-    looks = _state.set_up
-    if not _state.begun and looks is not None and looks.is_here:
+    if not _state.begun and (looks := _state.set_up) is not None and looks.is_here:
         looks.fails(error)
 
 
