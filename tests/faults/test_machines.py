@@ -114,7 +114,8 @@ def test_a_machine_that_loses_power_is_told_from_ranks_that_were_killed(
     limit = time.monotonic() + LIMIT_S
     with bed.machines(tmp_path, 2) as found:
         folders = boot_all(found, started_by_run, 1, JOB_STEPS="1000000")
-        while not all(len(read_nodes(folder).notes) == 1 for folder in folders):
+        # The command is there before its ranks train.
+        while not all(read_nodes(folder).notes and [*folder.glob("rank_*.ddptrace")] for folder in folders):
             assert time.monotonic() < limit and found.booted[0].poll() is None, found.ended(0, 1)
             time.sleep(0.1)
         found.power_off(1)
