@@ -15,7 +15,7 @@ from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.hot_lines import HotLine
 from pyddpdiag.analyse.lateness import Lateness
 from pyddpdiag.analyse.lateness import lateness as lateness_of
-from pyddpdiag.analyse.lines import RunLines
+from pyddpdiag.analyse.lines import RunLines, Where
 from pyddpdiag.analyse.settings import fewer_threads, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, median
 from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
@@ -92,6 +92,7 @@ class LateRank:
     computes_more_ms: float = 0.0
     cpu_times: float | None = None
     spins: bool = False
+    alone_at: Where | None = None
     other_threads: tuple[float, float] | None = None
     than: int | None = None
     disk_ms: float | None = None
@@ -191,9 +192,10 @@ def _with_lines(late: LateRank, lateness: Lateness, lines: RunLines, hot: Sequen
     ms = lines.more_on_disk_ms(late.rank, lateness.step[rows]) / len(rows)
     seen = None if np.isnan(ms) else float(ms)
     waits = max(seen or 0.0, FAULT_MS * (late.major_faults or 0.0))
-    alone = sum(one.of_step[late.rank] for one in hot if one.ranks == (late.rank,)) * late.step_ms
-    extra = replace(late.extra, disk=waits / late.extra_ms, at_a_line=2 * alone >= late.extra_ms)
-    return replace(late, disk_ms=seen, extra=extra)
+    alone = sorted((one for one in hot if one.ranks == (late.rank,)), key=lambda one: -one.of_step[late.rank])
+    alone_ms = sum(one.of_step[late.rank] for one in alone) * late.step_ms
+    extra = replace(late.extra, disk=waits / late.extra_ms, at_a_line=2 * alone_ms >= late.extra_ms)
+    return replace(late, disk_ms=seen, extra=extra, alone_at=alone[0].where if extra.at_a_line else None)
 
 
 def _threshold_ms(step_ms: float) -> float:

@@ -134,7 +134,7 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
     return Finding(
         kind="late_rank",
         severity="warning",
-        message=_what(view, late) + (f" {where.says('what it needs more')}." if where else ""),
+        message=_what(view, late) + _at(late, where),
         confidence=late.confidence,
         rank=late.rank,
         cause=late.cause,
@@ -180,6 +180,15 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
     )
 
 
+def _at(late: LateRank, where: Where | None) -> str:
+    if where is None:
+        return ""
+    # How much of the extra time that is, is not known then.
+    if where == late.alone_at:
+        return f" It is mostly at {where}, where no other rank is."
+    return f" {where.says('what it needs more')}."
+
+
 def _may_spin(late: LateRank) -> bool:
     return late.spins and late.cause == "compute" and not late.other_threads
 
@@ -196,7 +205,7 @@ def _where(view: RunView, late: LateRank) -> Where | None:
         extra, lines = np.full(len(own), late.extra_ms), lines.of([late.rank, late.than])
     more_ms = float(np.maximum(extra, 0.0).sum())
     times = stretch(float((own - extra).sum()), more_ms, late.extra.cpu, late.extra.core)
-    return lines.more_of(late.rank, lateness.step[rows], more_ms, times)
+    return lines.more_of(late.rank, lateness.step[rows], more_ms, times) or late.alone_at
 
 
 def _advice(late: LateRank, threads: tuple[int, int] | None, where: Where | None) -> str:
