@@ -8,6 +8,7 @@ the extra time: it waits for data, computes, on its processor or its accelerator
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -262,7 +263,7 @@ def _why(late: LateRank) -> str:
         )
     if late.cause != "blocked":
         return ""
-    if late.extra.at_a_line and (late.extra.core or 0.0) > 0.0:
+    if replace(late.extra, at_a_line=False).cause == "core":
         return f", because it sleeps, and waits for a core after that ({percent(late.extra.core or 0.0)} of that time)"
     return ", and neither computes nor waits for a core"
 
