@@ -152,7 +152,8 @@ def _pause(rng: random.Random, job: Job) -> Drawn:
 def _checkpoint(rng: random.Random, job: Job) -> Drawn:
     # Rank 0 writes while the others wait in their next all-reduce.
     fault = {"name": "pause", "rank": 0, "share": rng.choice((4.0, 8.0)), "every": rng.choice((8, 12))}
-    return Drawn(job, fault, Truth((Answer("episodic_rank"), Answer("pause")), 0))
+    # It does so after the step, where the others wait for what it does alone.
+    return Drawn(job, fault, Truth((Answer("episodic_rank"), Answer("rank_alone"), Answer("pause")), 0))
 
 
 def _small_buckets(rng: random.Random, job: Job) -> Drawn:
