@@ -119,6 +119,11 @@ def share(more: Float64, extra: Float64) -> float | None:
     return float(more[known].sum() / extra[known].sum())
 
 
+def part(some_ms: float, extra_ms: float) -> float:
+    """What share of the extra time that is; 0 where there is none: who computes more need not be later."""
+    return some_ms / extra_ms if extra_ms > 0.0 else 0.0
+
+
 def stretch(usual_ms: float, extra_ms: float, *shares: float | None) -> float:
     """How many times as long a rank takes for anything, if all that its processor makes longer is longer alike.
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.core_waits import spins
-from pyddpdiag.analyse.extra_time import FAULT_MS, SHARED_TIMES, ExtraTime, share, waits_per_cpu
+from pyddpdiag.analyse.extra_time import FAULT_MS, SHARED_TIMES, ExtraTime, part, share, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.hot_lines import HotLine
 from pyddpdiag.analyse.lateness import Lateness
@@ -194,7 +194,9 @@ def _with_lines(late: LateRank, lateness: Lateness, lines: RunLines, hot: Sequen
     waits = max(seen or 0.0, FAULT_MS * (late.major_faults or 0.0))
     alone = sorted((one for one in hot if one.ranks == (late.rank,)), key=lambda one: -one.of_step[late.rank])
     alone_ms = sum(one.of_step[late.rank] for one in alone) * late.step_ms
-    extra = replace(late.extra, disk=waits / late.extra_ms, at_a_line=2 * alone_ms >= late.extra_ms)
+    extra = replace(
+        late.extra, disk=part(waits, late.extra_ms), at_a_line=bool(alone) and 2 * alone_ms >= late.extra_ms
+    )
     return replace(late, disk_ms=seen, extra=extra, alone_at=alone[0].where if extra.at_a_line else None)
 
 
@@ -308,14 +310,15 @@ def _describe(
     step_ms = median(lateness.wall[rows]) if span else steps.wall_ms
 
     def of(values: Float64) -> Float64:
-        return lateness.more(values)[:, place]
+        # Beside a rank of which nothing is known, nobody has more.
+        return np.where(np.isnan(values).any(axis=1), np.nan, lateness.more(values)[:, place])
 
     cpu, delay, beside = usage.cpu[late], usage.run_delay[late], (usage.process_cpu - usage.cpu)[late]
     rest = cpu[:, place] - of(cpu), delay[:, place] - of(delay)
     faults = of(usage.major_faults[late])
     threads = share(of(beside), mine)
     spent = ExtraTime(
-        data=max(0.0, median(lateness.waits[rows, place])) / median(extra),
+        data=part(max(0.0, median(lateness.waits[rows, place])), median(extra)),
         device=share(of(usage.device[late]), mine),
         cpu=share(of(cpu), mine),
         core=share(of(delay), mine),

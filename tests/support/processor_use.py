@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ def write(
     *,
     delay_known: bool = True,
     usage: bool = True,
+    unread: Collection[int] = (),
     threads: Sequence[int] = (),
     cores: int = 0,
     steps: int = STEPS,
@@ -58,7 +59,9 @@ def write(
     platform: str = "",
     **sidecar: Sequence[Any],
 ) -> None:
-    """Steps of about 40 ms, of which a rank computes 30 and communicates 3. `sidecar`: a field of each rank's."""
+    """Steps of about 40 ms, of which a rank computes 30 and communicates 3. `sidecar`: a field of each rank's.
+
+    `unread`: ranks without readings of the processor."""
     random = np.random.default_rng(7)
     writers = [RankWriter(rank, len(ranks)) for rank in range(len(ranks))]
     readings = np.zeros((len(ranks), 5), np.int64)
@@ -81,7 +84,7 @@ def write(
             )
             readings[rank] += np.rint(np.array(added) * MS).astype(np.int64)
             cpu, delay, process, collector, faults = readings[rank].tolist()
-            if usage:
+            if usage and rank not in unread:
                 writer.usage(
                     step,
                     done,

@@ -102,3 +102,19 @@ def test_waits_for_a_core_at_a_line_where_nobody_else_is_come_with_what_it_does_
 ) -> None:
     assert extra.cause == "core"
     assert replace(extra, at_a_line=True).cause == cause
+
+
+def test_a_rank_that_computes_more_and_is_mostly_in_the_middle(tmp_path: Path) -> None:
+    """Typically it is not later than the others at all, so there is no time to take parts of."""
+    steps = 200
+    one, other = ([step for step in range(steps) if step % 11 in chosen] for chosen in ((1, 4, 7), (2, 6, 9)))
+    ranks = [Extra(cpu=30, steps=range(steps)), Extra(delay=36, steps=one), Extra(delay=36, steps=other)]
+    write(tmp_path, ranks, cores=2, load=4.0, steps=steps)
+    found = next(each for each in findings(tmp_path) if each.kind == "late_rank")
+    assert (found.rank, found.cause, found.evidence["extra_ms"]) == (0, "compute", 0.0)
+
+
+def test_beside_a_rank_without_readings_nothing_is_said_of_the_cause(tmp_path: Path) -> None:
+    write(tmp_path, [NOTHING, Extra(cpu=40)], unread=[0])
+    found = next(each for each in findings(tmp_path) if each.kind == "late_rank")
+    assert (found.rank, found.cause, found.evidence["cpu_share"]) == (1, None, None)
