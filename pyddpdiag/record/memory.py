@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import time
 from pathlib import Path
 from typing import Final
@@ -32,26 +33,37 @@ class MemoryLooks:
         self._between_ns = FIRST_NS
         self._due_ns = 0
         self._rows: list[tuple[int, int, int, int]] = []
-        self._process = psutil.Process()
         limits = [(limit, folder) for folder in folders("memory", root, own) if (limit := _limit(folder))]
         self._limit, self._group = min(limits, default=(0, root))
-        self._whole = psutil.virtual_memory().total
+        self._whole = 0
+        self._process: psutil.Process | None = None
 
     def look(self) -> None:
-        """Reads it, if it is time."""
+        """Reads it, if it is time; never again once the system has refused. Never raises."""
         now = monotonic_ns()
         if now < self._due_ns:
             return
         used = time.thread_time_ns()
-        workers = sum(map(_of_child, _children()))
-        free = psutil.virtual_memory().available
-        if self._limit:
-            free = min(free, max(0, self._limit - _used(self._group)))
-        self._rows.append((now, _private(self._process), workers, free))
+        try:
+            self._rows.append((now, *self._read()))
+        except (psutil.Error, OSError, ValueError, RuntimeError):
+            self._due_ns = sys.maxsize
+            return
         if len(self._rows) >= MOST:
             del self._rows[1::2]
             self._between_ns *= 2
         self._due_ns = now + max(self._between_ns, COST_TIMES * (time.thread_time_ns() - used))
+
+    def _read(self) -> tuple[int, int, int]:
+        """Bytes of this process, of those that it started, and left."""
+        if self._process is None:
+            self._process = psutil.Process()
+        whole = psutil.virtual_memory()
+        self._whole = whole.total
+        left = (
+            min(whole.available, max(0, self._limit - _used(self._group))) if self._limit else whole.available
+        )
+        return _private(self._process), sum(map(_of_child, _children())), left
 
     def kept(self) -> Memory:
         """All readings."""

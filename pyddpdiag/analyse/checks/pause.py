@@ -263,7 +263,7 @@ def _irregular(
         return
     at, rest = view.judged.step[rows[hit]], view.judged.step[rows[~hit]]
     usual = float(np.median(own[~hit]))
-    # With larger inputs they would take longer at every line. Where nobody knows what they computed, all of it may be so.
+    # With larger inputs they would take longer at every line. Where nobody knows what they computed, all may be that.
     computed = share(view.usage.cpu[rows][hit].min(axis=1), itself[hit])
     longer = stretch(usual, median(itself[hit]), 1.0 if computed is None else computed)
     where = view.lines.more_in(at, rest) if len(rest) else None

@@ -76,3 +76,21 @@ def test_what_started_processes_have_is_counted(tmp_path: Path) -> None:
     finally:
         done.set()
         child.join()
+
+
+def test_a_system_that_refuses_is_not_asked_again_and_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The looks at lines are on the same thread, and the training opens the recorder that has them."""
+    asked = []
+
+    def refuse() -> None:
+        asked.append(1)
+        raise OSError("no /proc here")
+
+    monkeypatch.setattr(memory.psutil, "virtual_memory", refuse)
+    found = looks(tmp_path)
+    found.look()
+    found.look()
+    kept = found.kept()
+    assert len(asked) == 1 and kept.at_ns == () and memory_from_json(memory_to_json(kept)).at_ns == ()
