@@ -13,13 +13,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from support.ranks import run_ranks
+from support.watched_ways import record_each
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
-from pyddpdiag.integrations import unchanged
-from pyddpdiag.integrations.watched import Watched
 from pyddpdiag.model import Finding
 from pyddpdiag.pipeline import load_report
 
@@ -102,12 +101,7 @@ def train(way: str, rank: int) -> None:
 
 def _job(rank: int, _: int, folder: str) -> None:
     torch.set_num_threads(1)
-    for way in WAYS:
-        watched = Watched(f"{folder}/{way}", {"capacity_mb": 1})
-        unchanged.watch(watched)
-        train(way, rank)
-        assert watched.session is not None
-        watched.session.close()
+    record_each(Path(folder), WAYS, rank, train)
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from support.ranks import run_ranks
+from support.watched_ways import record_each
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag.integrations import unchanged
-from pyddpdiag.integrations.watched import Watched
 from pyddpdiag.model import Finding
 from pyddpdiag.pipeline import load_report
 
@@ -43,12 +42,7 @@ def train(way: str, rank: int) -> None:
 def _job(rank: int, _: int, folder: str) -> None:
     torch.set_num_threads(1)
     torch._dynamo.config.cache_size_limit = STEPS
-    for way in WAYS:
-        watched = Watched(f"{folder}/{way}", {"capacity_mb": 1})
-        unchanged.watch(watched)
-        train(way, rank)
-        assert watched.session is not None
-        watched.session.close()
+    record_each(Path(folder), WAYS, rank, train)
 
 
 @pytest.fixture(scope="module")
