@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.episodes import CHANCE, chance_of_one
+from pyddpdiag.analyse.bounds import CHANCE, HEALTHY_SHARE, MOST, NEARLY_ALL, SEVERAL
+from pyddpdiag.analyse.episodes import chance_of_one
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.meetings import SET_UP_MS, TAIL, Meetings
 from pyddpdiag.analyse.rhythm import period
@@ -24,16 +25,6 @@ UNSEEN_MS: Final = 200.0
 UNSEEN_STEPS: Final = 5.0
 UNSEEN_TIMES: Final = 2
 """The same where nothing but the time itself shows that this was no part of a step, and it has no rhythm."""
-
-LEAST_SHARE: Final = 0.1
-"""Share of the run's time. Less is not a finding."""
-
-PAUSE_TIMES: Final = 3
-"""A phase that a rank is in alone this often is found as a pause with its name."""
-
-HALF: Final = 0.5
-ONE_RANK: Final = 0.8
-"""Of the time in which some rank works alone, this rank's share."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,29 +85,29 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     # The least over the others: all of them waited there.
     others = found.calls.astype(np.float64).copy()
     others[rows, last] = np.inf
-    waited = others.min(axis=1) >= HALF * lead
-    in_phase = found.phase[rows, last] >= HALF * lead
+    waited = others.min(axis=1) >= MOST * lead
+    in_phase = found.phase[rows, last] >= MOST * lead
     seen = around | found.epoch | waited | in_phase
     hit = lead >= LEAST_STEPS * step_ms
     hit[around] &= lead[around] >= LEAST_MS
     own, lead = lead, np.maximum(lead, whole[rows, last] - np.maximum(np.sort(whole, axis=1)[:, -2], 0.0))
-    hit &= around | waited | in_phase | (outside >= HALF * lead)
+    hit &= around | waited | in_phase | (outside >= MOST * lead)
     data = np.nan_to_num(found.data)
     if found.start:
         # To begin takes longer on one rank than on another, most of all on a busy machine, and so does a first pass.
         before = found.outside[0, last[0]] + data[0, last[0]]
-        known = lead[0] >= SET_UP_MS and bool(np.isnan(before) or before >= HALF * lead[0])
+        known = lead[0] >= SET_UP_MS and bool(np.isnan(before) or before >= MOST * lead[0])
         hit[0] &= bool(waited[0] or in_phase[0] or known)
     # Waiting for a batch is a part of the step, whatever the others wait in meanwhile.
-    hit &= around | found.epoch | (data[rows, last] < HALF * lead)
-    if found.start and data[0, last[0]] >= HALF * lead[0]:
+    hit &= around | found.epoch | (data[rows, last] < MOST * lead)
+    if found.start and data[0, last[0]] >= MOST * lead[0]:
         # The first batch, too, where others come as late.
-        hit[0] &= not (data[1:] >= HALF * lead[0]).any()
+        hit[0] &= not (data[1:] >= MOST * lead[0]).any()
     if not hit.any():
         return None
     place = int(np.bincount(last[hit], lead[hit], len(found.ranks)).argmax())
     mine = hit & (last == place)
-    if np.count_nonzero(mine & in_phase) >= PAUSE_TIMES:
+    if np.count_nonzero(mine & in_phase) >= SEVERAL:
         mine &= ~in_phase
     unseen = mine & ~seen
     regular = period(found.step[unseen]) is not None
@@ -130,8 +121,8 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     run_s = found.run_s + (float((found.busy + found.calls)[0].max()) / 1e3 if from_start else 0.0)
     if (
         not lost
-        or lost < ONE_RANK * float(lead[hit & (seen | mine)].sum())
-        or lost < 1e3 * LEAST_SHARE * run_s
+        or lost < NEARLY_ALL * float(lead[hit & (seen | mine)].sum())
+        or lost < 1e3 * HEALTHY_SHARE * run_s
     ):
         return None
     return Alone(
@@ -161,7 +152,7 @@ def _often(rows: Bool) -> bool:
 
 
 def _mostly(what: Bool, mine: Bool, lead: Float64) -> bool:
-    return bool(lead[mine & what].sum() >= ONE_RANK * lead[mine].sum())
+    return bool(lead[mine & what].sum() >= NEARLY_ALL * lead[mine].sum())
 
 
 __all__ = ["Alone", "alone"]

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import MATTERS_SHARE
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model import StepTable
 from pyddpdiag.model.cube import OWN, Cube
@@ -18,8 +19,6 @@ STRETCHES: Final = 240
 FEW: Final = 8
 """Up to this many ranks are shown one by one; of more, at most this many groups of ranks that are alike."""
 
-ALIKE: Final = 0.05
-"""Share of the step: ranks are alike if none of their parts differs by more."""
 
 PARTS: Final = tuple(part for part in ALL_PARTS if part not in OWN)
 """Those of a table alone, where `compute` is all of a rank's own time."""
@@ -117,7 +116,7 @@ def alike(found: Anatomy, apart: Collection[int]) -> list[tuple[int, ...]]:
     means = np.stack(
         [np.nan_to_num(np.nanmean(np.nan_to_num(each), axis=0)) for each in found.parts.values()]
     )
-    near = ALIKE * float(means.sum(axis=0).mean())
+    near = MATTERS_SHARE * float(means.sum(axis=0).mean())
     groups: dict[int, list[int]] = {}
     single = [place for place in places if found.ranks[place] in apart][:FEW]
     for place in places:

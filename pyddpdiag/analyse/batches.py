@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
+from pyddpdiag.analyse.bounds import TWICE
 from pyddpdiag.analyse.majority import odd_ones
 from pyddpdiag.analyse.training import training_loader
 from pyddpdiag.model.sidecar import Sidecar
@@ -50,10 +50,6 @@ def uneven_batches(sidecars: Mapping[int, Sidecar]) -> UnevenBatches | None:
     return UnevenBatches({rank: length for rank, (length, _) in sizes.items()}, begun)
 
 
-LEAST_COMPARED: Final = 2
-"""Passes. One may be alike on all ranks on purpose, to warm up."""
-
-
 @dataclass(frozen=True)
 class GivenBatches:
     """What ranks gave the modules that they have in common, in the passes that are known of all of them.
@@ -83,13 +79,13 @@ def given_batches(sidecars: Mapping[int, Sidecar]) -> list[GivenBatches]:
         }
         marks = {(index, at): mark for index, some in given.items() for at, mark in some.items() if mark}
         # What another module was given, which nobody could read, may be what differs.
-        if all(sum(of == index for of, _ in marks) >= LEAST_COMPARED for index in given):
+        if all(sum(of == index for of, _ in marks) >= TWICE for index in given):
             key = frozenset((index, sidecar.modules[index].group) for index in given)
             sets.setdefault(key, {})[rank] = marks
     found = []
     for by_rank in sets.values():
         common = sorted(set.intersection(*(set(marks) for marks in by_rank.values())))
-        if len(by_rank) > 1 and len(common) >= LEAST_COMPARED:
+        if len(by_rank) > 1 and len(common) >= TWICE:
             found.append(
                 GivenBatches(
                     {rank: tuple(marks[place] for place in common) for rank, marks in by_rank.items()}

@@ -8,13 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median
-from pyddpdiag.analyse.thresholds import LEAST_MS, LEAST_STEPS
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.model.sidecar import Sidecar
-
-WAIT_SHARE: Final = 0.10
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ def core_waits(
     rows = np.flatnonzero(~(np.isnan(steps.own) | np.isnan(usage.run_delay)).any(axis=1))
     if not steps.can_judge or len(rows) < LEAST_STEPS or not steps.wall_ms > 0.0:
         return NOBODY
-    threshold = max(LEAST_MS, WAIT_SHARE * steps.wall_ms)
+    threshold = max(LEAST_MS, HEALTHY_SHARE * steps.wall_ms)
     delay = usage.run_delay[rows].copy()
     shared = lower_median(delay)
     found: dict[int, float] = {}
@@ -84,7 +82,7 @@ def spins(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]
     worked."""
     threads = max((sidecar.torch_threads for sidecar in sidecars.values()), default=0)
     waits = np.nan_to_num(usage.run_delay)
-    return threads > 1 and bool(waits.size) and bool(waits.mean() > WAIT_SHARE * steps.wall_ms)
+    return threads > 1 and bool(waits.size) and bool(waits.mean() > HEALTHY_SHARE * steps.wall_ms)
 
 
 def _mean(values: Float64) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pyddpdiag.analyse.bounds import LARGE_SHARE, MOST
 from pyddpdiag.analyse.core_waits import CoreWaits, core_waits
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, median
@@ -14,18 +15,6 @@ from pyddpdiag.model.sidecar import Sidecar
 
 MANY: Final = 4
 """This many threads for each core are a mistake in any case."""
-
-BUSY_SHARE: Final = 0.5
-"""The ranks themselves must use this share of their cores: otherwise it is another program that takes them."""
-
-BURNT_SHARE: Final = 0.25
-"""Share of a step: if one rank's other threads use this much more processor time than those of any other rank, the rank
-itself causes it. Gloo's threads use the same on each rank."""
-
-EXPLAINED_SHARE: Final = 0.5
-EXPLAINED_IN_PART: Final = 0.25
-"""It must explain this share of what the other ranks wait for cores: otherwise other programs take most of them. Where
-one rank's threads are too many by themselves (`MANY`), the second: they are a mistake beside other programs, too."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +41,7 @@ class Crowding:
     def is_sure(self) -> bool:
         """Whether there are clearly too many threads, and no other programs that take most of the cores."""
         waiting = max((self.waits.by_rank.get(rank, 0.0) for rank in self.victims), default=0.0)
-        in_part = self.burnt_ms is not None and self.burnt_ms < EXPLAINED_SHARE * waiting
+        in_part = self.burnt_ms is not None and self.burnt_ms < MOST * waiting
         return self.threads >= MANY * self.cores and not in_part
 
     @property
@@ -91,7 +80,7 @@ def _of_host(
         return None
     process = (median(usage.process_cpu[:, steps.place_of[rank]]) for rank in ranks)
     busy = sum(process) / steps.wall_ms
-    many = many and busy >= BUSY_SHARE * cores
+    many = many and busy >= MOST * cores
     if burner is None and not many:
         return None
     culprit = burner if burner is not None else _culprit(threads)
@@ -125,8 +114,8 @@ def _burner(
     *_, second, first = sorted(burnt, key=lambda rank: burnt[rank])
     more = burnt[first] - max(0.0, burnt[second])
     waiting = max((waits.by_rank[rank] for rank in waits.by_rank if rank != first), default=0.0)
-    is_its_own = more >= BURNT_SHARE * step_ms and burnt[first] >= 2 * burnt[second]
-    explained = EXPLAINED_IN_PART if first in with_many else EXPLAINED_SHARE
+    is_its_own = more >= LARGE_SHARE * step_ms and burnt[first] >= 2 * burnt[second]
+    explained = LARGE_SHARE if first in with_many else MOST
     return first if is_its_own and waiting and more >= explained * waiting else None
 
 

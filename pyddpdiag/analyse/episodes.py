@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp, log
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.binomial import log_choose
+from pyddpdiag.analyse.bounds import CHANCE, EVENT_MS, EVENT_SHARE, LONG, MATTERS_SHARE, NEARLY_ALL, SEVERAL
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.step_matrix import StepMatrix, beyond_usual, column_medians
 from pyddpdiag.analyse.usage import UsageMatrix
-
-LEAST_MS: Final = 5.0
-LEAST_SHARE: Final = 0.5
-"""It must be later by this share of a step than usual, and than the next rank."""
-
-LEAST_TIMES: Final = 3
-LONG_TIMES: Final = 3.0
-"""Two steps are enough where the rank was later by this many typical steps in each: that happens to no healthy rank
-twice in a short run."""
-
-ONE_RANK: Final = 0.9
-"""Share of the times, or of the lateness: next to long waits for one rank, a short one for another says little."""
-
-CHANCE: Final = 0.01
-"""The probability that lateness which can hit any rank hit the same one so often by chance."""
-
-LEAST_COST: Final = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +82,7 @@ def late_steps(steps: StepMatrix, usage: UsageMatrix) -> LateSteps | None:
     return LateSteps(
         rows=rows,
         lead_ms=lead,
-        is_late=lead > max(LEAST_MS, LEAST_SHARE * steps.wall_ms),
+        is_late=lead > max(EVENT_MS, EVENT_SHARE * steps.wall_ms),
         last=beyond.argmax(axis=1),
         core_waits_known=delays_known,
         time_ms=len(rows) * float(np.fmax(steps.wall[rows], own).mean()),
@@ -116,10 +99,10 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
     hit = late.is_late & (late.last == place)
     times, others = int(np.count_nonzero(hit)), int(np.count_nonzero(late.is_late & ~hit))
     share = late.share_of(hit)
-    one_rank = times >= ONE_RANK * (times + others) or share >= ONE_RANK * late.share
-    long = hit.any() and float(lead[hit].min()) >= LONG_TIMES * steps.wall_ms and not others
-    least = LEAST_TIMES - 1 if long else LEAST_TIMES
-    if times < least or not one_rank or share < LEAST_COST:
+    one_rank = times >= NEARLY_ALL * (times + others) or share >= NEARLY_ALL * late.share
+    long = hit.any() and float(lead[hit].min()) >= LONG * steps.wall_ms and not others
+    least = SEVERAL - 1 if long else SEVERAL
+    if times < least or not one_rank or share < MATTERS_SHARE:
         return None
     at = steps.step[rows[hit]]
     # Neighbouring steps are one event: what hits a rank by chance often lasts for some.
@@ -140,7 +123,7 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
         core_waits_known=late.core_waits_known,
         collector_share=None if np.isnan(collector).any() else float(collector.sum() / lead[hit].sum()),
         by_chance=by_chance,
-        few=events < LEAST_TIMES and period(at) is None,
+        few=events < SEVERAL and period(at) is None,
     )
 
 

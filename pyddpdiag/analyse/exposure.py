@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import (
+    HEALTHY_SHARE,
+    LARGE_SHARE,
+    LEAST_MS,
+    LEAST_STEPS,
+    MATTERS_SHARE,
+    SEVERAL,
+    confidence,
+)
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
 from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, median, step_walls
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import milliseconds
-
-EXPOSED_SHARE: Final = 0.25
-"""From this share of a step on, exposed communication is a finding of full confidence."""
-
-INCIDENTS: Final = 3
-"""If no more steps than these make up the exposed time, it was an incident and not how the run works."""
-
-COST_SHARE: Final = 0.05
-"""A cause that costs less than this share of a step is only noted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +107,11 @@ class Exposure:
     @property
     def is_large(self) -> bool:
         """Whether a typical step exposes more than other load on the machine may cause."""
-        return self.is_typical and self.typical.at_least >= EXPOSED_SHARE
+        return self.is_typical and self.typical.at_least >= LARGE_SHARE
 
     def is_worth(self, cost_ms: float) -> bool:
         """Whether a part of it is large enough to be named as the cause."""
-        return cost_ms >= max(LEAST_MS, COST_SHARE * self.step_ms)
+        return cost_ms >= max(LEAST_MS, MATTERS_SHARE * self.step_ms)
 
     def _judged(self, least_ms: float, share: float) -> bool:
         return (
@@ -132,7 +130,7 @@ def exposure(steps: StepMatrix) -> Exposure:
 
 def exposure_of(least: Float64, wall: Float64, step_ms: float, *, can_judge: bool) -> Exposure:
     """The same from the values of each step: `least` and `wall` as in `Exposure`, `step_ms` the median step."""
-    rest = np.argsort(np.nan_to_num(least), kind="stable")[: max(0, len(least) - INCIDENTS)]
+    rest = np.argsort(np.nan_to_num(least), kind="stable")[: max(0, len(least) - SEVERAL)]
     return Exposure(
         least,
         wall,

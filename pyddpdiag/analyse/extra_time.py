@@ -11,15 +11,10 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import LEAST_STEPS, SHARED_TIMES
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.model.findings import Cause
 from pyddpdiag.model.words import percent
-
-SHARED_TIMES: Final = 1.6
-"""Shared caches and cores make the same work take up to this many times the processor time: 1.56, measured beside a
-compiler; the second thread of a core adds 0.2 to 0.3 of its throughput (Intel, "Hyper-Threading Technology
-Architecture and Microarchitecture", 2002), so that each of two takes 1.5 to 1.7 times as long."""
 
 FAULT_MS: Final = 0.1
 """What a page costs that has to be read from a disk, at least: 0.105 ms, measured on a virtual disk of solid state.

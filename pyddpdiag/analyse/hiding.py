@@ -12,9 +12,6 @@ from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import BucketStats
 
-HIDDEN: Final = 0.15
-"""More buckets must hide this part of what is exposed: otherwise it is the transfer that takes too long."""
-
 BACKWARD_SHARE: Final = 2 / 3
 """Of the compute: a layer's backward computes two products (for its inputs and its weights), its forward one."""
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import MATTERS_SHARE
 from pyddpdiag.analyse.filing import (
     BACKWARD,
     BEFORE,
@@ -23,7 +24,6 @@ from pyddpdiag.analyse.filing import (
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.lines import Where, where_of
 from pyddpdiag.analyse.seen import Seen, between, seen
-from pyddpdiag.analyse.thresholds import MATTERS_SHARE
 from pyddpdiag.model.lines import Line, Stack
 from pyddpdiag.trace.rows import Bool, Int64
 

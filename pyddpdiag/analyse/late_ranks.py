@@ -9,8 +9,19 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import (
+    EVENT_SHARE,
+    HEALTHY_SHARE,
+    LARGE_SHARE,
+    LEAST_MS,
+    LEAST_STEPS,
+    SEVERAL,
+    SHARED_TIMES,
+    Z99,
+    confidence,
+)
 from pyddpdiag.analyse.core_waits import spins
-from pyddpdiag.analyse.extra_time import FAULT_MS, SHARED_TIMES, ExtraTime, part, share, waits_per_cpu
+from pyddpdiag.analyse.extra_time import FAULT_MS, ExtraTime, part, share, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.hot_lines import HotLine
 from pyddpdiag.analyse.lateness import Lateness
@@ -18,13 +29,10 @@ from pyddpdiag.analyse.lateness import lateness as lateness_of
 from pyddpdiag.analyse.lines import RunLines, Where
 from pyddpdiag.analyse.settings import fewer_threads, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, median
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.windows import WINDOW, Span, Stretches, by_window, gathered, joined, stretches
 from pyddpdiag.model.findings import Cause, Confidence
 from pyddpdiag.model.sidecar import Sidecar
-
-_Z99: Final = 2.326
 
 BUSY_LOAD: Final = 1.5
 """Above this load average per core, a machine has more work than it can do, and slows its ranks unevenly."""
@@ -32,11 +40,6 @@ BUSY_LOAD: Final = 1.5
 SHORT_LOAD_MS: Final = 20e3
 """A load average is of the last minute: work beside that takes less than this hardly shows in it."""
 
-LOADED_SHARE: Final = 0.25
-"""On such a machine, healthy ranks are late by up to 0.19 of a step, for seconds."""
-
-GATHERED_SHARE: Final = 0.5
-"""So much later than usual must a rank be in a stretch that its length does not tell from chance."""
 
 SHORT: Final = 2 * WINDOW
 """In a shorter stretch it may have been any rank's turn to be slowed by something else: it must be late by more."""
@@ -45,8 +48,6 @@ SURELY_EARLY: Final = 0.4
 """A rank that has a core and its caches to itself computes the same in two thirds of the time: it is early by up to a
 third of a step, and the others are not late."""
 
-NAMED: Final = 3
-"""At most this many late ranks are named: if more are late, the others are early."""
 
 QUIET_SHARE: Final = 0.12
 """Elsewhere they are late by up to 0.10: cores share caches, and not only with programs of this machine."""
@@ -117,7 +118,7 @@ class LateRank:
                 return "low"
             if self.than is not None and self.sure_ms < SURELY_EARLY * self.step_ms:
                 return "low"
-            if self.sure_ms < (LOADED_SHARE if may_be else QUIET_SHARE) * self.step_ms:
+            if self.sure_ms < (LARGE_SHARE if may_be else QUIET_SHARE) * self.step_ms:
                 return "low"
         return "medium" if self.span else confidence(self.steps)
 
@@ -239,7 +240,7 @@ def _stretches(lateness: Lateness, usage: UsageMatrix, usual: Float64, place: in
 
     found = stretches(excess, len(lateness.ranks))
     if found:
-        return joined(span for span in found.spans if len(span) >= SHORT or is_later(span, LOADED_SHARE))
+        return joined(span for span in found.spans if len(span) >= SHORT or is_later(span, LARGE_SHARE))
     # One that only its lateness tells from chance must cost as much as is worth a finding, and be no wait for a core.
     worth_ms = HEALTHY_SHARE * float(np.nansum(lateness.wall))
     if not extra[extra > 0.0].sum() >= worth_ms:
@@ -247,7 +248,7 @@ def _stretches(lateness: Lateness, usage: UsageMatrix, usual: Float64, place: in
     short = gathered(excess, len(lateness.ranks))
     if short is None or extra[short.rows].sum() < worth_ms or np.isnan(delay[short.rows]).any():
         return None
-    return joined([short] if is_later(short, GATHERED_SHARE) else [])
+    return joined([short] if is_later(short, EVENT_SHARE) else [])
 
 
 def _is_last(lateness: Lateness, place: int) -> Float64:
@@ -263,7 +264,7 @@ def _is_mostly_last(lateness: Lateness, place: int) -> bool:
 def _is_last_too_often(lateness: Lateness, place: int) -> bool:
     """Whether a rank is the last one more often than by its turn, with 99% confidence (normal approximation)."""
     turn, steps = 1 / len(lateness.ranks), len(lateness)
-    return float(_is_last(lateness, place).mean()) - turn > _Z99 * math.sqrt(turn * (1 - turn) / steps)
+    return float(_is_last(lateness, place).mean()) - turn > Z99 * math.sqrt(turn * (1 - turn) / steps)
 
 
 def _computing_more(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) -> Iterator[tuple[int, float]]:
@@ -288,10 +289,10 @@ def _most_are_late(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) ->
     """
     earliest = int(np.median(steps.own[lateness.rows], axis=0).argmin())
     against = lateness_of(steps, earliest)
-    threshold = max(LEAST_MS, LOADED_SHARE * steps.wall_ms)
+    threshold = max(LEAST_MS, LARGE_SHARE * steps.wall_ms)
     waits = np.maximum(against.more(np.nan_to_num(usage.run_delay[lateness.rows])), 0.0)
     late = [place for place, extra in enumerate((against.extra - waits).T) if sure_median(extra) > threshold]
-    return against, late if 2 * len(late) > len(steps.ranks) and len(late) <= NAMED else []
+    return against, late if 2 * len(late) > len(steps.ranks) and len(late) <= SEVERAL else []
 
 
 def _describe(

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.analyse.bounds import MOST, SEVERAL
 from pyddpdiag.analyse.filing import OWN, PARTS, PHASE, START, RankLines
 from pyddpdiag.analyse.flames import ON_DISK, flame, stacks_of
 from pyddpdiag.analyse.two_samples import Sample, joined
@@ -17,17 +18,9 @@ from pyddpdiag.model.lines import Flame, Line, LineStats
 from pyddpdiag.model.words import percent
 from pyddpdiag.trace.rows import Bool
 
-LEAST_SHARE: Final = 0.5
-"""A line is named for something if at least half of it is there: of no other line can be said as much."""
-
-LEAST_SEEN: Final = 0.5
-"""The looks must have seen this part of what a rank needs more."""
-
 LEAST_SAMPLES: Final = 5
 """Fewer looks than the usual least for a normal approximation of counts (Cochran 1954) name no line."""
 
-LEAST_ALONE: Final = 3
-"""Looks at a line at which no rank was at any other time: what makes that rank differ, or at least a lead."""
 
 FLAMES: Final = 64
 """How many ranks' looks are drawn."""
@@ -188,7 +181,7 @@ class RunLines:
         )
         alone = {line: count for line, count in here.samples.items() if line not in elsewhere.samples}
         line = max(alone, key=lambda each: alone[each], default=None)
-        if line is None or alone[line] < LEAST_ALONE:
+        if line is None or alone[line] < SEVERAL:
             return None
         share = here.ms[line] / here.total_ms
         return Where(line, here.call(line), share, alone[line], on_disk=here.waits([line]))
@@ -317,7 +310,7 @@ def _more(mine: _Times, others: Sequence[_Times], extra_ms: float, times: float)
     usual = {line: sorted(each.ms.get(line, 0.0) / each.steps for each in others)[middle] for line in mine.ms}
     extra = {line: max(0.0, took - usual[line] * mine.steps) for line, took in mine.ms.items()}
     seen_ms, steps = sum(extra.values()), sum(each.steps for each in others)
-    if not seen_ms > 0 or seen_ms < LEAST_SEEN * extra_ms:
+    if not seen_ms > 0 or seen_ms < MOST * extra_ms:
         return None
     ahead = {
         line: mine.ms.get(line, 0.0) / mine.steps
@@ -337,14 +330,14 @@ def _place(of: Mapping[Line, float], total: float) -> list[Line]:
     if not of or not total > 0:
         return []
     line = max(of, key=lambda each: of[each])
-    if of[line] >= LEAST_SHARE * total:
+    if of[line] >= MOST * total:
         return [line]
     by_function: dict[tuple[str, str], float] = {}
     for each, part in of.items():
         by_function[each.file, each.function] = by_function.get((each.file, each.function), 0.0) + part
     best = max(by_function, key=lambda each: by_function[each])
     # Everything is in the module's own code.
-    if by_function[best] < LEAST_SHARE * total or best[1] in ("", "<module>"):
+    if by_function[best] < MOST * total or best[1] in ("", "<module>"):
         return []
     inside = [each for each in of if (each.file, each.function) == best]
     return sorted(inside, key=lambda each: -of[each])

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import WORTH_A_WORD, Z99
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model.memory import Memory
 
@@ -14,12 +15,6 @@ BLOCKS: Final = 8
 """Equal parts of the time, of each of which the median counts. That so many medians of a memory that does not grow are
 in rising order comes about by chance once in 8! = 40,320 times."""
 
-LEAST_SHARE: Final = 0.01
-"""Of what is still free: so much it has grown at least. With less it would need a hundred times as long as was seen,
-and interpreters, allocators and caches take such amounts now and then."""
-
-SURE: Final = 2.6
-"""Standard deviations: 99% of a normal distribution."""
 
 _BEGINS: Final = (0.0, 0.25, 0.5)
 
@@ -56,7 +51,7 @@ def growth(memory: Memory) -> Growth | None:
         if levels is None or not (np.diff(levels) > 0).all():
             continue
         free = memory.free[-1]
-        if levels[-1] - levels[0] < LEAST_SHARE * free:
+        if levels[-1] - levels[0] < WORTH_A_WORD * free:
             return None
         unsure = _unsure(levels)
         steady, further = _goes_on(levels, unsure)
@@ -95,7 +90,7 @@ def _unsure(levels: Float64) -> float:
     The noise of a level comes from second differences, as a smooth curve has next to none of them (Gasser, Sroka and
     Jennen-Steinmetz, Biometrika 1986).
     """
-    return float(SURE * np.sqrt(2.0 * (np.diff(levels, 2) ** 2).mean() / 6.0))
+    return float(Z99 * np.sqrt(2.0 * (np.diff(levels, 2) ** 2).mean() / 6.0))
 
 
 def _goes_on(levels: Float64, unsure: float) -> tuple[bool, float]:

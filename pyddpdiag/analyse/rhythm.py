@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from math import comb
-from typing import Final
+from math import comb, exp, lgamma
 
 import numpy as np
 import numpy.typing as npt
 
-EQUAL_SHARE: Final = 0.8
-"""This share of the gaps must be equal, give or take a step."""
+from pyddpdiag.analyse.bounds import NEARLY_ALL
+from pyddpdiag.analyse.grouped import Float64
 
 
 def period(steps: npt.NDArray[np.int64]) -> float | None:
@@ -21,7 +20,7 @@ def period(steps: npt.NDArray[np.int64]) -> float | None:
     # In neighbouring steps it is one stretch, and no rhythm.
     if middle < 2:
         return None
-    return middle if np.mean(np.abs(gaps - middle) <= 1) >= EQUAL_SHARE else None
+    return middle if np.mean(np.abs(gaps - middle) <= 1) >= NEARLY_ALL else None
 
 
 def chance(steps: npt.NDArray[np.int64]) -> float:
@@ -45,12 +44,15 @@ def chance(steps: npt.NDArray[np.int64]) -> float:
     )
 
 
-def chance_of_equal(steps: npt.NDArray[np.int64]) -> float:
-    """The probability that events that happen at random, as often as these, are all equally far apart; 1: they are not.
+def chance_alike(lengths: Float64) -> float:
+    """The probability that so many lengths at random are so much alike, by the shortest over the longest.
 
-    As above, but each gap equals the median with a third of the probability.
+    What is beyond a threshold is spread exponentially: of its order statistics (Renyi, 1953), by the beta function.
+
+    Args:
+        lengths: all above 0; any unit.
     """
-    gaps = np.diff(steps)
-    if len(gaps) < 2 or (gaps != gaps[0]).any():
-        return 1.0
-    return float(min(1.0, 1.0 / np.e / gaps[0]) ** (len(gaps) - 1))
+    count, more = len(lengths), float(lengths.max() / lengths.min()) - 1.0
+    if more <= 0.0:
+        return 0.0
+    return exp(lgamma(count / more + 1.0) + lgamma(count) - lgamma(count / more + count))

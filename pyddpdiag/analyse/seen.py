@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log, log1p, sqrt
-from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import CHANCE, Z99
 from pyddpdiag.analyse.grouped import Float64
-
-Z99: Final = 2.326
-"""Standard deviations of a one-sided bound of 99%."""
-
-CHANCE: Final = 0.01
-"""Its counterpart: what is rarer than that is no chance."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,6 @@ from pyddpdiag.model.sidecar import Sidecar
 
 FEW_PERIODS: Final = 10
 
-HELD_BACK: Final = 0.1
-"""From this share of the periods on, a limit on processor time matters."""
-
 
 @dataclass(frozen=True)
 class Difference:

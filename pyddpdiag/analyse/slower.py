@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.extra_time import SHARED_TIMES, ExtraTime, waits_per_cpu
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LARGE_SHARE, LEAST_MS, SHARED_TIMES
+from pyddpdiag.analyse.extra_time import ExtraTime, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, median_at_most, sure_median
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median, step_walls
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.windows import WINDOW, Stretches, stretches
 from pyddpdiag.model.findings import Cause, Confidence
@@ -28,12 +28,6 @@ TIMES: Final = 1.3
 
 SURE_TIMES: Final = 1.15
 """The same of the bounds of the two medians, each of 99% confidence."""
-
-ELSEWHERE: Final = 0.25
-"""At most this share of the other steps is slow, too: otherwise steps vary, and nothing has changed."""
-
-GROWS: Final = 0.3
-"""Where the change is a slow one, this part of it lies between the thirds of each side: 0.67 of a straight line's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +78,7 @@ class Change:
             return False
         for part in (self.own_ms[self.inside], self.own_ms[~self.inside]):
             third = len(part) // 3
-            if median(part[-third:]) - median(part[:third]) < GROWS * (self.there_ms - self.usual_ms):
+            if median(part[-third:]) - median(part[:third]) < LARGE_SHARE * (self.there_ms - self.usual_ms):
                 return False
         return True
 
@@ -193,7 +187,7 @@ def _change(own: Float64, wall: Float64) -> Change | None:
     inside = np.zeros(len(own), np.bool_)
     inside[span.rows] = True
     there, rest = own[inside], own[~inside]
-    if len(there) < WINDOW or len(rest) < WINDOW or np.mean(rest > threshold) > ELSEWHERE:
+    if len(there) < WINDOW or len(rest) < WINDOW or np.mean(rest > threshold) > LARGE_SHARE:
         return None
     found = Change(span, own, inside, float(np.fmax(wall, own).sum()))
     if (

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pyddpdiag.analyse.bounds import MANY_STEPS
 from pyddpdiag.analyse.progress import Awaited
 from pyddpdiag.model import Now, RankStats
 
 LEAST_MS: Final = 3_000.0
-LEAST_STEPS: Final = 10.0
-"""This many median steps without a record are not an ordinary step."""
 
 UNKNOWN_STEP_MS: Final = 30_000.0
 """Before steps are known, something may well take this long: the first batch, the first pass."""
@@ -31,7 +30,7 @@ class Standstill:
 
 def threshold_ms(step_ms: float, least_ms: float = LEAST_MS) -> float:
     """How long nothing must be recorded for a standstill; `step_ms` is the median step, NaN = not known."""
-    return max(least_ms, LEAST_STEPS * step_ms) if step_ms == step_ms else UNKNOWN_STEP_MS
+    return max(least_ms, MANY_STEPS * step_ms) if step_ms == step_ms else UNKNOWN_STEP_MS
 
 
 def quiet_ms(ranks: Sequence[RankStats], now: Now) -> float | None:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.analyse.bounds import LEAST_MS, LEAST_STEPS, LONG
 from pyddpdiag.analyse.grouped import Float32, Float64
-from pyddpdiag.analyse.thresholds import LEAST_MS, LEAST_STEPS
 from pyddpdiag.model import StepTable
 from pyddpdiag.trace.rows import Bool
-
-LONG: Final = 3.0
-"""A step that takes so many times the median one is looked at by itself."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
-from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import CHANCE
 from pyddpdiag.analyse.grouped import Float64
-
-ERROR: Final = 0.01
-"""How often the largest of the differences that were looked at is called one where there is none: as with the bounds of
-medians, 99% are sure."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class Sample:
             times: how many times as long it may take.
             compared: among how many such differences this is the largest (Bonferroni).
         """
-        sure = NormalDist().inv_cdf(1 - ERROR / max(1, compared))
+        sure = NormalDist().inv_cdf(1 - CHANCE / max(1, compared))
         spread = sqrt(self.variance + times**2 * other.variance)
         return self.mean_ms - times * other.mean_ms > sure * spread
 

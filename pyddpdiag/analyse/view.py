@@ -13,6 +13,7 @@ import numpy as np
 from pyddpdiag.analyse.account import account
 from pyddpdiag.analyse.advice import Advice, advice_for
 from pyddpdiag.analyse.alone import Alone, alone
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE
 from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.calls.awaited import Unmatched, awaited_collectives, unmatched_collectives
 from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats, exchanged_bytes
@@ -57,7 +58,6 @@ from pyddpdiag.analyse.slower import Slower, slower
 from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix, usual_load
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
 from pyddpdiag.analyse.weights import Compared, compared_weights

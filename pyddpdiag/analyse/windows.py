@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.binomial import log_choose
+from pyddpdiag.analyse.bounds import CHANCE
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import median
 
@@ -20,8 +21,6 @@ WINDOW: Final = 12
 IN_STRETCH: Final = 0.9
 """About this share of a stretch's steps is over the threshold; by chance it would be half, if the median is at it."""
 
-FALSE_ALARM: Final = 0.01
-"""The probability that chance makes any such stretch in a run."""
 
 SHORTEST: Final = 8
 """Steps of a stretch that is found by how much it is over a threshold."""
@@ -100,7 +99,7 @@ def stretches(excess: Float64, series: int = 1) -> Stretches | None:
     The stretches are the maximal scoring subsequences of Ruzzo and Tompa (1999): a step over the threshold scores the
     logarithm of how much likelier it is in a stretch than by chance, another one that of the opposite. Where the median
     is just at the threshold, a step is over it with a probability of 1/2, so k of m steps in a row have a binomial
-    probability; times the steps at which they may begin and the series, it must be below `FALSE_ALARM`. Of 59 steps and
+    probability; times the steps at which they may begin and the series, it must be below `CHANCE`. Of 59 steps and
     2 ranks 14 in a row are.
 
     Args:
@@ -113,7 +112,7 @@ def stretches(excess: Float64, series: int = 1) -> Stretches | None:
     return joined(
         _trimmed(span, excess)
         for span in found
-        if tries * _by_chance(len(span), int(np.count_nonzero(over[span.rows]))) < FALSE_ALARM
+        if tries * _by_chance(len(span), int(np.count_nonzero(over[span.rows]))) < CHANCE
     )
 
 
@@ -122,7 +121,7 @@ def gathered(excess: Float64, series: int = 1) -> Span | None:
 
     What counts is by how much: of all steps that are over it by half of what is usual in the stretch, nearly all are
     there. If they were anywhere in the run, that would have a hypergeometric probability; times the steps at which it
-    may begin and the series, it must be below `FALSE_ALARM`. Fewer than `SHORTEST` steps may be one event.
+    may begin and the series, it must be below `CHANCE`. Fewer than `SHORTEST` steps may be one event.
 
     Args:
         excess, series: as in `stretches`.
@@ -138,7 +137,7 @@ def gathered(excess: Float64, series: int = 1) -> Span | None:
     chance = _all_there(
         len(over), int(np.count_nonzero(much)), len(span), int(np.count_nonzero(much[span.rows]))
     )
-    return span if len(over) * series * chance < FALSE_ALARM else None
+    return span if len(over) * series * chance < CHANCE else None
 
 
 def _trimmed(span: Span, excess: Float64) -> Span:

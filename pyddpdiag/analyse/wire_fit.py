@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import LEAST_STEPS
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.model import BucketStats
 
 SPREAD: Final = 3.0

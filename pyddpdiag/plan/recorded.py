@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyddpdiag.analyse.assignment import Assignment, assignment
+from pyddpdiag.analyse.bounds import LEAST_STEPS
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.half_gain import HALF
 from pyddpdiag.analyse.round_trips import most_round_ms
-from pyddpdiag.analyse.thresholds import LEAST_STEPS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import lasting_buckets
 from pyddpdiag.plan.schedule import work_alone

@@ -8,14 +8,13 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import SEVERAL
 from pyddpdiag.analyse.calls.collectives import MEETING, RankCollectives, whole_calls
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.progress import Progress
 from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.merge import Membership
 from pyddpdiag.trace.run import Run
-
-LEAST_CALLS: Final = 3
 
 CLOCK_SHARE: Final = 0.1
 """Clocks may be wrong by this part of a reported time."""
@@ -69,7 +68,7 @@ def waits(
     offsets = np.array([clocks[who].offset_ns for who in party.members])
     for name in MEETING:
         calls = [whole_calls(part, name) for part in party.parts]
-        if len({len(begun) for begun, _ in calls}) != 1 or len(calls[0][0]) < LEAST_CALLS:
+        if len({len(begun) for begun, _ in calls}) != 1 or len(calls[0][0]) < SEVERAL:
             continue
         begun, ended = (np.stack(columns, axis=1) + offsets for columns in zip(*calls, strict=True))
         last = begun.max(axis=1)

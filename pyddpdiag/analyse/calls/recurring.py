@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import NEARLY_ALL, WORTH_A_WORD
 from pyddpdiag.analyse.calls.collectives import RankCollectives, whole_rows
 from pyddpdiag.analyse.calls.parties import Party
 from pyddpdiag.analyse.grouped import Float64
@@ -18,13 +19,6 @@ from pyddpdiag.trace.rows import Bool, Int64
 
 ROOTED: Final = frozenset({b"gloo:broadcast"})
 """Collectives in which the others wait for one rank, and it for nobody: its time in them says nothing."""
-
-OFTEN: Final = 0.9
-"""In so many of the judged steps a call comes back in every step."""
-
-
-MEETING_SHARE: Final = 0.01
-"""Of a step: less waiting for each other is not worth a word."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +56,7 @@ class Recurring:
 def met(found: Recurring, step_ms: float) -> str:
     """What to say beside the cost of calls, where it is more than what they take."""
     more = found.typical_ms - found.typical_took_ms
-    if more < MEETING_SHARE * step_ms:
+    if more < WORTH_A_WORD * step_ms:
         return ", apart from waiting for a late rank"
     return f", {milliseconds(more)} of which ranks that are late by turns wait for each other there"
 
@@ -132,7 +126,7 @@ def recurring(
     )
     # Where a rank lost a record, its calls cannot be put beside the others'.
     alike = (counts == counts[0]).all(axis=0) & (counts[0] > 0)
-    if np.mean(alike) < OFTEN:
+    if np.mean(alike) < NEARLY_ALL:
         return None
     kept = [
         mine[alike[np.searchsorted(steps.step, part.step[mine])]]

@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.analyse.bounds import SEVERAL
 from pyddpdiag.analyse.calls.collectives import Calls, RankCollectives, heaviest, whole_rows
-from pyddpdiag.analyse.calls.parties import LEAST_CALLS, Party
+from pyddpdiag.analyse.calls.parties import Party
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.progress import Progress
 from pyddpdiag.analyse.step_matrix import StepMatrix, other_ms
@@ -102,7 +103,7 @@ def rooted_ms(
 def _calls(party: Party, name: bytes, clocks: Sequence[ClockOffset]) -> tuple[Int64, Int64, Int64] | None:
     """Step, begin and end of each call, [calls] and [calls, members]; None: they cannot be paired."""
     rows = [whole_rows(part, name) for part in party.parts]
-    if len({len(each) for each in rows}) != 1 or len(rows[0]) < LEAST_CALLS:
+    if len({len(each) for each in rows}) != 1 or len(rows[0]) < SEVERAL:
         return None
     offsets = np.array([clocks[who].offset_ns for who in party.members])
     begun, ended = (

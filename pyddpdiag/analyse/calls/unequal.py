@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import SEVERAL
 from pyddpdiag.analyse.calls.awaited import calls_by_member
 from pyddpdiag.analyse.calls.collectives import MEETING, RankCollectives
 from pyddpdiag.analyse.calls.different import ALIKE
@@ -18,9 +19,6 @@ from pyddpdiag.trace.rows import Bool
 
 NAMES: Final = tuple(dict.fromkeys((*ALIKE, *MEETING)))
 """Operations that every rank of a group calls. Not those between two ranks."""
-
-CUSTOM: Final = 3
-"""In so many steps before, a rank did the same: else it has no custom that it could break."""
 
 
 @dataclass(frozen=True)
@@ -125,18 +123,18 @@ def _strayed(amounts: Mapping[int, int], step: int | None, last: int | None) -> 
 
 def _custom(amounts: Mapping[int, int], step: int | None) -> int | None:
     """How often a rank called it in each of the steps right before; None: not alike, or there are too few."""
-    if step is None or step < CUSTOM:
+    if step is None or step < SEVERAL:
         return None
-    before = {amounts.get(earlier, 0) for earlier in range(step - CUSTOM, step)}
+    before = {amounts.get(earlier, 0) for earlier in range(step - SEVERAL, step)}
     return before.pop() if len(before) == 1 else None
 
 
 def _as_always(part: RankCollectives, name: bytes, group: int, step: int | None) -> bool:
     """Whether a rank called it in a step as often as in those right before, at the same places between its passes."""
-    if step is None or step < CUSTOM or name not in part.names or not part.passes.any():
+    if step is None or step < SEVERAL or name not in part.names or not part.passes.any():
         return False
     mine = _of(part, name, group)
-    places = [np.sort(part.passes[mine & (part.step == each)]) for each in range(step - CUSTOM, step + 1)]
+    places = [np.sort(part.passes[mine & (part.step == each)]) for each in range(step - SEVERAL, step + 1)]
     if len({len(each) for each in places}) != 1 or not len(places[0]):
         return False
     between = np.diff(np.stack(places), axis=0)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
+from pyddpdiag.analyse.bounds import TWICE
 from pyddpdiag.analyse.calls.recurring import Recurring
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.averaged_again import AveragedAgain
 from pyddpdiag.model.words import count, milliseconds, percent, size
-
-LEAST_TIMES: Final = 2
-"""A script may compare the gradients of the ranks once."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -22,7 +19,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         for rank, one in view.sidecars.items()
         if one.training.averaged_again
     }
-    if seen and (again := min(seen.values(), key=lambda one: one.times)).times >= LEAST_TIMES:
+    if seen and (again := min(seen.values(), key=lambda one: one.times)).times >= TWICE:
         yield _of(view, again, len(seen))
 
 

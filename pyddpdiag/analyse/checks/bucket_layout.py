@@ -10,21 +10,18 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.assignment import FINEST, MIB, Parameter, assignment
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, MOST
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.half_gain import HALF, HALVED
-from pyddpdiag.analyse.hiding import HIDDEN, saved_by_hiding
+from pyddpdiag.analyse.hiding import saved_by_hiding
 from pyddpdiag.analyse.links.link_faults import LEAST_SHARE
 from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.round_trips import most_latency_ms
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, fit_wire, lasting_buckets
 from pyddpdiag.model import BucketStats, Finding
 from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import count, milliseconds, percent, size
-
-EXPLAINED: Final = 0.5
-"""It must explain this part of what is exposed."""
 
 LOOPBACK_MS_PER_BYTE: Final = 2e-6
 """Over the loopback interface: 25 MiB take two ranks 42 to 54 ms, nearly all of it for their bytes."""
@@ -41,8 +38,6 @@ LATENCY_PART: Final = 0.2
 LARGER: Final = 2.0
 """A large last bucket is so many times the next one."""
 
-MOST: Final = 0.5
-"""A parameter is most of a bucket."""
 
 _ASSUMED: Final = " if the link carries 1 Gbit/s"
 
@@ -137,7 +132,7 @@ def _small(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
         wanted = min(wanted, (1 / LATENCY_PART - 1) * fit.latency_ms / fit.ms_per_byte)
     cap, better = _joined(view, buckets, wanted)
     saved_part = 1 - fit.wire_ms(amount, better) / fit.wire_ms(amount, number)
-    if better >= number or saved_part < EXPLAINED or saved_part * view.exposure.cost_ms < LEAST_MS:
+    if better >= number or saved_part < MOST or saved_part * view.exposure.cost_ms < LEAST_MS:
         return
     exposed = view.exposure.cost_ms
     latency_part = number * fit.latency_ms / fit.wire_ms(amount, number)
@@ -211,7 +206,7 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
     saved, least = min(exposed, wire * HALVED), LEAST_MS
     if not alone:
         saved, least = saved_by_hiding(view, buckets, min(exposed, wire * split.part)), _least(view)
-    if wire < EXPLAINED * exposed or found.bytes <= ALL_LATENCY_BYTES or saved < least:
+    if wire < MOST * exposed or found.bytes <= ALL_LATENCY_BYTES or saved < least:
         return
     what = f"parameter '{found.parameters[0]}' alone" if alone else count(len(found.parameters), "parameter")
     if giant is not None and len(found.parameters) > 1:
@@ -241,7 +236,7 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
 
 def _least(view: RunView) -> float:
     """What another layout must save: otherwise it is the transfer itself that takes too long."""
-    return max(LEAST_MS, HEALTHY_SHARE * view.exposure.step_ms, HIDDEN * view.exposure.cost_ms)
+    return max(LEAST_MS, HEALTHY_SHARE * view.exposure.step_ms)
 
 
 def _last_bucket(view: RunView) -> str | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyddpdiag.analyse.bounds import confidence, matters
 from pyddpdiag.analyse.calls.recurring import met
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import sure_median
-from pyddpdiag.analyse.thresholds import confidence, matters
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import count, milliseconds, percent, size

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pyddpdiag.analyse.bounds import matters
 from pyddpdiag.analyse.calls.recurring import Recurring, met
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import sure_median
-from pyddpdiag.analyse.thresholds import matters
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent, size

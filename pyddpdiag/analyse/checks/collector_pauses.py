@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.thresholds import LEAST_MS, LEAST_STEPS, confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent, ranks
-
-LEAST_SHARE: Final = 0.10
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -24,7 +21,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     # The mean, and not the median: most steps have no long pause, and one in many a very long one.
     each = view.usage.collector[known].mean(axis=0)
     wall = float(steps.wall[known].mean())
-    threshold = max(LEAST_MS, LEAST_SHARE * wall)
+    threshold = max(LEAST_MS, HEALTHY_SHARE * wall)
     caught = [rank for rank, ms in zip(steps.ranks, each.tolist(), strict=True) if ms > threshold]
     if not caught or not wall > 0.0:
         return

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, confidence, matters
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import lower_median, median
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, confidence, matters
 from pyddpdiag.analyse.training import training_loader
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.core_waits import NOBODY, CoreWaits, core_waits
-from pyddpdiag.analyse.settings import HELD_BACK, by_host, host_cores, throttled_share
+from pyddpdiag.analyse.settings import by_host, host_cores, throttled_share
 from pyddpdiag.analyse.step_matrix import median
-from pyddpdiag.analyse.thresholds import confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import count, milliseconds, percent, ranks, verb
@@ -20,7 +20,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     if not steps.can_judge:
         return
     for host, members in by_host(view.sidecars, steps.ranks).items():
-        limited = [rank for rank in members if throttled_share(view.sidecars[rank]) >= HELD_BACK]
+        limited = [rank for rank in members if throttled_share(view.sidecars[rank]) >= HEALTHY_SHARE]
         masked = not limited and bool(host) and _is_masked(view, members)
         # On most hosts there is nothing to look at, and looking takes time.
         waits = core_waits(steps, view.usage, members, known=bool(limited)) if limited or masked else NOBODY

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import (
+    EVENT_SHARE,
+    HEALTHY_SHARE,
+    LARGE_SHARE,
+    LEAST_MS,
+    LEAST_STEPS,
+    MANY_STEPS,
+    NEARLY_ALL,
+    SEVERAL,
+    SHARED_TIMES,
+    confidence,
+)
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.exposure import exposure_of
 from pyddpdiag.analyse.filing import DATA
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.step_matrix import lower_median, median, step_walls
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS, confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import Stretches, stretches
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import milliseconds, percent
-
-DATA_SHARE: Final = 0.20
-
-SLOW_SHARE: Final = 0.5
-"""A batch is late if it costs this share of a step."""
-
-TIMES: Final = 1.5
-"""In a part of the run the wait for data must be this many times what it is in the rest: a share also falls where all
-else takes longer."""
-
-FEW_TIMES: Final = 3
-FEW_SHARE: Final = 0.3
-"""Too few late batches to tell how often they come are said all the same, with confidence low, from this share of the
-time on: a run that lost so much wants to know where."""
-
-ONE_RANK: Final = 0.9
-"""Of the time lost: where one rank makes so much of it, it is that rank's loader."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -48,15 +41,15 @@ def _look(view: RunView) -> Iterator[Finding]:
     wall = step_walls(steps)
     share = waited / np.where(steps.wall_ms > 0, steps.wall_ms, np.nan)
     at_least = sure_median(share) if sure_median(waited) >= LEAST_MS else 0.0
-    span = None if at_least >= DATA_SHARE else _part_of_the_run(waited, wall)
-    if not (span or at_least >= DATA_SHARE):
+    span = None if at_least >= LARGE_SHARE else _part_of_the_run(waited, wall)
+    if not (span or at_least >= LARGE_SHARE):
         now_and_then = list(_now_and_then(view, wall))
         if now_and_then:
             yield from now_and_then
             return
     if not (span or at_least >= HEALTHY_SHARE):
         return
-    sure: Confidence = "medium" if span else confidence(steps.steps) if at_least >= DATA_SHARE else "low"
+    sure: Confidence = "medium" if span else confidence(steps.steps) if at_least >= LARGE_SHARE else "low"
     rows = span.rows if span else np.arange(len(waited))
     typical, step_ms = median(waited[rows]), median(wall[rows]) if span else steps.wall_ms
     share_there = (
@@ -91,11 +84,11 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 
 def _part_of_the_run(waited: Float64, wall: Float64) -> Stretches | None:
-    span = stretches(waited - np.maximum(LEAST_MS, DATA_SHARE * wall))
+    span = stretches(waited - np.maximum(LEAST_MS, LARGE_SHARE * wall))
     if span is None:
         return None
     rest = np.delete(waited, span.rows)
-    if len(rest) >= LEAST_STEPS and median(waited[span.rows]) < TIMES * median(rest):
+    if len(rest) >= LEAST_STEPS and median(waited[span.rows]) < SHARED_TIMES * median(rest):
         return None
     return span
 
@@ -109,16 +102,16 @@ def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:
     own, waits = steps.own[rows], steps.data_wait[rows]
     lost = saved_ms(own, waits)
     held_up = exposure_of(lost, wall[rows], steps.wall_ms, can_judge=True)
-    slow = lost > max(LEAST_MS, SLOW_SHARE * steps.wall_ms)
+    slow = lost > max(LEAST_MS, EVENT_SHARE * steps.wall_ms)
     if not slow.any():
         return
     # Whom the others wait for: of one rank alone another check tells.
     last = (own - own.min(axis=1)[:, None] + waits)[slow].argmax(axis=1)
     most = np.bincount(last, lost[slow], len(steps.ranks)).max()
-    if len(steps.ranks) > 1 and most >= ONE_RANK * lost[slow].sum():
+    if len(steps.ranks) > 1 and most >= NEARLY_ALL * lost[slow].sum():
         return
     times, typical, share = int(np.count_nonzero(slow)), median(lost[slow]), held_up.sums.value
-    few = times >= FEW_TIMES and share >= FEW_SHARE
+    few = times >= SEVERAL and share >= LARGE_SHARE
     repeated = held_up.repeated.at_least
     if held_up.mean_ms < LEAST_MS or not (repeated >= HEALTHY_SHARE or few):
         return
@@ -129,7 +122,7 @@ def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:
         message=f"the ranks wait for data now and then: in {times} of {len(lost)} steps a batch comes "
         f"{milliseconds(typical)} late, on one rank or another, and all wait for it; {percent(share)} of the time goes "
         "by that way.",
-        confidence="high" if repeated >= DATA_SHARE else "medium" if repeated >= HEALTHY_SHARE else "low",
+        confidence="high" if repeated >= LARGE_SHARE else "medium" if repeated >= HEALTHY_SHARE else "low",
         since_step=int(at[0]),
         cost_ms=held_up.mean_ms,
         cost_s=float(lost.sum()) / 1e3,

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import TWICE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.majority import odd_ones
@@ -24,14 +25,11 @@ ROUNDING: Final = 1e-6
 LONG_NS: Final = 100_000_000
 """A rank that was at one line for this long before its first pass did something there."""
 
-AVERAGED: Final = 2
-"""Weights that have been equal again so often after they had differed are averaged now and then, as in local SGD."""
-
 
 def _look(view: RunView) -> Iterator[Finding]:
     compared = view.weights.of_modules(_same_everywhere(view))
     differs = compared.differs
-    if not differs.any() or max(_times_equal_again(compared), _times_restored(view, compared)) >= AVERAGED:
+    if not differs.any() or max(_times_equal_again(compared), _times_restored(view, compared)) >= TWICE:
         return
     bad = np.flatnonzero(differs)
     first, last = int(bad[0]), int(bad[-1])
@@ -220,7 +218,7 @@ def _times_restored(view: RunView, compared: Compared) -> int:
         for (after, _, before), (passes, marked_then, now) in itertools.pairwise(seen):
             if before and not now:
                 # Right between a pass and the step there is nothing else that could make them equal.
-                here += AVERAGED if marked_then and passes == after else 1
+                here += TWICE if marked_then and passes == after else 1
         often = max(often, here)
     return often
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
+from pyddpdiag.analyse.bounds import MOST
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.episodes import Episodes, episodes
 from pyddpdiag.analyse.rhythm import period
@@ -13,9 +13,6 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import milliseconds, percent
-
-COLLECTOR_SHARE: Final = 0.5
-"""Of the lateness: the garbage collector explains it."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -29,7 +26,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         return
     typical, rhythm = median(found.lead_ms), period(found.at)
     every = f", every {rhythm:.0f} steps," if rhythm else ""
-    collector = found.collector_share is not None and found.collector_share >= COLLECTOR_SHARE
+    collector = found.collector_share is not None and found.collector_share >= MOST
     why = (
         f" ({percent(found.collector_share or 0.0)} of it in Python's garbage collector)" if collector else ""
     )

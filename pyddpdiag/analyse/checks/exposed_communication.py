@@ -8,14 +8,14 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.assignment import assignment
+from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_MS, MATTERS_SHARE
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.exposure import EXPOSED_SHARE, Exposure
+from pyddpdiag.analyse.exposure import Exposure
 from pyddpdiag.analyse.half_gain import half_gain_ms
-from pyddpdiag.analyse.hiding import HIDDEN, saved_by_hiding
+from pyddpdiag.analyse.hiding import saved_by_hiding
 from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.parts import largest
 from pyddpdiag.analyse.step_matrix import median
-from pyddpdiag.analyse.thresholds import LEAST_MS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import Stretches, stretches
@@ -30,16 +30,11 @@ _ADVICE: Final = {
     "wire": "The transfer itself takes longest: less data ({less}accumulation) or a faster link.",
 }
 
-_ONE_BUCKET: Final = (
-    "All gradients are in one bucket, so nothing is sent before backward ends: lower bucket_cap_mb."
-)
 
 _MORE_BUCKETS: Final = (
     "All gradients are in one bucket: with a lower bucket_cap_mb, backward would hide up to {} of it."
 )
 
-BESIDES: Final = 0.05
-"""Of the step: so much is worth a word, though it is not what takes longest."""
 
 _ALL_LATENCY: Final = (
     "So few bytes take hardly any time, only the messages' latency does: synchronise less often (a larger batch, "
@@ -137,11 +132,10 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str, half_ms: f
     if len(lasting) == 1 and len(lasting[0].parameters) != 1:
         known, exposed = assignment(view.names, lasting), view.exposure.cost_ms
         saved = saved_by_hiding(view, lasting, exposed)
-        if known is None or not known.is_one_piece:
-            if saved >= HIDDEN * exposed:
-                return _ONE_BUCKET
-            if saved >= max(LEAST_MS, BESIDES * view.exposure.step_ms):
-                besides = f" {_MORE_BUCKETS.format(milliseconds(saved))}"
+        if (known is None or not known.is_one_piece) and saved >= max(
+            LEAST_MS, MATTERS_SHARE * view.exposure.step_ms
+        ):
+            besides = f" {_MORE_BUCKETS.format(milliseconds(saved))}"
     halved = half_ms is not None and half_ms >= LEAST_MS
     saves = f", which would save about {milliseconds(half_ms)}" if half_ms and halved else ""
     less = f"bfloat16{saves}, " if view.advice.fits("--compress") else ""
@@ -151,7 +145,7 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str, half_ms: f
 
 
 def _part_of_the_run(exposure: Exposure) -> Stretches | None:
-    return stretches(exposure.least - np.maximum(LEAST_MS, EXPOSED_SHARE * exposure.wall))
+    return stretches(exposure.least - np.maximum(LEAST_MS, LARGE_SHARE * exposure.wall))
 
 
 def _exposed_cost(bucket: BucketStats) -> float:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
+from pyddpdiag.analyse.bounds import WORTH_A_WORD, matters
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.evaluations import FullEvaluation
-from pyddpdiag.analyse.thresholds import matters
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.account import START_UP
 from pyddpdiag.model.words import count, times
 
-LEAST_SHARE: Final = 0.01
-"""Of the run: what would save less is not worth a line."""
-
 
 def _look(view: RunView) -> Iterator[Finding]:
     run_s = _run_s(view)
-    found = [one for one in view.full_evaluations if one.saved_s >= LEAST_SHARE * run_s > 0.0]
+    found = [one for one in view.full_evaluations if one.saved_s >= WORTH_A_WORD * run_s > 0.0]
     if not found:
         return
     longest, steps = found[0], view.judged.steps

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyddpdiag.analyse.bounds import confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.culprit import named
-from pyddpdiag.analyse.thresholds import confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import confidence, matters
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.hot_lines import HotLine
 from pyddpdiag.analyse.step_matrix import step_walls
-from pyddpdiag.analyse.thresholds import confidence, matters
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import percent, ranks

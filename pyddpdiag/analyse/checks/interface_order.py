@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from pyddpdiag.analyse.bounds import confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.interface_use import VARIABLE, asked_for
-from pyddpdiag.analyse.thresholds import confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.shells import SetVariable, shell_on, write
 from pyddpdiag.model import Finding

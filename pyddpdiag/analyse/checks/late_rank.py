@@ -13,11 +13,12 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.extra_time import computing, stretch
-from pyddpdiag.analyse.late_ranks import NAMED, LateRank
+from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import Where
-from pyddpdiag.analyse.settings import HELD_BACK, throttled_share
+from pyddpdiag.analyse.settings import throttled_share
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.model import Finding
@@ -59,7 +60,7 @@ OTHER_THREADS: Final = (
 def _look(view: RunView) -> Iterator[Finding]:
     # A rank that waits for cores because of its own threads, or of a limit, is reported once, with these.
     crowded = {crowding.culprit for crowding in view.crowding}
-    crowded |= {rank for rank, one in view.sidecars.items() if throttled_share(one) >= HELD_BACK}
+    crowded |= {rank for rank, one in view.sidecars.items() if throttled_share(one) >= HEALTHY_SHARE}
     # Their other threads are those of torch, of which there are too many.
     of_torch = {crowding.culprit for crowding in view.crowding if crowding.own_threads > 1}
     # A rank that waits for the cores that another one takes is not to blame.
@@ -78,10 +79,10 @@ def _look(view: RunView) -> Iterator[Finding]:
 
     late_ranks, in_past = to_blame(view.late_ranks), to_blame(view.late_in_past)
     continued = {before.rank: before for before in in_past if before.until_step is None}
-    for late in late_ranks[:NAMED]:
+    for late in late_ranks[:SEVERAL]:
         yield _tell(view, late, None if late.span else continued.get(late.rank))
     continued_here = {late.rank for late in late_ranks if not late.span} & set(continued)
-    for late in [late for late in in_past if late.rank not in continued_here][:NAMED]:
+    for late in [late for late in in_past if late.rank not in continued_here][:SEVERAL]:
         yield _tell_past(view, late)
 
 

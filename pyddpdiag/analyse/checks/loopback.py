@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
+from pyddpdiag.analyse.bounds import LEAST_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.shared_gain import shared_gain_ms
-from pyddpdiag.analyse.thresholds import LEAST_MS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, lasting_buckets
 from pyddpdiag.model import BucketStats, Finding

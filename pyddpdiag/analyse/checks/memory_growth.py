@@ -7,13 +7,12 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import MOST
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.settings import by_host
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import count, ranks, size, verb
-
-HALF: Final = 0.5
 
 _OWN: Final = (
     "Look for what is kept from step to step: losses or outputs that go into a list as they are (loss.item() and "
@@ -34,7 +33,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         left_s = min(one.free for one in grown.values()) / together / 1e9
         most = max(members, key=lambda rank: grown[rank].per_ns)
         one, per_step = grown[most], grown[most].per_ns * 1e6 * step_ms
-        in_workers = one.workers > HALF
+        in_workers = one.workers > MOST
         since = None if one.from_begin else _step_at(view, most, one.since_ns)
         where = "the loader's workers of " if in_workers else ""
         yield Finding(

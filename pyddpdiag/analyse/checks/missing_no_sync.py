@@ -6,20 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from pyddpdiag.analyse.bounds import LEAST_STEPS, MOST, NEARLY_ALL
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.training import Training
 from pyddpdiag.model.words import milliseconds
-
-LEAST_STEPS: Final = 4
-"""Of an optimizer: in fewer, its steps may have been left out for another reason, such as a gradient scaler's."""
-
-USUAL: Final = 0.6
-"""The share of the optimizer's steps that follow the same number of passes."""
-
-FRESH: Final = 0.9
-"""The share of passes that begin without gradients, if none accumulate; otherwise it is half of them at most."""
 
 INSIDE: Final = 0.2
 """The share of passes with backward under `no_sync`: at accumulation over 2 passes, every other one."""
@@ -76,7 +68,7 @@ def _passes(view: RunView) -> tuple[int, int, int] | None:
             if one.module is None or steps < LEAST_STEPS:
                 continue
             passes, often = max(one.passes.items(), key=lambda entry: entry[1])
-            if passes > 1 and often >= USUAL * steps and not _begins_fresh(sidecar.training, one.module):
+            if passes > 1 and often >= MOST * steps and not _begins_fresh(sidecar.training, one.module):
                 found.append((passes, one.module, steps))
     if not found:
         return None
@@ -87,7 +79,7 @@ def _passes(view: RunView) -> tuple[int, int, int] | None:
 def _begins_fresh(training: Training, module: int) -> bool:
     """Whether the script zeroes the gradients before each pass, so that none accumulate: each average is used."""
     looked, fresh = training.fresh.get(module, (0, 0))
-    return looked > 0 and fresh >= FRESH * looked
+    return looked > 0 and fresh >= NEARLY_ALL * looked
 
 
 CHECK = Check(("missing_no_sync",), _look, rests_on="records")

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import matters
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import sure_median
-from pyddpdiag.analyse.thresholds import matters
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.sidecar import Module

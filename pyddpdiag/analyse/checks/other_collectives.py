@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LARGE_SHARE, LEAST_MS, confidence
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.exposure import EXPOSED_SHARE
 from pyddpdiag.analyse.filing import COLLECTIVE
 from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.shares import share_of_median
 from pyddpdiag.analyse.step_matrix import median
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent, size
@@ -45,7 +44,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"collectives other than buckets hold up the steps: {milliseconds(cost)} of "
         f"{milliseconds(steps.wall_ms)} ({percent(share.value)}) are spent in them, most of it in "
         f"{calls.name}, {often}." + (f" {where.says('the time in them')}." if where else ""),
-        confidence=confidence(share.steps) if share.at_least >= EXPOSED_SHARE else "low",
+        confidence=confidence(share.steps) if share.at_least >= LARGE_SHARE else "low",
         since_step=int(steps.step[int((least > 0).argmax())]),
         cost_ms=cost,
         where=str(where.line) if where else None,

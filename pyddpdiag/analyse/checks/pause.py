@@ -8,47 +8,25 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.analyse.bounds import (
+    CHANCE,
+    EVENT_MS,
+    EVENT_SHARE,
+    HEALTHY_SHARE,
+    LARGE_SHARE,
+    MOST,
+    NEARLY_ALL,
+    SEVERAL,
+)
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.extra_time import share, stretch
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.rhythm import chance, chance_of_equal, period
+from pyddpdiag.analyse.rhythm import chance, chance_alike, period
 from pyddpdiag.analyse.step_matrix import column_medians, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding, words
 from pyddpdiag.model.words import milliseconds, percent
 from pyddpdiag.output import clean
-
-LEAST_MS: Final = 5.0
-LEAST_SHARE: Final = 0.5
-"""A pause takes longer than usual by this share of a step."""
-
-LEAST_TIMES: Final = 3
-LEAST_COST: Final = 0.15
-LIKE: Final = 0.5
-"""Pauses for one reason take at least this part of the time of the longest ones."""
-
-EQUAL: Final = 0.8
-"""Pauses are equally long if the shortest takes this part of the longest."""
-
-CHANCE: Final = 0.1
-CHANCE_OF_A_PART: Final = 0.01
-"""The probability that pauses at random look so regular; of a part of the run there are many to choose from."""
-
-ALONE: Final = 0.1
-"""A rank is alone in a phase if every other one spends less than this part of its time there."""
-
-LEAST_EPOCH_MS: Final = 50.0
-LEAST_EPOCH_COST: Final = 0.1
-"""Less than of pauses by a rhythm: where they are is known, and nothing is looked for."""
-
-MOST_EPOCHS: Final = 0.8
-"""Of the ends of epochs: so many are pauses."""
-
-MOSTLY: Final = 0.7
-"""Of the pauses: so much of them are evaluations that another finding is about."""
-
-LOADER_SHARE: Final = 0.3
-"""Of the pauses: the wait for a loader's first batch is what to change."""
 
 ADVICE: Final = (
     "make them rarer, or run them beside training (persistent_workers=True, asynchronous checkpoints)."
@@ -71,7 +49,7 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 
 def _threshold_ms(view: RunView) -> float:
-    return max(LEAST_MS, LEAST_SHARE * view.judged.wall_ms)
+    return max(EVENT_MS, EVENT_SHARE * view.judged.wall_ms)
 
 
 def _phase(
@@ -82,12 +60,12 @@ def _phase(
     longest = spent.max(axis=1)
     hit = longest > _threshold_ms(view)
     times, lost = int(np.count_nonzero(hit)), float(longest[hit].sum())
-    if times < LEAST_TIMES or lost < LEAST_COST * total:
+    if times < SEVERAL or lost < HEALTHY_SHARE * total:
         return
     by_rank = spent[hit].sum(axis=0)
     place = int(by_rank.argmax())
     others = np.delete(by_rank, place)
-    alone = bool(len(others) and (others < ALONE * by_rank[place]).all())
+    alone = bool(len(others) and (others < HEALTHY_SHARE * by_rank[place]).all())
     rank = view.judged.ranks[place] if alone else None
     typical, phase = median(longest[hit]), clean(name)
     where = view.lines.in_phase(name, [view.judged.ranks[place]] if alone else view.judged.ranks)
@@ -125,15 +103,15 @@ def _regular(step: npt.NDArray[np.int64], paused: Float64, hit: npt.NDArray[np.b
     at, long = step[hit], paused[hit]
     if period(at) is None:
         return False
-    # A few are a rhythm if they are exactly as far apart and equally long. Steps that reduce, not step numbers:
-    # accumulation makes those of chance equally far apart, too. Twice: it is one more chance to look regular.
-    equal = bool(long.min() >= EQUAL * long.max())
-    return chance(at) <= CHANCE or (equal and 2 * chance_of_equal(np.flatnonzero(hit)) <= CHANCE)
+    # Steps that reduce, not step numbers: accumulation makes those of chance equally far apart, too.
+    regular = chance(np.flatnonzero(hit))
+    # A few are no chance if they are equally long as well. Twice: it is one more way to look regular.
+    return min(1.0, 2 * chance_alike(long)) * regular <= CHANCE
 
 
 def _are_evaluations(view: RunView, lost_ms: float) -> bool:
     """Whether most of the pauses is what `full_evaluation` tells of."""
-    return 1e3 * sum(one.took_s for one in view.full_evaluations) >= MOSTLY * lost_ms > 0.0
+    return 1e3 * sum(one.took_s for one in view.full_evaluations) >= MOST * lost_ms > 0.0
 
 
 def _epochs(view: RunView) -> Finding | None:
@@ -142,14 +120,14 @@ def _epochs(view: RunView) -> Finding | None:
     rows = found.epoch & found.usual_rows
     paused = (found.beyond - found.phase).min(axis=1)[rows] if len(found.step) else np.empty(0)
     lost = float(np.maximum(paused, 0.0).sum())
-    if not len(paused) or np.mean(paused > max(_threshold_ms(view), LEAST_EPOCH_MS)) < MOST_EPOCHS:
+    if not len(paused) or np.mean(paused > max(_threshold_ms(view), EVENT_MS)) < NEARLY_ALL:
         return None
     share = lost / (1e3 * found.run_s) if found.run_s else 0.0
-    if share < LEAST_EPOCH_COST or _are_evaluations(view, lost):
+    if share < HEALTHY_SHARE or _are_evaluations(view, lost):
         return None
     waits = float(found.data[rows].min(axis=1).sum())
     # A loader's workers begin while it is made and its first batch is waited for; they also end there.
-    loader = waits >= LOADER_SHARE * lost
+    loader = waits >= LARGE_SHARE * lost
     what = (
         f", {percent(min(1.0, waits / lost))} of it until the loader brings its first batch" if loader else ""
     )
@@ -190,11 +168,11 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
         own = own - np.nan_to_num(view.usage.cpu[rows]) - delay
     paused = (own - column_medians(own)).min(axis=1)
     hit = paused > _threshold_ms(view)
-    if np.count_nonzero(hit) < LEAST_TIMES:
+    if np.count_nonzero(hit) < SEVERAL:
         return
     # A slow step for another reason hides the rhythm of much longer ones: those alone are looked at. They are chosen by
     # their length, which says nothing about when chance puts them.
-    alike = hit & (paused >= LIKE * np.sort(paused)[-LEAST_TIMES])
+    alike = hit & (paused >= MOST * np.sort(paused)[-SEVERAL])
     if not _regular(view.judged.step[rows], paused, alike):
         if not view.spins and view.slower is None:
             yield from _irregular(view, rows, took, paused, own - delay)
@@ -209,11 +187,11 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
     if _are_evaluations(view, lost):
         return
     when, until = "", None
-    if lost < LEAST_COST * total:
+    if lost < HEALTHY_SHARE * total:
         # Only in a part of the run: from the first to the last, and as long again as between two.
         first, last = np.flatnonzero(hit)[[0, -1]]
         total = float(took[first : last + round(every)].sum())
-        if lost < LEAST_COST * total or chance(at) > CHANCE_OF_A_PART:
+        if lost < HEALTHY_SHARE * total or chance(at) > CHANCE:
             return
         until = None if last + 2 * every >= len(rows) else int(at[-1])
         when = f" from step {at[0]} on" if until is None else f" in steps {at[0]} to {until}"
@@ -259,7 +237,7 @@ def _irregular(
     itself = (own - column_medians(own)).min(axis=1)
     hit = itself > _threshold_ms(view)
     times, lost, total = int(np.count_nonzero(hit)), float(paused[hit].sum()), float(took.sum())
-    if times < LEAST_TIMES or lost < LEAST_COST * total or _are_evaluations(view, lost):
+    if times < SEVERAL or lost < HEALTHY_SHARE * total or _are_evaluations(view, lost):
         return
     at, rest = view.judged.step[rows[hit]], view.judged.step[rows[~hit]]
     usual = float(np.median(own[~hit]))

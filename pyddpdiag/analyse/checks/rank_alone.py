@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 
 from pyddpdiag.analyse.alone import Alone
+from pyddpdiag.analyse.bounds import MOST
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.episodes import episodes
 from pyddpdiag.analyse.lines import Where
@@ -16,9 +16,6 @@ from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import percent, times
-
-MOSTLY: Final = 0.5
-"""A line explains what took long if the rank was at it for this part of that."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -76,7 +73,7 @@ def _set_up_line(view: RunView, found: Alone) -> str:
     """The line at which the rank mostly was before its group or its first module; empty: not known, or not it."""
     if found.rank not in view.sidecars or not found.from_start or len(found.at) > 1:
         return ""
-    most, best = MOSTLY * 1e9 * found.lost_s, ""
+    most, best = MOST * 1e9 * found.lost_s, ""
     for name in ("before_group_line", "set_up_line"):
         lines = {rank: sidecar.start_up_lines(name) for rank, sidecar in view.sidecars.items()}
         for line, spent in lines.pop(found.rank).items():

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from pyddpdiag.analyse.batches import given_batches
+from pyddpdiag.analyse.bounds import TWICE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.training import training_loader
@@ -26,7 +27,6 @@ CLOSE: Final = 1e-5
 """Sums of squares and maxima this close, relatively, are of the same data: threads sum in other orders. So is the mean
 of the sums' logarithms, this close."""
 
-LEAST_PASSES: Final = 2
 LEAST_VALUES: Final = 16
 """Gradients of fewer values may be equal by chance: labels of a few classes, counts."""
 
@@ -87,7 +87,7 @@ def _gradients(view: RunView, found: _Same) -> Finding:
         f"the gradients of all parameters were {how} before they were averaged, in all "
         f"{count(passes, 'pass', 'passes')} that were looked at",
         error=False,
-        sure=found.exact and passes > LEAST_PASSES,
+        sure=found.exact and passes > TWICE,
         evidence={"passes": passes, "all_reduces": found.buckets, "equal_bits": int(found.exact)},
         since_step=found.steps[0],
     )
@@ -143,7 +143,7 @@ def _equal(view: RunView, by_rank: Mapping[int, Mapping[int, int]]) -> Iterator[
     places = {rank: np.array([rows[key] for key in common], np.int64) for rank, rows in by_rank.items()}
     first = next(iter(places.values()))
     steps = tuple(sorted(set(watched.step[first].tolist())))
-    if len(steps) < LEAST_PASSES or int(watched.elements[first].sum()) < LEAST_VALUES * len(steps):
+    if len(steps) < TWICE or int(watched.elements[first].sum()) < LEAST_VALUES * len(steps):
         return
     if not _changes(view, first):
         return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyddpdiag.analyse.bounds import MATTERS_SHARE
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.thresholds import MATTERS_SHARE
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.training import Stepped

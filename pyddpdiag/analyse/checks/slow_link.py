@@ -7,13 +7,12 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_MS, confidence
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.exposure import EXPOSED_SHARE
 from pyddpdiag.analyse.links.changed import changed_links
 from pyddpdiag.analyse.links.culprit import named
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic
 from pyddpdiag.analyse.step_matrix import median
-from pyddpdiag.analyse.thresholds import LEAST_MS, confidence
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import WINDOW, stretches
@@ -85,7 +84,7 @@ def _other_traffic(view: RunView, slow: Sequence[LinkStats]) -> OtherTraffic | N
 def _in_a_part(view: RunView) -> Iterator[Finding]:
     """Links that become slow while the run goes on, or are slow for a while."""
     exposed, faults, steps = view.exposure, view.link_faults, view.judged
-    part = stretches(exposed.least - np.maximum(LEAST_MS, EXPOSED_SHARE * exposed.wall))
+    part = stretches(exposed.least - np.maximum(LEAST_MS, LARGE_SHARE * exposed.wall))
     if part is None or not steps.can_judge or faults.lossy or faults.delayed:
         return
     beside = np.delete(exposed.least, part.rows)

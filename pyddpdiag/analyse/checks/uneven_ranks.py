@@ -7,17 +7,23 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import (
+    HEALTHY_SHARE,
+    LARGE_SHARE,
+    LEAST_MS,
+    LEAST_STEPS,
+    MANY_STEPS,
+    NEARLY_ALL,
+)
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.late_ranks import SURELY_EARLY
 from pyddpdiag.analyse.step_matrix import beyond_mean, beyond_usual, column_medians, extra_ms, median
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, ranks, verb
 
 WORK_SHARE: Final = 0.15
-SURE_WORK_SHARE: Final = 0.2
 """How much the ranks' processor times of a step differ: their standard deviation over their mean. Healthy ranks stay
 below 0.13, and inputs of different length reach 0.17 to 0.35; who waits for a core makes no difference. Where the
 machine works for others in the ranks' time (the network of other programs), healthy ranks reached 0.2 to 0.6."""
@@ -26,20 +32,6 @@ LEAST_WORK: Final = 0.1
 """What a machine does beside only ever adds to a rank's time. So inputs differ if its smallest steps, by this quantile,
 are below its usual one by as much as the ranks differ: 1.9 to 2.6 times that with inputs of different length, 0.3 to
 0.8 times with other work."""
-
-BOTH_WAYS: Final = 0.9
-"""Of the difference between the ranks, so much at least."""
-
-FAR_LESS_WORK: Final = 0.25
-"""Where the smallest steps need so much less than the usual one, inputs differ: 0.34 to 0.62 with inputs of different
-length, at most 0.19 with anything else unless threads spin. How much the ranks differ, and how late they are, need not
-be sure then."""
-
-EARLY_SHARE: Final = 0.25
-"""It must be earlier than most ranks by this share of a step."""
-
-FEW_STEPS_SHARE: Final = 0.25
-"""With few steps, noise alone makes some rank late by more than the usual share."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -54,7 +46,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     if not view.late_ranks:
         yield from _early(view, own - np.nan_to_num(view.usage.run_delay[rows]))
     lateness = {"the others": extra_ms(_without_waits(own, view.usage.run_delay[rows])).max(axis=1)}
-    known = not view.spins and saved >= FAR_LESS_WORK and median(spreads) >= WORK_SHARE
+    known = not view.spins and saved >= LARGE_SHARE and median(spreads) >= WORK_SHARE
     if known or spread >= WORK_SHARE:
         # Spread evenly, the same work would be done in the mean time.
         lateness["the ranks do on average"] = beyond_mean(own - column_medians(own))
@@ -73,7 +65,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         "not always the same one.",
         # Other load on the machine looks the same, except that it takes no processor time of the ranks'.
         confidence="medium"
-        if spread >= SURE_WORK_SHARE and saved >= BOTH_WAYS * spread and not view.spins
+        if spread >= LARGE_SHARE and saved >= NEARLY_ALL * spread and not view.spins
         else "low",
         cost_ms=typical,
         evidence={
@@ -98,7 +90,7 @@ def _early(view: RunView, own: Float64) -> Iterator[Finding]:
     early = [
         rank
         for rank, mine in zip(steps.ranks, typical, strict=True)
-        if usual - mine > EARLY_SHARE * steps.wall_ms
+        if usual - mine > LARGE_SHARE * steps.wall_ms
     ]
     more = beyond_mean(own)
     if not early or not _matters(more, steps.wall_ms):
@@ -133,7 +125,7 @@ def _without_waits(own: Float64, delay: Float64) -> Float64:
 
 def _matters(worst: Float64, step_ms: float, known: bool = False) -> bool:
     """`known`: something else shows that the ranks are late by turns, and the question is only by how much."""
-    share = HEALTHY_SHARE if len(worst) >= MANY_STEPS else FEW_STEPS_SHARE
+    share = HEALTHY_SHARE if len(worst) >= MANY_STEPS else LARGE_SHARE
     return (median(worst) if known else sure_median(worst)) > max(LEAST_MS, share * step_ms)
 
 

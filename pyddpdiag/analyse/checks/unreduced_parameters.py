@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
+from pyddpdiag.analyse.bounds import TWICE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.training import Unreduced
 from pyddpdiag.model.words import count, listed, size
-
-LEAST_TIMES: Final = 2
-"""Weights show only with the next step that the gradients of this one differed."""
 
 _Fate = Literal["differ", "equal", "not known"]
 
@@ -35,7 +33,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             sets.setdefault(key, {})[rank] = one
     alone: list[Finding] = []
     for key, by_rank in sets.items():
-        if len(by_rank) > 1 and max(one.times for one in by_rank.values()) >= LEAST_TIMES:
+        if len(by_rank) > 1 and max(one.times for one in by_rank.values()) >= TWICE:
             fates = _fates(by_rank)
             if key[0] is None and not view.buckets:
                 alone += _not_reduced(view, by_rank, fates)
@@ -158,7 +156,7 @@ def _fates(by_rank: Mapping[int, Unreduced]) -> _Fates:
     differed = False
     last = _Fates("not known")
     for number in common:
-        if number < LEAST_TIMES:
+        if number < TWICE:
             continue
         here = _compared({rank: one.marks[number] for rank, one in by_rank.items()}, by_rank)
         if here.fate == "equal" and differed:
@@ -171,7 +169,7 @@ def _fates(by_rank: Mapping[int, Unreduced]) -> _Fates:
 def _became_equal(trails: Sequence[Sequence[int]]) -> bool:
     """Whether all of them were equal some time after they had differed."""
     differed = False
-    for values in list(zip(*trails, strict=False))[LEAST_TIMES - 1 :]:
+    for values in list(zip(*trails, strict=False))[TWICE - 1 :]:
         if 0 in values:
             continue
         if len(set(values)) > 1:

@@ -7,15 +7,13 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import LEAST_STEPS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weights import Compared
 from pyddpdiag.model import Finding
 from pyddpdiag.model.training import Stepped
 from pyddpdiag.model.words import count, times
-
-LEAST_STEPS: Final = 4
-"""Of an optimizer: in fewer, its steps may have been left out for another reason, such as a gradient scaler's."""
 
 _WRAPPED: Final = (
     "Make the optimizer from the parameters of the wrapped module, after the last change of the model: "

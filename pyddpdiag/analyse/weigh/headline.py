@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL
 from pyddpdiag.model import Finding
 from pyddpdiag.model.kinds import brief, kind_of
 from pyddpdiag.model.words import percent, sentence
-
-MOST: Final = 3
-"""Findings in the sentence."""
-
-LEAST_PART: Final = 0.1
-"""A further finding is in it if it costs this part of the first one."""
 
 
 def headline(findings: Sequence[Finding], lasted_s: float = 0.0) -> str:
@@ -35,7 +28,7 @@ def headline(findings: Sequence[Finding], lasted_s: float = 0.0) -> str:
     named = [first]
     for finding in findings[1:]:
         # After a note that comes first all the same, the warning that it comes before.
-        if (finding.severity != first.severity and first.severity != "note") or len(named) == MOST:
+        if (finding.severity != first.severity and first.severity != "note") or len(named) == SEVERAL:
             break
         if _says_less(finding, first) or _is_unsure_and_cheap(finding, little):
             continue
@@ -61,5 +54,5 @@ def _is_worth_naming(finding: Finding, first: Finding, little_s: float) -> bool:
     if first.severity == "warning" and first.cost_s is None and first.cost_ms is None:
         return finding.cost_s is not None and finding.cost_s > little_s
     if finding.cost_s is not None and first.cost_s is not None:
-        return finding.cost_s >= LEAST_PART * first.cost_s > 0
-    return (finding.cost_ms or 0.0) >= LEAST_PART * (first.cost_ms or 0.0) > 0
+        return finding.cost_s >= HEALTHY_SHARE * first.cost_s > 0
+    return (finding.cost_ms or 0.0) >= HEALTHY_SHARE * (first.cost_ms or 0.0) > 0

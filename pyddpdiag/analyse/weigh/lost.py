@@ -7,19 +7,15 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LARGE_SHARE, LONG, MOST
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.step_matrix import LONG, are_long, exposed_ms, median, other_ms
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE
+from pyddpdiag.analyse.step_matrix import are_long, exposed_ms, median, other_ms
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.words import count, percent, seconds
 from pyddpdiag.output import clean
 from pyddpdiag.trace.rows import Int64
 
-HALF: Final = 0.5
-
 INCIDENT: Final = 1
-NOT_HEALTHY: Final = 0.25
-"""A run that lost more than this, and not in a single incident, is not healthy."""
 
 WARM_UP: Final = 5
 """So many long steps right at the begin, as torch.compile makes them, are a single incident."""
@@ -41,7 +37,7 @@ class Lost:
     @property
     def is_much(self) -> bool:
         """Whether the run cannot be called healthy, whatever a typical step is like."""
-        return not self.named and self.incidents > INCIDENT and self.share >= NOT_HEALTHY
+        return not self.named and self.incidents > INCIDENT and self.share >= LARGE_SHARE
 
 
 def what_was_lost(view: RunView) -> Lost | None:
@@ -76,9 +72,9 @@ def _phase(view: RunView, rows: Int64, lost: float) -> str:
         if not median(took) > 0:
             rare[name] = float(took[rows].sum())
     name = max(rare, key=lambda each: rare[each], default="")
-    if sum(rare.values()) < HALF * lost:
+    if sum(rare.values()) < MOST * lost:
         return ""
-    return f"in phase '{clean(name)}'" + (" and others" if rare[name] < HALF * lost else "")
+    return f"in phase '{clean(name)}'" + (" and others" if rare[name] < MOST * lost else "")
 
 
 def _where(view: RunView, rows: Int64, lost: float) -> str:
@@ -86,15 +82,15 @@ def _where(view: RunView, rows: Int64, lost: float) -> str:
     steps = view.judged
     own = np.nan_to_num(steps.own - _usual(steps.own))[rows]
     least, most = float(own.min(axis=1).sum()), float(own.max(axis=1).sum())
-    if least >= HALF * lost:
+    if least >= MOST * lost:
         where = view.lines.more_in(steps.step[rows], np.delete(steps.step, rows))
         return "in which all ranks were busy in their own code" + (f", mostly at {where}" if where else "")
-    if most - least >= HALF * lost:
+    if most - least >= MOST * lost:
         rank = steps.ranks[int(own.sum(axis=0).argmax())]
         return f"in which the others waited for one, most often for rank {rank}"
-    if float(np.nansum(exposed_ms(steps)[rows])) >= HALF * lost:
+    if float(np.nansum(exposed_ms(steps)[rows])) >= MOST * lost:
         return f"in which every rank waited for buckets and nothing moved between {_all(steps.ranks)}"
-    if float(np.nansum(other_ms(steps)[rows])) >= HALF * lost:
+    if float(np.nansum(other_ms(steps)[rows])) >= MOST * lost:
         return "in which every rank waited in other collectives"
     return "and no part of the step has most of it"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
 from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.episodes import LateSteps, late_steps
 from pyddpdiag.analyse.grouped import median_at_most
 from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
 from pyddpdiag.analyse.standstill import threshold_ms
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median, step_walls
-from pyddpdiag.analyse.thresholds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.words import count, listed, milliseconds, percent, ranks, seconds, verb
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from pyddpdiag.analyse.bounds import MATTERS_SHARE
 from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
@@ -22,8 +23,6 @@ SURE: Final[tuple[Confidence, ...]] = ("certain", "high", "medium", "low")
 SURENESS: Final[dict[Confidence, float]] = {"medium": 0.8}
 """Of what it costs: what is of medium confidence comes before what is sure only if it costs that much more."""
 
-WORTH_A_WORD: Final = 0.04
-"""Of all steps' time, if each took as long as a typical one: costs of a note are those of a typical step."""
 
 Weight = tuple[int, bool, bool, bool, float]
 
@@ -45,7 +44,7 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     rest = [one for one in _less_sure(findings) if one.severity != "error"]
     came = _interrupted(findings)
     lasted = max(lasted_s(part) for part in parts)
-    worth_s = WORTH_A_WORD * max(typical_s(part) for part in parts)
+    worth_s = MATTERS_SHARE * max(typical_s(part) for part in parts)
 
     def weight(finding: Finding) -> Weight:
         return _weight(finding, worth_s)

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.anatomy import step_parts
+from pyddpdiag.analyse.bounds import LEAST_MS
 from pyddpdiag.analyse.step_matrix import judged_walls
-from pyddpdiag.analyse.thresholds import LEAST_MS
 from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.words import milliseconds, number, percent

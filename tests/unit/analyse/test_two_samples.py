@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pyddpdiag.analyse.bounds import CHANCE
 from pyddpdiag.analyse.filing import FORWARD, PARTS, RankLines
 from pyddpdiag.analyse.lines import RunLines, Where
-from pyddpdiag.analyse.two_samples import ERROR, Sample, joined
+from pyddpdiag.analyse.two_samples import Sample, joined
 from pyddpdiag.model.lines import Line, Stack
 
 ADAM, FORWARD_LINE, EXTRA, BACKWARD_LINE = (
@@ -122,4 +123,4 @@ def test_a_rank_that_is_slower_at_every_line_gets_none(times: float) -> None:
     runs = 300
     wrong = sum(named(_busy(random, times), _busy(random, 1.0), times=times) is not None for _ in range(runs))
     # Three standard deviations above the error that is allowed.
-    assert wrong <= runs * ERROR + 3 * (runs * ERROR) ** 0.5
+    assert wrong <= runs * CHANCE + 3 * (runs * CHANCE) ** 0.5

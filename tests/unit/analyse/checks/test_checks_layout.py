@@ -85,7 +85,7 @@ def test_a_single_bucket_of_which_backward_could_hide_a_tenth_of_the_step_is_nam
 
 
 def test_a_single_bucket_that_backward_could_not_hide_is_a_matter_of_the_transfer(tmp_path: Path) -> None:
-    (found,) = write(tmp_path / "slow", [20 * MB], ms_per_mb=10.0)
+    (found,) = write(tmp_path / "slow", [20 * MB], ms_per_mb=15.0)
     assert found.kind == "exposed_communication"
     # It is said what it could hide all the same, where that is worth a word.
     assert "with a lower bucket_cap_mb, backward would hide up to 26.7 ms" in found.advice
