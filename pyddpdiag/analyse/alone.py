@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import CHANCE, HEALTHY_SHARE, MOST, NEARLY_ALL, SEVERAL
+from pyddpdiag.analyse.bounds import (
+    CHANCE,
+    HEALTHY_SHARE,
+    LONG,
+    MOST,
+    NEARLY_ALL,
+    SET_UP_MS,
+    SEVERAL,
+    STANDS_MS,
+    TWICE,
+)
 from pyddpdiag.analyse.episodes import chance_of_one
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.meetings import SET_UP_MS, TAIL, Meetings
+from pyddpdiag.analyse.meetings import TAIL, Meetings
 from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.trace.rows import Bool, Int64
-
-LEAST_STEPS: Final = 2.0
-"""It works alone for at least this many median steps: so long no step of its own takes it longer than the others."""
-
-LEAST_MS: Final = 100.0
-"""What is shorter can hit any rank of a busy machine: it counts in a rhythm, at the end of every epoch, or if it comes
-more often than by chance."""
-
-UNSEEN_MS: Final = 200.0
-UNSEEN_STEPS: Final = 5.0
-UNSEEN_TIMES: Final = 2
-"""The same where nothing but the time itself shows that this was no part of a step, and it has no rhythm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +85,8 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     waited = others.min(axis=1) >= MOST * lead
     in_phase = found.phase[rows, last] >= MOST * lead
     seen = around | found.epoch | waited | in_phase
-    hit = lead >= LEAST_STEPS * step_ms
-    hit[around] &= lead[around] >= LEAST_MS
+    hit = lead >= TWICE * step_ms
+    hit[around] &= lead[around] >= STANDS_MS
     own, lead = lead, np.maximum(lead, whole[rows, last] - np.maximum(np.sort(whole, axis=1)[:, -2], 0.0))
     hit &= around | waited | in_phase | (outside >= MOST * lead)
     data = np.nan_to_num(found.data)
@@ -111,10 +108,10 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
         mine &= ~in_phase
     unseen = mine & ~seen
     regular = period(found.step[unseen]) is not None
-    if not regular and not _often(unseen & (lead >= max(UNSEEN_MS, UNSEEN_STEPS * step_ms))):
+    if not regular and not _often(unseen & (lead >= max(STANDS_MS, LONG * step_ms))):
         mine &= seen
     if not _no_chance(found, mine, int(np.count_nonzero(hit & (last != place)))):
-        mine &= lead >= LEAST_MS
+        mine &= lead >= STANDS_MS
     lost = float(lead[mine].sum())
     from_start = bool(found.start and mine[0])
     # What a rank does before the first step is no part of the steps' time.
@@ -148,7 +145,7 @@ def _no_chance(found: Meetings, mine: Bool, others: int) -> bool:
 
 
 def _often(rows: Bool) -> bool:
-    return int(np.count_nonzero(rows)) >= UNSEEN_TIMES
+    return int(np.count_nonzero(rows)) >= TWICE
 
 
 def _mostly(what: Bool, mine: Bool, lead: Float64) -> bool:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from math import prod
 from typing import Final
 
+from pyddpdiag.analyse.bounds import NEARLY_ALL
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.model import BucketStats
 from pyddpdiag.model.sidecar import Layout, Module
@@ -28,8 +29,6 @@ ITEM_BYTES: Final = {
 FINEST: Final = 16
 """Caps down to this part of all bytes are tried."""
 
-WHOLE: Final = 0.85
-"""If the last bucket holds a larger part, it is as good as all."""
 
 ROWS: Final = 1000
 """A lookup table has at least this many rows."""
@@ -132,7 +131,7 @@ class Assignment:
     def is_one_piece(self) -> bool:
         """Whether no cap lets a part worth mentioning leave before the end."""
         _, left = self.best_split((self.bytes / MIB / pieces for pieces in range(2, FINEST + 1)), FINEST)
-        return left > WHOLE * self.bytes
+        return left > NEARLY_ALL * self.bytes
 
     def of(self, bucket: BucketStats) -> list[Parameter]:
         """The parameters of a bucket."""

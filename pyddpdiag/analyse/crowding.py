@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from pyddpdiag.analyse.bounds import LARGE_SHARE, MOST
+from pyddpdiag.analyse.bounds import LARGE_SHARE, MANY_THREADS, MOST
 from pyddpdiag.analyse.core_waits import CoreWaits, core_waits
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, median
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.model.sidecar import Sidecar
-
-MANY: Final = 4
-"""This many threads for each core are a mistake in any case."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class Crowding:
         """Whether there are clearly too many threads, and no other programs that take most of the cores."""
         waiting = max((self.waits.by_rank.get(rank, 0.0) for rank in self.victims), default=0.0)
         in_part = self.burnt_ms is not None and self.burnt_ms < MOST * waiting
-        return self.threads >= MANY * self.cores and not in_part
+        return self.threads >= MANY_THREADS * self.cores and not in_part
 
     @property
     def victims(self) -> tuple[int, ...]:
@@ -70,7 +66,9 @@ def _of_host(
         return None
     waits = core_waits(steps, usage, ranks)
     burnt = {rank: _beside(usage, steps.place_of[rank]) for rank in ranks}
-    burner = _burner(burnt, waits, steps.wall_ms, {r for r, each in threads.items() if each >= MANY * cores})
+    burner = _burner(
+        burnt, waits, steps.wall_ms, {r for r, each in threads.items() if each >= MANY_THREADS * cores}
+    )
     if burner is not None and _may_spin(burnt, threads, burner, steps.wall_ms):
         burner = None
     if burner is None and many:

@@ -7,7 +7,6 @@ part, and the largest part is the cause.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -15,10 +14,6 @@ from pyddpdiag.analyse.bounds import LEAST_STEPS, SHARED_TIMES
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model.findings import Cause
 from pyddpdiag.model.words import percent
-
-FAULT_MS: Final = 0.1
-"""What a page costs that has to be read from a disk, at least: 0.105 ms, measured on a virtual disk of solid state.
-Where it costs more, the cause may go unseen; it is never named for too little."""
 
 
 @dataclass(frozen=True)

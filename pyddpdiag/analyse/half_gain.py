@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, HALVED
 from pyddpdiag.analyse.round_trips import most_latency_ms
-from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, fit_wire
+from pyddpdiag.analyse.wire_fit import fit_wire
 from pyddpdiag.model import BucketStats, LinkStats
-
-HALVED: Final = 0.4
-"""What 16 bits save of a wire time: somewhat less than half, as measured."""
 
 HALF: Final = ("float16", "bfloat16")
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import BACKWARD_SHARE
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import BucketStats
-
-BACKWARD_SHARE: Final = 2 / 3
-"""Of the compute: a layer's backward computes two products (for its inputs and its weights), its forward one."""
 
 
 def saved_by_hiding(view: RunView, buckets: Sequence[BucketStats], sent_earlier_ms: float) -> float:

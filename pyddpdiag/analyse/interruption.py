@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
 
+from pyddpdiag.analyse.bounds import ALIVE_MS, TOGETHER_MS
 from pyddpdiag.analyse.endings import Ending
 from pyddpdiag.model import OperationError, RankStats
 from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.header import Header
-
-TOGETHER_MS: Final = 50.0
-"""Ranks to which somebody sends a signal get it within this time."""
-
-NOTICED_MS: Final = 1_000.0
-"""Python handles Ctrl-C when it next runs; by then a rank that was faster may have made others fail."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +68,7 @@ def interruption(
         moments.append(left.left_s * 1e3 - first.wall_ns / 1e6)
     at_ms = min((moment for moment in moments if moment is not None), default=None)
     # Whoever is asked to end a run after something has failed, ends a broken run.
-    slack_ms = NOTICED_MS if sent or name == "SIGINT" else 0.0
+    slack_ms = ALIVE_MS if sent or name == "SIGINT" else 0.0
     before = [one.at_ms for one in ends.values() if one.why in ("own", "followed")]
     before += [error.at_ms for error in errors]
     if any(moment is not None and (at_ms is None or moment < at_ms - slack_ms) for moment in before):

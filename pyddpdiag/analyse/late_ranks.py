@@ -10,18 +10,24 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.bounds import (
+    BUSY_LOAD,
     EVENT_SHARE,
+    FAULT_MS,
     HEALTHY_SHARE,
     LARGE_SHARE,
     LEAST_MS,
     LEAST_STEPS,
+    QUIET_SHARE,
     SEVERAL,
     SHARED_TIMES,
+    SHORT_LOAD_MS,
+    SURELY_EARLY,
+    WINDOW,
     Z99,
     confidence,
 )
 from pyddpdiag.analyse.core_waits import spins
-from pyddpdiag.analyse.extra_time import FAULT_MS, ExtraTime, part, share, waits_per_cpu
+from pyddpdiag.analyse.extra_time import ExtraTime, part, share, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.hot_lines import HotLine
 from pyddpdiag.analyse.lateness import Lateness
@@ -30,27 +36,12 @@ from pyddpdiag.analyse.lines import RunLines, Where
 from pyddpdiag.analyse.settings import fewer_threads, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, median
 from pyddpdiag.analyse.usage import UsageMatrix
-from pyddpdiag.analyse.windows import WINDOW, Span, Stretches, by_window, gathered, joined, stretches
+from pyddpdiag.analyse.windows import Span, Stretches, by_window, gathered, joined, stretches
 from pyddpdiag.model.findings import Cause, Confidence
 from pyddpdiag.model.sidecar import Sidecar
 
-BUSY_LOAD: Final = 1.5
-"""Above this load average per core, a machine has more work than it can do, and slows its ranks unevenly."""
-
-SHORT_LOAD_MS: Final = 20e3
-"""A load average is of the last minute: work beside that takes less than this hardly shows in it."""
-
-
 SHORT: Final = 2 * WINDOW
 """In a shorter stretch it may have been any rank's turn to be slowed by something else: it must be late by more."""
-
-SURELY_EARLY: Final = 0.4
-"""A rank that has a core and its caches to itself computes the same in two thirds of the time: it is early by up to a
-third of a step, and the others are not late."""
-
-
-QUIET_SHARE: Final = 0.12
-"""Elsewhere they are late by up to 0.10: cores share caches, and not only with programs of this machine."""
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.bounds import MOST, SEVERAL
+from pyddpdiag.analyse.bounds import LEAST_SAMPLES, MOST, SEVERAL
 from pyddpdiag.analyse.filing import OWN, PARTS, PHASE, START, RankLines
 from pyddpdiag.analyse.flames import ON_DISK, flame, stacks_of
 from pyddpdiag.analyse.two_samples import Sample, joined
 from pyddpdiag.model.lines import Flame, Line, LineStats
 from pyddpdiag.model.words import percent
 from pyddpdiag.trace.rows import Bool
-
-LEAST_SAMPLES: Final = 5
-"""Fewer looks than the usual least for a normal approximation of counts (Cochran 1954) name no line."""
-
 
 FLAMES: Final = 64
 """How many ranks' looks are drawn."""

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import SET_UP_MS
 from pyddpdiag.analyse.distinct import in_all
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.life import Between
@@ -17,9 +18,6 @@ from pyddpdiag.trace.rows import Bool, Int64
 
 TAIL: Final = -1
 """In place of a step: after the last one."""
-
-SET_UP_MS: Final = 1000.0
-"""By so much longer than any other, at least: making a model and a data set takes each rank another time."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,14 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import WORTH_A_WORD, Z99
+from pyddpdiag.analyse.bounds import BLOCKS, WORTH_A_WORD, Z99
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model.memory import Memory
-
-BLOCKS: Final = 8
-"""Equal parts of the time, of each of which the median counts. That so many medians of a memory that does not grow are
-in rising order comes about by chance once in 8! = 40,320 times."""
-
 
 _BEGINS: Final = (0.0, 0.25, 0.5)
 

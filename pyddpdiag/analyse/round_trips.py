@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
+from pyddpdiag.analyse.bounds import ROUND_MS, SLOW_START
 from pyddpdiag.model import LinkStats
-
-ROUND_MS: Final = 0.2
-"""What Gloo's threads add to a round of the ring at most, besides the way there and back."""
-
-SLOW_START: Final = 4
-"""A round takes so many times that at most, where nothing says that threads share cores: a connection that was idle
-begins with a few packets per round trip."""
 
 
 def most_round_ms(links: Sequence[LinkStats]) -> float | None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
+from pyddpdiag.analyse.bounds import MANY_STEPS
 from pyddpdiag.analyse.training import optimizer_settings, training_loader
 from pyddpdiag.model.sidecar import Sidecar
-
-FEW_PERIODS: Final = 10
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def _interfaces(sidecar: Sidecar) -> str:
 def throttled_share(sidecar: Sidecar) -> float:
     """In how many of the periods of its limit on processor time a rank was held back; 0: it has none, or too few."""
     periods = sidecar.quota.get("periods", 0)
-    return sidecar.quota.get("throttled_periods", 0) / periods if periods >= FEW_PERIODS else 0.0
+    return sidecar.quota.get("throttled_periods", 0) / periods if periods >= MANY_STEPS else 0.0
 
 
 def fewer_threads(sidecars: Mapping[int, Sidecar], rank: int) -> tuple[int, int] | None:

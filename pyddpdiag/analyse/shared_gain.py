@@ -7,16 +7,10 @@ this load. In shared memory each part takes a fixed share of that. docs/cures.md
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from pyddpdiag.analyse.wire_fit import SMALL_BYTES, WireFit, fit_wire, lasting_buckets
+from pyddpdiag.analyse.bounds import BYTES_SHARE, LATENCY_SHARE, SMALL_BYTES
+from pyddpdiag.analyse.wire_fit import WireFit, fit_wire, lasting_buckets
 from pyddpdiag.model import BucketStats
-
-LATENCY_SHARE: Final = 1 / 9
-"""Of Gloo's time for a bucket of 4 KiB: measured between 2 and 4 ranks, the lower end of the least gain's interval."""
-
-BYTES_SHARE: Final = 1 / 7.1
-"""Of Gloo's time for a bucket of 25 MiB, likewise."""
 
 
 def shared_gain_ms(exposed_ms: float, buckets: Sequence[BucketStats]) -> float | None:

@@ -5,29 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LARGE_SHARE, LEAST_MS, SHARED_TIMES
+from pyddpdiag.analyse.bounds import (
+    HEALTHY_SHARE,
+    LARGE_SHARE,
+    LEAST_MS,
+    NEAR,
+    SHARED_TIMES,
+    WINDOW,
+)
 from pyddpdiag.analyse.extra_time import ExtraTime, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, median_at_most, sure_median
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median, step_walls
 from pyddpdiag.analyse.usage import UsageMatrix
-from pyddpdiag.analyse.windows import WINDOW, Stretches, stretches
+from pyddpdiag.analyse.windows import Stretches, stretches
 from pyddpdiag.model.findings import Cause, Confidence
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.trace.rows import Bool, Int64
-
-NEAR: Final = 5
-"""Each step is looked at as the median of so many: what takes one or two is no change of all."""
-
-TIMES: Final = 1.3
-"""All ranks need at least this many times as long in the part as in the rest."""
-
-SURE_TIMES: Final = 1.15
-"""The same of the bounds of the two medians, each of 99% confidence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,8 +190,8 @@ def _change(own: Float64, wall: Float64) -> Change | None:
     if (
         not found.usual_ms > 0
         or found.there_ms - found.usual_ms < LEAST_MS
-        or found.there_ms < TIMES * found.usual_ms
-        or sure_median(there) < SURE_TIMES * median_at_most(rest)
+        or found.there_ms < (1 + LARGE_SHARE) * found.usual_ms
+        or sure_median(there) < (1 + HEALTHY_SHARE) * median_at_most(rest)
         or found.share < HEALTHY_SHARE
     ):
         return None
@@ -216,7 +213,7 @@ def _two_levels(values: Float64) -> float | None:
     between = low * (count - low) * apart**2
     best = int(low[int(between.argmax())])
     first, second = float(np.median(ordered[:best])), float(np.median(ordered[best:]))
-    return float(np.exp((first + second) / 2)) if second - first >= np.log(TIMES) else None
+    return float(np.exp((first + second) / 2)) if second - first >= np.log(1 + LARGE_SHARE) else None
 
 
 def _levels(values: Float64, inside: Bool) -> tuple[float, float] | None:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from pyddpdiag.analyse.bounds import MANY_STEPS
+from pyddpdiag.analyse.bounds import MANY_STEPS, STILL_MS, UNKNOWN_STEP_MS
 from pyddpdiag.analyse.progress import Awaited
 from pyddpdiag.model import Now, RankStats
-
-LEAST_MS: Final = 3_000.0
-
-UNKNOWN_STEP_MS: Final = 30_000.0
-"""Before steps are known, something may well take this long: the first batch, the first pass."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +22,7 @@ class Standstill:
     awaited: Awaited | None
 
 
-def threshold_ms(step_ms: float, least_ms: float = LEAST_MS) -> float:
+def threshold_ms(step_ms: float, least_ms: float = STILL_MS) -> float:
     """How long nothing must be recorded for a standstill; `step_ms` is the median step, NaN = not known."""
     return max(least_ms, MANY_STEPS * step_ms) if step_ms == step_ms else UNKNOWN_STEP_MS
 
@@ -49,7 +43,7 @@ def standstill(
     now: Now,
     awaited: Sequence[Awaited],
     step_ms: float,
-    least_ms: float = LEAST_MS,
+    least_ms: float = STILL_MS,
 ) -> Standstill | None:
     """The standstill of a run; None if the run goes on, is over, or cannot be seen.
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.standstill import UNKNOWN_STEP_MS
+from pyddpdiag.analyse.bounds import UNKNOWN_STEP_MS
 from pyddpdiag.model import Finding, RunReport, StepTable, Verdict
 from pyddpdiag.model.ending import INTERRUPT
 from pyddpdiag.model.start import Start

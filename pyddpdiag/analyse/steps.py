@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.analyse.bounds import LEAST_STEPS
 from pyddpdiag.analyse.calls.collectives import MEETING
 from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.distinct import distinct, in_any
@@ -20,9 +21,6 @@ from pyddpdiag.trace.layout import CollectiveTime, Flag, Kind, Records, StepTime
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import Bool, BucketRows, Int64
 from pyddpdiag.trace.run import Run
-
-ENOUGH_STEPS: Final = 5
-"""From this many steps on, step 0 (allocation, connection set-up, DDP's first bucket layout) is left out."""
 
 # Step numbers have 32 bits, so rank and step fit into one sortable number.
 _SPAN: Final = 2**32
@@ -253,7 +251,7 @@ def step_table(run: Run, parts: Sequence[RankSteps]) -> StepTable:
 
 def _left_out(run: Run, parts: Sequence[RankSteps], step: Int64) -> tuple[int, ...]:
     """Steps that all medians leave out: step 0 (warm-up), and a step that the ring has kept only in part."""
-    if len(in_any([part.step for part in parts])) < ENOUGH_STEPS:
+    if len(in_any([part.step for part in parts])) <= LEAST_STEPS:
         return ()
     cut = [
         int(part.step[0])

@@ -13,7 +13,7 @@ import numpy as np
 from pyddpdiag.analyse.account import account
 from pyddpdiag.analyse.advice import Advice, advice_for
 from pyddpdiag.analyse.alone import Alone, alone
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, STILL_MS
 from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.calls.awaited import Unmatched, awaited_collectives, unmatched_collectives
 from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats, exchanged_bytes
@@ -55,7 +55,7 @@ from pyddpdiag.analyse.progress import Awaited, Progress, awaited_buckets, progr
 from pyddpdiag.analyse.ranks import rank_stats
 from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
 from pyddpdiag.analyse.slower import Slower, slower
-from pyddpdiag.analyse.standstill import LEAST_MS, Standstill, standstill
+from pyddpdiag.analyse.standstill import Standstill, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix, usual_load
@@ -104,7 +104,7 @@ class RunView:
         *,
         gpus: Sequence[GpuUse] = (),
         now: Now | None = None,
-        least_still_ms: float = LEAST_MS,
+        least_still_ms: float = STILL_MS,
     ) -> None:
         """Look at a run. `now` replaces what is observed of the ranks' processes; it never stands still for less
         than `least_still_ms`.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import OFF_S
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.words import ranks, seconds
-
-OFF_S: Final = 10.0
-"""Clocks that a network keeps in step never differ so much."""
 
 
 def times_of(view: RunView, rank: int, since: int | None, until: int | None) -> dict[str, str | None]:

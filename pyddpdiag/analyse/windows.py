@@ -5,31 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import exp, log
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.binomial import log_choose
-from pyddpdiag.analyse.bounds import CHANCE
+from pyddpdiag.analyse.bounds import CHANCE, NEARLY_ALL, SEVERAL, SHORTEST, TWICE, WINDOW
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import median
-
-WINDOW: Final = 12
-"""Steps of a window, over which a usual step is taken."""
-
-IN_STRETCH: Final = 0.9
-"""About this share of a stretch's steps is over the threshold; by chance it would be half, if the median is at it."""
-
-
-SHORTEST: Final = 8
-"""Steps of a stretch that is found by how much it is over a threshold."""
-
-LASTS: Final = 2
-"""A stretch lasts to the end of a run if no more steps follow it."""
-
-SAID: Final = 3
-"""At most this many stretches are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +54,7 @@ class Stretches:
         said = [f"in steps {step[span.begin]} to {step[span.end - 1]}" for span in self.spans]
         if self.spans[-1].lasting:
             said[-1] = f"from step {step[self.spans[-1].begin]} on"
-        if len(said) > SAID:
+        if len(said) > SEVERAL:
             since, until = self.between(step)
             when = f"from step {since} on" if until is None else f"between step {since} and step {until}"
             return f"in {len(said)} stretches {when}"
@@ -108,7 +91,7 @@ def stretches(excess: Float64, series: int = 1) -> Stretches | None:
     """
     over = np.nan_to_num(excess, nan=-1.0) > 0
     tries = len(over) * series
-    found = (Span(begin, end, len(over) - end <= LASTS) for begin, end in _maximal(over))
+    found = (Span(begin, end, len(over) - end <= TWICE) for begin, end in _maximal(over))
     return joined(
         _trimmed(span, excess)
         for span in found
@@ -128,7 +111,7 @@ def gathered(excess: Float64, series: int = 1) -> Span | None:
     """
     over = np.nan_to_num(excess, nan=-1.0)
     found = [
-        _trimmed(Span(begin, end, len(over) - end <= LASTS), excess) for begin, end in _maximal(over > 0)
+        _trimmed(Span(begin, end, len(over) - end <= TWICE), excess) for begin, end in _maximal(over > 0)
     ]
     span = max(found, key=lambda one: float(over[one.rows].sum()), default=None)
     if span is None or len(span) < SHORTEST:
@@ -167,7 +150,7 @@ def by_window(values: Float64) -> Float64:
 
 def _maximal(over: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     """The maximal scoring subsequences, as begin and end; in linear time."""
-    above, below = log(IN_STRETCH / 0.5), log((1.0 - IN_STRETCH) / 0.5)
+    above, below = log(NEARLY_ALL / 0.5), log((1.0 - NEARLY_ALL) / 0.5)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], over.astype(np.int8), [0]])))
     # Of each: begin, end, the score before and after it, and the place of the last one that begins at a lower score.
     found: list[tuple[int, int, float, float, int]] = []

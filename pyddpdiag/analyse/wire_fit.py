@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import LEAST_STEPS
+from pyddpdiag.analyse.bounds import (
+    ASSUMED_MS_PER_BYTE,
+    CROWDED_MS,
+    LEAST_STEPS,
+    LONG,
+    SMALL_BYTES,
+    SMALL_COUNT,
+)
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model import BucketStats
-
-SPREAD: Final = 3.0
-"""The largest bucket must be this many times the smallest: buckets of one size cannot tell latency from bandwidth."""
-
-SMALL_BYTES: Final = 2**18
-SMALL_COUNT: Final = 8
-"""From this number of buckets on, small ones are judged even if they are of one size."""
-
-CROWDED_MS: Final = 20.0
-"""So long each of many buckets may wait for a core on a busy machine; more is no latency over short round trips."""
-
-ALL_LATENCY_BYTES: Final = 2**16
-"""Up to this size, bytes take as long as a single one, and neither splitting nor rounding helps."""
-
-ASSUMED_MS_PER_BYTE: Final = 1e-5
-"""What their bytes are assumed to take: 100 MB/s, about 1 Gbit/s."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +61,7 @@ def fit_wire(
     if len(known) < 2:
         return None
     size, wire = np.array(known, np.float64).T
-    if size.max() < SPREAD * size.min():
+    if size.max() < LONG * size.min():
         if len(known) < SMALL_COUNT or size.max() > SMALL_BYTES:
             return None
         slope = ASSUMED_MS_PER_BYTE if most_ms_per_byte is None else most_ms_per_byte

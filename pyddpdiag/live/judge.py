@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from pyddpdiag.analyse.bounds import STILL_MS
 from pyddpdiag.analyse.catalog import find
 from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.interruption import who_sends
 from pyddpdiag.analyse.progress import Awaited
-from pyddpdiag.analyse.standstill import LEAST_MS, quiet_ms, threshold_ms
+from pyddpdiag.analyse.standstill import quiet_ms, threshold_ms
 from pyddpdiag.analyse.weigh.undecided import waited_in_vain
 from pyddpdiag.live.look import Look
 from pyddpdiag.live.ranks import rank_states
@@ -78,7 +79,7 @@ def _findings(seen: Look, ranks: Sequence[RankState]) -> list[Finding]:
         found = [_absent(seen), *(one for one in found if one.kind != "transport_stalled")]
     found = [*_without_heartbeat(seen, found), *found]
     still = seen.view.standstill
-    if still is not None and still.silent_ms < LEAST_MS:
+    if still is not None and still.silent_ms < STILL_MS:
         found = [
             replace(one, confidence="medium")
             if kind_of(one).end == "stuck" and one.confidence != "low"
@@ -224,7 +225,7 @@ def _unsure(seen: Look, ranks: Sequence[RankState]) -> str:
     if silent is None:
         return f"some ranks have recorded nothing yet{waits}."
     step_ms = view.judged.wall_ms
-    threshold = threshold_ms(step_ms, LEAST_MS)
+    threshold = threshold_ms(step_ms, STILL_MS)
     if silent >= threshold:
         return (
             f"for {silent / 1e3:.0f} s no rank has recorded anything, and none waits for another. They may evaluate, "

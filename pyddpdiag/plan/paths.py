@@ -6,9 +6,8 @@ from typing import Final, Literal
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, BYTES_SHARE, LATENCY_SHARE
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.shared_gain import BYTES_SHARE, LATENCY_SHARE
-from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES
 
 Path = Literal["gloo", "bf16", "fp16", "shared memory"]
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import SMALL_BYTES
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.wire_fit import SMALL_BYTES
 from pyddpdiag.plan.paths import Path, on_path
 from pyddpdiag.plan.recorded import CannotTell, Recorded, recorded
 from pyddpdiag.plan.ring import Ring

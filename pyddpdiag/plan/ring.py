@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import LONG
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.wire_fit import SPREAD, fit_times
+from pyddpdiag.analyse.wire_fit import fit_times
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,7 @@ def fit_ring(sizes: Float64, work: Float64, ranks: int, most_round_ms: float = n
 
     Its rounds are no longer than `most_round_ms`; the rest of what all buckets took is that of their bytes.
     """
-    if (
-        ranks < 2
-        or not len(sizes)
-        or sizes.min() <= 0
-        or work.min() <= 0
-        or sizes.max() < SPREAD * sizes.min()
-    ):
+    if ranks < 2 or not len(sizes) or sizes.min() <= 0 or work.min() <= 0 or sizes.max() < LONG * sizes.min():
         return None
     rounds = 2 * (ranks - 1)
     fit = fit_times(sizes, work, rounds * most_round_ms)

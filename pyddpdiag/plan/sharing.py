@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import SLOW_START
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.round_trips import SLOW_START
 from pyddpdiag.plan.ring import Ring, fit_ring
 
 _LEAST_LOST: Final = 0.1

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import SEVERAL
+from pyddpdiag.analyse.bounds import CLOCK_SHARE, SEVERAL
 from pyddpdiag.analyse.calls.collectives import MEETING, RankCollectives, whole_calls
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.progress import Progress
 from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.merge import Membership
 from pyddpdiag.trace.run import Run
-
-CLOCK_SHARE: Final = 0.1
-"""Clocks may be wrong by this part of a reported time."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,34 +10,29 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.assignment import FINEST, MIB, Parameter, assignment
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, MOST
+from pyddpdiag.analyse.bounds import (
+    ALL_LATENCY_BYTES,
+    HALVED,
+    HEALTHY_SHARE,
+    LATENCY_PART,
+    LEAST_MS,
+    LEAST_WIRE_MS,
+    LOOPBACK_MS_PER_BYTE,
+    MOST,
+    PIECES,
+    TWICE,
+)
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.half_gain import HALF, HALVED
+from pyddpdiag.analyse.half_gain import HALF
 from pyddpdiag.analyse.hiding import saved_by_hiding
 from pyddpdiag.analyse.links.link_faults import LEAST_SHARE
 from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.round_trips import most_latency_ms
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, fit_wire, lasting_buckets
+from pyddpdiag.analyse.wire_fit import fit_wire, lasting_buckets
 from pyddpdiag.model import BucketStats, Finding
 from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import count, milliseconds, percent, size
-
-LOOPBACK_MS_PER_BYTE: Final = 2e-6
-"""Over the loopback interface: 25 MiB take two ranks 42 to 54 ms, nearly all of it for their bytes."""
-
-PIECES: Final = 4
-"""So many buckets are enough to hide most of one behind backward."""
-
-LEAST_WIRE_MS: Final = 2.0
-"""A single bucket that takes less may be all latency: splitting it would not help."""
-
-LATENCY_PART: Final = 0.2
-"""In the buckets that are advised, latency is this part of the wire time."""
-
-LARGER: Final = 2.0
-"""A large last bucket is so many times the next one."""
-
 
 _ASSUMED: Final = " if the link carries 1 Gbit/s"
 
@@ -197,7 +192,7 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
     amount, exposed = sum(bucket.bytes for bucket in buckets), view.exposure.cost_ms
     if found is None or found.bytes < amount / 2:
         return
-    if any(found.bytes < LARGER * other.bytes for other in buckets if other is not found):
+    if any(found.bytes < TWICE * other.bytes for other in buckets if other is not found):
         return
     wire = found.times.wire_ms.median or 0.0
     split = _split(view, buckets, found, 2 * PIECES)

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pyddpdiag.analyse.bounds import matters
+from pyddpdiag.analyse.bounds import METRICS, SMALL_CALL, matters
 from pyddpdiag.analyse.calls.recurring import Recurring, met
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent, size
-
-SMALL: Final = 4096
-"""Bytes of a step. A few values are logged; a batch's outputs, or a model's parameters, are more."""
-
-FEW: Final = 64
-"""Bytes of a step that are a loss and some metrics."""
 
 NAMES: Final = (
     "gloo:all_reduce",
@@ -38,7 +32,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         return
     for name in NAMES:
         for found in view.calls_in_steps.find(name, beside=False):
-            if found.bytes <= SMALL:
+            if found.bytes <= SMALL_CALL:
                 yield _of(view, found)
 
 
@@ -55,7 +49,7 @@ def _of(view: RunView, found: Recurring) -> Finding:
         message=f"{what} calls {found.name}{amount} in every step, outside the passes "
         f"({found.calls:g} {'call' if found.calls == 1 else 'calls'} a step): {milliseconds(cost)} of a step of "
         f"{milliseconds(steps.wall_ms)} ({percent(cost / steps.wall_ms)}){met(found, steps.wall_ms)}.",
-        confidence="medium" if barrier or (found.bytes <= FEW and "reduce" in found.name) else "low",
+        confidence="medium" if barrier or (found.bytes <= METRICS and "reduce" in found.name) else "low",
         cost_ms=cost,
         evidence={
             "name": found.name,

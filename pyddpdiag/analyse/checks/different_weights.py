@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import TWICE
+from pyddpdiag.analyse.bounds import ROUNDING, STANDS_MS, TWICE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.majority import odd_ones
@@ -17,13 +16,6 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weights import Compared
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import count, listed, ranks, verb
-
-ROUNDING: Final = 1e-6
-"""Norms no farther apart than this, relatively: other processors or numbers of threads round the last bits otherwise.
-"""
-
-LONG_NS: Final = 100_000_000
-"""A rank that was at one line for this long before its first pass did something there."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -124,7 +116,7 @@ def _at_start(view: RunView) -> tuple[int, str] | None:
     }
     for rank, (line, spent) in lines.items():
         others = [each for other, each in lines.items() if other != rank]
-        if spent >= LONG_NS and all(each != line and ns < spent / 2 for each, ns in others):
+        if spent >= 1e6 * STANDS_MS and all(each != line and ns < spent / 2 for each, ns in others):
             return rank, line
     return None
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.assignment import assignment
-from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_MS, MATTERS_SHARE
+from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, LARGE_SHARE, LEAST_MS, MATTERS_SHARE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import Exposure
 from pyddpdiag.analyse.half_gain import half_gain_ms
@@ -19,7 +19,7 @@ from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import Stretches, stretches
-from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, lasting_buckets
+from pyddpdiag.analyse.wire_fit import lasting_buckets
 from pyddpdiag.model import BucketStats, Finding
 from pyddpdiag.model.words import milliseconds, number, percent
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
-from pyddpdiag.analyse.bounds import LEAST_MS
+from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, LEAST_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.shared_gain import shared_gain_ms
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.wire_fit import ALL_LATENCY_BYTES, lasting_buckets
+from pyddpdiag.analyse.wire_fit import lasting_buckets
 from pyddpdiag.model import BucketStats, Finding
 from pyddpdiag.model.words import milliseconds, percent
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Final
 
-from pyddpdiag.analyse.bounds import LEAST_STEPS, MOST, NEARLY_ALL
+from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_STEPS, MOST, NEARLY_ALL
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.training import Training
 from pyddpdiag.model.words import milliseconds
-
-INSIDE: Final = 0.2
-"""The share of passes with backward under `no_sync`: at accumulation over 2 passes, every other one."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -27,7 +23,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     worth = saves is not None and view.exposure.is_worth(saves)
     looks = [one.training.in_no_sync.get(module, (0, 0)) for one in view.sidecars.values()]
     looked, inside = (sum(pair[place] for pair in looks) for place in (0, 1))
-    around_backward = looked > 0 and inside >= INSIDE * looked
+    around_backward = looked > 0 and inside >= LARGE_SHARE * looked
     yield Finding(
         kind="missing_no_sync",
         severity="warning" if worth else "note",

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import matters
+from pyddpdiag.analyse.bounds import MANY_PASSES, MANY_STEPS, matters
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.view import RunView
@@ -15,8 +15,6 @@ from pyddpdiag.model import Finding
 from pyddpdiag.model.sidecar import Module
 from pyddpdiag.model.words import count, listed, milliseconds, percent
 
-LEAST_PASSES: Final = 10
-MANY_PASSES: Final = 50
 NAMED: Final = 4
 
 
@@ -27,7 +25,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         searching = [
             one.ddp.get("find_unused_parameters", 0) and not one.ddp.get("static_graph") for one in modules
         ]
-        if not all(searching) or min(passes) < LEAST_PASSES or len(modules) < view.run.world_size:
+        if not all(searching) or min(passes) < MANY_STEPS or len(modules) < view.run.world_size:
             continue
         unused = max(one.used.get("passes_with_unused", 0) for one in modules)
         # Another graph in one pass, or on one rank, is what the search is for.

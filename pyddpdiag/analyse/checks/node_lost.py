@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Final
 
+from pyddpdiag.analyse.bounds import LOST_S
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.nodes import Node
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.node import BEAT_S
 from pyddpdiag.model.words import ranks, seconds
-
-LOST_S: Final = 10.0
-"""Five notes that did not come."""
 
 LATE_S: Final = 2 * BEAT_S
 """A machine that runs has noted something since."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+from pyddpdiag.analyse.bounds import ALIVE_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.endings import first_of_own
 from pyddpdiag.analyse.view import RunView
@@ -23,8 +24,6 @@ NOTES_END: Final = 2
 _SOURCE: Final = re.compile(r"^\[[^\]]*\] ")
 """Gloo begins with the file and line of its own that found the error."""
 
-BEAT_MS: Final = 1_000.0
-"""A process that died has given its last sign of life at most so long before."""
 
 SHOWN: Final = 160
 """Characters of an error's text in the verdict."""
@@ -100,7 +99,7 @@ def _of_own(view: RunView) -> list[RankStats]:
     for rank in view.ranks:
         seen = view.endings[rank.rank]
         killed = rank.process == "dead" and not rank.closed and rank.ended is None and seen.end is None
-        if killed and at_ms is not None and seen.alive_ms is not None and seen.alive_ms + BEAT_MS < at_ms:
+        if killed and at_ms is not None and seen.alive_ms is not None and seen.alive_ms + ALIVE_MS < at_ms:
             return []
     return found
 
@@ -230,7 +229,7 @@ def _frozen_s(view: RunView, lost: Sequence[RankStats]) -> float:
     if first is None or first.at_ms is None or explain(first.text).role is not Role.WAITED:
         return 0.0
     last = max((each for each in alive if each is not None), default=first.at_ms)
-    return (first.at_ms - last) / 1e3 if first.at_ms - last > BEAT_MS and None not in alive else 0.0
+    return (first.at_ms - last) / 1e3 if first.at_ms - last > ALIVE_MS and None not in alive else 0.0
 
 
 def _how(lost: Sequence[RankStats], end: End | None, codes: Collection[int | None], frozen_s: float) -> str:

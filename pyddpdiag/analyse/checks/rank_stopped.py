@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
+from pyddpdiag.analyse.bounds import BEHIND_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
-
-BEHIND_MS: Final = 60_000.0
-"""A heartbeat that is older than the freshest one by this much has stopped, however late files arrive."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:

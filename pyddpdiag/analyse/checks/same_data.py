@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from pyddpdiag.analyse.batches import given_batches
-from pyddpdiag.analyse.bounds import TWICE
+from pyddpdiag.analyse.bounds import CLOSE, LEAST_VALUES, TWICE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.training import training_loader
@@ -22,13 +22,6 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.training import Loaded
 from pyddpdiag.model.words import count, ranks
-
-CLOSE: Final = 1e-5
-"""Sums of squares and maxima this close, relatively, are of the same data: threads sum in other orders. So is the mean
-of the sums' logarithms, this close."""
-
-LEAST_VALUES: Final = 16
-"""Gradients of fewer values may be equal by chance: labels of a few classes, counts."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_MS, confidence
+from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_MS, WINDOW, confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.changed import changed_links
 from pyddpdiag.analyse.links.culprit import named
@@ -15,7 +15,7 @@ from pyddpdiag.analyse.links.other_traffic import OtherTraffic
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
-from pyddpdiag.analyse.windows import WINDOW, stretches
+from pyddpdiag.analyse.windows import stretches
 from pyddpdiag.model import Finding, LinkStats
 from pyddpdiag.model.words import milliseconds, number
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pyddpdiag.analyse.batches import uneven_batches
+from pyddpdiag.analyse.bounds import ALIVE_MS
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.checks.rank_lost import BEAT_MS
 from pyddpdiag.analyse.first_failure import FirstFailure
 from pyddpdiag.analyse.interruption import Interruption
 from pyddpdiag.analyse.links.culprit import named
@@ -103,7 +103,7 @@ def transfer_stood(view: RunView, failure: FirstFailure) -> bool:
     return (
         at_ms is not None
         and failure.stood_ms >= threshold_ms(view.judged.wall_ms)
-        and all(view.endings[rank].outlived(at_ms - BEAT_MS) for rank in failure.members)
+        and all(view.endings[rank].outlived(at_ms - ALIVE_MS) for rank in failure.members)
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 
@@ -12,26 +11,18 @@ from pyddpdiag.analyse.bounds import (
     LARGE_SHARE,
     LEAST_MS,
     LEAST_STEPS,
+    LEAST_WORK,
     MANY_STEPS,
     NEARLY_ALL,
+    SURELY_EARLY,
+    WORK_SHARE,
 )
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64, sure_median
-from pyddpdiag.analyse.late_ranks import SURELY_EARLY
 from pyddpdiag.analyse.step_matrix import beyond_mean, beyond_usual, column_medians, extra_ms, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, ranks, verb
-
-WORK_SHARE: Final = 0.15
-"""How much the ranks' processor times of a step differ: their standard deviation over their mean. Healthy ranks stay
-below 0.13, and inputs of different length reach 0.17 to 0.35; who waits for a core makes no difference. Where the
-machine works for others in the ranks' time (the network of other programs), healthy ranks reached 0.2 to 0.6."""
-
-LEAST_WORK: Final = 0.1
-"""What a machine does beside only ever adds to a rank's time. So inputs differ if its smallest steps, by this quantile,
-are below its usual one by as much as the ranks differ: 1.9 to 2.6 times that with inputs of different length, 0.3 to
-0.8 times with other work."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LARGE_SHARE, LONG, MOST
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LARGE_SHARE, LONG, MOST, WARM_UP
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import are_long, exposed_ms, median, other_ms
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.words import count, percent, seconds
 from pyddpdiag.output import clean
 from pyddpdiag.trace.rows import Int64
-
-INCIDENT: Final = 1
-
-WARM_UP: Final = 5
-"""So many long steps right at the begin, as torch.compile makes them, are a single incident."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +31,7 @@ class Lost:
     @property
     def is_much(self) -> bool:
         """Whether the run cannot be called healthy, whatever a typical step is like."""
-        return not self.named and self.incidents > INCIDENT and self.share >= LARGE_SHARE
+        return not self.named and self.incidents > 1 and self.share >= LARGE_SHARE
 
 
 def what_was_lost(view: RunView) -> Lost | None:

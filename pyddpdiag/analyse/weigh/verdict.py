@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from pyddpdiag.analyse.bounds import MATTERS_SHARE
+from pyddpdiag.analyse.bounds import MATTERS_SHARE, SURENESS
 from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
@@ -19,9 +19,6 @@ from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.kinds import kind_of
 
 SURE: Final[tuple[Confidence, ...]] = ("certain", "high", "medium", "low")
-
-SURENESS: Final[dict[Confidence, float]] = {"medium": 0.8}
-"""Of what it costs: what is of medium confidence comes before what is sure only if it costs that much more."""
 
 
 Weight = tuple[int, bool, bool, bool, float]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.trace_writer import GROUP, MS, PARAMETER, STEP, RankWriter, write_training
 
-from pyddpdiag.analyse.shared_gain import BYTES_SHARE, LATENCY_SHARE
+from pyddpdiag.analyse.bounds import BYTES_SHARE, LATENCY_SHARE
 from pyddpdiag.analyse.step_matrix import matrix
 from pyddpdiag.bench.compare.runs import compare_runs
 from pyddpdiag.cli import main

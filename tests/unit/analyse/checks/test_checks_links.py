@@ -10,7 +10,7 @@ import pytest
 from support.trace_writer import RankWriter
 from support.wired import SEGMENTS, connect, findings, only, ring
 
-from pyddpdiag.analyse.shared_gain import BYTES_SHARE
+from pyddpdiag.analyse.bounds import BYTES_SHARE
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import number
 from pyddpdiag.trace.layout import Flag, Kind
