@@ -111,9 +111,9 @@ def test_a_line_of_all_ranks(tmp_path: Path, part: str) -> None:
 
 
 def test_since_when(tmp_path: Path) -> None:
-    (found,) = write(tmp_path, lambda _, step: 8.0 * (step >= 60))
+    (found,) = write(tmp_path, lambda _, step: 9.0 * (step >= 60))
     assert found.since_step is not None and 60 <= found.since_step <= 70
-    assert found.evidence["share"] == pytest.approx(8 / 50, abs=0.07)
+    assert found.evidence["share"] == pytest.approx(9 / 51, abs=0.07)
 
 
 def test_a_line_of_one_rank_costs_what_the_others_wait_and_no_more(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_threads_that_may_spin_for_want_of_a_core_are_no_sure_change_of_the_work
 
 def test_what_shows_only_with_the_wait_for_a_core_is_no_sleep_of_all_ranks(tmp_path: Path) -> None:
     """They sleep a little more as well, which is no change by itself: other programs may have made it."""
-    write(tmp_path, [Extra(sleep=6, delay=9, steps=LATER)] * 2, steps=80, load=4.0, cores=2)
+    write(tmp_path, [Extra(sleep=7.2, delay=7, steps=LATER)] * 2, steps=80, load=4.0, cores=2)
     found = slower(findings(tmp_path))
     assert (found.cause, found.confidence) == (None, "low")
-    assert found.evidence["core_wait_share"] == pytest.approx(9 / 15, abs=0.05)
+    assert found.evidence["core_wait_share"] == pytest.approx(7 / 14.2, abs=0.05)
