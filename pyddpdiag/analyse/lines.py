@@ -77,6 +77,10 @@ class Where:
         """What to do about what it calls; empty: that depends on the script."""
         return CURES.get(self.call, "")
 
+    def advice(self, otherwise: str) -> str:
+        """What to do about what it calls; if that depends on the script, to look at it, and `otherwise`."""
+        return self.cure or f"Look at {self}{otherwise}"
+
     @property
     def facts(self) -> dict[str, float | int | str | None]:
         """For a finding."""

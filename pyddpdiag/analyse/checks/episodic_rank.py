@@ -37,7 +37,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         )
     where = None if collector else view.lines.more_of(found.rank, found.at, float(found.lead_ms.sum()))
     if where:
-        advice = f"Look at {where}: it does that now and then, and the others do not."
+        advice = where.advice(": it does that now and then, and the others do not.")
     change_mind = "Its inputs are longer then."
     if not found.core_waits_known:
         change_mind = (

@@ -43,8 +43,9 @@ def _look(view: RunView) -> Iterator[Finding]:
                 **found.where.facts,
             },
             change_mind="The training needs what is done there, in every step.",
-            advice=f"Look at {found.where}: do it less often, for many tensors at once (torch._foreach_*), or in a "
-            "thread or process of its own.",
+            advice=found.where.advice(
+                ": do it less often, for many tensors at once (torch._foreach_*), or in a thread or process of its own."
+            ),
         )
 
 

@@ -41,12 +41,12 @@ ADVICE: Final[dict[Cause | None, str]] = {
 }
 
 ADVICE_AT: Final[dict[Cause | None, str]] = {
-    "compute": "Look at {}, where its processor works longer: are its inputs larger, or does only this rank do that?",
-    "data": "Look at its data loading at {}: more loader workers (num_workers), a faster disk.",
-    "disk": "Look at {}: write there less often or from another thread, keep what it reads in memory, or use a faster "
+    "compute": ", where its processor works longer: are its inputs larger, or does only this rank do that?",
+    "data": ", where it waits for data: more loader workers (num_workers), a faster disk.",
+    "disk": ": write there less often or from another thread, keep what it reads in memory, or use a faster "
     "disk (iostat -x).",
-    "blocked": "Look at {}, where it sleeps: for a lock, a sleep, or access to a disk or the network.",
-    None: "Look at {}: at its inputs, and for work that only this rank does there.",
+    "blocked": ", where it sleeps: for a lock, a sleep, or access to a disk or the network.",
+    None: ": at its inputs, and for work that only this rank does there.",
 }
 """Where the line is known."""
 FEWER_THREADS: Final = "Give each rank one thread first (OMP_NUM_THREADS=1): is the rank late then as well?"
@@ -217,7 +217,7 @@ def _advice(late: LateRank, threads: tuple[int, int] | None, where: Where | None
         return "Give every rank the same OMP_NUM_THREADS and torch.set_num_threads()."
     if late.is_by_other_threads:
         return OTHER_THREADS
-    return ADVICE[late.cause] if where is None else ADVICE_AT[late.cause].format(where)
+    return ADVICE[late.cause] if where is None else where.advice(ADVICE_AT[late.cause])
 
 
 def _what(view: RunView, late: LateRank) -> str:

@@ -197,6 +197,7 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
         when = f" from step {at[0]} on" if until is None else f" in steps {at[0]} to {until}"
     typical = median(paused[hit])
     where = view.lines.more_in(at, view.judged.step[rows[~hit]])
+    common = f"Checkpoints, evaluation and new loader workers do this: {ADVICE}"
     yield Finding(
         kind="pause",
         severity="warning",
@@ -216,9 +217,9 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
             **(where.facts if where else {}),
         },
         change_mind="These steps do more work on purpose, for instance with longer inputs.",
-        advice=(where.cure or f"Look at {where}. " if where else "")
-        + f"Checkpoints, evaluation and new loader workers do this: {ADVICE}"
-        + ("" if where else f" {view.advice.phases()} tells which it is."),
+        advice=where.advice(f". {common}")
+        if where
+        else f"{common} {view.advice.phases()} tells which it is.",
     )
 
 
@@ -262,7 +263,7 @@ def _irregular(
         cost_ms=lost / len(rows),
         evidence={"pause_ms": typical, "times": times, "share": lost / total, **where.facts},
         change_mind="These steps do more work on purpose.",
-        advice=where.cure or f"Look at {where}: what does it do then? {ADVICE.capitalize()}",
+        advice=where.advice(f": what does it do then? {ADVICE.capitalize()}"),
     )
 
 

@@ -109,7 +109,7 @@ def _advice(view: RunView, found: Alone, where: Where | None) -> str:
         "result; write checkpoints in a thread, of a copy of the state; or do it less often."
     )
     if where:
-        return f"Look at {where}. {cure}"
+        return where.advice(f". {cure}")
     return cure if found.phase else f"{cure} {view.advice.phases()} tells what it is."
 
 

@@ -109,7 +109,7 @@ def _what(found: Slower, cause: Cause | None) -> str:
 
 
 def _look_at(where: Where | None) -> str:
-    return f"Look at {where}: what makes it take longer then?" if where else ""
+    return where.advice(": what makes it take longer then?") if where else ""
 
 
 def _rest(span: Stretches) -> str:

@@ -175,3 +175,8 @@ def test_a_rank_that_waits_in_a_collective_has_no_such_line(tmp_path: Path) -> N
 def test_averages_of_weights_by_torch_are_no_optimizer(tmp_path: Path) -> None:
     call = "torch.optim.swa_utils.AveragedModel.update_parameters"
     assert hot(write(tmp_path, lambda *_: 14.0, lines=(CALL,), call=call))
+
+
+def test_what_a_line_calls_decides_the_advice(tmp_path: Path) -> None:
+    (found,) = write(tmp_path, lambda _, __: 10.0, call="torch._dynamo.convert_frame.compile_frame")
+    assert "mark_dynamic" in found.advice and "foreach" not in found.advice
