@@ -284,6 +284,7 @@ CAUSES: dict[str, Cause] = {
         Cause("uneven inputs", _uneven),
         Cause("NaN in one rank", _at_step("nan", "non_finite_gradient"), always_counts=True),
         Cause("killed", _at_step("kill", "rank_lost"), "stuck", always_counts=True),
+        Cause("ended from outside", _at_step("interrupt", "interrupted"), "stuck", always_counts=True),
         Cause("stopped", _at_step("stop", "rank_stopped"), "stuck", always_counts=True),
         Cause("stuck in its code", _at_step("stuck", "rank_stuck"), "stuck", always_counts=True),
         Cause(

@@ -70,6 +70,29 @@ def _loss(rng: random.Random, job: Job) -> Drawn:
     return Drawn(scripted(rng, job, batch=6), fault, Truth((Answer("collective_per_step"),)))
 
 
+def _in_evaluation(rng: random.Random, job: Job) -> Drawn:
+    job = scripted(rng, job, model=half_models(job.model)["batchnorm"])
+    return Drawn(job, {"name": "left in eval", "rank": None}, Truth((Answer("left_in_eval"),)))
+
+
+def _by_hand(rng: random.Random, job: Job) -> Drawn:
+    return Drawn(
+        scripted(rng, job, batch=6), {"name": "by hand", "rank": None}, Truth((Answer("averaged_twice"),))
+    )
+
+
+def _outputs(rng: random.Random, job: Job) -> Drawn:
+    fault = {"name": "outputs", "rank": None, "values": rng.choice((250_000, 500_000))}
+    answers = Answer("other_collectives"), Answer("collective_per_step")
+    return Drawn(scripted(rng, job, batch=6), fault, Truth(answers))
+
+
+def _garbage(rng: random.Random, job: Job) -> Drawn:
+    fault = {"name": "garbage", "rank": None, "objects": rng.choice((20_000, 50_000))}
+    answers = Answer("collector_pauses"), Answer("hot_line")
+    return Drawn(scripted(rng, job), fault, Truth(answers))
+
+
 def _workers(rng: random.Random, job: Job) -> Drawn:
     fault = {"name": "workers", "rank": None, "seconds": rng.choice((0.6, 1.2))}
     return Drawn(scripted(rng, job), fault, Truth((Answer("pause"), Answer("data_wait"))))
@@ -94,5 +117,13 @@ MISTAKES: tuple[tuple[str, Draw, bool], ...] = (
     ("slow end", _of_one("slow end", "rank_alone", first=True, share=(0.5, 1.0)), False),
     ("workers of each epoch", _workers, False),
     ("evaluation in full", _mistake("full evaluation", "full_evaluation"), False),
+    ("left in evaluation mode", _in_evaluation, True),
+    ("the same checkpoint", _mistake("checkpoint", "same_checkpoint"), True),
+    ("a schedule that ends halfway", _mistake("schedule", "schedule_ended"), True),
+    ("another optimizer's parameters", _mistake("other parameters", "weights_unchanged"), True),
+    ("gradients averaged by hand, too", _by_hand, False),
+    ("outputs of each step", _outputs, False),
+    ("garbage of each step", _garbage, False),
+    ("anomaly detection", _mistake("anomaly", "costly_settings"), False),
 )
 """Name, how it is drawn, and whether it counts whatever it costs, because it is wrong and not only slow."""

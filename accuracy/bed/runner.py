@@ -182,6 +182,8 @@ class _Run:
             process = psutil.Process(self.ranks.processes[rank].pid)
             if fault["name"] == "kill":
                 process.kill()
+            elif fault["name"] == "interrupt":
+                process.terminate()
             else:
                 process.suspend()
             return True

@@ -6,6 +6,7 @@ is measured by a second set of ranks (`mode` "cost"): the training with it and w
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import time
@@ -26,7 +27,7 @@ from bed.meeting import meet
 from bed.protocol import ask, say
 
 PAIRS = 2
-EVALUATIONS = ("full evaluation", "evaluation of parts")
+EVALUATIONS = ("full evaluation", "evaluation of parts", "left in eval")
 
 
 class Script:
@@ -94,6 +95,13 @@ class Script:
             if job.optimizer == "adamw"
             else torch.optim.SGD(ddp.parameters(), lr=rate, momentum=0.9 * (job.optimizer != "sgd plain"))
         )
+        if self._does("other parameters"):
+            optimizer = torch.optim.SGD(models.build(job.model, unused=False).parameters(), lr=rate)
+        steps = job.epochs * job.epoch_steps // job.accumulate
+        schedule = (
+            torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps) if self.name == "schedule" else None
+        )
+        torch.autograd.set_detect_anomaly(self.name == "anomaly")
         sampler: DistributedSampler[Any] | None = None
         if self.name != "same data":
             sampler = DistributedSampler(self.data)
@@ -120,15 +128,29 @@ class Script:
                 self._change(epoch, number)
                 last = number % job.accumulate == job.accumulate - 1
                 loss = self._pass(ddp, model, x, y, last=last)
+                if self.name == "by hand":
+                    for parameter in self.module.parameters():
+                        dist.all_reduce(parameter.grad)
+                        parameter.grad /= job.ranks
                 if last:
                     optimizer.step()
                     optimizer.zero_grad()
+                for _ in range(2 if schedule is not None else 0):
+                    schedule.step()
+                if self.name == "outputs":
+                    values = torch.zeros(int(self.fault["values"]))
+                    dist.all_gather([torch.empty_like(values) for _ in range(job.ranks)], values)
+                if self.name == "garbage":
+                    self._kept = [[each] for each in range(int(self.fault["objects"]))]
+                    gc.collect()
                 if self.name == "loss of each step":
                     for _ in range(int(self.fault["calls"])):
                         dist.all_reduce(loss)
                     loss.item()
             if self.name in EVALUATIONS:
                 self._evaluate(ddp)
+            if self.name == "checkpoint":
+                torch.save(self.module.state_dict(), f"epoch-{epoch}.pt")
             self._wait_alone("alone between epochs", time.monotonic() - epoch_begin)
         self._wait_alone("slow end", time.monotonic() - begin)
 
@@ -142,7 +164,8 @@ class Script:
                 right += (ddp.module(x).argmax(1) == y).sum()
         if not in_full:
             dist.all_reduce(right)
-        ddp.train()
+        if self.name != "left in eval":
+            ddp.train()
 
     def _read_index(self, _: int) -> None:
         time.sleep(float(self.fault["seconds"]))
