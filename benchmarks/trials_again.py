@@ -22,16 +22,15 @@ from harness.ranks import run
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
+from pyddpdiag.bench.intervals import Estimate, ratio_in_pairs
 from pyddpdiag.cures.options import from_options
-from pyddpdiag.model.paired import Interval, ratio_of_pairs
-from pyddpdiag.model.trial import TODAY, Trial
+from pyddpdiag.model.tried import TODAY, Tried
 from pyddpdiag.ranks.session import Session
 from pyddpdiag.trace.sidecar import read_sidecar
 
 BATCHES = (0.1, 1.0, 4.0)
 """Of the models' own batch, whose step is half communication: a little compute, as much, and much more."""
 PAIRS, BLOCK_S, FEWEST = 10, 0.3, 6
-OVER = ("decided", "time over", "failed", "ended early")
 ALLOWED = 1.02
 
 
@@ -43,7 +42,7 @@ class Again:
     batch: float
     best: str
     ratio: float
-    again: Interval | None
+    again: Estimate | None
     seconds: float
 
 
@@ -60,7 +59,7 @@ def _step(ddp: DistributedDataParallel, inputs: torch.Tensor) -> None:
     ddp(inputs).float().square().mean().backward()
 
 
-def _tried(session: Session, folder: str, name: str, batch: float, minutes: float) -> Trial:
+def _tried(session: Session, folder: str, name: str, batch: float, minutes: float) -> Tried:
     """In a rank: trains until the trial is over."""
     ddp, inputs = _training(name, batch)
     recorder = pyddpdiag.Recorder(folder, capacity_mb=4)
@@ -71,7 +70,7 @@ def _tried(session: Session, folder: str, name: str, batch: float, minutes: floa
             _step(ddp, inputs)
         if session.place.rank == 0:
             trial = read_sidecar(recorder.path.with_suffix(".json"))[0].trial
-            over[0] = trial is not None and trial.state in OVER
+            over[0] = trial is not None and trial.state != "running"
         dist.broadcast(over, 0)
     recorder.close()
     trial = read_sidecar(recorder.path.with_suffix(".json"))[0].trial
@@ -115,19 +114,21 @@ def measure(name: str, batch: float, minutes: float) -> Again:
     """One trial, and what it named again."""
     with tempfile.TemporaryDirectory() as folder:
         begin = time.monotonic()
-        trial: Trial = run(_tried, 2, f"{folder}/trial", name, batch, minutes)
+        trial: Tried = run(_tried, 2, f"{folder}/trial", name, batch, minutes)
         seconds = time.monotonic() - begin
-        best = next((each for each in trial.cures if each.name == trial.best), None)
-        if best is None or best.result is None:
+        best = trial.best_cure
+        if best is None or best.ratio is None:
             return Again(name, batch, TODAY, 1.0, None, seconds)
         ratios = run(_apart, 2, folder, name, batch, dict(best.options))
-    return Again(name, batch, best.name, best.result.ratio, ratio_of_pairs(ratios), seconds)
+    return Again(
+        name, batch, best.name, best.ratio, ratio_in_pairs(ratios, [1.0] * len(ratios), 0.95), seconds
+    )
 
 
 def row(number: int, found: Again) -> str:
     """The trial's line of the table."""
     again = found.again
-    shown = "-" if again is None else f"{again.middle:.2f} ({again.low:.2f} to {again.high:.2f})"
+    shown = "-" if again is None else f"{again.median:.2f} ({again.low:.2f} to {again.high:.2f})"
     named = "nothing" if again is None else f"{found.best}, {found.ratio:.2f}"
     return f"| {number} | {found.model}, batch x {found.batch:g} | {named} | {shown} | {found.seconds:.0f} |"
 
@@ -137,11 +138,11 @@ def summary(found: Sequence[Again]) -> str:
     again = [each.again for each in found if each.again is not None]
     if not again:
         return f"None of {len(found)} trials named anything."
-    slower = sum(each.middle > ALLOWED for each in again)
+    slower = sum(each.median > ALLOWED for each in again)
     surely = sum(each.low > ALLOWED for each in again)
     return (
         f"{len(again)} of {len(found)} trials named a setting; measured again, it took "
-        f"{max(each.middle for each in again):.2f} of today's step at most; more than {ALLOWED} in {slower}, with the "
+        f"{max(each.median for each in again):.2f} of today's step at most; more than {ALLOWED} in {slower}, with the "
         f"whole interval in {surely}."
     )
 

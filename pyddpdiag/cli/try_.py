@@ -30,7 +30,7 @@ _OPTIONS = (
         "",
         metavar="NAME[=VALUE],...",
     ),
-    option("minutes", float, "For the trial, at most: 2 by default, 10 with --restart."),
+    option("minutes", float, "For the trial, at most: 5 by default, 10 with --restart."),
     option(
         "keep",
         Keep,
@@ -60,15 +60,15 @@ def try_(command: TheirCommand, **given: Any) -> None:
     judged, with something to gain or not; 2 it could not.
     """
     from pyddpdiag.cures.options import Cures
+    from pyddpdiag.cures.trial_candidates import wanted_of
     from pyddpdiag.cures.trial_options import Trial
     from pyddpdiag.doctor.checks.torchrun import warning
     from pyddpdiag.errors import UsageError
     from pyddpdiag.integrations import recorded_command, tried_command
-    from pyddpdiag.integrations.restart_choices import wanted_of
     from pyddpdiag.integrations.started_ranks import start_of
 
     cures, keep, restart, stop = given["cures"], given["keep"], given["restart"], given["stop"]
-    minutes = given["minutes"] if given["minutes"] is not None else (10.0 if restart else 2.0)
+    minutes = given["minutes"] if given["minutes"] is not None else (10.0 if restart else 5.0)
     if not (math.isfinite(minutes) and 0 < minutes <= 24 * 60):
         raise UsageError(
             f"--minutes {minutes:g} cannot be right.", hint="give minutes, such as 0.5, 2 or 10."
@@ -77,7 +77,8 @@ def try_(command: TheirCommand, **given: Any) -> None:
     files = tried_command.Files(given["json"], given["html"], given["force"])
     folder = given["trace"] or recorded_command.new_folder()
     trouble = warning(command)
-    wanted = wanted_of(cures) if restart else ()
+    names = tuple(cures.split(",")) if cures.strip() else ()
+    wanted = tuple(wanted_of(name, in_run=not restart) for name in names)
     if restart and stop:
         raise UsageError(
             "--stop ends a trial in one run.", hint="with --restart no training goes on by itself."
@@ -85,7 +86,6 @@ def try_(command: TheirCommand, **given: Any) -> None:
     if trouble:
         say(trouble, sys.stderr)
     if not restart:
-        names = tuple(name for name in cures.split(",") if name)
         trial = Trial(names, minutes, keep.value if keep is not None else "best", stop)
         raise typer.Exit(tried_command.in_one_run(command, folder, Cures(), trial, start=start, files=files))
     raise typer.Exit(

@@ -1,14 +1,14 @@
-"""The cures that a run was asked for: checked, named as the options of `pyddpdiag run`, without torch."""
+"""The cures that a run was asked for: one table of them, checked, as options of `pyddpdiag run`, without torch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Final, NamedTuple
 
 from pyddpdiag.errors import UsageError
-from pyddpdiag.paths.options import Compress, SharedMemory, path_request
+from pyddpdiag.paths.options import Compress, PathRequest, SharedMemory, path_request
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Cures:
     num_workers: int | None = None
 
     def __post_init__(self) -> None:
-        path_request(self.compress, self.error_feedback, self.shared_memory, self.lanes)
+        self.request  # noqa: B018 - checks these
         if self.bucket_cap_mb is not None and self.bucket_cap_mb_list:
             raise UsageError(
                 "--bucket-cap-mb and --bucket-cap-mb-list exclude each other.",
@@ -63,21 +63,26 @@ class Cures:
             )
 
     @property
+    def request(self) -> PathRequest:
+        """How buckets are summed."""
+        return path_request(self.compress, self.error_feedback, self.shared_memory, self.lanes)
+
+    @property
     def path(self) -> dict[str, Any]:
         """What `Recorder.attach` gets; empty: its defaults."""
-        return path_request(self.compress, self.error_feedback, self.shared_memory, self.lanes).arguments
+        return self.request.arguments
 
     @property
     def ddp_arguments(self) -> dict[str, Any]:
         """What DistributedDataParallel gets in place of the script's values."""
-        wanted: dict[str, Any] = {}
-        if self.bucket_cap_mb is not None:
-            wanted["bucket_cap_mb"] = self.bucket_cap_mb
-        if self.bucket_cap_mb_list:
-            wanted["bucket_cap_mb_list"] = list(self.bucket_cap_mb_list)
-        if self.gradient_as_bucket_view:
-            wanted["gradient_as_bucket_view"] = True
-        return wanted
+        names = ("bucket_cap_mb", "bucket_cap_mb_list", "gradient_as_bucket_view")
+        given = {name: value for name in names if (value := getattr(self, name))}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+
+    @property
+    def bucket_sizes(self) -> tuple[float, ...]:
+        """In MiB, one for all buckets, or one for each; empty: as the script has it."""
+        return self.bucket_cap_mb_list or (() if self.bucket_cap_mb is None else (self.bucket_cap_mb,))
 
     def environment(self) -> dict[str, str]:
         """The variables of the launch command's environment that it sets."""
@@ -86,24 +91,9 @@ class Cures:
 
     def options(self) -> dict[str, str]:
         """The options of `pyddpdiag run` that ask for it, with their values; "" for a flag."""
-        values = {
-            "--shared-memory": "" if self.shared_memory == "off" else self.shared_memory,
-            "--compress": self.compress or "",
-            "--lanes": ",".join(self.lanes),
-            "--bucket-cap-mb": "" if self.bucket_cap_mb is None else f"{self.bucket_cap_mb:g}",
-            "--bucket-cap-mb-list": ",".join(f"{each:g}" for each in self.bucket_cap_mb_list),
-            "--interface": ",".join(self.interfaces),
-            "--threads": "" if self.threads is None else str(self.threads),
-            "--num-workers": "" if self.num_workers is None else str(self.num_workers),
-        }
-        flags = {
-            "--error-feedback": self.error_feedback,
-            "--gradient-as-bucket-view": self.gradient_as_bucket_view,
-            "--pin-ranks": self.pin_ranks,
-        }
+        values = {each: getattr(self, each.field) for each in OPTIONS}
         return {
-            **{name: value for name, value in values.items() if value},
-            **{name: "" for name, on in flags.items() if on},
+            each.name: _typed(value) for each, value in values.items() if value != getattr(Cures, each.field)
         }
 
     def changed_bits(self, world_size: int) -> list[str]:
@@ -111,7 +101,7 @@ class Cures:
         why = []
         if self.compress is not None:
             why.append("gradients travel in 16 bits")
-        if (self.bucket_cap_mb is not None or self.bucket_cap_mb_list) and world_size > 2:
+        if self.bucket_sizes and world_size > 2:
             why.append("another bucket layout sums in another order at 3 or more ranks")
         divides = self.shared_memory != "off" or self.lanes or self.gradient_as_bucket_view
         if divides and not divides_exactly(world_size):
@@ -134,21 +124,25 @@ def from_options(options: Mapping[str, str]) -> Cures:
     Raises:
         UsageError, ValueError: it was not made by that.
     """
-    cap, threads = options.get("--bucket-cap-mb"), options.get("--threads")
-    workers = options.get("--num-workers")
-    return Cures(
-        shared_memory=cast(SharedMemory, options.get("--shared-memory", "off")),
-        compress=cast("Compress | None", options.get("--compress")),
-        error_feedback="--error-feedback" in options,
-        lanes=tuple(filter(None, options.get("--lanes", "").split(","))),
-        bucket_cap_mb=None if cap is None else float(cap),
-        bucket_cap_mb_list=sizes_of(options.get("--bucket-cap-mb-list", "")),
-        gradient_as_bucket_view="--gradient-as-bucket-view" in options,
-        interfaces=tuple(filter(None, options.get("--interface", "").split(","))),
-        threads=None if threads is None else int(threads),
-        pin_ranks="--pin-ranks" in options,
-        num_workers=None if workers is None else int(workers),
-    )
+    return Cures(**{each.field: each.read(options[each.name]) for each in OPTIONS if each.name in options})
+
+
+def label_of(options: Mapping[str, str], today: Mapping[str, str]) -> str:
+    """What a trial calls a setting: what it has that today's has not."""
+    new = (each for each in OPTIONS if each.name in options and options[each.name] != today.get(each.name))
+    texts = [each.label.format(options[each.name].replace(",", each.between)) for each in new]
+    return " + ".join(texts).replace(" + with ", " with ")
+
+
+def _typed(value: object) -> str:
+    """As it is typed; "" for a flag."""
+    if isinstance(value, tuple):
+        return ",".join(_typed(each) for each in value)
+    return "" if value is True else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
 
 
 def sizes_of(text: str) -> tuple[float, ...]:
@@ -164,6 +158,39 @@ def sizes_of(text: str) -> tuple[float, ...]:
             f"--bucket-cap-mb-list {text} holds something that is no number.",
             hint="give MiB, such as 1,4,25.",
         ) from None
+
+
+class Option(NamedTuple):
+    """How a cure is typed and called.
+
+    Attributes:
+        name: of the option of `pyddpdiag run`.
+        field: of `Cures`.
+        read: its value from what was typed.
+        label: what a trial calls a setting that has it, around its value.
+        between: stands there between several values.
+    """
+
+    name: str
+    field: str
+    read: Callable[[str], Any]
+    label: str
+    between: str = "+"
+
+
+OPTIONS: Final = (
+    Option("--shared-memory", "shared_memory", str, "shared memory"),
+    Option("--compress", "compress", str, "{}"),
+    Option("--error-feedback", "error_feedback", lambda _: True, "with error feedback"),
+    Option("--lanes", "lanes", _names, "lanes {}"),
+    Option("--bucket-cap-mb", "bucket_cap_mb", float, "buckets of {} MiB"),
+    Option("--bucket-cap-mb-list", "bucket_cap_mb_list", sizes_of, "buckets of {} MiB", ", "),
+    Option("--gradient-as-bucket-view", "gradient_as_bucket_view", lambda _: True, "views"),
+    Option("--interface", "interfaces", _names, "interface {}"),
+    Option("--threads", "threads", int, "threads {}"),
+    Option("--pin-ranks", "pin_ranks", lambda _: True, "pin-ranks"),
+    Option("--num-workers", "num_workers", int, "workers {}"),
+)
 
 
 def layout_of(value: str) -> tuple[float, ...]:
@@ -194,4 +221,13 @@ def with_layout(today: Cures, sizes: tuple[float, ...]) -> Cures:
     return replace(today, bucket_cap_mb=sizes[0], bucket_cap_mb_list=())
 
 
-__all__ = ["Cures", "divides_exactly", "from_options", "layout_of", "sizes_of", "with_layout"]
+__all__ = [
+    "OPTIONS",
+    "Cures",
+    "divides_exactly",
+    "from_options",
+    "label_of",
+    "layout_of",
+    "sizes_of",
+    "with_layout",
+]

@@ -12,9 +12,8 @@ import functools
 import random
 import sys
 import weakref
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import torch
@@ -22,14 +21,15 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.cures.ddp_reducer import Reducers
+from pyddpdiag.cures.options import Cures, from_options
 from pyddpdiag.cures.trial_agreement import Agreement
-from pyddpdiag.cures.trial_candidates import Candidate, Module, Setting, candidates, options_of
+from pyddpdiag.cures.trial_candidates import Run, candidates
 from pyddpdiag.cures.trial_measured import Measured, block_of
 from pyddpdiag.cures.trial_options import Trial
-from pyddpdiag.cures.trial_schedule import UNCOUNTED, Schedule, Turn
+from pyddpdiag.cures.trial_schedule import Schedule, Turn
 from pyddpdiag.cures.trial_weights import Weights
 from pyddpdiag.errors import ReductionError, UsageError
-from pyddpdiag.model import trial as model
+from pyddpdiag.model.tried import AS_IT_IS, TODAY, Tried, TriedCure, tried_from_json, tried_to_json
 from pyddpdiag.output import say
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record import attachments
@@ -106,14 +106,13 @@ class TrialEngine:
         self._agreement = Agreement(group, f"{recorder.run_id}/{number}")
         self._decides = group.rank() == 0
         # From here on, nothing waits for other ranks before all of them train.
-        today = Setting(attachments.request_of(ddp))
-        cure = model.TriedCure(model.TODAY, options_of(today.path))
-        self._settings: Mapping[str, Candidate] = {model.TODAY: Candidate(today, cure)}
-        self._current = today
-        self._tried = model.TODAY  # the latest cure since the weights were compared
+        self._current = Cures(**asdict(attachments.request_of(ddp)))
+        self._settings = {TODAY: self._current}
+        self._tried = TODAY  # the latest cure since the weights were compared
         self._schedule: Schedule | None = None  # rank 0's; None: the ranks have not met
         self._turn: Turn | None = None  # None: not begun
-        self._trial = model.Trial("waiting", self._native.index, cure, keep=options.keep)
+        today = TriedCure(AS_IT_IS, self._current.options(), same_bits=True)
+        self._trial = Tried("in_run", "running", today, minutes=options.minutes)
         self._seen = self._begun_at = self._prepared = self._native.passes
         self._since_ns = self._in_vain = 0
         self._measured = Measured(self._native, recorder.core)
@@ -127,7 +126,7 @@ class TrialEngine:
         if self._ddp() is ddp and self.running:
             self._to_today(ddp)
             why = "The script trains within join(), where ranks run different passes."
-            self._give_up(why, model.TODAY)
+            self._give_up(why, TODAY)
             if self._options.stop:
                 raise SystemExit(0)
 
@@ -161,15 +160,16 @@ class TrialEngine:
         if ddp._join_config.enable:
             self.joins(ddp)  # of a class with a `join_hook` of its own
             return
-        self._measured.step(counts=self._turn is not None and passes - self._begun_at > UNCOUNTED)
-        needed = _AFTER if self._turn is None else UNCOUNTED + self._turn.passes
+        turn = self._turn or Turn(TODAY, 0, _AFTER)
+        self._measured.step(counts=passes - self._begun_at > turn.uncounted)
+        needed = turn.uncounted + turn.passes
         if passes - self._begun_at >= needed:
             # Since the last forward call that DDP prepared a pass for, one has begun and come to its end.
             at_rest = passes > prepared and _is_finalized(ddp)
             why_not = self._block_ended(ddp, passes, at_rest)
             self._in_vain = self._in_vain + 1 if why_not else 0
             if self._in_vain == _MOST_IN_VAIN:
-                self._give_up(f"The ranks could not meet: {why_not}.", self._trial.on)
+                self._give_up(f"The ranks could not meet: {why_not}.", self._trial.now)
         self._seen = self._native.passes
         self._measured.goes_on()
 
@@ -200,14 +200,14 @@ class TrialEngine:
             why_not = decided.why_not or decided.value["why_not"]
             if why_not:
                 if surely:  # a change was undone
-                    self._note(replace(self._trial, on=model.TODAY))
+                    self._note(replace(self._trial, now=TODAY))
                     self._measured.begins()
                 return str(why_not)
             self._schedule = schedule
             turn = Turn(**decided.value["turn"])
             if not surely and (turn.over or self._weights.few):
                 self._compare_weights(ddp)
-            trial = model.trial_from_json(decided.value["trial"])
+            trial = tried_from_json(decided.value["trial"])
             assert trial is not None
             why = self._put_on(ddp, turn.name)
             if not why:
@@ -216,6 +216,8 @@ class TrialEngine:
             self._schedule.failed(turn.name, why)
             ours, surely = {**ours, "numbers": None}, True
         self._note(trial)
+        if not turn.over:
+            self._foretell()
         self._turn, self._begun_at = turn, passes
         self._measured.begins()
         if turn.over:
@@ -230,30 +232,26 @@ class TrialEngine:
         """The settings and their schedule, from what all ranks brought to their first meeting."""
         facts = brought[0]["facts"]
         why_not = next((each["facts"]["no_rebuild"] for each in brought if each["facts"]["no_rebuild"]), "")
-        parameter_bytes = facts["parameter_bytes"]
-        alike = all(each["facts"]["parameter_bytes"] == parameter_bytes for each in brought)
-        module = Module(
+        sizes = facts["parameter_bytes"]
+        alike = all(each["facts"]["parameter_bytes"] == sizes for each in brought)
+        run = Run(
             **{
                 **facts,
-                "path": self._current.path,
+                "today": self._current,
                 "ranks": len(brought),
                 "one_host": self._agreement.one_host,
+                "in_run": True,
                 "dtypes": frozenset(facts["dtypes"]),
                 "no_rebuild": why_not or ("" if alike else "the ranks reduce different parameters"),
-                "parameter_bytes": tuple(parameter_bytes),
+                "parameter_bytes": tuple(sizes),
             }
         )
-        today, others = candidates(self._options.cures, module)
-        self._settings = {each.cure.name: each for each in (today, *others)}
-        return Schedule(
-            today.cure,
-            [each.cure for each in others],
-            self._native.index,
-            # A training that ends goes on with nothing.
-            "none" if self._options.stop else self._options.keep,
-            60 * self._options.minutes,
-            brought[0]["seed"],
-        )
+        cures = candidates(self._options.wanted(), run)
+        self._settings |= {each.name: from_options(each.options) for each in cures if not each.left}
+        # A training that ends goes on with nothing.
+        keep = "none" if self._options.stop else self._options.keep
+        trial = replace(self._trial, cures=tuple(cures))
+        return Schedule(trial, keep, brought[0]["seed"], self._measured.latest_s)
 
     def _compare_weights(self, ddp: DistributedDataParallel) -> None:
         """Where all ranks are.
@@ -261,7 +259,7 @@ class TrialEngine:
         Raises:
             ReductionError: as `_block_ended`; all ranks have today's setting again.
         """
-        tried, self._tried = self._tried, model.TODAY
+        tried, self._tried = self._tried, TODAY
         ours = {"marks": self._weights.marks(), "lacking": self._reducers.lacking(ddp)}
         decided = self._agreement.decide(
             ours, lambda brought: self._weights.compared(brought, tried), surely=True
@@ -270,7 +268,7 @@ class TrialEngine:
             return
         self._to_today(ddp)
         why = f"after '{tried}' was tried, {decided.value}"
-        self._give_up(why, model.TODAY)
+        self._give_up(why, TODAY)
         raise ReductionError(
             f"rank {self._recorder.rank}: {why}",
             hint="start again from the last checkpoint, without a trial of it, and report this; if the script itself "
@@ -284,14 +282,14 @@ class TrialEngine:
             why_not = "they have run different numbers of passes"
         if why_not:
             return {"why_not": why_not}
-        block = block_of([each["numbers"] for each in brought], schedule.blocks)
+        block = block_of([each["numbers"] for each in brought], schedule.round)
         if block is not None:
-            schedule.measured(self._trial.on, block)
+            schedule.measured(self._trial.now, block)
         if schedule.is_over:
-            turn = Turn(model.TODAY, 0, over=True)  # the best could not be put on again
+            turn = Turn(TODAY, 0, over=True)  # the best could not be put on again
         else:
             turn = schedule.next((monotonic_ns() - self._since_ns) / 1e9)
-        return {"why_not": "", "turn": vars(turn), "trial": model.trial_to_json(schedule.trial())}
+        return {"why_not": "", "turn": vars(turn), "trial": tried_to_json(schedule.tried())}
 
     def _put_on(self, ddp: DistributedDataParallel, name: str) -> str:
         """Changes to a setting, on all ranks or on none.
@@ -299,11 +297,11 @@ class TrialEngine:
         Returns:
             Why it is not on: the ranks have today's setting; "": it is on.
         """
-        wanted = self._settings[name].setting
+        wanted = self._settings[name]
         if wanted == self._current:
             return ""  # the same on all ranks
         self._to_today(ddp)
-        if name == model.TODAY:
+        if name == TODAY:
             return ""
         error = self._change(ddp, wanted)
         decided = self._agreement.decide(error, _first, surely=True)
@@ -314,36 +312,45 @@ class TrialEngine:
             self._tried = name
         return why
 
-    def _change(self, ddp: DistributedDataParallel, wanted: Setting) -> str:
+    def _change(self, ddp: DistributedDataParallel, wanted: Cures) -> str:
         """From today's setting; why this rank cannot, or "": it has done it."""
         today, self._current = self._current, wanted
         try:
-            if wanted.layout != today.layout:
-                self._reducers.put_on(ddp, wanted.bucket_caps_mb, wanted.views)
-            if wanted.path != today.path:
-                attachments.change_path(ddp, wanted.path)
+            views = wanted.gradient_as_bucket_view or None
+            if wanted.bucket_sizes or views:
+                self._reducers.put_on(ddp, wanted.bucket_sizes, views)
+            if wanted.request != today.request:
+                # Where the ranks have no shared memory, the cure leaves.
+                shares = wanted.shared_memory != today.shared_memory
+                asked = replace(wanted, shared_memory="require") if shares else wanted
+                attachments.change_path(ddp, asked.request)
         except Exception as error:  # whatever it is, the other ranks must know
             return str(error) or type(error).__name__
         return ""
 
     def _to_today(self, ddp: DistributedDataParallel) -> None:
         """Gives this rank back what the script has. It needs no other rank."""
-        had, self._current = self._current, self._settings[model.TODAY].setting
+        had, self._current = self._current, self._settings[TODAY]
         self._reducers.put_back(ddp)
-        if had.path != self._current.path:
+        if had.request != self._current.request:
             with suppress(UsageError):  # the module was detached: its buckets go over Gloo as they are
-                attachments.change_path(ddp, self._current.path)
+                attachments.change_path(ddp, self._current.request)
 
     def _give_up(self, why: str, kept: str) -> None:
         """Ends the trial in this rank, which changes nothing any more."""
-        self._note(replace(self._trial, state="failed", why=why, on=kept, kept=kept))
+        self._note(replace(self._trial, state="failed", why=why, now=TODAY, kept=kept))
         self._reducers.keep()
         self._over()
         self._tell()
 
-    def _note(self, trial: model.Trial) -> None:
+    def _note(self, trial: Tried) -> None:
         self._trial = trial
         self._recorder.modules.note_trial(trial)
+
+    def _foretell(self) -> None:
+        """On rank 0: how long the trial takes."""
+        if self._recorder.rank == 0 and self._schedule is not None and (said := self._schedule.expected()):
+            say(f"pyddpdiag try: {said}", sys.stderr)
 
     def _over(self) -> None:
         self.running = False
@@ -353,12 +360,12 @@ class TrialEngine:
         if self._recorder.rank != 0:
             return
         trial, kept = self._trial, self._trial.kept
-        best = next((each for each in trial.cures if each.name == trial.best), None)
-        if best is not None and best.result is not None:
-            found = f"{best.name} takes {best.result.ratio:.2f} of today's step"
+        best = trial.best_cure
+        if best is not None and best.ratio is not None:
+            found = f"{best.name} takes {best.ratio:.2f} of today's step"
         else:
             found = trial.why or trial.verdict
-        goes_on = "today's setting" if kept == model.TODAY else kept
+        goes_on = kept or "today's setting"
         ends = "The training ends" if self._options.stop else f"The training goes on with {goes_on}"
         say(f"pyddpdiag: the trial of cures is over: {found.rstrip('.')}. {ends}.", sys.stderr)
 

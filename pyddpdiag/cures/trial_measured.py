@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from pyddpdiag import _native
-from pyddpdiag.model.trial import Block
+from pyddpdiag.model.tried import Block
 from pyddpdiag.own_clock import monotonic_ns
 
 
@@ -22,6 +22,8 @@ class Measured:
     def __init__(self, module: _native.Module, core: _native.Recorder) -> None:
         self._module, self._core = module, core
         self._last_step = 0
+        self.latest_s = 0.0
+        """Of the latest step."""
         self.begins()
         self.goes_on()
 
@@ -29,14 +31,14 @@ class Measured:
         """Another block."""
         self._steps_s: list[float] = []
         self._waits_s: list[float] = []
-        self._first_pass = self._module.passes
         self._first = self._last = 0
 
     def step(self, *, counts: bool) -> None:
         """A step is over."""
         now, step = monotonic_ns(), self._core.current_step
+        self.latest_s = (now - self._seen_ns) / 1e9
         if counts:
-            self._steps_s.append((now - self._seen_ns) / 1e9)
+            self._steps_s.append(self.latest_s)
             self._waits_s.append((self._module.waited_ns - self._waited_ns) / 1e9)
             self._first = self._first or self._last_step
             self._last = step
@@ -50,25 +52,27 @@ class Measured:
         """Of the block, as JSON can hold them; None: no step was counted."""
         if not self._steps_s:
             return None
+        step_s = median(self._steps_s)
+        # Of normal steps, the median deviation is 0.674 standard deviations.
+        spread = median(abs(each / step_s - 1) for each in self._steps_s) / 0.674
         return {
-            "step_s": median(self._steps_s),
+            "step_s": step_s,
             "exposed_s": median(self._waits_s),
             "passes": len(self._steps_s),
-            "first_pass": self._first_pass,
-            "last_pass": self._module.passes - 1,
+            "spread": spread,
             "first_step": self._first,
             "last_step": self._last,
         }
 
 
-def block_of(brought: Sequence[dict[str, Any] | None], order: int) -> Block | None:
-    """The block of which all ranks brought numbers, at this place among all blocks; None: not all of them did."""
+def block_of(brought: Sequence[dict[str, Any] | None], round_: int) -> Block | None:
+    """The block of this round of which all ranks brought numbers; None: not all of them did."""
     measured = [each for each in brought if each is not None]
     if not measured or len(measured) != len(brought):
         return None
     slowest = max(measured, key=lambda each: float(each["step_s"]))
-    times = {name: slowest[name] for name in ("step_s", "exposed_s")}
-    return Block(order=order, **{**measured[0], **times})
+    times = {name: slowest[name] for name in ("step_s", "exposed_s", "spread")}
+    return Block(round=round_, **{**measured[0], **times})
 
 
 __all__ = ["Measured", "block_of"]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 from pyddpdiag import _native
-from pyddpdiag.model.trial import TODAY
+from pyddpdiag.model.tried import TODAY
 
 MOST_BYTES: Final = 2**26
 """Of weights that are compared after every block, in some 10 ms. Larger ones are compared when the trial ends."""

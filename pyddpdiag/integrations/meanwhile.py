@@ -11,7 +11,7 @@ from typing import Final
 
 from pyddpdiag.integrations import early_end
 from pyddpdiag.integrations.early_end import Early
-from pyddpdiag.model.trial import TODAY, trial_from_json
+from pyddpdiag.model.tried import tried_from_json
 from pyddpdiag.model.words import count, seconds
 from pyddpdiag.output import say
 
@@ -83,11 +83,12 @@ class Meanwhile:
         for trace in sorted(self._folder.glob("rank_*.ddptrace"))[:1]:
             with suppress(OSError, ValueError, AttributeError):
                 raw = json.loads(trace.with_suffix(".json").read_text(encoding="utf-8"))
-                trial = trial_from_json(raw.get("trial"))
-                if trial is not None and trial.state == "running":
-                    on = "the setting as it was" if trial.on == TODAY else trial.on
-                    rounds = count(len(trial.today.blocks), "round")
-                    return f"{seconds(trial.took_s)} of {seconds(trial.limit_s)}, {rounds}; on now: {on}."
+                trial = tried_from_json(raw.get("trial"))
+                if trial is not None and trial.state == "running" and trial.took_s:
+                    rounds, on = count(len(trial.today.blocks), "round"), trial.now or "the setting as it was"
+                    return (
+                        f"{seconds(trial.took_s)} of {seconds(60 * trial.minutes)}, {rounds}; on now: {on}."
+                    )
         return ""
 
 

@@ -8,26 +8,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pyddpdiag.cures.options import Cures, from_options
+from pyddpdiag.cures.trial_candidates import Wanted
 from pyddpdiag.cures.trial_options import Trial
 from pyddpdiag.errors import TraceExistsError, UsageError
 from pyddpdiag.files import refuse_existing, write_whole
 from pyddpdiag.integrations import recorded_command
 from pyddpdiag.integrations.recorded_command import COULD_NOT_JUDGE
-from pyddpdiag.integrations.restart_choices import Wanted
 from pyddpdiag.integrations.restart_trial import Asked, RestartTrial
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.model.report import RunReport
-from pyddpdiag.model.tried import NAME, Tried, tried_to_json
+from pyddpdiag.model.tried import NAME, Keep, Tried, tried_to_json
 from pyddpdiag.output import say
 from pyddpdiag.pages import require_free, write_pages
 from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.trial import print_trial
 from pyddpdiag.trace.trial import start_to_show
-
-Keep = Literal["best", "none"]
 
 
 @dataclass(frozen=True)

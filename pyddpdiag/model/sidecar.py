@@ -17,7 +17,7 @@ from pyddpdiag.model.gpu import GpuUse, gpu_from_json, gpu_to_json
 from pyddpdiag.model.lanes import GroupLane, lane_to_json, lanes_from_json
 from pyddpdiag.model.launch import Launch, launch_from_json, launch_to_json
 from pyddpdiag.model.training import Training, training_from_json, training_to_json
-from pyddpdiag.model.trial import Trial, trial_from_json, trial_to_json
+from pyddpdiag.model.tried import Tried, tried_from_json, tried_to_json
 from pyddpdiag.model.untrusted import needed_list, needed_whole, number, text, time_ns, whole
 from pyddpdiag.output import clean
 
@@ -168,7 +168,7 @@ class Sidecar:
     gpu: GpuUse | None = None
     training: Training = field(default_factory=Training)
     start_up: Mapping[str, str | int] = field(default_factory=dict)
-    trial: Trial | None = None
+    trial: Tried | None = None
     debugging: Mapping[str, int] = field(default_factory=dict)
     ended_ns: int = 0
 
@@ -258,7 +258,7 @@ def to_json(sidecar: Sidecar) -> dict[str, Any]:
         **({"gpu": gpu_to_json(sidecar.gpu)} if sidecar.gpu is not None else {}),
         **({"training": training_to_json(sidecar.training)} if sidecar.training != Training() else {}),
         **({"start_up": dict(sidecar.start_up)} if sidecar.start_up else {}),
-        **({"trial": trial_to_json(sidecar.trial)} if sidecar.trial is not None else {}),
+        **({"trial": tried_to_json(sidecar.trial)} if sidecar.trial is not None else {}),
         **({"debugging": dict(sidecar.debugging)} if sidecar.debugging else {}),
     }
 
@@ -321,7 +321,7 @@ def from_json(
         gpu=gpu_from_json(raw.get("gpu"), whole(raw.get("rank"))),
         training=training_from_json(raw.get("training")),
         start_up=_table(raw.get("start_up")),
-        trial=trial_from_json(raw.get("trial")),
+        trial=tried_from_json(raw.get("trial")),
         debugging=_numbers(raw.get("debugging")),
         ended_ns=time_ns(raw.get("ended_ns")),
     )

@@ -17,7 +17,7 @@ from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.model.launch import Launch
-from pyddpdiag.model.trial import Trial
+from pyddpdiag.model.tried import Tried
 from pyddpdiag.paths import gloo
 from pyddpdiag.record import ddp_modules, gpu
 from pyddpdiag.record.sentinel import Sentinel
@@ -120,7 +120,7 @@ class Modules:
             with suppress(OSError):
                 self._sidecar.write(self._known, closed=False)
 
-    def note_trial(self, trial: Trial) -> None:
+    def note_trial(self, trial: Tried) -> None:
         """Notes how a trial of cures stands."""
         self._sidecar.note_trial(trial)
         self.write_sidecar()

@@ -22,7 +22,7 @@ from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.model.launch import Launch
-from pyddpdiag.model.trial import Trial
+from pyddpdiag.model.tried import Tried
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.paths import lanes_setup, shared_setup
 from pyddpdiag.record import interface_facts
@@ -88,7 +88,7 @@ class Sidecar:
         self._closed = False
         self._end: End | None = None
         self._seen: Stay | None = None
-        self._trial: Trial | None = None
+        self._trial: Tried | None = None
         self._ended_ns = 0
         self._wanted = False
         self._again_ns = 0  # when to write again what could not be written; 0: it could
@@ -153,7 +153,7 @@ class Sidecar:
         """The recorder is closed, or the process ends; the first time counts. The next `write` has it."""
         self._ended_ns = self._ended_ns or monotonic_ns()
 
-    def note_trial(self, trial: Trial) -> None:
+    def note_trial(self, trial: Tried) -> None:
         """How a trial of cures stands. The next `write` has it."""
         self._trial = trial
 
@@ -171,10 +171,9 @@ class Sidecar:
         self._closed = self._closed or closed
         if closed:
             self.note_ended()
-            if self._trial is not None and self._trial.state in ("waiting", "running"):
-                self._trial = replace(
-                    self._trial, state="ended early", why="The training was over before the trial."
-                )
+            if self._trial is not None and self._trial.state == "running":
+                why = "The training was over before the trial."
+                self._trial = replace(self._trial, state="interrupted", why=why, now="")
         self._wanted = True
         if self._writing == threading.get_ident():
             return  # we interrupt our own writing, which will be repeated

@@ -6,12 +6,13 @@ import math
 
 from rich.text import Text
 
-from pyddpdiag.model.paired import LOOKS, MARGIN
-from pyddpdiag.model.trial_verdict import NOTHING
-from pyddpdiag.model.tried import AS_IT_IS, Tried, TriedCure
+from pyddpdiag.model.tried import AS_IT_IS, MARGIN, NOTHING, Tried, TriedCure
 from pyddpdiag.model.words import closed, listed, milliseconds, number, percent, sentence
 from pyddpdiag.report.screen import Screen
 from pyddpdiag.report.table import Table
+
+_ROUNDS = 12
+"""Most trials are decided by then."""
 
 _STYLE = {"faster": "bold green", "same": "bold", "unknown": "bold magenta"}
 
@@ -52,7 +53,7 @@ def _would_decide(tried: Tried) -> str:
     most = min(open_cures, key=lambda cure: cure.ratio or 1.0)
     ratio = most.ratio or 1.0
     if most.ratio_low is None or most.ratio_high is None:
-        more = LOOKS[-1] / max(1, most.rounds)
+        more = _ROUNDS / max(1, most.rounds)
     else:
         enough = max(1 - ratio, ratio - (1 - MARGIN))
         more = ((most.ratio_high - most.ratio_low) / 2 / enough) ** 2
@@ -65,8 +66,7 @@ def _would_decide(tried: Tried) -> str:
 def _found(tried: Tried) -> str:
     best = tried.best_cure
     if best is not None and best.ratio is not None:
-        ms = _saved_ms(tried, best)
-        saved = "" if ms is None else f", {milliseconds(ms)} less"
+        saved = "" if best.saved_ms is None else f", {milliseconds(best.saved_ms)} less"
         kept = " It is kept." if tried.kept == best.name and tried.state == "decided" else ""
         return f"{best.name} takes the step to {interval(best)} of what it is{saved}.{kept}"
     if not tried.judged:
@@ -137,9 +137,9 @@ def table(tried: Tried, *, with_lines: bool = False) -> Table:
     columns = {
         "setting": [AS_IT_IS, *(cure.name for cure in tried.cures)],
         "rounds": [str(cure.rounds) for cure in rows],
-        "step": [ms(tried.today.step_ms), *(ms(_step_ms(tried, cure)) for cure in tried.cures)],
+        "step": [ms(cure.step_ms) for cure in rows],
         "of today's (95%)": ["1", *(interval(cure) for cure in tried.cures)],
-        "saves": ["", *(ms(_saved_ms(tried, cure)) for cure in tried.cures)],
+        "saves": ["", *(ms(cure.saved_ms) for cure in tried.cures)],
         **({"predicted": ["", *(ms(cure.predicted_saved_ms) for cure in tried.cures)]} if predicted else {}),
         "exposed": [ms(cure.exposed_ms) for cure in rows],
         "bits": ["same", *(bits(cure) for cure in tried.cures)],
@@ -154,17 +154,6 @@ def table(tried: Tried, *, with_lines: bool = False) -> Table:
     if predicted:
         note += " Predicted: what the report of the steps as they are expected a cure to save."
     return Table("What was tried (ms per step, slowest rank)", columns, 1, note=note)
-
-
-def _step_ms(tried: Tried, cure: TriedCure) -> float | None:
-    """A step with this cure beside today's in the table: both are of other rounds, in which the machine may differ."""
-    today = tried.today.step_ms
-    return cure.step_ms if cure.ratio is None or today is None else cure.ratio * today
-
-
-def _saved_ms(tried: Tried, cure: TriedCure) -> float | None:
-    today = tried.today.step_ms
-    return cure.saved_ms if cure.ratio is None or today is None else (1 - cure.ratio) * today
 
 
 def _remark(tried: Tried, cure: TriedCure) -> str:

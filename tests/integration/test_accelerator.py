@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.errors import PyddpdiagError
-from pyddpdiag.model.trial import trial_from_json
+from pyddpdiag.model.tried import tried_from_json
 from pyddpdiag.paths import pinning
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.layout import BucketTime, Flag, GradientValue, Kind
@@ -228,7 +228,7 @@ def test_a_trial_keeps_the_bits_of_the_weights(tmp_path: Path) -> None:
     for kind in KINDS:
         untouched, tried, noted = zip(*(each[kind] for each in answers), strict=True)
         assert set(tried) == set(untouched) and len(set(untouched)) == 1, kind
-        trial = trial_from_json(noted[0])
+        trial = tried_from_json(noted[0])
         assert trial is not None and trial.today.blocks
         assert "shared memory" in {each.name for each in trial.cures if each.blocks}, kind
 

@@ -10,7 +10,7 @@ from support.ranks import run_ranks
 from support.trial_job import short_blocks, train
 
 import pyddpdiag
-from pyddpdiag.model.trial import TODAY, trial_from_json
+from pyddpdiag.model.tried import TODAY, tried_from_json
 
 PASSES = 110
 KINDS: dict[str, dict[str, Any]] = {
@@ -45,7 +45,7 @@ def test_weights_keep_their_bits(tmp_path: Path, ranks: int) -> None:
         assert set(tried) == set(untouched) and len(set(untouched)) == 1, kind
         # All ranks have decided alike, and have changed settings.
         assert all(each == noted[0] for each in noted), kind
-        trial = trial_from_json(noted[0])
+        trial = tried_from_json(noted[0])
         assert trial is not None and trial.today.blocks
         on = {each.name for each in trial.cures if each.blocks}
         assert "shared memory" in on, kind
@@ -54,7 +54,7 @@ def test_weights_keep_their_bits(tmp_path: Path, ranks: int) -> None:
             assert any(name.startswith("buckets of") for name in on), kind
         else:
             assert not any(name.startswith("buckets") for name in on), kind
-        assert trial.on == TODAY or trial.on in {each.name for each in trial.cures}
+        assert trial.now == TODAY or trial.now in {each.name for each in trial.cures}
 
 
 NAMED = ("buckets=0.0005:0.001:0.01", "shared-memory+views", "views+buckets=0.002")
@@ -70,7 +70,7 @@ def _named(rank: int, _: int, folder: str) -> tuple[str, str, Any]:
 def test_a_size_of_each_bucket_and_cures_together_keep_the_bits(tmp_path: Path) -> None:
     for untouched, tried, noted in run_ranks(_named, 2, tmp_path, str(tmp_path / "run"), timeout_s=400):
         assert tried == untouched
-        trial = trial_from_json(noted)
+        trial = tried_from_json(noted)
         assert trial is not None
         assert {each.name: dict(each.options) for each in trial.cures} == {
             "buckets of 0.0005, 0.001, 0.01 MiB": {"--bucket-cap-mb-list": "0.0005,0.001,0.01"},

@@ -19,7 +19,7 @@ import pyddpdiag
 from pyddpdiag.cures import trial_agreement
 from pyddpdiag.cures.ddp_reducer import Reducers
 from pyddpdiag.errors import ReductionError
-from pyddpdiag.model.trial import TODAY, Trial
+from pyddpdiag.model.tried import TODAY, Tried
 
 
 def _attached(folder: str, cures: list[str]) -> tuple[DistributedDataParallel, pyddpdiag.Recorder]:
@@ -36,7 +36,7 @@ def _pass(ddp: DistributedDataParallel) -> None:
     ddp.zero_grad()
 
 
-def _alone(rank: int, _: int, folder: str) -> Trial | None:
+def _alone(rank: int, _: int, folder: str) -> Tried | None:
     trial_agreement.WAIT_S = 0.5  # type: ignore[misc]
     ddp, recorder = _attached(folder, ["buckets", "shared-memory"])
     with recorder:
@@ -106,7 +106,7 @@ def _lacking(rank: int, _: int, folder: str) -> Any:
 
 def test_a_reducer_of_other_parameters_is_never_put_on(tmp_path: Path) -> None:
     one, other = run_ranks(_lacking, 2, tmp_path, str(tmp_path / "run"))
-    assert one == other and one.on == TODAY
+    assert one == other and one.now == TODAY
     assert all(cure.left == "rank 1: torch made a reducer of other parameters" for cure in one.cures)
 
 

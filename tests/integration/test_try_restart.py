@@ -12,7 +12,7 @@ import pytest
 from train_support import ROOT, ended, finish, started
 
 from pyddpdiag.cures.options import Cures
-from pyddpdiag.integrations.restart_choices import wanted_of
+from pyddpdiag.cures.trial_candidates import wanted_of
 from pyddpdiag.integrations.restart_trial import Asked, RestartTrial
 from pyddpdiag.integrations.short_start import Limits, run_shortly, steps_of
 from pyddpdiag.integrations.started_ranks import Start
@@ -53,7 +53,7 @@ def test_settings_take_turns_in_starts_of_their_own_and_the_result_is_everywhere
     assert found is not None and found.way == "restart" and found.state in ("decided", "time_over"), err
     (shared,) = found.cures
     assert (
-        shared.name == "shared-memory" and shared.same_bits and shared.options == {"--shared-memory": "auto"}
+        shared.name == "shared memory" and shared.same_bits and shared.options == {"--shared-memory": "auto"}
     )
     # The line is this run's own.
     assert (
@@ -94,7 +94,7 @@ def test_a_start_that_never_trains_and_a_signal_end_it_and_leave_nothing_behind(
 
 
 def test_a_cure_whose_ranks_fail_is_left_and_named(tmp_path: Path) -> None:
-    wanted = wanted_of("interface=nowhere0")
+    wanted = [wanted_of("interface=nowhere0", in_run=False)]
     start = Start(2)
     trial = RestartTrial(
         Asked([JOB, "communication", FOREVER, "-"], start, Cures(), wanted, tmp_path / "trial", 240)

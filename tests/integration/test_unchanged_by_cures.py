@@ -19,7 +19,7 @@ from support.trial_job import noted, short_blocks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.model.trial import TODAY, Trial
+from pyddpdiag.model.tried import TODAY, Tried
 
 LONG = int(os.environ.get("PYDDPDIAG_SCENARIOS", "0"))
 FIRST = int(os.environ.get("PYDDPDIAG_SEED", "1"))
@@ -105,7 +105,7 @@ def _all_ways(
     return found
 
 
-def _check(scenario: Scenario, answers: list[tuple[Any, ...]]) -> list[Trial]:
+def _check(scenario: Scenario, answers: list[tuple[Any, ...]]) -> list[Tried]:
     for rank, (tried, _, plain, cures) in enumerate(answers):
         pairs = zip(plain, tried, strict=False)
         first = next((f"{one} | {other}" for one, other in pairs if one != other), "")
@@ -147,4 +147,4 @@ def test_no_trial_changes_what_once_was_changed(tmp_path: Path) -> None:
     held = {cure.name: cure for cure in trials[HELD].cures}
     assert "the script holds the gradient" in held["views"].left
     joined = trials[JOINED]
-    assert (joined.state, joined.on, joined.kept) == ("failed", TODAY, TODAY) and "join()" in joined.why
+    assert (joined.state, joined.now, joined.kept) == ("failed", TODAY, TODAY) and "join()" in joined.why

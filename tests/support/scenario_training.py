@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.cures import trial_engine, trial_schedule
-from pyddpdiag.model.trial import TODAY
+from pyddpdiag.model.tried import TODAY
 from support.scenario import Fault, Scenario
 
 WIDTH = 12
@@ -278,24 +278,18 @@ def digest(tensors: Sequence[torch.Tensor | None]) -> str:
 def hurry(scenario: Scenario) -> None:
     """Lets a trial in this process change its setting after every pass, and keep the one that the scenario says."""
     trial_engine._AFTER = scenario.after  # type: ignore[misc]
-    trial_engine.UNCOUNTED = trial_schedule.UNCOUNTED = 0  # type: ignore[misc,attr-defined]
+    trial_schedule.UNCOUNTED = 0  # type: ignore[misc]
     trial_schedule._BLOCK_S = 0.0  # type: ignore[misc]
-    trial_schedule._FEWEST_PASSES = trial_schedule._FIRST_PASSES = 1  # type: ignore[misc]
+    trial_schedule._NOISY_PASSES = trial_schedule._FIRST_PASSES = 1  # type: ignore[misc]
+    trial_schedule.FAR_TOO_SLOW = float("inf")  # type: ignore[misc]
     trial_schedule.MOST_BLOCKS = scenario.blocks  # type: ignore[misc,attr-defined]
-    trial_schedule.Schedule._judge = lambda self: None  # type: ignore[method-assign]
+    trial_schedule.Schedule._judge = lambda self: not self._open()  # type: ignore[method-assign]
 
-    def choose(results: Any) -> Any:
-        names = [TODAY, *results]
-        return _Choice(names[scenario.kept % len(names)])
+    def best(self: Any) -> str:
+        names = [TODAY, *self._open()]
+        return names[scenario.kept % len(names)]
 
-    trial_schedule.choose = choose  # type: ignore[attr-defined]
-
-
-class _Choice:
-    sure = False
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    trial_schedule.Schedule._best = best  # type: ignore[method-assign]
 
 
 __all__ = ["Training", "Watch", "digest", "hurry"]

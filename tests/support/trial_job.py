@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.cures import trial_candidates, trial_schedule
-from pyddpdiag.model.trial import Trial, trial_to_json
+from pyddpdiag.model.tried import Tried, tried_to_json
 from pyddpdiag.trace.sidecar import read_sidecar
 from support.models import batch, branches
 
@@ -25,7 +25,7 @@ def wide() -> torch.nn.Module:
 
 def short_blocks() -> None:
     """Blocks of the fewest passes, and buckets however small: a short trial, however slow the machine."""
-    trial_schedule._BLOCK_S = 0.0  # type: ignore[misc]
+    trial_schedule._BLOCK_S, trial_schedule._NOISY_PASSES = 0.0, 1  # type: ignore[misc]
     trial_candidates._SMALLEST_MIB = 0.0001  # type: ignore[misc]
 
 
@@ -68,9 +68,9 @@ def train(
     if recorder is not None:
         recorder.close()
         found = noted(recorder.path)
-    return checksum(module), None if found is None else trial_to_json(found)
+    return checksum(module), None if found is None else tried_to_json(found)
 
 
-def noted(trace: Path) -> Trial | None:
+def noted(trace: Path) -> Tried | None:
     """The trial in a rank's sidecar."""
     return read_sidecar(trace.with_suffix(".json"))[0].trial

@@ -17,16 +17,14 @@ from pyddpdiag import cli
 from pyddpdiag.analyse.advice import Advice
 from pyddpdiag.analyse.tried import tried_of
 from pyddpdiag.cures.options import Cures, from_options
-from pyddpdiag.cures.trial_candidates import Module, candidates
-from pyddpdiag.cures.trial_options import CURES
+from pyddpdiag.cures.trial_candidates import KINDS, Run, candidates, wanted_of
 from pyddpdiag.errors import UsageError
 from pyddpdiag.integrations import recorded_command
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.messages.shells import Shell
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.run_options import excluded
-from pyddpdiag.model.trial import TODAY, Trial, TriedCure
-from pyddpdiag.paths.options import path_request
+from pyddpdiag.model.tried import AS_IT_IS, Tried, TriedCure
 from pyddpdiag.ranks import interfaces
 
 PACKAGE: Final = Path(pyddpdiag.__file__).parent
@@ -158,20 +156,20 @@ def test_lines_of_trials_are_taken_by_the_command(taken: Taken) -> None:
     lines = 0
     for options in of_runs():
         had = from_options(options)
-        module = Module(
-            path=path_request(had.compress, had.error_feedback, had.shared_memory, had.lanes),
+        path = ("compress", "error_feedback", "shared_memory", "lanes")
+        run = Run(
+            Cures(**{name: getattr(had, name) for name in path}),
             ranks=2,
-            one_host=True,
+            in_run=True,
             gradient_bytes=8 * 2**20,
-            dtypes=frozenset({"float32"}),
             bucket_cap_mb=had.bucket_cap_mb or 25,
             default_cap=had.bucket_cap_mb is None,
             views=had.gradient_as_bucket_view,
-            keeps_layout=True,
         )
-        names = [*CURES, "buckets=4", "buckets=1:4:25", "views+buckets=4+compress"]
-        _, offered = candidates(names, module)
-        trial = Trial("decided", 0, TriedCure(TODAY), tuple(each.cure for each in offered))
+        names = [name for name, kind in KINDS.items() if not kind.needs_start]
+        names += ["buckets=4", "buckets=1:4:25", "views+buckets=4+compress"]
+        offered = candidates([wanted_of(name, in_run=True) for name in names], run)
+        trial = Tried("in_run", "decided", TriedCure(AS_IT_IS, run.today.options()), tuple(offered))
         launch = advice(options, None).launch
         for cure in tried_of(trial, launch, Shell.POSIX, {}).cures:
             if not cure.line:

@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 import pyddpdiag
-from pyddpdiag.cures.trial_candidates import Module, Setting, bucket_sizes, candidates
+from pyddpdiag.cures.options import Cures, from_options
+from pyddpdiag.cures.trial_candidates import Run, bucket_sizes, candidates, wanted_of
 from pyddpdiag.cures.trial_options import from_text, to_text
 from pyddpdiag.errors import UsageError
-from pyddpdiag.paths.options import PathRequest
+from pyddpdiag.integrations.restart_trial import seen
+from pyddpdiag.model.sidecar import Interface, Sidecar
+from pyddpdiag.model.tried import TriedCure
 
-MODULE = Module(PathRequest(), 2, True, 100 * 2**20, frozenset({"float32"}), 25, True, False, False)
+RUN = Run(ranks=2, in_run=True, gradient_bytes=100 * 2**20, dtypes=frozenset({"float32"}), keeps_layout=False)
+STARTS = Run(ranks=2, here=2, cores=8, threads=1, interfaces=("eth0", "lo"), in_use="lo")
 
 
 @pytest.mark.parametrize(
@@ -44,37 +48,43 @@ def test_options_reach_the_ranks() -> None:
     assert from_text(to_text(trial)) == trial
 
 
-def _tried(module: Module, *names: str) -> dict[str, dict[str, str]]:
-    _, found = candidates(names, module)
-    return {each.cure.name: dict(each.cure.options) for each in found if not each.cure.left}
+def of(names: str, run: Run) -> list[TriedCure]:
+    wanted = [wanted_of(name, in_run=run.in_run) for name in names.split(",") if names]
+    return candidates(wanted, run)
+
+
+def tried(names: str, run: Run = RUN) -> dict[str, Cures]:
+    return {each.name: from_options(each.options) for each in of(names, run) if not each.left}
+
+
+def left(names: str, run: Run = RUN) -> dict[str, str]:
+    return {each.name: each.left for each in of(names, run) if each.left}
 
 
 def test_defaults_at_two_ranks() -> None:
-    assert _tried(MODULE) == {
-        "shared memory": {"--shared-memory": "auto"},
-        "buckets of 110 MiB": {"--bucket-cap-mb": "110"},
-        "buckets of 50 MiB": {"--bucket-cap-mb": "50"},
-        "buckets of 6.3 MiB": {"--bucket-cap-mb": "6.3"},
+    assert tried("") == {
+        "shared memory": Cures(shared_memory="auto"),
+        "buckets of 110 MiB": Cures(bucket_cap_mb=110),
+        "buckets of 50 MiB": Cures(bucket_cap_mb=50),
+        "buckets of 6.3 MiB": Cures(bucket_cap_mb=6.3),
     }
 
 
 @pytest.mark.parametrize(
-    ("change", "left"),
+    ("change", "names"),
     [
         ({"ranks": 4}, {"shared memory"}),
         ({"ranks": 3}, set()),  # a hook divides by 3, DDP multiplies by a third
         ({"one_host": False, "ranks": 4}, set()),
         ({"dtypes": frozenset({"bfloat16"}), "ranks": 4}, set()),
         ({"no_rebuild": "static"}, {"shared memory"}),
-        ({"path": PathRequest(shared_memory="auto"), "no_rebuild": "static"}, set()),
+        ({"today": Cures(shared_memory="auto"), "no_rebuild": "static"}, set()),
     ],
 )
-def test_defaults_keep_the_bits(change: dict[str, Any], left: set[str]) -> None:
-    module = replace(MODULE, **change)
-    assert set(_tried(module)) == left
-    _, found = candidates((), module)
-    assert all(each.cure.same_bits for each in found if not each.cure.left)
-    assert all("; --cures" in each.cure.left for each in found if not each.cure.same_bits)
+def test_defaults_keep_the_bits(change: dict[str, Any], names: set[str]) -> None:
+    run = replace(RUN, **change)
+    assert set(tried("", run)) == names
+    assert all(each.same_bits or "; --cures" in each.left for each in of("", run))
 
 
 @pytest.mark.parametrize(
@@ -82,37 +92,93 @@ def test_defaults_keep_the_bits(change: dict[str, Any], left: set[str]) -> None:
     [(2, False, True), (4, False, False), (4, True, True), (3, True, False)],
 )
 def test_views_keep_the_bits_where_the_layout_stays(ranks: int, keeps_layout: bool, same: bool) -> None:
-    _, [views] = candidates(["views"], replace(MODULE, ranks=ranks, keeps_layout=keeps_layout))
-    assert views.cure.same_bits is same
+    [views] = of("views", replace(RUN, ranks=ranks, keeps_layout=keeps_layout))
+    assert views.same_bits is same
 
 
-def test_lossy_cures_are_named() -> None:
-    assert _tried(replace(MODULE, ranks=4), "error-feedback", "buckets")["bf16 with error feedback"] == {
-        "--compress": "bf16",
-        "--error-feedback": "",
+def test_values_are_named_and_cures_are_on_together() -> None:
+    assert tried("buckets=4,buckets=1:4:25,shared-memory+views,compress+buckets=0.5,error-feedback") == {
+        "buckets of 4 MiB": Cures(bucket_cap_mb=4),
+        "buckets of 1, 4, 25 MiB": Cures(bucket_cap_mb_list=(1, 4, 25)),
+        "shared memory + views": Cures(shared_memory="auto", gradient_as_bucket_view=True),
+        "bf16 + buckets of 0.5 MiB": Cures(compress="bf16", bucket_cap_mb=0.5),
+        "bf16 with error feedback": Cures(compress="bf16", error_feedback=True),
     }
-
-
-def test_sizes_are_named_and_cures_are_on_together() -> None:
-    assert _tried(MODULE, "buckets=4", "buckets=1:4:25", "shared-memory+views", "compress+buckets=0.5") == {
-        "buckets of 4 MiB": {"--bucket-cap-mb": "4"},
-        "buckets of 1, 4, 25 MiB": {"--bucket-cap-mb-list": "1,4,25"},
-        "shared memory + views": {"--shared-memory": "auto", "--gradient-as-bucket-view": ""},
-        "bf16 + buckets of 0.5 MiB": {"--compress": "bf16", "--bucket-cap-mb": "0.5"},
-    }
-    _, found = candidates(["shared-memory+compress+views+buckets=2:3"], MODULE)
-    [all_of_it] = found
-    assert all_of_it.setting == Setting(PathRequest("bf16", False, "require"), (2, 3), True)
-    assert not all_of_it.cure.same_bits
+    assert not of("compress+views", RUN)[0].same_bits
     # Each size that fits the module, and views with it.
-    assert len(_tried(MODULE, "views+buckets")) == 3
+    assert len(tried("views+buckets")) == 3
+    assert tried("interface=eth0+eth1+threads=3", STARTS) == {
+        "interface eth0+eth1 + threads 3": Cures(interfaces=("eth0", "eth1"), threads=3),
+    }
+    assert list(tried("views+workers", STARTS)) == ["views + workers 1", "views + workers 2"]
 
 
-def test_cures_together_are_left_for_the_reason_of_one() -> None:
-    _, [found] = candidates(["compress+views"], replace(MODULE, views=True))
-    assert found.cure.left == "views: gradients are views of the buckets already"
-    _, [found] = candidates(["compress+views"], replace(MODULE, no_rebuild="static"))
-    assert found.cure.left == "static"
+def test_by_starts_it_tries_what_only_another_process_can_have() -> None:
+    assert tried("", STARTS) == {
+        "interface eth0": Cures(interfaces=("eth0",)),
+        "threads 4": Cures(threads=4),
+        "pin-ranks": Cures(pin_ranks=True),
+    }
+
+
+def test_each_cure_is_added_to_what_the_run_has() -> None:
+    today = Cures(shared_memory="auto", bucket_cap_mb=4)
+    assert tried("compress=fp16,buckets=1:4.5", replace(STARTS, today=today)) == {
+        "fp16": replace(today, compress="fp16"),
+        "buckets of 1, 4.5 MiB": replace(today, bucket_cap_mb=None, bucket_cap_mb_list=(1, 4.5)),
+    }
+
+
+def test_what_cannot_be_tried_says_why() -> None:
+    assert left("compress+views", replace(RUN, views=True)) == {
+        "compress + views": "views: gradients are views of the buckets already"
+    }
+    assert left("compress+views", replace(RUN, no_rebuild="static")) == {"compress + views": "static"}
+    run = replace(STARTS, today=Cures(compress="bf16"), cores=2)
+    assert left("compress,threads", run) == {
+        "compress": "the run has it already",
+        "threads": "the ranks have the threads that fit their cores",
+    }
+    assert (
+        "lanes cannot be combined"
+        in left("compress", replace(RUN, today=Cures(lanes=("a", "b"))))["compress"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("foo", "there is no cure 'foo'"),
+        ("", "there is no cure ''"),
+        ("threads=many", "no value of threads"),
+        ("threads=0", "no value of threads"),
+        ("compress=int8", "compress=int8: that is no value of compress"),
+        ("views=1", "no value of views"),
+        ("buckets=1:x", "no value of buckets"),
+        ("workers=0", "no value of workers"),
+        ("views+foo", "there is no cure 'foo'"),
+        ("threads=2+threads=3", "names one thing twice"),
+    ],
+)
+def test_a_wrong_name_or_value_is_said_before_anything_starts(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        wanted_of(text, in_run=False)
+
+
+def test_of_several_hosts_only_common_interfaces_are_tried_and_no_loopback() -> None:
+    faces = {
+        "lo": Interface(("127.0.0.1/8",)),
+        "fast": Interface(("10.0.0.1/24",)),
+        "slow": Interface(("10.0.1.1/24",)),
+        "down": Interface(("10.0.2.1/24",), up=False),
+    }
+    environment = {"GLOO_SOCKET_IFNAME": "slow"}
+    one = Sidecar(host="a", cores=(0, 1), torch_threads=2, interfaces=faces, environment=environment)
+    other = replace(one, host="b", interfaces={**faces, "own": Interface(("10.0.3.1/24",))})
+    run = seen([one, other], Cures())
+    assert (run.ranks, run.here, run.cores, run.threads, run.one_host) == (2, 1, 2, 2, False)
+    assert run.interfaces == ("fast", "slow") and list(tried("interface", run)) == ["interface fast"]
+    assert seen([one, replace(other, host="a")], Cures()).interfaces == ("fast", "lo", "slow")
 
 
 @pytest.mark.parametrize(
@@ -123,5 +189,5 @@ def test_cures_together_are_left_for_the_reason_of_one() -> None:
     ],
 )
 def test_each_bucket_layout_is_offered_once(parameters: tuple[int, ...], sizes: list[float]) -> None:
-    module = replace(MODULE, gradient_bytes=sum(parameters), parameter_bytes=parameters)
-    assert bucket_sizes(module) == sizes
+    run = replace(RUN, gradient_bytes=sum(parameters), parameter_bytes=parameters)
+    assert bucket_sizes(run) == sizes

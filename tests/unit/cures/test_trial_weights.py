@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from pyddpdiag.cures.trial_weights import Weights
-from pyddpdiag.model.trial import TODAY
+from pyddpdiag.model.tried import TODAY
 
 NAMES = ("a", "b")
 

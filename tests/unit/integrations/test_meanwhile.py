@@ -14,7 +14,7 @@ from pyddpdiag.cli import main
 from pyddpdiag.integrations import early_end
 from pyddpdiag.integrations.early_end import Watch
 from pyddpdiag.integrations.meanwhile import Meanwhile
-from pyddpdiag.model.trial import Trial, TriedCure, trial_to_json
+from pyddpdiag.model.tried import Tried, TriedCure, tried_to_json
 
 
 class Clock:
@@ -126,9 +126,10 @@ def test_a_trial_that_may_yet_begin_is_waited_for(notes: Path, tmp_path: Path, c
 def test_a_trial_shows_how_far_it_is(
     notes: Path, tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trial = Trial("running", 0, TriedCure("today"), on="shared memory", limit_s=120.0, took_s=40.0)
+    today = TriedCure("as it is")
+    trial = Tried("in_run", "running", today, now="shared memory", minutes=2, took_s=40.0)
     for writer in write_training(tmp_path, steps=4):
-        writer.sidecar["trial"] = trial_to_json(trial)
+        writer.sidecar["trial"] = tried_to_json(trial)
         writer.write(tmp_path)
     clock.pass_(Meanwhile(notes, tmp_path, 120), 33)
     line = capsys.readouterr().err
