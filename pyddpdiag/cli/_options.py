@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from pyddpdiag.cures.options import OPTIONS
 from pyddpdiag.output import say
 
 
@@ -32,6 +33,8 @@ class Half(str, Enum):
 
 Command = TypeVar("Command", bound=Callable[..., None])
 Table = Sequence[inspect.Parameter]
+
+_BY_KEYWORD = {each.name.removeprefix("--").replace("-", "_"): each for each in OPTIONS}
 
 Folder = Annotated[
     str, typer.Argument(metavar="DIR_OR_URL", help="Folder with the traces of all ranks, or its URL.")
@@ -138,70 +141,21 @@ def cures_table(panel: str, shown: Sequence[str], **words: str) -> Table:
     Args:
         panel: of --help.
         shown: those that the first help shows.
-        words: a text of its own for some of them.
+        words: a text of its own for some of them; empty: the command has no such option.
     """
-    threads = "Threads of torch in each rank (OMP_NUM_THREADS). May change the training's last bits."
-    rows: tuple[tuple[str, Any, str, Any, dict[str, Any]], ...] = (
-        (
-            "shared_memory",
-            Shared,
-            "Average in shared memory within a host. auto: where the ranks have it; require: end with an error where "
-            "they do not. On one host the same bits (float32, float64).",
-            Shared.OFF,
-            {},
-        ),
-        ("compress", Half, "Send gradients in 16 bits: changes the training's bits.", None, {}),
-        ("bucket_cap_mb", float, "DDP's bucket size in MiB. Changes last bits at 3 or more ranks.", None, {}),
-        (
-            "interface",
-            str,
-            "Network interfaces for Gloo (GLOO_SOCKET_IFNAME).",
-            None,
-            {"metavar": "NAME[,NAME]"},
-        ),
-        ("threads", int, threads, None, {}),
-        ("pin_ranks", bool, "Keep each rank to its own share of its host's cores.", None, {}),
-        (
-            "error_feedback",
-            bool,
-            "With --compress: add what was lost to the next step's gradients.",
-            None,
-            {},
-        ),
-        (
-            "lanes",
-            str,
-            "Network interfaces of this host that carry parts of each bucket at once; NAME=MBIT gives a rate, else all "
-            "are measured. The same bits.",
-            None,
-            {"metavar": "NAME,..."},
-        ),
-        (
-            "bucket_cap_mb_list",
-            str,
-            "A size for each bucket in MiB; the last is for all further ones (torch 2.13).",
-            "",
-            {"metavar": "A,B"},
-        ),
-        (
-            "gradient_as_bucket_view",
-            bool,
-            "Let gradients be views of the buckets; the same bits.",
-            None,
-            {},
-        ),
-    )
+    choices = {"shared_memory": Shared, "compress": Half}
     return [
         option(
             name,
-            kind,
-            words.get(name, text),
-            default,
+            choices.get(name, each.read if each.read in (bool, float, int) else str),
+            words.get(name, each.help),
+            Shared.OFF if name == "shared_memory" else None,
             hidden=name not in shown,
             rich_help_panel=panel if name in shown else f"{panel}: more",
-            **more,
+            metavar=each.typed,
         )
-        for name, kind, text, default, more in rows
+        for name, each in _BY_KEYWORD.items()
+        if words.get(name, each.help)
     ]
 
 
@@ -211,20 +165,18 @@ def cures_given(given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: interfaces or sizes cannot be used, with the reason.
     """
-    from pyddpdiag.cures.options import sizes_of
     from pyddpdiag.ranks import interfaces
 
-    names = interfaces.parse(given["interface"]) if given["interface"] is not None else ()
-    interfaces.check(names, "from --interface")
-    alike = ("bucket_cap_mb", "error_feedback", "gradient_as_bucket_view", "pin_ranks", "threads")
-    return {
-        **{name: given[name] for name in alike},
-        "shared_memory": given["shared_memory"].value,
-        "compress": None if given["compress"] is None else given["compress"].value,
-        "lanes": lanes_of(given["lanes"]),
-        "bucket_cap_mb_list": sizes_of(given["bucket_cap_mb_list"]),
-        "interfaces": names,
+    typed = {each: getattr(given.get(name), "value", given.get(name)) for name, each in _BY_KEYWORD.items()}
+    found = {
+        each.field: each.read(value) if isinstance(value, str) else value
+        for each, value in typed.items()
+        if value not in (None, False, "")
     }
+    if given["interface"] is not None:
+        found["interfaces"] = interfaces.parse(given["interface"])
+        interfaces.check(found["interfaces"], "from --interface")
+    return found | {"lanes": lanes_of(given["lanes"])}
 
 
 def lanes_of(text: str | None, option: str = "--lanes") -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pyddpdiag.output import say
 
 # A panel of --help.
 _CURES = "Cures, applied to every DDP module and rank"
-_SHOWN = ("shared_memory", "compress", "bucket_cap_mb", "interface", "threads", "pin_ranks")
+_SHOWN = ("shared_memory", "compress", "bucket_cap_mb", "interface", "threads", "pin_ranks", "num_workers")
 
 _OPTIONS = (
     option(
@@ -52,12 +52,6 @@ _OPTIONS = (
         hidden=True,
     ),
     *cures_table(_CURES, _SHOWN),
-    option(
-        "num_workers",
-        int,
-        "Workers of every DataLoader over a map-style data set. Random numbers that they draw may change.",
-        rich_help_panel=_CURES,
-    ),
 )
 
 
@@ -77,7 +71,7 @@ def run(command: TheirCommand, **given: Any) -> None:
 
     trace, gather, gather_port = given["trace"], given["gather"], given["gather_port"]
     start = start_of(given["nproc"], given["nnodes"], given["node_rank"], given["rendezvous"])
-    cures = Cures(num_workers=given["num_workers"], **cures_given(given))
+    cures = Cures(**cures_given(given))
     trouble = warning(command)
     if trouble:
         say(trouble, sys.stderr)

@@ -138,6 +138,7 @@ _AVERAGING = cures_table(
     _SHOWN,
     bucket_cap_mb="DDP's bucket size in MiB. Default: 0.25; transformer 1; resnet 25.",
     threads="torch's threads in each rank. Default: the machine's cores, shared by its ranks.",
+    num_workers="",
 )
 
 
@@ -154,8 +155,7 @@ def train(**given: Any) -> None:
             f"--device is {given['device']}.", hint=f"choose among: {', '.join(get_args(Device))}."
         )
     averaging = cures_given(given)
-    if averaging["bucket_cap_mb_list"]:
-        Cures(**averaging)  # not both sizes
+    Cures(**averaging)  # not both sizes
     own = {row.name: given[row.name] for row in _SETTINGS}
     settings = TrainSettings(hook=_hook(given["hook"]), **own, **averaging)
     if settings.evaluate and settings.trace is None:

@@ -124,13 +124,17 @@ def from_options(options: Mapping[str, str]) -> Cures:
     Raises:
         UsageError, ValueError: it was not made by that.
     """
-    return Cures(**{each.field: each.read(options[each.name]) for each in OPTIONS if each.name in options})
+    given = [each for each in OPTIONS if each.name in options]
+    values: dict[str, Any] = {
+        each.field: each.read is bool or each.read(options[each.name]) for each in given
+    }
+    return Cures(**values)
 
 
 def label_of(options: Mapping[str, str], today: Mapping[str, str]) -> str:
     """What a trial calls a setting: what it has that today's has not."""
     new = (each for each in OPTIONS if each.name in options and options[each.name] != today.get(each.name))
-    texts = [each.label.format(options[each.name].replace(",", each.between)) for each in new]
+    texts = [each.label.format(options[each.name].replace(",", ", ")) for each in new]
     return " + ".join(texts).replace(" + with ", " with ")
 
 
@@ -164,32 +168,85 @@ class Option(NamedTuple):
     """How a cure is typed and called.
 
     Attributes:
-        name: of the option of `pyddpdiag run`.
         field: of `Cures`.
-        read: its value from what was typed.
+        read: its value from what was typed; bool: a flag.
         label: what a trial calls a setting that has it, around its value.
-        between: stands there between several values.
+        help: what --help says.
+        typed: how --help writes its value, where that is not its type.
+        other_name: of the option of `pyddpdiag run`, where it is not the field's.
     """
 
-    name: str
     field: str
     read: Callable[[str], Any]
     label: str
-    between: str = "+"
+    help: str
+    typed: str | None = None
+    other_name: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the option of `pyddpdiag run`."""
+        return self.other_name or "--" + self.field.replace("_", "-")
 
 
 OPTIONS: Final = (
-    Option("--shared-memory", "shared_memory", str, "shared memory"),
-    Option("--compress", "compress", str, "{}"),
-    Option("--error-feedback", "error_feedback", lambda _: True, "with error feedback"),
-    Option("--lanes", "lanes", _names, "lanes {}"),
-    Option("--bucket-cap-mb", "bucket_cap_mb", float, "buckets of {} MiB"),
-    Option("--bucket-cap-mb-list", "bucket_cap_mb_list", sizes_of, "buckets of {} MiB", ", "),
-    Option("--gradient-as-bucket-view", "gradient_as_bucket_view", lambda _: True, "views"),
-    Option("--interface", "interfaces", _names, "interface {}"),
-    Option("--threads", "threads", int, "threads {}"),
-    Option("--pin-ranks", "pin_ranks", lambda _: True, "pin-ranks"),
-    Option("--num-workers", "num_workers", int, "workers {}"),
+    Option(
+        "shared_memory",
+        str,
+        "shared memory",
+        "Average in shared memory within a host. auto: where the ranks have it; require: end with an error where they "
+        "do not. On one host the same bits (float32, float64).",
+    ),
+    Option("compress", str, "{}", "Send gradients in 16 bits: changes the training's bits."),
+    Option(
+        "error_feedback",
+        bool,
+        "with error feedback",
+        "With --compress: add what was lost to the next step's gradients.",
+    ),
+    Option(
+        "lanes",
+        _names,
+        "lanes {}",
+        "Network interfaces of this host that carry parts of each bucket at once; NAME=MBIT gives a rate, else all are "
+        "measured. The same bits.",
+        "NAME,...",
+    ),
+    Option(
+        "bucket_cap_mb",
+        float,
+        "buckets of {} MiB",
+        "DDP's bucket size in MiB. Changes last bits at 3 or more ranks.",
+    ),
+    Option(
+        "bucket_cap_mb_list",
+        sizes_of,
+        "buckets of {} MiB",
+        "A size for each bucket in MiB; the last is for all further ones (torch 2.13).",
+        "A,B",
+    ),
+    Option("gradient_as_bucket_view", bool, "views", "Let gradients be views of the buckets; the same bits."),
+    Option(
+        "interfaces",
+        _names,
+        "interface {}",
+        "Network interfaces for Gloo (GLOO_SOCKET_IFNAME).",
+        "NAME[,NAME]",
+        "--interface",
+    ),
+    Option(
+        "threads",
+        int,
+        "threads {}",
+        "Threads of torch in each rank (OMP_NUM_THREADS). May change the training's last bits.",
+    ),
+    Option("pin_ranks", bool, "pin-ranks", "Keep each rank to its own share of its host's cores."),
+    Option(
+        "num_workers",
+        int,
+        "workers {}",
+        "Workers of every DataLoader over a map-style data set. Random numbers that they draw may change.",
+    ),
 )
 
 
