@@ -80,12 +80,13 @@ class Schedule:
         self._limit_s = 60 * tried.minutes
         self._step_s, self._start_s = step_s, start_s
         self._settings = {TODAY: tried.today} | {each.name: each for each in tried.cures}
-        self._number = max(1, len(self._open()))
-        self._sizes = _halved(self._number)
+        self._number = 1  # of the cures that take turns
+        self._sizes = [1]
         self._random = random.Random(seed)
         self._order: list[str] = []
         self._queue: list[str] = []
         self._backwards = True
+        self._settled = True  # what is on has had a block, or was on before the trial
         self._noise: float | None = None
         self._begun_s = 0.0  # of the first block
         self._said_s = 0.0  # how long it takes
@@ -114,7 +115,7 @@ class Schedule:
             self._step_s = block.step_s
             if self._noise is None and block.spread:
                 self._noise = max(_LEAST_NOISE, block.spread / math.sqrt(max(1, block.passes)))
-        elif not had.blocks and block.step_s > FAR_TOO_SLOW * max(each.step_s for each in today):
+        elif not had.blocks and today and block.step_s > FAR_TOO_SLOW * max(each.step_s for each in today):
             self._leave(name, f"its block took {block.step_s / today[-1].step_s:.2g} times today's step")
 
     def failed(self, name: str, why: str) -> None:
@@ -122,7 +123,7 @@ class Schedule:
         if name != TODAY:
             self._leave(name, why)
         kept = TODAY if self._tried.kept == name else self._tried.kept
-        self._tried = replace(self._tried, now=TODAY, kept=kept)
+        self._tried, self._settled = replace(self._tried, now=TODAY, kept=kept), False
 
     def next(self, took_s: float) -> Turn:
         """The next turn, so many seconds after the trial's begin."""
@@ -137,9 +138,10 @@ class Schedule:
             self._queue = self._drawn()
         if took_s + self._block_s() > self._limit_s or self.blocks >= MOST_BLOCKS:
             return self._end("time_over")
-        name, now = self._queue.pop(0), self._tried.now
-        self._tried = replace(self._tried, now=name)
-        return Turn(name, self._passes(), 0 if name == now else UNCOUNTED)
+        name = self._queue.pop(0)
+        changes = name != self._tried.now or not self._settled
+        self._tried, self._settled = replace(self._tried, now=name), True
+        return Turn(name, self._passes(), UNCOUNTED if changes else 0)
 
     def expected(self) -> str:
         """How long it takes to show a gain of 10%, and what fits into the time, in a sentence or two.
@@ -171,6 +173,8 @@ class Schedule:
             blocks = int(self._limit_s / (_FEWEST_ROUNDS * max(self._block_s(), 1e-9)))
             for name in self._open()[max(1, blocks - 1) :]:
                 self._leave(name, f"there is no time for it in {seconds(self._limit_s)}")
+            self._number = len(self._open())
+            self._sizes = _halved(self._number)
         names = [TODAY, *self._racing()]
         self._backwards = not self._backwards
         if self._backwards and set(names) == set(self._order):

@@ -75,6 +75,6 @@ def test_a_size_of_each_bucket_and_cures_together_keep_the_bits(tmp_path: Path) 
         assert {each.name: dict(each.options) for each in trial.cures} == {
             "buckets of 0.0005, 0.001, 0.01 MiB": {"--bucket-cap-mb-list": "0.0005,0.001,0.01"},
             "shared memory + views": {"--shared-memory": "auto", "--gradient-as-bucket-view": ""},
-            "views + buckets of 0.002 MiB": {"--gradient-as-bucket-view": "", "--bucket-cap-mb": "0.002"},
+            "buckets of 0.002 MiB + views": {"--bucket-cap-mb": "0.002", "--gradient-as-bucket-view": ""},
         }
         assert all(each.blocks and each.same_bits for each in trial.cures), trial

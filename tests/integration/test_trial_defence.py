@@ -38,7 +38,8 @@ def _pass(ddp: DistributedDataParallel) -> None:
 
 def _alone(rank: int, _: int, folder: str) -> Tried | None:
     trial_agreement.WAIT_S = 0.5  # type: ignore[misc]
-    ddp, recorder = _attached(folder, ["buckets", "shared-memory"])
+    # Not of buckets: in the second pass of any reducer, DDP itself waits for the other ranks.
+    ddp, recorder = _attached(folder, ["compress", "shared-memory"])
     with recorder:
         if rank == 0:
             ddp(torch.ones(2, 512))  # such as the drawing of a graph, while the others wait
