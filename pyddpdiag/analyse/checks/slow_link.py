@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -18,9 +17,6 @@ from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import stretches
 from pyddpdiag.model import Finding, LinkStats
 from pyddpdiag.model.words import milliseconds, number
-
-TIMES: Final = 1.5
-"""Where a link becomes slow, so many times as much communication is exposed as otherwise, at least."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -89,7 +85,7 @@ def _in_a_part(view: RunView) -> Iterator[Finding]:
         return
     beside = np.delete(exposed.least, part.rows)
     # There must be enough to compare it with, which is otherwise.
-    if len(beside) < WINDOW or median(exposed.least[part.rows]) < TIMES * median(beside):
+    if len(beside) < WINDOW or median(exposed.least[part.rows]) <= median(beside):
         return
     changed = changed_links(faults.carrying, view.connections, view.step_ends, part, steps.step)
     if not changed:

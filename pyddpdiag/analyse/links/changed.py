@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.links.connections import Connection, Course
+from pyddpdiag.analyse.links.connections import Connection, Course, courses_of
+from pyddpdiag.analyse.links.noise import EVIDENCE, LEAST_BYTES, RATE, deviation, slower
 from pyddpdiag.analyse.steps import StepEnds
 from pyddpdiag.analyse.windows import Stretches
 from pyddpdiag.model import LinkStats
-
-SLOWER: Final = 2.0
-"""Busy time per byte in the part over that outside of it. Sound links between the same hosts become slower, too, as all
-wait for each other; the one at fault becomes slower by most."""
-
-ALIKE: Final = 1.5
-"""Links that become slower by less than the worst one divided by this are not at fault."""
-
-LEAST_BYTES: Final = 1_000_000
-"""Of a link, in the part and outside of it."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +24,9 @@ class ChangedLink:
     usual_mbit_per_s: float
 
     @property
-    def times(self) -> float:
-        """How many times as long it is busy for each MB there."""
-        return (self.link.busy_ms_per_mb or 0.0) / self.usual_ms_per_mb
+    def change(self) -> float:
+        """By how much longer it is busy for each MB there, in standard deviations of sound links."""
+        return deviation(self.link.busy_ms_per_mb or 0.0, self.usual_ms_per_mb, RATE)
 
 
 def changed_links(
@@ -48,6 +38,8 @@ def changed_links(
 ) -> tuple[ChangedLink, ...]:
     """The links that are slow in a part of the run and were not outside of it, the worst first.
 
+    Sound links between the same hosts become slower, too, as all wait for each other; the one at fault does by most.
+
     Args:
         links: those that carry the gradients.
         connections: of all ranks.
@@ -55,20 +47,17 @@ def changed_links(
         part: of the run.
         step: the number of each step that the part counts.
     """
-    courses: dict[tuple[int, str, str], list[Course]] = {}
-    for each in connections:
-        if each.course is not None:
-            key = each.rank, each.local.rpartition(":")[0], each.peer.rpartition(":")[0]
-            courses.setdefault(key, []).append(each.course)
+    courses = courses_of(connections)
     found = []
     for link in links:
-        mine = courses.get((link.rank, link.local, link.remote), [])
+        mine = courses.get((link.rank, link.local, link.remote), ())
         if link.rank in ends and mine:
             changed = _changed(link, mine, ends[link.rank], part, step)
-            if changed is not None and changed.times >= SLOWER:
+            if changed is not None and slower(changed.change, None) >= EVIDENCE:
                 found.append(changed)
-    found.sort(key=lambda each: -each.times)
-    return tuple(each for each in found if each.times * ALIKE >= found[0].times)
+    found.sort(key=lambda each: -each.change)
+    # Twice the standard deviation: of 100 links that become slower alike, five differ by more.
+    return tuple(each for each in found if each.change >= found[0].change - 2)
 
 
 def _changed(

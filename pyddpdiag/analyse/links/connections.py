@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.links.losses import Losses
+from pyddpdiag.analyse.links.noise import TOGETHER
 from pyddpdiag.text import clean
 from pyddpdiag.trace.layout import ConnectionValue, Flag, Kind, Records
 from pyddpdiag.trace.reader import RankTrace
@@ -21,6 +22,12 @@ MOST_PARTS: Final = 4
 
 LEAST_READINGS: Final = 4
 """Of a connection's round trip, for its least and its usual one to mean something."""
+
+LOSS_MOMENTS: Final = 3
+"""So many times between two readings something must have been sent again."""
+
+LOADED_BYTES: Final = 50_000
+"""Between two readings with less traffic than this the round trip says nothing of the load."""
 
 _HALF: Final = 0xFFFFFFFF
 
@@ -51,7 +58,8 @@ class Connection:
         seconds: from the first to the last.
         bytes_sent: with what was sent again, where the system counts so.
         bytes_acked: that the peer has confirmed.
-        busy_ms: time in which something was to be sent or not yet confirmed.
+        busy_ms: time in which something was to be sent or not yet confirmed, without the times between two readings in
+            which nothing was confirmed: a link that is down, or cut, is not slow.
         segments: with data, sent; with those that were sent again.
         retransmitted: segments sent again.
         dsack_dups: of those, how many the peer had already.
@@ -116,6 +124,16 @@ def rank_connections(trace: RankTrace, until_ns: int) -> tuple[Connection, ...]:
     return tuple(found)
 
 
+def courses_of(connections: Iterable[Connection]) -> dict[tuple[int, str, str], list[Course]]:
+    """The known courses of each link, by its rank and the addresses of both ends."""
+    found: dict[tuple[int, str, str], list[Course]] = {}
+    for each in connections:
+        if each.course is not None:
+            ends = each.local.rpartition(":")[0], each.peer.rpartition(":")[0]
+            found.setdefault((each.rank, *ends), []).append(each.course)
+    return found
+
+
 def _unconfirmed(later: Records) -> int | None:
     """What was on its way in the last of the readings after the last sound operation, if nothing of it arrived.
 
@@ -154,7 +172,7 @@ def _names(parts: Records) -> dict[int, str]:
 
 def _connection(rank: int, local: str, peer: str, readings: Records, unconfirmed: int | None) -> Connection:
     words = readings["times"]
-    losses = Losses(words)
+    rtt_share, spread, scattered = _losses(words)
     first, last = words[0], words[-1]
     pair = int(first[_V.SEGMENTS_AND_RETRANSMITTED]), int(last[_V.SEGMENTS_AND_RETRANSMITTED])
     unusual = int(first[_V.DSACK_DUPS_AND_OUT_OF_ORDER]), int(last[_V.DSACK_DUPS_AND_OUT_OF_ORDER])
@@ -163,7 +181,7 @@ def _connection(rank: int, local: str, peer: str, readings: Records, unconfirmed
     smooth = words[1:, _V.MIN_RTT_AND_RTT_US] >> 32 & _HALF
     smooth = smooth[smooth != _HALF]
     enough = len(smooth) >= LEAST_READINGS
-    busy_us = _difference(first[_V.BUSY_US], last[_V.BUSY_US])
+    busy_us = _busy_us(words)
     rtt_us = _high(int(last[_V.MIN_RTT_AND_RTT_US]))
     return Connection(
         rank=rank,
@@ -177,9 +195,9 @@ def _connection(rank: int, local: str, peer: str, readings: Records, unconfirmed
         segments=_turned(*map(_low, pair)),
         retransmitted=_turned(*map(_high, pair)),
         dsack_dups=_turned(*map(_low, unusual)),
-        loss_rtt_share=losses.rtt_share(),
-        loss_spread=losses.spread(),
-        loss_scattered=losses.is_scattered(),
+        loss_rtt_share=rtt_share,
+        loss_spread=spread,
+        loss_scattered=scattered,
         min_rtt_ms=int(trips.min()) / 1e3 if len(trips) else None,
         floor_rtt_ms=int(smooth.min()) / 1e3 if enough else None,
         low_rtt_ms=float(np.percentile(smooth, 5)) / 1e3 if enough else None,
@@ -188,6 +206,35 @@ def _connection(rank: int, local: str, peer: str, readings: Records, unconfirmed
         unconfirmed=unconfirmed,
         course=_course(words),
     )
+
+
+def _busy_us(words: Int64) -> int | None:
+    whole = _difference(words[0, _V.BUSY_US], words[-1, _V.BUSY_US])
+    acked = words[:, _V.BYTES_ACKED]
+    if whole is None or (acked < 0).any():
+        return whole
+    return whole - int(np.diff(words[:, _V.BUSY_US])[np.diff(acked) == 0].sum())
+
+
+def _losses(words: Int64) -> tuple[float | None, float | None, bool | None]:
+    """How what was sent again is spread over the readings: `loss_rtt_share`, `loss_spread` and `loss_scattered`."""
+    total = words[:, _V.SEGMENTS_AND_RETRANSMITTED] >> 32 & _HALF
+    trip = words[:, _V.MIN_RTT_AND_RTT_US] >> 32 & _HALF
+    again, loaded = np.diff(total), np.diff(words[:, _V.BYTES_ACKED]) >= LOADED_BYTES
+    if (total == _HALF).any():
+        return None, None, None
+    # A queue fills and overflows between two readings: the longer round trip has seen more of it.
+    trips = np.maximum(trip[:-1], trip[1:]).astype(np.float64)
+    known, lossy = trips < _HALF, again > 0
+    moments, times = int(np.count_nonzero(lossy | loaded)), int(np.count_nonzero(lossy))
+    share = None
+    if np.count_nonzero(known & lossy) >= LOSS_MOMENTS and trips[known & loaded].sum() > 0:
+        at_losses = np.average(trips[known & lossy], weights=again[known & lossy])
+        share = float(at_losses / trips[known & loaded].mean())
+    # By chance alone a moment with so many losses or more is hardly one without.
+    many = loaded.any() and again[loaded].sum() >= TOGETHER * np.count_nonzero(loaded)
+    spread = float(np.mean(lossy[loaded])) if many else None
+    return share, spread, times >= LOSS_MOMENTS or 0 < moments < 2 * times
 
 
 def _course(words: Int64) -> Course | None:

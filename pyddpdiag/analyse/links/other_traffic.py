@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pyddpdiag.analyse.links.noise import LEAST_BYTES
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.words import size
@@ -15,8 +16,6 @@ HEADERS: Final = 1.1
 
 LEAST_SHARE: Final = 0.25
 """Less beside the ranks' own bytes makes no link slow that is not slow anyway."""
-
-LEAST_BYTES: Final = 5_000_000
 
 ALIKE: Final = 0.5
 """An interface with this part of the most that one carries is another place to look at."""
