@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyddpdiag.analyse.bounds import confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.culprit import named
-from pyddpdiag.analyse.links.noise import EVERYWHERE
+from pyddpdiag.analyse.links.link_faults import lost
+from pyddpdiag.analyse.links.noise import EVERYWHERE, won
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 
@@ -30,7 +30,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"{named(culprit, faults.lossy)} {culprit.verb('loses', 'lose')} up to "
         f"{loss:.1%} of what is sent, and waiting for "
         f"communication holds up {exposed.of_each_step}.",
-        confidence=confidence(exposed.typical.steps),
+        confidence=won(lost(worst), exposed.typical.steps),
         rank=culprit.rank,
         peer=culprit.peer,
         cost_ms=cost,

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_MS, WINDOW, confidence
+from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_MS, WINDOW
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.changed import changed_links
 from pyddpdiag.analyse.links.culprit import named
+from pyddpdiag.analyse.links.noise import won
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
@@ -35,7 +36,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"{named(culprit, faults.slow)} {culprit.verb('is', 'are')} slow: {milliseconds(busy)} for each MB, "
         f"{number(slowness)} times as long as the other links; waiting for communication holds up "
         f"{exposed.of_each_step}." + (f" {other.words}" if other else ""),
-        confidence=confidence(exposed.typical.steps),
+        confidence=won(max(faults.slower[link] for link in faults.slow), exposed.typical.steps),
         rank=culprit.rank,
         peer=culprit.peer,
         cost_ms=exposed.cost_ms * (1 - 1 / slowness),

@@ -52,9 +52,9 @@ class Connection:
     """A TCP connection of one rank's process, from its first reading to its last.
 
     `local` and `peer` are "IP:PORT". Amounts are differences between the two readings; None: the system does not tell.
+    How losses are spread, and the round trips: as in `LinkStats`.
 
     Attributes:
-        readings: how many there are; one alone shows no difference.
         seconds: from the first to the last.
         bytes_sent: with what was sent again, where the system counts so.
         bytes_acked: that the peer has confirmed.
@@ -63,18 +63,6 @@ class Connection:
         segments: with data, sent; with those that were sent again.
         retransmitted: segments sent again.
         dsack_dups: of those, how many the peer had already.
-        loss_rtt_share: the smoothed round trip when segments were sent again, over the usual one; a queue that
-            overflows is full then. None: too few moments with losses.
-        loss_spread: in which part of the moments with traffic something was sent again; None: too few segments were for
-            chance to spread them.
-        loss_scattered: something was sent again at several moments, or at most of those with traffic; False: what was
-            lost was lost at once, or nothing was. None: the system does not tell.
-        min_rtt_ms: the least round trip in any reading.
-        floor_rtt_ms: the least smoothed round trip, without the first reading; a queue that empties now and then
-            brings it down, a long way does not. None: too few readings.
-        low_rtt_ms: the 5th percentile of the same: a few moments without traffic do not count.
-        usual_rtt_ms: the median of the same.
-        rtt_ms: the smoothed round trip in the last reading.
         unconfirmed: segments in flight in the last reading, if the peer has confirmed nothing since soon after the last
             operation that ended as it should; None: it has, or the system does not tell.
         course: its counters over time; None: the system does not tell.
@@ -83,7 +71,6 @@ class Connection:
     rank: int
     local: str
     peer: str
-    readings: int
     seconds: float
     bytes_sent: int | None = None
     bytes_acked: int | None = None
@@ -98,7 +85,6 @@ class Connection:
     floor_rtt_ms: float | None = None
     low_rtt_ms: float | None = None
     usual_rtt_ms: float | None = None
-    rtt_ms: float | None = None
     unconfirmed: int | None = None
     course: Course | None = field(default=None, compare=False)
 
@@ -178,16 +164,15 @@ def _connection(rank: int, local: str, peer: str, readings: Records, unconfirmed
     unusual = int(first[_V.DSACK_DUPS_AND_OUT_OF_ORDER]), int(last[_V.DSACK_DUPS_AND_OUT_OF_ORDER])
     trips = words[:, _V.MIN_RTT_AND_RTT_US] & _HALF
     trips = trips[trips != _HALF]
+    # The first reading may be older than what goes over the link now.
     smooth = words[1:, _V.MIN_RTT_AND_RTT_US] >> 32 & _HALF
     smooth = smooth[smooth != _HALF]
     enough = len(smooth) >= LEAST_READINGS
     busy_us = _busy_us(words)
-    rtt_us = _high(int(last[_V.MIN_RTT_AND_RTT_US]))
     return Connection(
         rank=rank,
         local=local,
         peer=peer,
-        readings=len(readings),
         seconds=max(0, int(last[_V.AT]) - int(first[_V.AT])) / 1e9,
         bytes_sent=_difference(first[_V.BYTES_SENT], last[_V.BYTES_SENT]),
         bytes_acked=_difference(first[_V.BYTES_ACKED], last[_V.BYTES_ACKED]),
@@ -202,7 +187,6 @@ def _connection(rank: int, local: str, peer: str, readings: Records, unconfirmed
         floor_rtt_ms=int(smooth.min()) / 1e3 if enough else None,
         low_rtt_ms=float(np.percentile(smooth, 5)) / 1e3 if enough else None,
         usual_rtt_ms=float(np.median(smooth)) / 1e3 if enough else None,
-        rtt_ms=None if rtt_us is None else rtt_us / 1e3,
         unconfirmed=unconfirmed,
         course=_course(words),
     )

@@ -56,7 +56,12 @@ class LinkFaults:
         self.carrying = tuple(link for link in links if (link.bytes or 0) >= threshold and not link.loopback)
         self._buckets = buckets
         self._sidecars = sidecars
-        self._other = {(self.hosts.get(each.rank, each.rank), each.interface) for each in other}
+        # What fills an interface carries at least half of what the ranks do, which send for a part of the time only.
+        self._filled = {
+            (self.hosts.get(each.rank, each.rank), each.interface)
+            for each in other
+            if 2 * each.other >= each.own
+        }
 
     @property
     def has_culprit(self) -> bool:
@@ -69,7 +74,7 @@ class LinkFaults:
     @cached_property
     def lossy(self) -> tuple[LinkStats, ...]:
         """Links whose lines lose, the worst first."""
-        bad = [link for link in self.carrying if _loses(link) and link not in self._overflowing]
+        bad = [link for link in self.carrying if lost(link) >= EVIDENCE and link not in self._overflowing]
         return tuple(sorted(bad, key=lambda link: -(link.loss_fraction or 0.0)))
 
     @cached_property
@@ -83,13 +88,13 @@ class LinkFaults:
         bad = [
             link
             for link in self.links
-            if not link.loopback and (link in self._far or self._least_trip_ms(link) >= least)
+            if not link.loopback and (link in self.far or self._least_trip_ms(link) >= least)
         ]
         return tuple(sorted(bad, key=lambda link: -self.trip_ms(link)))
 
     def trip_ms(self, link: LinkStats) -> float:
         """The least round trip of a link's way."""
-        floor = link.floor_rtt_ms if link in self._far else None
+        floor = link.floor_rtt_ms if link in self.far else None
         return max(link.min_rtt_ms or 0.0, floor or 0.0)
 
     def _least_trip_ms(self, link: LinkStats) -> float:
@@ -98,13 +103,14 @@ class LinkFaults:
         return 0.0 if self._is_filled(link) and trip < WAY * (link.usual_rtt_ms or np.inf) else trip
 
     def _is_filled(self, link: LinkStats) -> bool:
-        """Whether other programs send or receive much over an interface of this link."""
+        """Whether other programs fill an interface of this link."""
         ends = (link.rank, link.interface), (link.peer, link.peer_interface)
-        return any((self.hosts.get(rank, rank), name) in self._other for rank, name in ends)
+        return any((self.hosts.get(rank, rank), name) in self._filled for rank, name in ends)
 
     @cached_property
-    def _far(self) -> frozenset[LinkStats]:
-        """Links of a host whose round trips are all longer than those between the others, by about as much always.
+    def far(self) -> dict[LinkStats, float]:
+        """Links of a host whose round trips are all longer than those between the others, by about as much always; and
+        the evidence of that.
 
         A way is as long for all that goes over it, whether much or little; a queue is as long as what stands in it. The
         system's own least round trip may be older than the delay. With two hosts there is nothing to compare.
@@ -119,16 +125,17 @@ class LinkFaults:
             and link.floor_rtt_ms
             and not self._is_filled(link)
         ]
-        bad: set[LinkStats] = set()
+        bad: dict[LinkStats, float] = {}
         for touching, others in self._by_host(heard):
             if not others or not any(link in self.carrying for link in touching):
                 continue
+            # A twentieth of the moments may be below: a delay begins while links are read.
             low, least = min(link.low_rtt_ms or 0.0 for link in touching), _median(_floor, others)
             longer = max(map(_usual, touching)) - _median(_usual, others)
-            # A twentieth of the moments may be below: a delay begins while links are read.
-            if farther(deviation(low, least, TRIP)) >= EVIDENCE and low - least >= WAY * longer > 0:
-                bad.update(touching)
-        return frozenset(bad)
+            found = farther(deviation(low, least, TRIP))
+            if found >= EVIDENCE and low - least >= WAY * longer > 0:
+                bad.update(dict.fromkeys(touching, found))
+        return bad
 
     def _by_host(
         self, links: Collection[LinkStats]
@@ -153,18 +160,19 @@ class LinkFaults:
     @cached_property
     def slow(self) -> tuple[LinkStats, ...]:
         """Links that are busy much longer for each byte than others, the slowest first; neither lossy nor delayed."""
-        bad = self._slower - {*self.lossy, *self.delayed}
+        bad = self.slower.keys() - {*self.lossy, *self.delayed}
         return tuple(sorted(bad, key=lambda link: -_busy(link)))
 
     @cached_property
-    def _slower(self) -> frozenset[LinkStats]:
-        """Links that are busy for longer than others for each byte, with a longer queue, as far as that is known.
+    def slower(self) -> dict[LinkStats, float]:
+        """Links that are busy for longer than others for each byte, with a longer queue, as far as that is known; and
+        the evidence of that.
 
         A host is compared with the links between the other hosts: in a small ring most links touch a slow one. With
         two hosts there are none, and the two directions are compared.
         """
         known = [link for link in self.carrying if link.busy_ms_per_mb is not None]
-        bad: set[LinkStats] = set()
+        bad: dict[LinkStats, float] = {}
         for touching, others in self._by_host(known):
             beside = others or [min(touching, key=_busy)]
             usual = _median(_busy, beside)
@@ -173,9 +181,10 @@ class LinkFaults:
                 trip = None
                 if trips and link.usual_rtt_ms:
                     trip = deviation(_usual(link), _median(_usual, trips), TRIP)
-                if slower(deviation(_busy(link), usual, RATE), trip) >= EVIDENCE:
-                    bad.add(link)
-        return frozenset(bad)
+                found = slower(deviation(_busy(link), usual, RATE), trip)
+                if found >= EVIDENCE:
+                    bad[link] = max(found, bad.get(link, 0.0))
+        return bad
 
     def slowness(self, bad: Sequence[LinkStats]) -> float:
         """The busy time per byte of the slowest of `bad` over the median of the other links; 0: there is no other."""
@@ -251,18 +260,19 @@ class LinkFaults:
         return {self.hosts.get(link.rank, link.rank), self.hosts.get(link.peer, link.peer)}
 
 
-def _loses(link: LinkStats) -> bool:
-    """Whether a link surely loses more than `LOST`; of what it lost at one moment alone, a queue was full once."""
+def lost(link: LinkStats) -> float:
+    """The evidence that a link loses more than `LOST`; of what it lost at one moment alone, a queue was full once."""
     if not link.loss_fraction or not link.segments or link.loss_scattered is False:
-        return False
+        return 0.0
     # The likelihood of so many events, by Poisson, over that of as many as cost little.
     events, usual = link.loss_fraction * link.segments / TOGETHER, LOST * link.segments / TOGETHER
-    return events > usual and events * log(events / usual) - (events - usual) >= EVIDENCE
+    return events * log(events / usual) - (events - usual) if events > usual else 0.0
 
 
 def _overflows(link: LinkStats) -> bool:
-    """Whether losses came in some moments only, or with a long round trip."""
-    return (link.loss_spread or 1.0) < EVER or (link.loss_rtt_share or 0.0) >= FULL
+    """Whether it loses in some moments only, or with a long round trip. What had arrived all the same was not lost."""
+    by_queue = (link.loss_spread or 1.0) < EVER or (link.loss_rtt_share or 0.0) >= FULL
+    return bool(link.loss_fraction) and by_queue
 
 
 def _busy(link: LinkStats) -> float:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from math import log, sqrt
 from typing import Final
 
+from pyddpdiag.analyse.bounds import confidence
+from pyddpdiag.model.findings import Confidence
+
 LEAST_BYTES: Final = 1_000_000
 LEAST_SHARE: Final = 0.05
 """What carries less, or less than this part of what the busiest link does, is no part of a ring: small messages, or
@@ -69,6 +72,11 @@ def slower(busy: float, trip: float | None) -> float:
 def farther(trip: float) -> float:
     """The evidence of one deviation: the logarithm of its likelihood over that of a sound link."""
     return trip * trip / 2 if trip > 0 else 0.0
+
+
+def won(found: float, steps: int) -> Confidence:
+    """The confidence of a finding with so much evidence over so many steps: high where it is twice what it must be."""
+    return confidence(steps) if found >= 2 * EVIDENCE else "medium"
 
 
 def deviation(value: float, usual: float, spread: float) -> float:

@@ -77,6 +77,7 @@ def test_a_link_that_others_fill_is_not_far() -> None:
     other = OtherTraffic(1, "eth0", True, 200 * MB, 100 * MB)
     long: dict[str, Any] = {"at": 1, "low_rtt_ms": 19.0, "usual_rtt_ms": 20.0}
     assert faults(**long).delayed and not faults(other, **long).delayed
+    assert faults(OtherTraffic(1, "eth0", True, 40 * MB, 100 * MB), **long).delayed
     assert faults(at=1, min_rtt_ms=13.0, usual_rtt_ms=20.0).delayed
     assert not faults(other, at=1, min_rtt_ms=13.0, usual_rtt_ms=20.0).delayed
     assert faults(other, at=1, min_rtt_ms=15.0, usual_rtt_ms=20.0).delayed
@@ -156,7 +157,7 @@ def _stalls(parts: dict[int, float], everywhere: int = 0, again: int = 100) -> b
         size[place], lost[place] = int(part * 8 * MB), again
     at = 10**9 + np.arange(60) * 500_000_000
     course = Course(at, np.full(60, 500_000).cumsum(), size.cumsum(), lost.cumsum())
-    connection = Connection(0, "10.0.0.1:1", "10.0.0.2:2", 60, 30.0, bytes_acked=10**9, course=course)
+    connection = Connection(0, "10.0.0.1:1", "10.0.0.2:2", 30.0, bytes_acked=10**9, course=course)
     return stalls([link(0, 1)], [connection]) is not None
 
 
