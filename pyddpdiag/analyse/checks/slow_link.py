@@ -10,7 +10,7 @@ from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_MS, WINDOW
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.changed import changed_links
 from pyddpdiag.analyse.links.culprit import named
-from pyddpdiag.analyse.links.noise import won
+from pyddpdiag.analyse.links.noise import MBIT, won
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
@@ -44,7 +44,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "busy_ms_per_mb": busy,
             "times_the_others": slowness,
             "loss_fraction": worst.loss_fraction,
-            "mbit_per_s": 8e3 / busy if busy else None,
+            "mbit_per_s": MBIT / busy if busy else None,
             "slow_links": len(faults.slow),
             "links": len(faults.carrying),
             "other_traffic_bytes": other.other if other else None,
@@ -92,6 +92,7 @@ def _in_a_part(view: RunView) -> Iterator[Finding]:
     if not changed:
         return
     worst, bad = changed[0], [each.link for each in changed]
+    there_ms, usual_ms = worst.link.busy_ms_per_mb or 0.0, worst.usual_ms_per_mb
     culprit = faults.culprit(bad, receiver=False)
     since, until = part.between(steps.step)
     least = exposed.least[part.rows]
@@ -100,7 +101,7 @@ def _in_a_part(view: RunView) -> Iterator[Finding]:
         kind="slow_link",
         severity="warning",
         message=f"{named(culprit, bad)} {culprit.verb('is', 'are')} slow {part.words(steps.step)}: "
-        f"{number(worst.mbit_per_s)} Mbit/s while something is to be sent, {number(worst.usual_mbit_per_s)} otherwise; "
+        f"{number(MBIT / there_ms)} Mbit/s while something is to be sent, {number(MBIT / usual_ms)} otherwise; "
         f"waiting for communication holds up {milliseconds(median(least))} of each step there, "
         f"{milliseconds(median(beside))} otherwise.",
         confidence="medium",
@@ -111,10 +112,10 @@ def _in_a_part(view: RunView) -> Iterator[Finding]:
         cost_ms=lost / max(1, exposed.typical.steps),
         cost_s=lost / 1e3,
         evidence={
-            "busy_ms_per_mb": worst.link.busy_ms_per_mb,
-            "usual_busy_ms_per_mb": worst.usual_ms_per_mb,
-            "mbit_per_s": worst.mbit_per_s,
-            "usual_mbit_per_s": worst.usual_mbit_per_s,
+            "busy_ms_per_mb": there_ms,
+            "usual_busy_ms_per_mb": usual_ms,
+            "mbit_per_s": MBIT / there_ms,
+            "usual_mbit_per_s": MBIT / usual_ms,
             "slow_links": len(bad),
             "links": len(faults.carrying),
             "until_step": until,

@@ -20,8 +20,6 @@ class ChangedLink:
 
     link: LinkStats
     usual_ms_per_mb: float
-    mbit_per_s: float
-    usual_mbit_per_s: float
 
     @property
     def change(self) -> float:
@@ -67,29 +65,17 @@ def _changed(
     part: Stretches,
     step: np.ndarray[tuple[int], np.dtype[np.int64]],
 ) -> ChangedLink | None:
-    spans = [
-        (_at(ends, int(step[max(0, span.begin - 1)])), _at(ends, int(step[span.end - 1])))
-        for span in part.spans
-    ]
-    # Busy time, bytes: in the part, outside of it.
+    known = ends.at_ns > 0
+    # The step that each moment lies in; -1: after the last one.
+    numbers = np.append(ends.step[known], -1)
+    # In the part, outside of it: busy time, bytes.
     sums = np.zeros((2, 2))
     for course in courses:
-        begin, end = course.at_ns[:-1], course.at_ns[1:]
-        inside = np.zeros(len(begin), np.bool_)
-        beside = np.ones(len(begin), np.bool_)
-        for since, until in spans:
-            inside |= (begin >= since) & (end <= until)
-            beside &= (end <= since) | (begin >= until)
-        for row, chosen in enumerate((inside, beside)):
-            sums[row] += np.diff(course.busy_us)[chosen].sum(), np.diff(course.bytes)[chosen].sum()
+        there = np.isin(numbers[np.searchsorted(ends.at_ns[known], course.at_ns)], step[part.rows])
+        grown = np.stack([np.diff(course.busy_us), np.diff(course.bytes)])
+        within, beside = there[1:] & there[:-1], ~(there[1:] | there[:-1])
+        sums += grown[:, within].sum(axis=1), grown[:, beside].sum(axis=1)
     if (sums[:, 1] < LEAST_BYTES).any() or (sums[:, 0] <= 0).any():
         return None
-    there, usual = (float(busy / 1e3 / (size / 1e6)) for busy, size in sums)
-    # 1 MB in 1 ms are 8000 Mbit/s.
-    return ChangedLink(replace(link, busy_ms_per_mb=there), usual, 8e3 / there, 8e3 / usual)
-
-
-def _at(ends: StepEnds, step: int) -> int:
-    """When this step ended, or the one before that is known."""
-    known = np.flatnonzero((ends.step <= step) & (ends.at_ns > 0))
-    return int(ends.at_ns[known[-1]]) if len(known) else 0
+    there_ms, usual_ms = (sums[:, 0] / sums[:, 1] * 1e3).tolist()
+    return ChangedLink(replace(link, busy_ms_per_mb=there_ms), usual_ms)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pyddpdiag.analyse.links.noise import LEAST_SHARE
+from pyddpdiag.analyse.links.noise import LEAST_SHARE, MBIT
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 
@@ -89,7 +89,7 @@ def detours(carrying: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> t
 def _rate_mbit(mine: Sequence[LinkStats]) -> float | None:
     """What a rank's busiest link carries while it has something to send; None: not known."""
     busiest = max(mine, key=lambda link: link.bytes or 0)
-    return 8000.0 / busiest.busy_ms_per_mb if busiest.busy_ms_per_mb else None
+    return MBIT / busiest.busy_ms_per_mb if busiest.busy_ms_per_mb else None
 
 
 def _idle(used: str, rate_mbit: float, mine: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> str:

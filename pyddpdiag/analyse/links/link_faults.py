@@ -20,6 +20,7 @@ from pyddpdiag.analyse.links.noise import (
     LEAST_BYTES,
     LEAST_SHARE,
     LOST,
+    MBIT,
     MESSAGES,
     RATE,
     TOGETHER,
@@ -209,8 +210,7 @@ class LinkFaults:
     def mbit_per_s(self) -> float | None:
         """At what rate the links between hosts carry while they are busy, their median; None: not known."""
         usual = self._usual_ms(())
-        # 1 MB in 1 ms are 8000 Mbit/s.
-        return 8e3 / usual if usual > 0 else None
+        return MBIT / usual if usual > 0 else None
 
     @cached_property
     def wire_ms(self) -> float | None:

@@ -11,6 +11,9 @@ from typing import Final
 from pyddpdiag.analyse.bounds import confidence
 from pyddpdiag.model.findings import Confidence
 
+MBIT: Final = 8e3
+"""1 MB in 1 ms, in Mbit/s."""
+
 LEAST_BYTES: Final = 1_000_000
 LEAST_SHARE: Final = 0.05
 """What carries less, or less than this part of what the busiest link does, is no part of a ring: small messages, or
