@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.links.noise import TOGETHER
+from pyddpdiag.analyse.bounds import SEVERAL
+from pyddpdiag.analyse.links.noise import LOADED_BYTES, TOGETHER
 from pyddpdiag.text import clean
 from pyddpdiag.trace.layout import ConnectionValue, Flag, Kind, Records
 from pyddpdiag.trace.reader import RankTrace
@@ -23,11 +24,6 @@ MOST_PARTS: Final = 4
 LEAST_READINGS: Final = 4
 """Of a connection's round trip, for its least and its usual one to mean something."""
 
-LOSS_MOMENTS: Final = 3
-"""So many times between two readings something must have been sent again."""
-
-LOADED_BYTES: Final = 50_000
-"""Between two readings with less traffic than this the round trip says nothing of the load."""
 
 _HALF: Final = 0xFFFFFFFF
 
@@ -212,13 +208,13 @@ def _losses(words: Int64) -> tuple[float | None, float | None, bool | None]:
     known, lossy = trips < _HALF, again > 0
     moments, times = int(np.count_nonzero(lossy | loaded)), int(np.count_nonzero(lossy))
     share = None
-    if np.count_nonzero(known & lossy) >= LOSS_MOMENTS and trips[known & loaded].sum() > 0:
+    if np.count_nonzero(known & lossy) >= SEVERAL and trips[known & loaded].sum() > 0:
         at_losses = np.average(trips[known & lossy], weights=again[known & lossy])
         share = float(at_losses / trips[known & loaded].mean())
     # By chance alone a moment with so many losses or more is hardly one without.
     many = loaded.any() and again[loaded].sum() >= TOGETHER * np.count_nonzero(loaded)
     spread = float(np.mean(lossy[loaded])) if many else None
-    return share, spread, times >= LOSS_MOMENTS or 0 < moments < 2 * times
+    return share, spread, times >= SEVERAL or 0 < moments < 2 * times
 
 
 def _course(words: Int64) -> Course | None:

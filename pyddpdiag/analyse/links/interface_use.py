@@ -7,17 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pyddpdiag.analyse.links.noise import LEAST_SHARE, MBIT
+from pyddpdiag.analyse.links.noise import FAR_BELOW, FASTER, LEAST_SHARE, MBIT
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 
 VARIABLE: Final = "GLOO_SOCKET_IFNAME"
-
-FAR_BELOW: Final = 0.1
-"""An interface that is busy and carries less than this part of its nominal speed is held up by something."""
-
-FASTER: Final = 1.5
-"""A nominal speed that is higher by less than this makes no difference worth naming."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -1,6 +1,7 @@
 """By how much sound links differ, and from where on a difference is one: each bound that decides about links.
 
-Derived from 60 runs over links of network namespaces, quiet and on a machine with up to 16 ready threads per core.
+Ranges of values are of runs over links of network namespaces, on a quiet machine and on one with up to 16 ready threads
+per core; the bounds hold for further 32 runs with other doses and seeds.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ LOST: Final = 0.0015
 """So many lost segments cost little: TCP's window is 1.22 / sqrt(0.0015) = 31 segments then (Mathis et al. 1997), as
 much as a link of 1 Gbit/s with a round trip of 0.4 ms holds."""
 
+LOADED_BYTES: Final = 50_000
+"""Between two readings with less traffic than this the round trip says nothing of the load."""
+
 TOGETHER: Final = 3
 """Segments that are lost at once: a loss is one event for a train of them. Fewer for each moment leave some without."""
 
@@ -56,6 +60,33 @@ Where the two overlap, `EVER` tells."""
 EVERYWHERE: Final = 0.02
 """Links that have no host in common and lose less are full, not faulty: a sender loses so many to the queue that it
 fills, as it makes room at each loss."""
+
+# Standing still.
+
+READING_S: Final = 0.5
+"""The recorder reads connections so often."""
+
+UNSEEN_S: Final = 2.0
+"""Between readings that are further apart a stall may hide: they tell neither of one nor of the contrary."""
+
+WHOLE: Final = 0.85
+PARTLY: Final = 0.4
+"""A stall between two readings leaves no time for 15% of what a link usually carries. One that begins between two and
+ends between others leaves less than 60% to each of these, and as much to all of them as to one fewer that it fills."""
+
+# Interfaces.
+
+HEADERS: Final = 1.1
+"""An interface also counts headers and confirmations: at most a tenth of what large segments carry."""
+
+BESIDE: Final = 0.25
+"""Other programs' bytes, over the ranks': less makes no link slow that is not slow anyway."""
+
+FAR_BELOW: Final = 0.1
+"""An interface that is busy and carries less than this part of its nominal speed is held up by something."""
+
+FASTER: Final = 1.5
+"""A nominal speed that is higher by less than this makes no difference worth naming."""
 
 
 def slower(busy: float, trip: float | None) -> float:

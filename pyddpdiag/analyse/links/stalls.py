@@ -5,32 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import MOST, TWICE
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.links.connections import Connection, Course, courses_of
-from pyddpdiag.analyse.links.noise import LEAST_BYTES
+from pyddpdiag.analyse.links.noise import LEAST_BYTES, PARTLY, READING_S, UNSEEN_S, WHOLE
 from pyddpdiag.analyse.step_matrix import StepMatrix, median, step_walls
 from pyddpdiag.analyse.steps import StepEnds
 from pyddpdiag.model import LinkStats
 from pyddpdiag.trace.rows import Bool
-
-WHOLE: Final = 0.85
-PARTLY: Final = 0.4
-"""A stall between two readings leaves no time for 15% of what a link usually carries. One that begins between two and
-ends between others leaves less than 60% to each of these, and as much to all of them as to one fewer that it fills."""
-
-LEAST_TIMES: Final = 2
-"""One stall is an incident; and one gap between two stalls is no rhythm."""
-
-AT_STALLS: Final = 0.7
-"""Of what is sent again: a line that loses does so all the time, one that is down does so then."""
-
-READING_S: Final = 0.5
-UNSEEN_S: Final = 2.0
-"""Between readings that are further apart a stall may hide: they tell neither of one nor of the contrary."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +50,7 @@ class Stalls:
     def every_s(self) -> float | None:
         """The time from one to the next where that is always about the same; None: it is not."""
         gaps = np.array([later[0] - earlier[0] for earlier, later in pairwise(self.spans)])
-        if len(gaps) < LEAST_TIMES:
+        if len(gaps) < TWICE:
             return None
         middle = float(np.median(gaps))
         # As nearly as readings can tell: most gaps, as a stall may be missed.
@@ -101,7 +86,7 @@ def stalls(links: Iterable[LinkStats], connections: Iterable[Connection]) -> Sta
             found.append((sum(end - begin for begin, end in spans), link, spans, again))
     # What stalls less often counts where it does so together with what stalls often enough.
     most = max((len(spans) for _, _, spans, _ in found), default=0)
-    enough = max(LEAST_TIMES, most / 2)
+    enough = max(TWICE, most / 2)
     often = [span for _, _, spans, _ in found if len(spans) >= enough for span in spans]
     found = [each for each in found if all(_meets(span, often) for span in each[2])]
     if not found:
@@ -163,7 +148,8 @@ def _stalled(course: Course) -> tuple[Bool, Float64, int] | None:
     near[1:] |= again[:-1] > 0
     near[:-1] |= again[1:] > 0
     rows &= near
-    if not rows.any() or at_stalls < AT_STALLS * again.sum():
+    # A line that loses does so all the time, one that is down does so then.
+    if not rows.any() or at_stalls < MOST * again.sum():
         return None
     return rows, moved, at_stalls
 

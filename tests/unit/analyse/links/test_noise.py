@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse.links.connections import Connection, Course
+from pyddpdiag.analyse.links.connections import Connection, Course, _losses
 from pyddpdiag.analyse.links.interface_use import detours
 from pyddpdiag.analyse.links.link_faults import LinkFaults
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic, single_flow
-from pyddpdiag.analyse.links.stalls import stalls
+from pyddpdiag.analyse.links.stalls import Stalls, stalls
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Interface, Sidecar
+from pyddpdiag.trace.layout import ConnectionValue as V
 
 MB = 1_000_000
 SIDECARS = {rank: Sidecar(rank=rank, host=f"host{rank}") for rank in range(3)}
@@ -150,13 +151,24 @@ def test_interfaces(used: int, other: int, why: str | None) -> None:
     assert [each.why for each in detours([link(0, 1)], sidecars)] == ([why] if why else [])
 
 
-def _stalls(parts: dict[int, float], everywhere: int = 0, again: int = 100) -> bool:
-    """Readings twice a second; up to these a part of what is usual is carried, and 100 segments are sent again."""
+@pytest.mark.parametrize(("size", "spread"), [(45_000, 1.0), (55_000, 0.5)])
+def test_what_is_traffic(size: int, spread: float) -> None:
+    """Every second moment loses nothing, and carries so much."""
+    words = np.zeros((17, 8), np.int64)
+    words[1:, V.BYTES_ACKED] = np.cumsum([MB, size] * 8)
+    words[1:, V.SEGMENTS_AND_RETRANSMITTED] = np.cumsum([6, 0] * 8) << 32
+    assert _losses(words)[1] == spread
+
+
+def _stalls(parts: dict[int, float], everywhere: int = 0, took_s: float = 0.5) -> bool:
+    """Readings twice a second, or `took_s` before these; up to these a part of what is usual is carried, and 100
+    segments are sent again."""
     size, lost = np.full(60, 8 * MB), np.full(60, everywhere)
     for place, part in parts.items():
-        size[place], lost[place] = int(part * 8 * MB), again
-    at = 10**9 + np.arange(60) * 500_000_000
-    course = Course(at, np.full(60, 500_000).cumsum(), size.cumsum(), lost.cumsum())
+        size[place], lost[place] = int(part * 8 * MB), 100
+    took = np.full(60, 500_000)
+    took[list(parts)] = int(took_s * 1e6)
+    course = Course(10**9 + took.cumsum() * 1000, took.cumsum(), size.cumsum(), lost.cumsum())
     connection = Connection(0, "10.0.0.1:1", "10.0.0.2:2", 30.0, bytes_acked=10**9, course=course)
     return stalls([link(0, 1)], [connection]) is not None
 
@@ -171,7 +183,19 @@ def test_what_a_stall_leaves(missing: tuple[float, ...], found: bool) -> None:
     assert _stalls(parts) is found
 
 
-@pytest.mark.parametrize(("everywhere", "found"), [(7, False), (4, True)])
+@pytest.mark.parametrize(("everywhere", "found"), [(20, False), (11, True)])
 def test_where_a_stall_sends_again(everywhere: int, found: bool) -> None:
-    """65% and 75% of it is sent at the stalls."""
+    """44% and 56% of it is sent at the stalls."""
     assert _stalls(dict.fromkeys((8, 18, 28, 38, 48), 0.0), everywhere) is found
+
+
+@pytest.mark.parametrize(("took_s", "found"), [(1.8, True), (2.2, False)])
+def test_where_a_stall_may_hide(took_s: float, found: bool) -> None:
+    assert _stalls({8: 0.0, 28: 0.0}, took_s=took_s) is found
+
+
+@pytest.mark.parametrize(("late", "found"), [(0.45, True), (0.55, False)])
+def test_rhythm(late: float, found: bool) -> None:
+    begin = np.cumsum([5.0 - late, 5.0 + late, 5.0 - late, 5.0 + late, 5.0])
+    spans = tuple((float(at), float(at) + 0.5) for at in (0.0, *begin))
+    assert (Stalls((), spans, 30.0, 0, 0).every_s is not None) is found
