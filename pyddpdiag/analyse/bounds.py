@@ -1,7 +1,7 @@
 """The bounds that decide, all in one place, each with what it was derived from; a test fails when one moves by a fifth.
 
-A check has none of its own: what is much, what is most and what is rare mean one thing in the whole diagnosis. Other
-numbers of the analysis limit what is listed and drawn, or are units.
+A check has none of its own: what is much, what is most and what is rare mean one thing in the whole diagnosis. How much
+links differ is in `links/noise.py`. Other numbers of the analysis limit what is listed and drawn, or are units.
 """
 
 from __future__ import annotations

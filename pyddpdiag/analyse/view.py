@@ -41,8 +41,7 @@ from pyddpdiag.analyse.links.connections import Connection
 from pyddpdiag.analyse.links.link_faults import LinkFaults
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic
 from pyddpdiag.analyse.links.pairs import links
-from pyddpdiag.analyse.links.stalled_steps import lost_in
-from pyddpdiag.analyse.links.stalls import Stalls, stalls
+from pyddpdiag.analyse.links.stalls import Stalls, lost_in, stalls
 from pyddpdiag.analyse.meetings import Meetings, meetings
 from pyddpdiag.analyse.memory import Growth
 from pyddpdiag.analyse.names import Names
@@ -517,7 +516,7 @@ class RunView:
     @cached_property
     def link_faults(self) -> LinkFaults:
         """Which links lose, delay or hold up what they carry."""
-        return LinkFaults(self.links, self.buckets, self.sidecars)
+        return LinkFaults(self.links, self.buckets, self.sidecars, self.other_traffic)
 
     @cached_property
     def other_traffic(self) -> tuple[OtherTraffic, ...]:

@@ -25,7 +25,7 @@ from pyddpdiag.analyse.bounds import (
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.half_gain import HALF
 from pyddpdiag.analyse.hiding import saved_by_hiding
-from pyddpdiag.analyse.links.link_faults import LEAST_SHARE
+from pyddpdiag.analyse.links.noise import LEAST_SHARE
 from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.round_trips import most_latency_ms
 from pyddpdiag.analyse.view import RunView

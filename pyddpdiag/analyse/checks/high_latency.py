@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
-from pyddpdiag.analyse.bounds import confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.culprit import named
+from pyddpdiag.analyse.links.noise import won
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent
@@ -29,7 +30,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"{named(culprit, faults.delayed)} {culprit.verb('is', 'are')} far away: a round trip takes at least "
         f"{milliseconds(trip)}, {percent(trip / wire_ms)} of the {milliseconds(wire_ms)} of the largest bucket, "
         f"which waits for {faults.rounds} messages in a row.",
-        confidence=confidence(exposed.typical.steps),
+        # What the system measured by itself needs no comparison.
+        confidence=won(faults.far.get(worst, inf), exposed.typical.steps),
         rank=culprit.rank,
         peer=culprit.peer,
         cost_ms=cost,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-from pyddpdiag.analyse.bounds import confidence
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.culprit import named
+from pyddpdiag.analyse.links.link_faults import lost
+from pyddpdiag.analyse.links.noise import EVERYWHERE, won
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
-
-EVERYWHERE: Final = 0.02
-"""Links that have no host in common and lose less than this may only be full."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -23,16 +20,17 @@ def _look(view: RunView) -> Iterator[Finding]:
     # A receiver that cannot keep up drops what has come; a sender waits.
     culprit = faults.culprit(faults.lossy, receiver=True)
     loss = worst.loss_fraction or 0.0
+    if culprit.rank is None and loss < EVERYWHERE:
+        return
     cost = min(exposed.cost_ms, faults.held_up_share(faults.lossy) * exposed.step_ms)
     yield Finding(
         kind="packet_loss",
-        # A sound link loses nothing: what it costs is only estimated, and never known to be little. But where all
-        # links lose a little, the network is full rather than faulty.
-        severity="note" if culprit.rank is None and loss < EVERYWHERE else "warning",
+        # A sound link loses nothing: what it costs is only estimated, and never known to be little.
+        severity="warning",
         message=f"{named(culprit, faults.lossy)} {culprit.verb('loses', 'lose')} up to "
         f"{loss:.1%} of what is sent, and waiting for "
         f"communication holds up {exposed.of_each_step}.",
-        confidence=confidence(exposed.typical.steps),
+        confidence=won(lost(worst), exposed.typical.steps),
         rank=culprit.rank,
         peer=culprit.peer,
         cost_ms=cost,

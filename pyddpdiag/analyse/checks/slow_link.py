@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_MS, WINDOW, confidence
+from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_MS, WINDOW
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.changed import changed_links
 from pyddpdiag.analyse.links.culprit import named
+from pyddpdiag.analyse.links.noise import MBIT, won
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
@@ -18,9 +18,6 @@ from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import stretches
 from pyddpdiag.model import Finding, LinkStats
 from pyddpdiag.model.words import milliseconds, number
-
-TIMES: Final = 1.5
-"""Where a link becomes slow, so many times as much communication is exposed as otherwise, at least."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -39,7 +36,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"{named(culprit, faults.slow)} {culprit.verb('is', 'are')} slow: {milliseconds(busy)} for each MB, "
         f"{number(slowness)} times as long as the other links; waiting for communication holds up "
         f"{exposed.of_each_step}." + (f" {other.words}" if other else ""),
-        confidence=confidence(exposed.typical.steps),
+        confidence=won(max(faults.slower[link] for link in faults.slow), exposed.typical.steps),
         rank=culprit.rank,
         peer=culprit.peer,
         cost_ms=exposed.cost_ms * (1 - 1 / slowness),
@@ -47,7 +44,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "busy_ms_per_mb": busy,
             "times_the_others": slowness,
             "loss_fraction": worst.loss_fraction,
-            "mbit_per_s": 8e3 / busy if busy else None,
+            "mbit_per_s": MBIT / busy if busy else None,
             "slow_links": len(faults.slow),
             "links": len(faults.carrying),
             "other_traffic_bytes": other.other if other else None,
@@ -89,12 +86,13 @@ def _in_a_part(view: RunView) -> Iterator[Finding]:
         return
     beside = np.delete(exposed.least, part.rows)
     # There must be enough to compare it with, which is otherwise.
-    if len(beside) < WINDOW or median(exposed.least[part.rows]) < TIMES * median(beside):
+    if len(beside) < WINDOW or median(exposed.least[part.rows]) <= median(beside):
         return
     changed = changed_links(faults.carrying, view.connections, view.step_ends, part, steps.step)
     if not changed:
         return
     worst, bad = changed[0], [each.link for each in changed]
+    there_ms, usual_ms = worst.link.busy_ms_per_mb or 0.0, worst.usual_ms_per_mb
     culprit = faults.culprit(bad, receiver=False)
     since, until = part.between(steps.step)
     least = exposed.least[part.rows]
@@ -103,7 +101,7 @@ def _in_a_part(view: RunView) -> Iterator[Finding]:
         kind="slow_link",
         severity="warning",
         message=f"{named(culprit, bad)} {culprit.verb('is', 'are')} slow {part.words(steps.step)}: "
-        f"{number(worst.mbit_per_s)} Mbit/s while something is to be sent, {number(worst.usual_mbit_per_s)} otherwise; "
+        f"{number(MBIT / there_ms)} Mbit/s while something is to be sent, {number(MBIT / usual_ms)} otherwise; "
         f"waiting for communication holds up {milliseconds(median(least))} of each step there, "
         f"{milliseconds(median(beside))} otherwise.",
         confidence="medium",
@@ -114,10 +112,10 @@ def _in_a_part(view: RunView) -> Iterator[Finding]:
         cost_ms=lost / max(1, exposed.typical.steps),
         cost_s=lost / 1e3,
         evidence={
-            "busy_ms_per_mb": worst.link.busy_ms_per_mb,
-            "usual_busy_ms_per_mb": worst.usual_ms_per_mb,
-            "mbit_per_s": worst.mbit_per_s,
-            "usual_mbit_per_s": worst.usual_mbit_per_s,
+            "busy_ms_per_mb": there_ms,
+            "usual_busy_ms_per_mb": usual_ms,
+            "mbit_per_s": MBIT / there_ms,
+            "usual_mbit_per_s": MBIT / usual_ms,
             "slow_links": len(bad),
             "links": len(faults.carrying),
             "until_step": until,

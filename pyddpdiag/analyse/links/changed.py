@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.links.connections import Connection, Course
+from pyddpdiag.analyse.links.connections import Connection, Course, courses_of
+from pyddpdiag.analyse.links.noise import EVIDENCE, LEAST_BYTES, RATE, deviation, slower
 from pyddpdiag.analyse.steps import StepEnds
 from pyddpdiag.analyse.windows import Stretches
 from pyddpdiag.model import LinkStats
-
-SLOWER: Final = 2.0
-"""Busy time per byte in the part over that outside of it. Sound links between the same hosts become slower, too, as all
-wait for each other; the one at fault becomes slower by most."""
-
-ALIKE: Final = 1.5
-"""Links that become slower by less than the worst one divided by this are not at fault."""
-
-LEAST_BYTES: Final = 1_000_000
-"""Of a link, in the part and outside of it."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +20,11 @@ class ChangedLink:
 
     link: LinkStats
     usual_ms_per_mb: float
-    mbit_per_s: float
-    usual_mbit_per_s: float
 
     @property
-    def times(self) -> float:
-        """How many times as long it is busy for each MB there."""
-        return (self.link.busy_ms_per_mb or 0.0) / self.usual_ms_per_mb
+    def change(self) -> float:
+        """By how much longer it is busy for each MB there, in standard deviations of sound links."""
+        return deviation(self.link.busy_ms_per_mb or 0.0, self.usual_ms_per_mb, RATE)
 
 
 def changed_links(
@@ -48,6 +36,8 @@ def changed_links(
 ) -> tuple[ChangedLink, ...]:
     """The links that are slow in a part of the run and were not outside of it, the worst first.
 
+    Sound links between the same hosts become slower, too, as all wait for each other; the one at fault does by most.
+
     Args:
         links: those that carry the gradients.
         connections: of all ranks.
@@ -55,20 +45,17 @@ def changed_links(
         part: of the run.
         step: the number of each step that the part counts.
     """
-    courses: dict[tuple[int, str, str], list[Course]] = {}
-    for each in connections:
-        if each.course is not None:
-            key = each.rank, each.local.rpartition(":")[0], each.peer.rpartition(":")[0]
-            courses.setdefault(key, []).append(each.course)
+    courses = courses_of(connections)
     found = []
     for link in links:
-        mine = courses.get((link.rank, link.local, link.remote), [])
+        mine = courses.get((link.rank, link.local, link.remote), ())
         if link.rank in ends and mine:
             changed = _changed(link, mine, ends[link.rank], part, step)
-            if changed is not None and changed.times >= SLOWER:
+            if changed is not None and slower(changed.change, None) >= EVIDENCE:
                 found.append(changed)
-    found.sort(key=lambda each: -each.times)
-    return tuple(each for each in found if each.times * ALIKE >= found[0].times)
+    found.sort(key=lambda each: -each.change)
+    # Twice the standard deviation: of 100 links that become slower alike, five differ by more.
+    return tuple(each for each in found if each.change >= found[0].change - 2)
 
 
 def _changed(
@@ -78,29 +65,17 @@ def _changed(
     part: Stretches,
     step: np.ndarray[tuple[int], np.dtype[np.int64]],
 ) -> ChangedLink | None:
-    spans = [
-        (_at(ends, int(step[max(0, span.begin - 1)])), _at(ends, int(step[span.end - 1])))
-        for span in part.spans
-    ]
-    # Busy time, bytes: in the part, outside of it.
+    known = ends.at_ns > 0
+    # The step that each moment lies in; -1: after the last one.
+    numbers = np.append(ends.step[known], -1)
+    # In the part, outside of it: busy time, bytes.
     sums = np.zeros((2, 2))
     for course in courses:
-        begin, end = course.at_ns[:-1], course.at_ns[1:]
-        inside = np.zeros(len(begin), np.bool_)
-        beside = np.ones(len(begin), np.bool_)
-        for since, until in spans:
-            inside |= (begin >= since) & (end <= until)
-            beside &= (end <= since) | (begin >= until)
-        for row, chosen in enumerate((inside, beside)):
-            sums[row] += np.diff(course.busy_us)[chosen].sum(), np.diff(course.bytes)[chosen].sum()
+        there = np.isin(numbers[np.searchsorted(ends.at_ns[known], course.at_ns)], step[part.rows])
+        grown = np.stack([np.diff(course.busy_us), np.diff(course.bytes)])
+        within, beside = there[1:] & there[:-1], ~(there[1:] | there[:-1])
+        sums += grown[:, within].sum(axis=1), grown[:, beside].sum(axis=1)
     if (sums[:, 1] < LEAST_BYTES).any() or (sums[:, 0] <= 0).any():
         return None
-    there, usual = (float(busy / 1e3 / (size / 1e6)) for busy, size in sums)
-    # 1 MB in 1 ms are 8000 Mbit/s.
-    return ChangedLink(replace(link, busy_ms_per_mb=there), usual, 8e3 / there, 8e3 / usual)
-
-
-def _at(ends: StepEnds, step: int) -> int:
-    """When this step ended, or the one before that is known."""
-    known = np.flatnonzero((ends.step <= step) & (ends.at_ns > 0))
-    return int(ends.at_ns[known[-1]]) if len(known) else 0
+    there_ms, usual_ms = (sums[:, 0] / sums[:, 1] * 1e3).tolist()
+    return ChangedLink(replace(link, busy_ms_per_mb=there_ms), usual_ms)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.links.losses import Losses
+from pyddpdiag.analyse.bounds import SEVERAL
+from pyddpdiag.analyse.links.noise import LOADED_BYTES, TOGETHER
 from pyddpdiag.text import clean
 from pyddpdiag.trace.layout import ConnectionValue, Flag, Kind, Records
 from pyddpdiag.trace.reader import RankTrace
@@ -21,6 +23,7 @@ MOST_PARTS: Final = 4
 
 LEAST_READINGS: Final = 4
 """Of a connection's round trip, for its least and its usual one to mean something."""
+
 
 _HALF: Final = 0xFFFFFFFF
 
@@ -45,28 +48,17 @@ class Connection:
     """A TCP connection of one rank's process, from its first reading to its last.
 
     `local` and `peer` are "IP:PORT". Amounts are differences between the two readings; None: the system does not tell.
+    How losses are spread, and the round trips: as in `LinkStats`.
 
     Attributes:
-        readings: how many there are; one alone shows no difference.
         seconds: from the first to the last.
         bytes_sent: with what was sent again, where the system counts so.
         bytes_acked: that the peer has confirmed.
-        busy_ms: time in which something was to be sent or not yet confirmed.
+        busy_ms: time in which something was to be sent or not yet confirmed, without the times between two readings in
+            which nothing was confirmed: a link that is down, or cut, is not slow.
         segments: with data, sent; with those that were sent again.
         retransmitted: segments sent again.
         dsack_dups: of those, how many the peer had already.
-        loss_rtt_share: the smoothed round trip when segments were sent again, over the usual one; a queue that
-            overflows is full then. None: too few moments with losses.
-        loss_spread: in which part of the moments with traffic something was sent again; None: too few segments were for
-            chance to spread them.
-        loss_scattered: something was sent again at several moments, or at most of those with traffic; False: what was
-            lost was lost at once, or nothing was. None: the system does not tell.
-        min_rtt_ms: the least round trip in any reading.
-        floor_rtt_ms: the least smoothed round trip, without the first reading; a queue that empties now and then
-            brings it down, a long way does not. None: too few readings.
-        low_rtt_ms: the 5th percentile of the same: a few moments without traffic do not count.
-        usual_rtt_ms: the median of the same.
-        rtt_ms: the smoothed round trip in the last reading.
         unconfirmed: segments in flight in the last reading, if the peer has confirmed nothing since soon after the last
             operation that ended as it should; None: it has, or the system does not tell.
         course: its counters over time; None: the system does not tell.
@@ -75,7 +67,6 @@ class Connection:
     rank: int
     local: str
     peer: str
-    readings: int
     seconds: float
     bytes_sent: int | None = None
     bytes_acked: int | None = None
@@ -90,7 +81,6 @@ class Connection:
     floor_rtt_ms: float | None = None
     low_rtt_ms: float | None = None
     usual_rtt_ms: float | None = None
-    rtt_ms: float | None = None
     unconfirmed: int | None = None
     course: Course | None = field(default=None, compare=False)
 
@@ -114,6 +104,16 @@ def rank_connections(trace: RankTrace, until_ns: int) -> tuple[Connection, ...]:
             after = later[later["reference"] == key]
             found.append(_connection(trace.rank, local, peer, readings[first:end], _unconfirmed(after)))
     return tuple(found)
+
+
+def courses_of(connections: Iterable[Connection]) -> dict[tuple[int, str, str], list[Course]]:
+    """The known courses of each link, by its rank and the addresses of both ends."""
+    found: dict[tuple[int, str, str], list[Course]] = {}
+    for each in connections:
+        if each.course is not None:
+            ends = each.local.rpartition(":")[0], each.peer.rpartition(":")[0]
+            found.setdefault((each.rank, *ends), []).append(each.course)
+    return found
 
 
 def _unconfirmed(later: Records) -> int | None:
@@ -154,22 +154,21 @@ def _names(parts: Records) -> dict[int, str]:
 
 def _connection(rank: int, local: str, peer: str, readings: Records, unconfirmed: int | None) -> Connection:
     words = readings["times"]
-    losses = Losses(words)
+    rtt_share, spread, scattered = _losses(words)
     first, last = words[0], words[-1]
     pair = int(first[_V.SEGMENTS_AND_RETRANSMITTED]), int(last[_V.SEGMENTS_AND_RETRANSMITTED])
     unusual = int(first[_V.DSACK_DUPS_AND_OUT_OF_ORDER]), int(last[_V.DSACK_DUPS_AND_OUT_OF_ORDER])
     trips = words[:, _V.MIN_RTT_AND_RTT_US] & _HALF
     trips = trips[trips != _HALF]
+    # The first reading may be older than what goes over the link now.
     smooth = words[1:, _V.MIN_RTT_AND_RTT_US] >> 32 & _HALF
     smooth = smooth[smooth != _HALF]
     enough = len(smooth) >= LEAST_READINGS
-    busy_us = _difference(first[_V.BUSY_US], last[_V.BUSY_US])
-    rtt_us = _high(int(last[_V.MIN_RTT_AND_RTT_US]))
+    busy_us = _busy_us(words)
     return Connection(
         rank=rank,
         local=local,
         peer=peer,
-        readings=len(readings),
         seconds=max(0, int(last[_V.AT]) - int(first[_V.AT])) / 1e9,
         bytes_sent=_difference(first[_V.BYTES_SENT], last[_V.BYTES_SENT]),
         bytes_acked=_difference(first[_V.BYTES_ACKED], last[_V.BYTES_ACKED]),
@@ -177,17 +176,45 @@ def _connection(rank: int, local: str, peer: str, readings: Records, unconfirmed
         segments=_turned(*map(_low, pair)),
         retransmitted=_turned(*map(_high, pair)),
         dsack_dups=_turned(*map(_low, unusual)),
-        loss_rtt_share=losses.rtt_share(),
-        loss_spread=losses.spread(),
-        loss_scattered=losses.is_scattered(),
+        loss_rtt_share=rtt_share,
+        loss_spread=spread,
+        loss_scattered=scattered,
         min_rtt_ms=int(trips.min()) / 1e3 if len(trips) else None,
         floor_rtt_ms=int(smooth.min()) / 1e3 if enough else None,
         low_rtt_ms=float(np.percentile(smooth, 5)) / 1e3 if enough else None,
         usual_rtt_ms=float(np.median(smooth)) / 1e3 if enough else None,
-        rtt_ms=None if rtt_us is None else rtt_us / 1e3,
         unconfirmed=unconfirmed,
         course=_course(words),
     )
+
+
+def _busy_us(words: Int64) -> int | None:
+    whole = _difference(words[0, _V.BUSY_US], words[-1, _V.BUSY_US])
+    acked = words[:, _V.BYTES_ACKED]
+    if whole is None or (acked < 0).any():
+        return whole
+    return whole - int(np.diff(words[:, _V.BUSY_US])[np.diff(acked) == 0].sum())
+
+
+def _losses(words: Int64) -> tuple[float | None, float | None, bool | None]:
+    """How what was sent again is spread over the readings: `loss_rtt_share`, `loss_spread` and `loss_scattered`."""
+    total = words[:, _V.SEGMENTS_AND_RETRANSMITTED] >> 32 & _HALF
+    trip = words[:, _V.MIN_RTT_AND_RTT_US] >> 32 & _HALF
+    again, loaded = np.diff(total), np.diff(words[:, _V.BYTES_ACKED]) >= LOADED_BYTES
+    if (total == _HALF).any():
+        return None, None, None
+    # A queue fills and overflows between two readings: the longer round trip has seen more of it.
+    trips = np.maximum(trip[:-1], trip[1:]).astype(np.float64)
+    known, lossy = trips < _HALF, again > 0
+    moments, times = int(np.count_nonzero(lossy | loaded)), int(np.count_nonzero(lossy))
+    share = None
+    if np.count_nonzero(known & lossy) >= SEVERAL and trips[known & loaded].sum() > 0:
+        at_losses = np.average(trips[known & lossy], weights=again[known & lossy])
+        share = float(at_losses / trips[known & loaded].mean())
+    # By chance alone a moment with so many losses or more is hardly one without.
+    many = loaded.any() and again[loaded].sum() >= TOGETHER * np.count_nonzero(loaded)
+    spread = float(np.mean(lossy[loaded])) if many else None
+    return share, spread, times >= SEVERAL or 0 < moments < 2 * times
 
 
 def _course(words: Int64) -> Course | None:

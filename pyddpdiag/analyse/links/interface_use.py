@@ -7,19 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from pyddpdiag.analyse.links.noise import FAR_BELOW, FASTER, LEAST_SHARE, MBIT
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 
 VARIABLE: Final = "GLOO_SOCKET_IFNAME"
-
-FAR_BELOW: Final = 0.1
-"""An interface that is busy and carries less than this part of its nominal speed is held up by something."""
-
-FASTER: Final = 1.5
-"""A nominal speed that is higher by less than this makes no difference worth naming."""
-
-UNUSED: Final = 0.02
-"""An interface that carries less than this part of the traffic is not used."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -74,7 +66,7 @@ def detours(carrying: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> t
         whole = sum(bytes_by_name.values())
         if names and used not in names:
             found.append(Detour(rank, used, ",".join(names), "not asked for", ",".join(names)))
-        elif idle := [name for name in names if bytes_by_name.get(name, 0) < UNUSED * whole]:
+        elif idle := [name for name in names if bytes_by_name.get(name, 0) < LEAST_SHARE * whole]:
             found.append(Detour(rank, used, ",".join(idle), "unused", ",".join(names)))
         elif not names and (faster := _faster(used, mine, sidecars)):
             speeds = sidecars[rank].interfaces
@@ -91,7 +83,7 @@ def detours(carrying: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> t
 def _rate_mbit(mine: Sequence[LinkStats]) -> float | None:
     """What a rank's busiest link carries while it has something to send; None: not known."""
     busiest = max(mine, key=lambda link: link.bytes or 0)
-    return 8000.0 / busiest.busy_ms_per_mb if busiest.busy_ms_per_mb else None
+    return MBIT / busiest.busy_ms_per_mb if busiest.busy_ms_per_mb else None
 
 
 def _idle(used: str, rate_mbit: float, mine: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> str:
@@ -100,25 +92,25 @@ def _idle(used: str, rate_mbit: float, mine: Sequence[LinkStats], sidecars: Mapp
     nominal = interfaces[used].speed_mbit if used in interfaces else None
     if not nominal or rate_mbit >= FAR_BELOW * nominal:
         return ""
-    least = rate_mbit / FAR_BELOW
-    for name, other in sorted(interfaces.items()):
-        if name == used or not other.up or (other.speed_mbit or 0) < least:
-            continue
-        if all(_reaches(other.addresses, sidecars[link.peer], least) for link in mine):
-            return name
-    return ""
+    return _reaching(rate_mbit / FAR_BELOW, used, mine, sidecars)
 
 
 def _faster(used: str, mine: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> str:
     """An interface of clearly higher nominal speed over which the same peers are in reach; "" if there is none."""
     interfaces = sidecars[mine[0].rank].interfaces
     speed = interfaces[used].speed_mbit if used in interfaces else None
-    if speed is None:
-        return ""
+    return "" if speed is None else _reaching(FASTER * speed, used, mine, sidecars)
+
+
+def _reaching(
+    least_mbit: float, used: str, mine: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]
+) -> str:
+    """The fastest other interface of at least this speed that reaches all peers; "" if there is none."""
+    interfaces = sidecars[mine[0].rank].interfaces
     for name, other in sorted(interfaces.items(), key=lambda each: -(each[1].speed_mbit or 0)):
-        if name == used or not other.up or (other.speed_mbit or 0) < FASTER * speed:
+        if name == used or not other.up or (other.speed_mbit or 0) < least_mbit:
             continue
-        if all(_reaches(other.addresses, sidecars[link.peer], FASTER * speed) for link in mine):
+        if all(_reaches(other.addresses, sidecars[link.peer], least_mbit) for link in mine):
             return name
     return ""
 

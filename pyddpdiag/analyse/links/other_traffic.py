@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
+from pyddpdiag.analyse.bounds import MOST
+from pyddpdiag.analyse.links.noise import BESIDE, HEADERS, LEAST_BYTES
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.words import size
-
-HEADERS: Final = 1.1
-"""An interface also counts headers and confirmations: at most a tenth of what large segments carry."""
-
-LEAST_SHARE: Final = 0.25
-"""Less beside the ranks' own bytes makes no link slow that is not slow anyway."""
-
-LEAST_BYTES: Final = 5_000_000
-
-ALIKE: Final = 0.5
-"""An interface with this part of the most that one carries is another place to look at."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +53,7 @@ def single_flow(found: Sequence[OtherTraffic]) -> Flow | None:
 
     Where all ranks read their data over the network, say, none of them stands out.
     """
-    ends = [each for each in found if each.other >= ALIKE * found[0].other]
+    ends = [each for each in found if each.other >= MOST * found[0].other]
     senders, receivers = [each for each in ends if each.sends], [each for each in ends if not each.sends]
     if not ends or len(senders) > 1 or len(receivers) > 1:
         return None
@@ -97,7 +87,7 @@ def other_traffic(links: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -
     for key, carried_own in own.items():
         carried = sidecars[rank_of[key]].traffic.get(key[1], {}).get("sent" if key[3] else "received")
         other = 0 if carried is None else int(carried - HEADERS * carried_own)
-        if other >= max(LEAST_BYTES, LEAST_SHARE * carried_own):
+        if other >= max(LEAST_BYTES, BESIDE * carried_own):
             found.append(OtherTraffic(rank_of[key], key[1], key[3], other, carried_own))
     return tuple(sorted(found, key=lambda each: -each.other))
 

@@ -5,46 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.bounds import MOST, TWICE
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.links.connections import Connection, Course
+from pyddpdiag.analyse.links.connections import Connection, Course, courses_of
+from pyddpdiag.analyse.links.noise import LEAST_BYTES, PARTLY, READING_S, UNSEEN_S, WHOLE
+from pyddpdiag.analyse.step_matrix import StepMatrix, median, step_walls
+from pyddpdiag.analyse.steps import StepEnds
 from pyddpdiag.model import LinkStats
 from pyddpdiag.trace.rows import Bool
-
-BUSY_SHARE: Final = 0.5
-"""Between two readings of a stall something is to be sent for at least this part of the time."""
-
-SLOWED: Final = 0.15
-"""In a stall a link carries less than this part of what it usually does while it is busy."""
-
-PARTLY: Final = 0.6
-"""A stall that begins between two readings and ends between the next two leaves less than this part to each of them."""
-
-LEAST_BYTES: Final = 1_000_000
-"""A connection that carries less has no usual rate."""
-
-LEAST_TIMES: Final = 2
-"""One stall is an incident."""
-
-SURE_TIMES: Final = 3
-"""Where a link stalls so often, two moments of another one are no proof of their own."""
-
-LEAST_GAPS: Final = 2
-"""One gap between two stalls is no rhythm."""
-
-AT_STALLS: Final = 0.7
-"""Of what is sent again: a line that loses does so all the time, one that is down does so then."""
-
-EQUAL_SHARE: Final = 0.7
-NEARLY: Final = 0.3
-"""So many of the gaps between stalls differ from their median by at most this part of it, or by two readings."""
-
-READING_S: Final = 0.5
-UNSEEN_S: Final = 2.0
-"""Between readings that are further apart a stall may hide: they tell neither of one nor of the contrary."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +50,11 @@ class Stalls:
     def every_s(self) -> float | None:
         """The time from one to the next where that is always about the same; None: it is not."""
         gaps = np.array([later[0] - earlier[0] for earlier, later in pairwise(self.spans)])
-        if len(gaps) < LEAST_GAPS:
+        if len(gaps) < TWICE:
             return None
         middle = float(np.median(gaps))
-        near = np.abs(gaps - middle) <= max(NEARLY * middle, 2 * READING_S)
-        return middle if np.mean(near) >= EQUAL_SHARE else None
+        # As nearly as readings can tell: most gaps, as a stall may be missed.
+        return middle if np.median(np.abs(gaps - middle)) <= READING_S else None
 
 
 def stalls(links: Iterable[LinkStats], connections: Iterable[Connection]) -> Stalls | None:
@@ -96,19 +67,14 @@ def stalls(links: Iterable[LinkStats], connections: Iterable[Connection]) -> Sta
         links: those that carry the gradients.
         connections: of all ranks.
     """
-    courses = {
-        (each.rank, each.local.rpartition(":")[0], each.peer.rpartition(":")[0], place): each.course
-        for place, each in enumerate(connections)
-        if each.course is not None
-    }
+    courses = courses_of(connections)
     begin_of: dict[int, int] = {}
-    for (rank, *_), course in courses.items():
-        begin_of[rank] = min(begin_of.get(rank, int(course.at_ns[0])), int(course.at_ns[0]))
+    for (rank, *_), several in courses.items():
+        begin_of[rank] = min([int(course.at_ns[0]) for course in several] + [begin_of.get(rank, 2**63)])
     found: list[tuple[float, LinkStats, list[tuple[float, float]], int]] = []
     seconds = 0.0
     for link in links:
-        mine = [course for key, course in courses.items() if key[:3] == (link.rank, link.local, link.remote)]
-        for course in mine:
+        for course in courses.get((link.rank, link.local, link.remote), ()):
             # Ranks open their recorders at about the same time, whatever their clocks say.
             at = (course.at_ns - begin_of[link.rank]) / 1e9
             seconds = max(seconds, float(at[-1]))
@@ -120,7 +86,7 @@ def stalls(links: Iterable[LinkStats], connections: Iterable[Connection]) -> Sta
             found.append((sum(end - begin for begin, end in spans), link, spans, again))
     # What stalls less often counts where it does so together with what stalls often enough.
     most = max((len(spans) for _, _, spans, _ in found), default=0)
-    enough = SURE_TIMES if most >= SURE_TIMES else LEAST_TIMES
+    enough = max(TWICE, most / 2)
     often = [span for _, _, spans, _ in found if len(spans) >= enough for span in spans]
     found = [each for each in found if all(_meets(span, often) for span in each[2])]
     if not found:
@@ -129,6 +95,28 @@ def stalls(links: Iterable[LinkStats], connections: Iterable[Connection]) -> Sta
     some = tuple(dict.fromkeys(link for _, link, _, _ in found))
     joined = tuple(_joined(span for _, _, spans, _ in found for span in spans))
     return Stalls(some, joined, seconds, begin_of[some[0].rank], found[0][3])
+
+
+def lost_in(stalls: Stalls, steps: StepMatrix, ends: StepEnds) -> float:
+    """Seconds. The readings alone tell less: what is sent again comes late, as its timer doubles each time.
+
+    Args:
+        stalls: of the links.
+        steps: the judged steps.
+        ends: when the steps of the rank `stalls.links[0].rank` ended.
+    """
+    walls = step_walls(steps) / 1e3
+    row_of = {step: row for row, step in enumerate(ends.step.tolist())}
+    extra = np.maximum(np.nan_to_num(walls - median(walls)), 0.0)
+    lost = 0.0
+    for step, wall, more in zip(steps.step.tolist(), walls, extra, strict=True):
+        at_ns = int(ends.at_ns[row_of[step]]) if step in row_of else 0
+        end = (at_ns - stalls.begin_ns) / 1e9
+        if at_ns and any(
+            end >= since - READING_S and end - wall <= until + READING_S for since, until in stalls.spans
+        ):
+            lost += float(more)
+    return max(lost, stalls.stalled_s)
 
 
 def _stalled(course: Course) -> tuple[Bool, Float64, int] | None:
@@ -146,8 +134,11 @@ def _stalled(course: Course) -> tuple[Bool, Float64, int] | None:
     shares = np.cumsum(size[moving][order])
     usual = float(rate[moving][order][np.searchsorted(shares, shares[-1] / 2)])
     moved = np.minimum(rate / usual, 1.0)
-    asked = (busy >= BUSY_SHARE * took) & (took > 0)
-    rows = (asked & (moved < SLOWED)) | _halves(asked & (moved < PARTLY), took / 1e6 * (1.0 - moved))
+    # For so long something was to be sent, and did not move at the usual rate; by the time from reading to reading.
+    missing = np.divide(busy * (1.0 - moved), took, out=np.zeros(len(busy)), where=took > 0)
+    rows = missing >= PARTLY
+    for first, behind in _runs(rows):
+        rows[first:behind] = missing[first:behind].sum() >= max(WHOLE, behind - first - 1)
     around = rows.copy()
     around[1:] |= rows[:-1]
     around[:-1] |= rows[1:]
@@ -157,26 +148,21 @@ def _stalled(course: Course) -> tuple[Bool, Float64, int] | None:
     near[1:] |= again[:-1] > 0
     near[:-1] |= again[1:] > 0
     rows &= near
-    if not rows.any() or at_stalls < AT_STALLS * again.sum():
+    # A line that loses does so all the time, one that is down does so then.
+    if not rows.any() or at_stalls < MOST * again.sum():
         return None
     return rows, moved, at_stalls
 
 
-def _halves(slow: Bool, missing_s: Float64) -> Bool:
-    """Two neighbours that are slow, alone, and miss as much together as one that carries nothing."""
-    alone = slow[:-1] & slow[1:] & (missing_s[:-1] + missing_s[1:] >= READING_S)
-    alone[1:] &= ~slow[:-2]
-    alone[:-1] &= ~slow[2:]
-    rows = np.zeros(len(slow), np.bool_)
-    rows[:-1] |= alone
-    rows[1:] |= alone
-    return rows
+def _runs(rows: Bool) -> list[tuple[int, int]]:
+    """From where to before where they are set."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], rows, [False]]).astype(np.int8))).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def _spans(at: Float64, rows: Bool, moved: Float64) -> Iterator[tuple[float, float]]:
     """The stalls: what is carried before one and after it, between the same readings, is no part of it."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], rows, [False]]).astype(np.int8)))
-    for first, behind in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+    for first, behind in _runs(rows):
         last = behind - 1
         begin = at[first] + moved[first] * (at[first + 1] - at[first])
         end = at[behind] - (moved[last] * (at[behind] - at[last]) if last > first else 0.0)
@@ -203,4 +189,4 @@ def _joined(spans: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float
         yield last
 
 
-__all__ = ["Stalls", "stalls"]
+__all__ = ["Stalls", "lost_in", "stalls"]

@@ -31,8 +31,7 @@ NETWORK: Final = (
     ),
     Kind(
         "packet_loss",
-        _MAY_COST,
-        "data is lost on {links}",
+        short="data is lost on {links}",
         explains="exposed",
         # A link that is down loses what is under way.
         explained_by=("flapping_link",),

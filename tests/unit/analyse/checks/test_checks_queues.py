@@ -139,10 +139,6 @@ def test_a_delay_that_the_systems_least_round_trip_does_not_know_yet(tmp_path: P
     watched_ring(tmp_path / "queues", {(0, 2): queues, (1, 0): late, (2, 1): late})
     found = only(tmp_path / "queues")
     assert (found.kind, found.rank, found.evidence["min_rtt_ms"]) == ("high_latency", 1, 8.7)
-    # Links that are slower as well have a queue that never empties.
-    slow = {(1, 0): 1.9, (2, 1): 1.9}
-    watched_ring(tmp_path / "slow", {(0, 2): queues, (1, 0): late, (2, 1): late}, slow)
-    assert only(tmp_path / "slow").kind != "high_latency"
 
 
 def test_other_load_makes_the_round_trips_of_a_far_host_less_steady(tmp_path: Path) -> None:
@@ -151,12 +147,6 @@ def test_other_load_makes_the_round_trips_of_a_far_host_less_steady(tmp_path: Pa
     watched_ring(tmp_path, {(0, 2): near, (1, 0): far, (2, 1): far}, {(1, 0): 1.3, (2, 1): 1.3})
     found = only(tmp_path)
     assert (found.kind, found.rank) == ("high_latency", 1)
-    # Not so much farther, or busier for each byte: that may be a queue.
-    closer = [(20, 0), (4_500, 0), *near[2:]]
-    watched_ring(tmp_path / "closer", {(0, 2): closer, (1, 0): far, (2, 1): far}, {(1, 0): 1.3, (2, 1): 1.3})
-    assert only(tmp_path / "closer").kind != "high_latency"
-    watched_ring(tmp_path / "busier", {(0, 2): near, (1, 0): far, (2, 1): far}, {(1, 0): 1.8, (2, 1): 1.8})
-    assert only(tmp_path / "busier").kind != "high_latency"
 
 
 def test_small_messages_show_whether_the_way_is_long_or_a_queue(tmp_path: Path) -> None:

@@ -97,6 +97,19 @@ def test_the_least_round_trip_is_of_all_readings(tmp_path: Path) -> None:
     assert view(tmp_path).links[0].min_rtt_ms == pytest.approx(0.007)
 
 
+def test_a_link_that_is_cut_is_not_slow(tmp_path: Path) -> None:
+    """What was on its way when it was cut stays to be sent: for a minute, of which nothing is confirmed."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    connect(writers[0], writers[1], "10.0.0.1:5000", "10.0.0.2:6000", busy_us=500_000)
+    name = "10.0.0.1:5000|10.0.0.2:6000"
+    cut = {"bytes_sent": 10**8 + 1001, "bytes_acked": 10**8 + 1001, "segments": 71_004}
+    for half in range(1, 121):
+        writers[0].reading(name, END + half * 500 * MS, busy_us=501_003 + half * 500_000, **cut)
+    for writer in writers:
+        writer.write(tmp_path)
+    assert view(tmp_path).links[0].busy_ms_per_mb == pytest.approx(5.0)
+
+
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_names_of_several_parts_and_of_either_byte_order(tmp_path: Path, order: str) -> None:
     writers = [RankWriter(rank, 2, order=order) for rank in range(2)]

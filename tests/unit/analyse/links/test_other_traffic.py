@@ -22,8 +22,8 @@ def ring_of_two() -> tuple[LinkStats, ...]:
     ends = "10.0.0.1:7000", "10.0.0.2:7001"
     return links(
         [
-            Connection(0, ends[0], ends[1], 9, 10.0, bytes_acked=100 * MB),
-            Connection(1, ends[1], ends[0], 9, 10.0, bytes_acked=100 * MB),
+            Connection(0, ends[0], ends[1], 10.0, bytes_acked=100 * MB),
+            Connection(1, ends[1], ends[0], 10.0, bytes_acked=100 * MB),
         ],
         sidecars({}, {}),
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse.links.stalled_steps import lost_in
-from pyddpdiag.analyse.links.stalls import Stalls
+from pyddpdiag.analyse.links.stalls import Stalls, lost_in
 from pyddpdiag.analyse.step_matrix import StepMatrix
 from pyddpdiag.analyse.steps import StepEnds
 from pyddpdiag.model import LinkStats

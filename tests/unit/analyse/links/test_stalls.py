@@ -43,8 +43,8 @@ def look(courses: dict[tuple[int, int], Course]) -> Stalls | None:
     for (rank, peer), each in courses.items():
         ports = f"{1000 + rank * 10 + peer}", f"{1000 + peer * 10 + rank}"
         ends = f"10.0.0.{rank + 1}:{ports[0]}", f"10.0.0.{peer + 1}:{ports[1]}"
-        connections.append(Connection(rank, *ends, READINGS, 30.0, bytes_acked=10**9, course=each))
-        connections.append(Connection(peer, *reversed(ends), READINGS, 30.0, bytes_acked=0))
+        connections.append(Connection(rank, *ends, 30.0, bytes_acked=10**9, course=each))
+        connections.append(Connection(peer, *reversed(ends), 30.0, bytes_acked=0))
     sidecars = {rank: Sidecar(rank=rank, host=f"host{rank}") for rank in range(4)}
     found = links(connections, sidecars)
     return stalls([link for link in found if link.bytes], connections)
