@@ -29,6 +29,7 @@ class Session:
         options: of the Recorder.
         recorded_by: "run" or the framework's name, for the sidecar.
         launch: the command of `pyddpdiag run`, for the sidecar.
+        framework: that made the DDP module; empty: the script did, or what recorded this.
     """
 
     def __init__(
@@ -37,12 +38,13 @@ class Session:
         options: Mapping[str, Any],
         recorded_by: str,
         launch: Launch | None = None,
+        framework: str = "",
     ) -> None:
         # Whoever starts a job by one command per machine or rank need not give all of them the same folder.
         # `pyddpdiag run` reads the folder that it gave to them.
         with agreement.named(recorded_by, exactly=recorded_by == "run"):
             self.recorder = Recorder(folder, **options)
-        self.recorder.modules.set_recorded_by(recorded_by, launch)
+        self.recorder.modules.set_recorded_by(recorded_by, launch, framework)
         self.steps = LoopMarks(self.recorder.core, self.recorder.modules)
         self._phase = ExitStack()
         self.summary: dict[str, float | str] = {}

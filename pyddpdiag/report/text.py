@@ -316,6 +316,11 @@ def _collectives(screen: Screen, report: RunReport) -> None:
         "p95": ["-" if c.p95_ms is None else number(c.p95_ms) for c in shown],
         "waits": ["-" if c.wait_ms is None else number(c.wait_ms) for c in shown],
         "in flight": [str(collective.in_flight or "") for collective in shown],
+        **(
+            {"called at": [screen.cut(_line(c.where), 40) for c in shown]}
+            if any(c.where for c in shown)
+            else {}
+        ),
     }
     more = len(report.other_collectives) - len(shown)
     note = f"{more} more; see --json." if more else ""
@@ -327,6 +332,11 @@ def _collectives(screen: Screen, report: RunReport) -> None:
             note=note,
         )
     )
+
+
+def _line(where: str) -> str:
+    """The first of these lines, without its folders."""
+    return where.partition(", ")[0].rpartition("/")[2]
 
 
 def _operations(screen: Screen, report: RunReport) -> None:

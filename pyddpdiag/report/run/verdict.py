@@ -121,6 +121,7 @@ def _collectives(report: RunReport) -> Table:
             "waits for the last rank": ["-" if row.wait_ms is None else number(row.wait_ms) for row in rows],
             "total": [number(row.total_ms) for row in rows],
             "in flight": [str(row.in_flight) for row in rows],
+            "called at": [row.where or "-" for row in rows],
         },
         2,
     )
