@@ -11,7 +11,6 @@ from typing import Any, Final
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from pyddpdiag.errors import PyddpdiagError
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.record import agreement
 from pyddpdiag.record.recorder import Recorder
@@ -102,9 +101,10 @@ class Session:
         # Not with the rank: the analysis takes longer to import than many a step.
         from pyddpdiag.pipeline import load_report
 
+        # The training is done, and must not fail for its report.
         try:
             report = load_report(folder)
-        except PyddpdiagError as error:
+        except Exception as error:
             return f"pyddpdiag: no verdict over {folder}: {error}"
         self.summary = report.summary()
         return f"pyddpdiag: {report.verdict.line} More: pyddpdiag report {folder}"
