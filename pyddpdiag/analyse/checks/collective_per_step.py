@@ -83,7 +83,7 @@ def _of(view: RunView, found: Recurring, mine: Sequence[Caller], called: Sequenc
             "steps": len(found.known_ms),
             **({"package": package} if package else {}),
         },
-        change_mind="A setting of it leaves these calls out without changing the results."
+        change_mind="It calls them only because of a setting or a callback that the script gave it."
         if package
         else "Each step needs its result: a decision that all ranks make together, a norm over the ranks, a "
         "loss scale.",

@@ -26,6 +26,7 @@ from pyddpdiag.bench.intervals import (
 )
 from pyddpdiag.export.run import ExportedRun
 from pyddpdiag.exporting import read_run
+from pyddpdiag.model.cube import NAMES
 from pyddpdiag.model.kinds import brief
 from pyddpdiag.model.words import count, listed, number, size
 
@@ -39,12 +40,7 @@ MOST_BUCKETS: Final = 60
 _VALUES: Final = 1000
 """Of a long run: stretches of it, so that an interval takes no longer than that."""
 
-_PARTS: Final = {
-    "data_wait": "waits for data",
-    "compute": "computes",
-    "late": "waits for the last rank",
-    "communication": "waits for communication",
-}
+_PARTS: Final = ("data_wait", "compute", "late", "communication")
 
 
 @dataclass(frozen=True)
@@ -70,8 +66,6 @@ def compare_runs(folders: Sequence[Path]) -> Comparison:
     notes: list[str] = []
     for other in runs[1:]:
         changes += _changes(base, other)
-        if len(base.wall) and len(other.wall):
-            pairs.append(_pair("step of the slowest rank", base, other, base.wall, other.wall))
         names = {bucket.bucket: bucket for bucket in base.run.report.buckets}
         common = [name for name in names if name in base.buckets and name in other.buckets]
         for name in common[:MOST_BUCKETS]:
@@ -121,7 +115,7 @@ def _read(folder: Path, label: str) -> _Run:
 def _changes(base: _Run, other: _Run) -> list[PartChange]:
     found = []
     step = float(np.median(base.wall)) if len(base.wall) else float("nan")
-    names = {"wall": "the whole step", **_PARTS}
+    names = {"wall": "the whole step", **{part: NAMES[part] for part in _PARTS}}
     for name, part in names.items():
         before, after = (run.wall if name == "wall" else run.parts[name] for run in (base, other))
         if not len(before) or not len(after):

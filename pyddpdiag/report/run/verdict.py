@@ -53,7 +53,7 @@ def stat(value: Stat) -> str:
 def _notice(finding: Finding) -> Notice:
     sure = f"Confidence: {finding.confidence}."
     if finding.change_mind:
-        sure += f" What would change this: {finding.change_mind}"
+        sure += f" What would disprove it: {finding.change_mind}"
     about = {
         "rank": finding.rank,
         "peer": finding.peer,
@@ -89,7 +89,7 @@ def ranks_table(ranks: Sequence[RankStats]) -> Table:
             "data wait": [stat(rank.data_wait_ms) for rank in ranks],
             "exposed": [stat(rank.exposed_ms) for rank in ranks],
             "own": [stat(rank.own_ms) for rank in ranks],
-            "last in": [
+            "comes last": [
                 percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks
             ],
             "clock +/-": [
