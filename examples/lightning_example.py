@@ -1,4 +1,5 @@
-"""The recorder under Lightning's DDPStrategy, by one callback. It logs the verdict in the end.
+"""The recorder under Lightning's DDPStrategy, by one callback. It logs the verdict in the end, and the numbers of the
+report with the Trainer's loggers.
 
 DDPStrategy(ddp_comm_hook=pyddpdiag.timed_allreduce) works as well, but only on GPUs: on the CPU, Lightning leaves
 communication hooks out without a word (seen with 2.6).
@@ -15,6 +16,7 @@ import time
 
 import lightning
 import torch
+from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -56,7 +58,7 @@ def main(folder: str) -> None:
             strategy=DDPStrategy(process_group_backend="gloo"),
             callbacks=[Diagnostics(folder)],
             max_epochs=2,
-            logger=False,
+            logger=CSVLogger(f"{folder}-metrics"),
             enable_progress_bar=False,
             enable_model_summary=False,
             default_root_dir=temporary,

@@ -59,18 +59,21 @@ def main(folder: str | None) -> None:
             report_to=[],
             disable_tqdm=True,
         )
+        diagnostics = DiagnosticsCallback(folder)
         trainer = Trainer(
             model=BertForSequenceClassification(config),
             args=arguments,
             train_dataset=Sentences(),
             eval_dataset=Sentences(),
-            callbacks=[DiagnosticsCallback(folder)],
+            callbacks=[diagnostics],
         )
         trainer.train()
+        trainer.log(diagnostics.numbers)  # to all that `report_to` names; on the first rank there are some
     if trainer.is_world_process_zero():
         losses = [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry]
         for epoch in (0, -1):
             print(f"epoch {epoch % len(losses)}  loss {losses[epoch]:.4f}", flush=True)
+        print(f"Logged: {' '.join(sorted(trainer.state.log_history[-1]))}", flush=True)
 
 
 if __name__ == "__main__":

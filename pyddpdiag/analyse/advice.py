@@ -1,4 +1,5 @@
-"""The words of advice for the run at hand: what its script can do depends on what recorded it (`Sidecar.recorded_by`).
+"""The words of advice for the run at hand: what its script can do depends on what recorded it (`Sidecar.recorded_by`)
+and on the framework that made its DDP module (`Sidecar.framework`).
 
 A script with its own recorder changes an argument. `pyddpdiag run` and the callbacks of frameworks attach by
 themselves, so that the script has no recorder to change.
@@ -11,25 +12,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyddpdiag.messages.shells import Command, Shell, shell_on, write
+from pyddpdiag.model.frameworks import FRAMEWORKS, Framework
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.run_options import with_options
 from pyddpdiag.model.sidecar import Sidecar
 
-_CALLBACKS: Final = frozenset({"accelerate", "lightning", "transformers"})
-
-_BUCKETS: Final = {
-    "run": "pyddpdiag run --bucket-cap-mb {cap:g}",
-    "train": "--bucket-cap-mb {cap:g}",
-    "accelerate": "DistributedDataParallelKwargs(bucket_cap_mb={cap:g})",
-    "lightning": "DDPStrategy(bucket_cap_mb={cap:g})",
-    "transformers": "TrainingArguments(ddp_bucket_cap_mb={cap:g})",
-}
-
-_DDP_OPTIONS: Final = {
-    "accelerate": "DistributedDataParallelKwargs({option})",
-    "lightning": "DDPStrategy({option})",
-    "transformers": "TrainingArguments(ddp_{option})",
-}
+_NO_FRAMEWORK: Final = Framework("", (), "DistributedDataParallel(model, {option})", uneven=None)
+_BUCKETS: Final = {"run": "pyddpdiag run --bucket-cap-mb {cap:g}", "train": "--bucket-cap-mb {cap:g}"}
 
 
 @dataclass(frozen=True)
@@ -38,17 +27,24 @@ class Advice:
 
     `recorded_by`: what recorded the run; empty: the script's own recorder. `launch`: the command of `pyddpdiag run`.
     `shell`: the one to write its lines for. `lanes`: whether buckets go over several interfaces, whoever asked for it.
+    `framework`: the one that made the DDP module, in which the script types its settings; empty: the script made it.
     """
 
     recorded_by: str = ""
     launch: Launch = field(default_factory=Launch)
     shell: Shell = Shell.POSIX
     lanes: bool = False
+    framework: str = ""
+
+    @property
+    def _typed(self) -> Framework:
+        """Where settings are typed."""
+        return FRAMEWORKS.get(self.framework or self.recorded_by, _NO_FRAMEWORK)
 
     @property
     def _instead(self) -> str:
         """What a recorder of the script's own replaces."""
-        return "Diagnostics" if self.recorded_by in _CALLBACKS else f"pyddpdiag {self.recorded_by}"
+        return "Diagnostics" if self.recorded_by in FRAMEWORKS else f"pyddpdiag {self.recorded_by}"
 
     def share_memory(self) -> str:
         """To average in shared memory."""
@@ -75,9 +71,8 @@ class Advice:
 
     def bucket_cap(self, cap_mb: float) -> str:
         """To get buckets of another size."""
-        return _BUCKETS.get(self.recorded_by, "DistributedDataParallel(model, bucket_cap_mb={cap:g})").format(
-            cap=cap_mb
-        )
+        own = _BUCKETS.get(self.recorded_by)
+        return own.format(cap=cap_mb) if own else self.ddp_option(f"bucket_cap_mb={cap_mb:g}")
 
     def fits(self, option: str) -> bool:
         """Whether a run like this one may also have what this option of `pyddpdiag run` asks for."""
@@ -102,34 +97,40 @@ class Advice:
 
     def ddp_option(self, option: str) -> str:
         """To make the DDP module with an option of DistributedDataParallel."""
-        # The Trainer of transformers passes some of DDP's options on, and not this one.
-        by = (
-            ""
-            if self.recorded_by == "transformers" and option.startswith("static_graph")
-            else self.recorded_by
+        return self._typed.ddp.format(option=option)
+
+    def accumulate(self, passes: int) -> str:
+        """To accumulate the gradients of so many passes without averaging each."""
+        return self._typed.accumulate.format(passes=passes) or (
+            "Around forward and backward, in all passes of a step but the last: "
+            "with ddp.no_sync(): criterion(ddp(x), y).backward()"
         )
-        return _DDP_OPTIONS.get(by, "DistributedDataParallel(model, {option})").format(option=option)
+
+    def workers(self, count: str) -> str:
+        """To give the loader so many workers."""
+        return self._typed.workers.format(count=count)
 
     def recorder(self, option: str) -> str:
         """To record with this option of `Recorder`."""
-        if self.recorded_by in _CALLBACKS:
-            return f"Diagnostics(..., {option})"
-        own = f"Recorder({option})"
-        return f"{own} in the script, in place of {self._instead}," if self.recorded_by else own
+        return self._own_recorder(f"Recorder({option})", option)
 
     def phases(self) -> str:
-        """To name parts of the program."""
-        own = "recorder.phase(...)"
-        return f"{own} of a recorder in the script, in place of {self._instead}," if self.recorded_by else own
+        """To name parts of the program; the callbacks of frameworks name evaluations and checkpoints."""
+        return self._own_recorder("recorder.phase(...)" + " of a recorder" * bool(self.recorded_by), "")
+
+    def _own_recorder(self, own: str, option: str) -> str:
+        callback = self._typed.callback.format(options=option)
+        if callback and (option or self.recorded_by == "run"):
+            return callback + (", in place of pyddpdiag run," if self.recorded_by == "run" else "")
+        return f"{own} in the script, in place of {self._instead}," if self.recorded_by else own
 
     def uneven(self) -> str:
         """To train on with ranks that have no more batches, or to give all of them equally many."""
         equal = "Give every rank the same number of batches (DistributedSampler(..., drop_last=True))"
-        if self.recorded_by in ("lightning", "transformers", "train"):
+        join = self._typed.uneven
+        if join == "" or self._trains:
             return f"{equal}."
-        join = "from torch.distributed.algorithms.join import Join\nwith Join([ddp]):"
-        if self.recorded_by == "accelerate":
-            join = "with accelerator.join_uneven_inputs([model]):"
+        join = join or "from torch.distributed.algorithms.join import Join\nwith Join([ddp]):"
         return (
             f"{equal}, or let a rank without more batches take part in the others' steps, around the loop over batches:"
             f"\n{join}"
@@ -177,7 +178,9 @@ def advice_for(sidecars: Iterable[Sidecar]) -> Advice:
     first = next((one for one in known if one.recorded_by), None)
     if first is None:
         return Advice(lanes=lanes)
-    return Advice(first.recorded_by, first.launch or Launch(), shell_on(first.platform), lanes)
+    return Advice(
+        first.recorded_by, first.launch or Launch(), shell_on(first.platform), lanes, first.framework
+    )
 
 
 __all__ = ["Advice", "advice_for", "run_line"]

@@ -21,7 +21,7 @@ def collect(
     ],
     force: Annotated[bool, typer.Option("--force", help="Replace files of an earlier collection.")] = False,
 ) -> None:
-    """Bring the traces of one run together that each machine has in a folder of its own.
+    """Bring together the traces of one run that lie in a folder of each machine.
 
     `pyddpdiag help several-machines` says more.
     """

@@ -23,8 +23,8 @@ _OPTIONS = (
         "default.",
         metavar="DIR_OR_URL",
     ),
-    *ranks_of("Start so many ranks of a script on this machine: pyddpdiag run --nproc 2 train.py"),
-    option("gather", bool, "In the end, send each machine's traces to that of rank 0."),
+    *ranks_of("Start this many ranks of a script on this machine: pyddpdiag run --nproc 2 train.py"),
+    option("gather", bool, "At the end, send each machine's traces to that of rank 0."),
     option(
         "gather_port",
         int,
@@ -36,7 +36,7 @@ _OPTIONS = (
     option(
         "sync_every",
         float,
-        "With a URL: bring what is new every so often while the training runs; 0: only in the end.",
+        "With a URL: bring what is new every so often while the training runs; 0: only at its end.",
         0.0,
         min=0,
         max=86400,
@@ -59,7 +59,7 @@ _OPTIONS = (
 def run(command: TheirCommand, **given: Any) -> None:
     """Run a training command and record every DistributedDataParallel module in it; the script is not changed.
 
-    The verdict comes in the end, on standard error. The exit code is that of the command.
+    The verdict comes at the end, on standard error. The exit code is that of the command.
     """
     from pyddpdiag.cures.options import Cures
     from pyddpdiag.doctor.checks.torchrun import warning

@@ -34,8 +34,8 @@ _OPTIONS = (
     option(
         "keep",
         Keep,
-        "Go on with the best (the default), or with none, as it is. With --restart: start the whole training so in the "
-        "end, which it is not by default.",
+        "Go on with the best cure (the default), or with none. With --restart: then start the whole training that way; "
+        "by default it is not started.",
     ),
     option("stop", bool, "End the training when the trial is over."),
     option(
@@ -46,7 +46,7 @@ _OPTIONS = (
     option("trace", Path, "Folder of the traces; a new ddptrace-<time> by default.", metavar="DIR"),
     option("html", Path, "Also write the page of the run, with the trial.", metavar="FILE"),
     option("force", bool, "Replace existing files."),
-    *ranks_of("Start so many ranks of a script on this machine: pyddpdiag try --nproc 2 train.py"),
+    *ranks_of("Start this many ranks of a script on this machine: pyddpdiag try --nproc 2 train.py"),
     option("json", Path, "Also write the result as JSON.", metavar="FILE", hidden=True),
 )
 
@@ -55,9 +55,10 @@ _OPTIONS = (
 def try_(command: TheirCommand, **given: Any) -> None:
     """Try cures on your own training command, and say what each is worth; the script is not changed.
 
-    Cures take turns in the running training, beside its own setting, and the best is kept; with --restart each gets
-    short starts of its own. The result comes on standard error. Exit code: that of the training if it failed; 0 it
-    judged, with something to gain or not; 2 it could not.
+    Cures take turns with the script's own setting in the running training, and the best one is kept. With
+    --restart each gets short starts of its own. The result comes on standard error.
+
+    Exit code: the training's own if that failed; 0 there was a result; 2 there was none.
     """
     from pyddpdiag.cures.options import Cures
     from pyddpdiag.cures.trial_candidates import wanted_of

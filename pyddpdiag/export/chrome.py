@@ -148,7 +148,7 @@ def _program(run: ExportedRun, line: RankTimeline) -> Iterator[Event]:
     for step, times in marks.items():
         wait, begin, end = times[StepTime.WAIT_BEGIN], times[StepTime.BEGIN], times[StepTime.END]
         yield from _slice(run, line, f"ProfilerStep#{step}", wait, end, STEPS, cat="user_annotation")
-        yield from _slice(run, line, "waits for data", wait, begin, PROGRAM)
+        yield from _slice(run, line, "data", wait, begin, PROGRAM)
     for step in sorted({*passes, *marks}):
         done = marks[step][StepTime.BEGIN] if step in marks else 0
         for times in sorted(passes.get(step, []), key=lambda one: one[BackwardTime.FINALIZE_BEGIN]):
@@ -204,7 +204,7 @@ def _buckets(run: ExportedRun, line: RankTimeline) -> Iterator[Event]:
         thread = BUCKETS + lane
         yield from _slice(run, line, COMMUNICATION, enqueued, ended, thread, cat="kernel", args=about)
         for name, begin, end in (
-            ("waits for the last rank", enqueued, last),
+            ("waiting for the last rank", enqueued, last),
             ("in Gloo's queue", last, begun),
             ("on the wire", begun, ended),
         ):

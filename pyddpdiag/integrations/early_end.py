@@ -185,6 +185,7 @@ def _said(raw: dict[str, Any]) -> str:
 def why_nothing(early: Early, exit_code: int) -> str:
     """Why nothing was recorded, in a sentence or two."""
     from pyddpdiag.messages.exit_codes import shown
+    from pyddpdiag.model.words import count
 
     if early.error and exit_code:
         return f"the command ended with exit code {shown(exit_code)} before any module had trained, by {early.error}."
@@ -197,6 +198,12 @@ def why_nothing(early: Early, exit_code: int) -> str:
         code = shown(exit_code)
         return (
             f"the command ended with exit code {code} before any module had trained. Its own output says why."
+        )
+    if early.stepped and not early.groups:
+        return (
+            f"{count(early.stepped, 'process', 'processes')} trained in no process group. Start the ranks together: "
+            "torchrun --nproc-per-node 2 SCRIPT. (`accelerate launch --cpu` starts one process, whatever "
+            "--num_processes says.)"
         )
     if early.loaded:
         return "no DistributedDataParallel module trained over Gloo."

@@ -75,12 +75,17 @@ class Diagnostics(Callback):
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Logs the verdict, and the numbers of the report's summary with the trainer's loggers."""
-        if self._session is not None:
-            line = self._session.verdict()
-            if line is not None:
-                rank_zero_info(line)
-                for logger in trainer.loggers:
-                    logger.log_metrics(self._session.numbers, trainer.global_step)
+        if self._session is None or (line := self._session.verdict()) is None:
+            return
+        rank_zero_info(line)
+        for logger in trainer.loggers:
+            # The training is done, whatever becomes of its last numbers.
+            try:
+                logger.log_metrics(self._session.numbers, trainer.global_step)
+            except Exception as error:
+                rank_zero_warn(
+                    f"pyddpdiag: {type(logger).__name__} did not take the report's numbers: {error}"
+                )
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Ends the recording also of a fit that failed. The module is not recorded any more."""

@@ -11,7 +11,6 @@ from typing import Any, Final
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from pyddpdiag.errors import PyddpdiagError
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.record import agreement
 from pyddpdiag.record.recorder import Recorder
@@ -29,6 +28,7 @@ class Session:
         options: of the Recorder.
         recorded_by: "run" or the framework's name, for the sidecar.
         launch: the command of `pyddpdiag run`, for the sidecar.
+        framework: that made the DDP module; empty: the script did, or what recorded this.
     """
 
     def __init__(
@@ -37,12 +37,13 @@ class Session:
         options: Mapping[str, Any],
         recorded_by: str,
         launch: Launch | None = None,
+        framework: str = "",
     ) -> None:
         # Whoever starts a job by one command per machine or rank need not give all of them the same folder.
         # `pyddpdiag run` reads the folder that it gave to them.
         with agreement.named(recorded_by, exactly=recorded_by == "run"):
             self.recorder = Recorder(folder, **options)
-        self.recorder.modules.set_recorded_by(recorded_by, launch)
+        self.recorder.modules.set_recorded_by(recorded_by, launch, framework)
         self.steps = LoopMarks(self.recorder.core, self.recorder.modules)
         self._phase = ExitStack()
         self.summary: dict[str, float | str] = {}
@@ -100,9 +101,10 @@ class Session:
         # Not with the rank: the analysis takes longer to import than many a step.
         from pyddpdiag.pipeline import load_report
 
+        # The training is done, and must not fail for its report.
         try:
             report = load_report(folder)
-        except PyddpdiagError as error:
+        except Exception as error:
             return f"pyddpdiag: no verdict over {folder}: {error}"
         self.summary = report.summary()
         return f"pyddpdiag: {report.verdict.line} More: pyddpdiag report {folder}"

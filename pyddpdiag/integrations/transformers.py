@@ -24,8 +24,10 @@ _logger = logging.get_logger("transformers.pyddpdiag")
 class DiagnosticsCallback(TrainerCallback):
     """Records a training of the Trainer under DDP: steps, waiting for data, evaluations, checkpoints; logs the verdict.
 
-    A step is an optimizer step, with all its micro-batches. The verdict is also the last entry of the Trainer's
-    `state.log_history`, under "pyddpdiag", with the numbers of the report's summary.
+    A step is an optimizer step, with all its micro-batches. The verdict is also in the Trainer's `state.log_history`,
+    under "pyddpdiag". `trainer.log(callback.numbers)` after `trainer.train()`
+    gives the numbers of the report's summary to what `report_to` names (wandb, MLflow, TensorBoard); a callback has no
+    way to it.
 
     Args:
         folder: of the run; None: a new one, and for each training another.
@@ -36,6 +38,8 @@ class DiagnosticsCallback(TrainerCallback):
         self._folder = folder
         self._options = options
         self._session: Session | None = None
+        self.numbers: dict[str, float] = {}
+        """Of the report's summary, on the first rank once the training has ended; empty: before, and elsewhere."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Attaches the recorder to the module that wraps the model, which no callback is given."""
@@ -83,10 +87,10 @@ class DiagnosticsCallback(TrainerCallback):
         """Logs the verdict. The module is not recorded any more."""
         session, self._session = self._session, None
         line = session.verdict() if session is not None else None
-        if line is not None:
+        if session is not None and line is not None:
             _logger.warning(line)
-            numbers = session.numbers if session is not None else {}
-            state.log_history.append({"pyddpdiag": line, **numbers, "step": state.global_step})
+            self.numbers = session.numbers
+            state.log_history.append({"pyddpdiag": line, "step": state.global_step})
 
     def _follows(self, control: Any) -> None:
         if self._session is not None and (control.should_evaluate or control.should_save):

@@ -28,6 +28,7 @@ from pyddpdiag.output import say
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.attachments import is_attached
 from pyddpdiag.record.bucket_hook import RecorderHook
+from pyddpdiag.record.callers import maker
 from pyddpdiag.record.hooks import TimedHook
 from pyddpdiag.record.latest import latest_open
 from pyddpdiag.record.modules import require_gloo
@@ -75,6 +76,7 @@ class Watched:
         self.cures = cures
         self._trial = trial
         self._recorded_by = recorded_by
+        self._framework = ""  # that made a module
         self._options = options
         self.session: Session | None = None
         """The recorder that this opened; None: not yet, or the script has its own."""
@@ -100,8 +102,9 @@ class Watched:
         """Why a DDP module that runs is not recorded here; "" if each one is, or none has run with gradients."""
 
     def made_module(self, ddp: DistributedDataParallel) -> None:
-        """A DDP module was made."""
+        """A DDP module was made, by what is on this thread's stack."""
         self._uncalled[ddp] = 0
+        self._framework = self._framework or maker(sys._getframe())
         self._hear_optimizers()
 
     def trains_alone(self) -> None:
@@ -279,7 +282,9 @@ class Watched:
     def _open(self) -> Recorder:
         recorder = latest_open()
         if not isinstance(recorder, Recorder):
-            self.session = Session(self._folder, self._options, self._recorded_by, self._launch)
+            self.session = Session(
+                self._folder, self._options, self._recorded_by, self._launch, self._framework
+            )
             recorder = self.session.recorder
             # After the note how the process ended, which has priority 0. Processes of multiprocessing run this, too.
             util.Finalize(None, self.session.close, exitpriority=-1)

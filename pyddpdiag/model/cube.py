@@ -20,6 +20,18 @@ PARTS: Final = ("data_wait", "compute", *OWN, "other", "late", "communication")
 """`other`: in other collectives than buckets. `late`: exposed communication beyond that of the rank that has least of
 it, which is waiting for the last rank; the rest is `communication` itself."""
 
+NAMES: Final = {
+    "data_wait": "data",
+    "compute": "compute",
+    "phase": "named phases",
+    "core": "waiting for a core",
+    "blocked": "asleep",
+    "other": "other collectives",
+    "late": "waiting for the last rank",
+    "communication": "on the wire",
+}
+"""What the parts are called wherever they are shown."""
+
 
 @dataclass(frozen=True, eq=False)
 class Cube:

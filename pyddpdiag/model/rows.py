@@ -130,7 +130,8 @@ class CollectiveStats:
     """Other Gloo operations of one name on one rank.
 
     `group`: the name of their process group; None: not known. `wait_ms`: the median time from this rank's begin to
-    that of the last one; None where the calls of the ranks cannot be paired.
+    that of the last one; None where the calls of the ranks cannot be paired. `where`: the lines that call it most;
+    empty: not known.
     """
 
     name: str
@@ -142,6 +143,7 @@ class CollectiveStats:
     in_flight: int
     group: str | None = None
     wait_ms: float | None = None
+    where: str = ""
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,8 @@ class Sidecar:
     Attributes:
         pyddpdiag: version of the tool that recorded.
         recorded_by: what made the recorder for the script: "run" (`pyddpdiag run`), "train", or the framework's name
-            ("accelerate", "lightning", "transformers"); empty: the script itself.
+            (`FRAMEWORKS`); empty: the script itself.
+        framework: that made the DDP module, by the name of `FRAMEWORKS`; empty: the script did, or nothing is known.
         launch: the command that `pyddpdiag run` ran; None: it did not record this, or an older version did.
         pid: of the recording process.
         process_started_s: when that process started, seconds since 1970; with `pid` and `process_namespace` it tells
@@ -148,6 +149,7 @@ class Sidecar:
     torch: str = ""
     pyddpdiag: str = ""
     recorded_by: str = ""
+    framework: str = ""
     launch: Launch | None = None
     torch_threads: int = 0
     cores: tuple[int, ...] = ()
@@ -299,6 +301,7 @@ def from_json(
         torch=_text(raw, "torch"),
         pyddpdiag=_text(raw, "pyddpdiag"),
         recorded_by=_text(raw, "recorded_by"),
+        framework=_text(raw, "framework"),
         launch=launch_from_json(raw["launch"]) if "launch" in raw else None,
         torch_threads=whole(raw.get("torch_threads")),
         cores=_cores(raw.get("cores")),

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
 from pyddpdiag.model.averaged_again import AveragedAgain, averaged_again_from_json
+from pyddpdiag.model.callers import Caller, caller_from_json
 from pyddpdiag.model.modes import Mode, mode_from_json
 from pyddpdiag.model.reductions import Reductions, reductions_from_json, reductions_to_json
 from pyddpdiag.model.saves import Saved, saved_from_json, saved_to_json
@@ -166,7 +167,7 @@ class Training:
     their forward pass had not, so that they were reduced all the same. `fresh`: by module, how many passes were looked
     at, and how many of them began without gradients of an earlier one. `marked`: by module. `reductions`: that the
     script called itself. `batches`: by module, a checksum of what some of its passes with gradients were given, by
-    their number from 1 on; 0: it could not be read. `averaged_again`: by module.
+    their number from 1 on; 0: it could not be read. `averaged_again`: by module. `callers`: of collectives.
     """
 
     stepped: tuple[Stepped, ...] = ()
@@ -181,6 +182,7 @@ class Training:
     modes: tuple[Mode, ...] = ()
     batches: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     averaged_again: Mapping[int, AveragedAgain] = field(default_factory=dict)
+    callers: tuple[Caller, ...] = ()
 
 
 def training_to_json(training: Training) -> dict[str, Any]:
@@ -235,6 +237,7 @@ def training_to_json(training: Training) -> dict[str, Any]:
             for module, marks in training.batches.items()
         },
         "averaged_again": {str(module): asdict(one) for module, one in training.averaged_again.items()},
+        "callers": [asdict(one) for one in training.callers],
     }
 
 
@@ -258,6 +261,7 @@ def training_from_json(raw: Any) -> Training:
         _each(raw.get("modes"), mode_from_json),
         _by_number(raw.get("batches"), lambda marks: _by_number(marks, lambda mark: int(mark[:8], 16))),
         _by_number(raw.get("averaged_again"), averaged_again_from_json),
+        _each(raw.get("callers"), caller_from_json),
     )
 
 

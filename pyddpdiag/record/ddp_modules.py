@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pyddpdiag import _native
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model import sidecar as schema
+from pyddpdiag.record.callers import passes_here
 from pyddpdiag.record.pass_looks import PassLooks
 from pyddpdiag.record.reduced import parameters_of
 
@@ -170,6 +172,8 @@ class _Marks:
         if self.module is not None and not torch.compiler.is_compiling():
             if self.looks is not None and torch.is_grad_enabled():
                 self.looks.batches.look((arguments, named))
+                if self.passes < 8:
+                    passes_here(sys._getframe())
             _native.forward_begin(self.module, ddp.require_backward_grad_sync)
 
     def after(self, ddp: Any, _: Any, output: Any) -> None:

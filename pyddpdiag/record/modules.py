@@ -94,9 +94,9 @@ class Modules:
             require_gloo(ddp, self._rank)
             self.add(ddp_modules.describe(ddp))
 
-    def set_recorded_by(self, name: str, launch: Launch | None = None) -> None:
+    def set_recorded_by(self, name: str, launch: Launch | None = None, framework: str = "") -> None:
         """What made the recorder, if not the script (`model.sidecar.Sidecar`); the next sidecar tells it."""
-        self._sidecar.set_recorded_by(name, launch)
+        self._sidecar.set_recorded_by(name, launch, framework)
 
     def layout_found(self) -> None:
         """Called when a new bucket layout appears."""

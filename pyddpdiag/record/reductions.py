@@ -1,4 +1,4 @@
-"""With which operation the script reduces, in each of its own calls: torch tells that to no listener.
+"""Who calls collectives, and with which operation the script reduces: torch tells that to no listener.
 
 Watched from Python, where `dist.all_reduce` and others call the process group. DDP's buckets and this package's hooks
 do not come this way.
@@ -19,12 +19,29 @@ import torch
 import torch.distributed as dist
 
 from pyddpdiag import _native
+from pyddpdiag.model.callers import Caller
 from pyddpdiag.model.reductions import CALLS, GROUPS, LETTERS, ReductionKind, Reductions
 from pyddpdiag.record.averaged_again import AveragedAgain
+from pyddpdiag.record.callers import Callers
 from pyddpdiag.record.script_lines import line_of_frame
 
-_METHODS: Final = {"allreduce": "all_reduce", "reduce": "reduce"}
-"""Methods of a process group, and what they are called elsewhere."""
+_METHODS: Final = {
+    "allreduce": "all_reduce",
+    "reduce": "reduce",
+    "broadcast": "broadcast",
+    "allgather": "all_gather",
+    "_allgather_base": "all_gather",
+    "gather": "gather",
+    "scatter": "scatter",
+    "reduce_scatter": "reduce_scatter",
+    "_reduce_scatter_base": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "barrier": "barrier",
+}
+"""Methods of a process group, and what records and others call them."""
+
+_REDUCE: Final = ("all_reduce", "reduce")
 
 _watches: tuple[weakref.ref[ReductionWatch], ...] = ()  # a set of them is slow to go through
 _names: dict[int, str] = {}  # of operations
@@ -74,6 +91,7 @@ class ReductionWatch:
         self._core = core
         self._found = found
         self._seen: dict[tuple[str, str], _Calls] = {}
+        self._callers = Callers()
         _watch(self)
 
     def note(self, group: str, operation: str, op: str, dtype: str) -> None:
@@ -85,6 +103,15 @@ class ReductionWatch:
             seen = self._seen[group, operation] = _Calls()
         if seen.note((op, dtype), self._core.current_step):
             self._found()
+
+    def note_caller(self, group: str, operation: str, size: int) -> None:
+        """Something calls an operation of so many bytes."""
+        if self._callers.note(group, operation, size, sys._getframe()):
+            self._found()
+
+    def callers(self) -> tuple[Caller, ...]:
+        """What called collectives."""
+        return self._callers.seen()
 
     def reductions(self) -> tuple[Reductions, ...]:
         """What was seen."""
@@ -147,7 +174,9 @@ def _noting(own: Any, operation: str) -> Any:
             name = group.group_name
             for one in _watches:
                 if (watch := one()) is not None:
-                    watch.note(name, operation, op, dtype)
+                    watch.note_caller(name, operation, sum(one.nbytes for one in tensors))
+                    if operation in _REDUCE:
+                        watch.note(name, operation, op, dtype)
                     if watch.again.due and operation == "all_reduce":
                         watch.again.reduces(tensors, op, dist.get_process_group_ranks(group))
         return own(group, *arguments, **options)

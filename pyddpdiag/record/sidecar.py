@@ -123,9 +123,10 @@ class Sidecar:
             start_up=start_up.take(),
         )
 
-    def set_recorded_by(self, name: str, launch: Launch | None = None) -> None:
-        """What made the recorder, if not the script, and the command below which it did; the next `write` has it."""
-        self._fixed = replace(self._fixed, recorded_by=name, launch=launch)
+    def set_recorded_by(self, name: str, launch: Launch | None = None, framework: str = "") -> None:
+        """What made the recorder and the DDP module, if not the script, and the command below which it did; the next
+        `write` has it."""
+        self._fixed = replace(self._fixed, recorded_by=name, launch=launch, framework=framework)
 
     @property
     def behind(self) -> bool:

@@ -37,10 +37,10 @@ def named(taken: Sequence[int], looks: _native.StackLooks) -> Stack:
     on_disk, foreign = bool(taken[0]), taken[1]
     places = [(looks.code(taken[at]), taken[at + 1], taken[at + 2]) for at in range(2, len(taken), 3)]
     lines = tuple(
-        Line(name_of(code.co_filename), line, _function(code)) for code, line, _ in reversed(places)
+        Line(name_of(code.co_filename), line, function_of(code)) for code, line, _ in reversed(places)
     )
     if foreign:
-        called_there = f"{looks.module(foreign)}.{_function(looks.code(foreign))}"
+        called_there = f"{looks.module(foreign)}.{function_of(looks.code(foreign))}"
         return Stack(lines, called_there.lstrip("."), on_disk)
     call = ""
     if places:
@@ -84,10 +84,10 @@ def _span(at: Any) -> tuple[tuple[int, int], tuple[int, int]]:
     return (at.lineno or 0, at.col_offset or 0), (at.end_lineno or 0, at.end_col_offset or 0)
 
 
-def _function(code: CodeType) -> str:
+def function_of(code: CodeType) -> str:
     """Its name, with its class if it has one; not the function around it."""
     name: str = getattr(code, "co_qualname", code.co_name)
     return name.rpartition("<locals>.")[2]
 
 
-__all__ = ["called", "looks_at_main_thread", "named"]
+__all__ = ["called", "function_of", "looks_at_main_thread", "named"]

@@ -68,6 +68,7 @@ class TrainingWatch:
             self._modes.modes(),
             {index: marks for index, one in looks if (marks := one.batches.marks())},
             self._again.averaged_again(),
+            self._reductions.callers(),
         )
 
     def close(self) -> None:

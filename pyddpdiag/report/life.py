@@ -8,6 +8,7 @@ from typing import Final
 
 from pyddpdiag.model import PhaseStats, RunReport
 from pyddpdiag.model.account import BETWEEN, PARTS, START_UP, STEPS, RankAccount
+from pyddpdiag.model.cube import NAMES as STEP_NAMES
 from pyddpdiag.model.words import count, number, ranks
 from pyddpdiag.output import clean
 from pyddpdiag.report.table import Table
@@ -22,14 +23,14 @@ NAMES: Final = {
     "construction_s": "making DDP",
     "set_up_s": "set-up",
     "first_steps_s": "first step",
-    "compute_s": "computes",
-    "blocked_s": "sleeps",
-    "core_wait_s": "waits for a core",
-    "data_wait_s": "waits for data",
-    "communication_s": "on the wire",
-    "rank_wait_s": "waits for ranks",
-    "collectives_s": "other collectives",
-    "phases_s": "phases",
+    "compute_s": STEP_NAMES["compute"],
+    "blocked_s": STEP_NAMES["blocked"],
+    "core_wait_s": STEP_NAMES["core"],
+    "data_wait_s": STEP_NAMES["data_wait"],
+    "communication_s": STEP_NAMES["communication"],
+    "rank_wait_s": STEP_NAMES["late"],
+    "collectives_s": STEP_NAMES["other"],
+    "phases_s": STEP_NAMES["phase"],
     "collectives_between_s": "collectives between",
     "between_steps_s": "between steps",
     "between_epochs_s": "between epochs",
@@ -78,8 +79,8 @@ def _note(rows: Mapping[str, RankAccount]) -> str:
 _GROUPED: Final[Mapping[str, tuple[str, ...]]] = {
     "start-up": START_UP,
     "first step": STEPS[:1],
-    "computes": ("compute_s",),
-    "sleeps": ("blocked_s",),
+    "compute": ("compute_s",),
+    "asleep": ("blocked_s",),
     "core": ("core_wait_s",),
     "data": ("data_wait_s",),
     "wire": ("communication_s",),

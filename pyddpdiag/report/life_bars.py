@@ -15,8 +15,8 @@ MOST: Final = 96
 SIGNS: Final[Mapping[str, tuple[str, str]]] = {
     "start-up": ("s", "imports"),
     "first step": ("f", "forward"),
-    "computes": ("c", "compute"),
-    "sleeps": ("z", "blocked"),
+    "compute": ("c", "compute"),
+    "asleep": ("z", "blocked"),
     "core": ("q", "core"),
     "data": ("d", "data"),
     "wire": ("w", "wire"),

@@ -35,7 +35,9 @@ def screen_ranks(screen: Screen, report: RunReport, ranks: Sequence[RankStats]) 
         "exposed": [_value(rank.exposed_ms) for rank in ranks],
         "other": [_value(rank.other_ms) for rank in ranks],
         "own": [_value(rank.own_ms) for rank in ranks],
-        "last in": [percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks],
+        "comes last": [
+            percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks
+        ],
         "clock +/-": [_clock_error(rank.clock.uncertainty_ms) for rank in ranks],
         "records": [str(rank.records) for rank in ranks],
         " remarks": [_remarks(rank) for rank in ranks],
@@ -48,10 +50,10 @@ def screen_ranks(screen: Screen, report: RunReport, ranks: Sequence[RankStats]) 
     if not any(rank.other_ms.median for rank in report.ranks):
         del columns["other"]
     if len(report.ranks) < 2:
-        del columns["last in"]
+        del columns["comes last"]
     if all(rank.clock.uncertainty_ms == 0 for rank in report.ranks):
         del columns["clock +/-"]
-    screen.fit(columns, ["records", "steps", "own", "clock +/-", "last in"])
+    screen.fit(columns, ["records", "steps", "own", "clock +/-", "comes last"])
     micro_steps = max((rank.micro_steps for rank in ranks), default=1)
     per = "step" if micro_steps == 1 else f"synchronising step, of {micro_steps} steps"
     note = "Shown are ranks that findings name or that differ; --all shows every rank." if others else ""

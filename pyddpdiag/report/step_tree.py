@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Final
 
 from pyddpdiag.model import RunReport
-from pyddpdiag.model.cube import PARTS, RankParts
+from pyddpdiag.model.cube import NAMES, PARTS, RankParts
 from pyddpdiag.model.words import count, number, percent
 from pyddpdiag.report.culprit import Culprit, beside, culprit
 from pyddpdiag.report.screen import Screen
@@ -40,10 +40,9 @@ _OWN: Final = (
     _Line("of these, asleep", lambda rank: rank.blocked_ms, inside=True),
 )
 _PLACE: Final = {
+    **NAMES,
     "core": _OWN[0].label,
     "blocked": _OWN[1].label,
-    "data_wait": "data",
-    "phase": "named phases",
 }
 
 
@@ -95,20 +94,20 @@ def _lines(report: RunReport, columns: Sequence[RankParts]) -> list[_Line]:
     split = all(each.forward_ms is not None for each in columns)
     own = _SPANS if split else (_Line("own lines", lambda rank: rank.own_ms, always=True),)
     return [
-        _Line("data", lambda rank: rank.data_wait_ms, always=True),
+        _Line(NAMES["data_wait"], lambda rank: rank.data_wait_ms, always=True),
         *own,
         *_OWN,
-        _Line("named phases", lambda rank: rank.phase_ms),
-        _Line("other collectives", lambda rank: rank.other_ms),
+        _Line(NAMES["phase"], lambda rank: rank.phase_ms),
+        _Line(NAMES["other"], lambda rank: rank.other_ms),
         _Line(waited_for(report), lambda rank: rank.late_ms, always=len(report.parts) > 1),
-        _Line("on the wire", lambda rank: rank.communication_ms, always=True),
+        _Line(NAMES["communication"], lambda rank: rank.communication_ms, always=True),
     ]
 
 
 def waited_for(report: RunReport) -> str:
     """For whom the ranks wait, by name where one is blamed for it."""
     late = {finding.rank for finding in report.verdict.findings if finding.kind == "late_rank"}
-    return f"waiting for rank {late.pop()}" if len(late) == 1 else "waiting for the last rank"
+    return f"waiting for rank {late.pop()}" if len(late) == 1 else NAMES["late"]
 
 
 def _shown(line: _Line, columns: Sequence[RankParts]) -> bool:
@@ -119,11 +118,9 @@ def _marked(found: Culprit | None, lines: Sequence[_Line], columns: Sequence[Ran
     """The line of what is blamed; of a rank's own computing, the span of which it has most more than the others."""
     if found is None:
         return None
-    place = _PLACE.get(found.part) or {
-        "late": next(line.label for line in lines if line.label.startswith(("waiting for", "on the"))),
-        "communication": "on the wire",
-        "other": "other collectives",
-    }.get(found.part, "")
+    place = _PLACE.get(found.part, "")
+    if found.part == "late":
+        place = next(line.label for line in lines if line.label.startswith(("waiting for", "on the")))
     if named := next((line for line in lines if line.label == place), None):
         return named
 

@@ -143,7 +143,7 @@ def print_finding(screen: Screen, finding: Finding, *, is_headline: bool) -> Non
         screen.print(body, 4)
     if line:
         screen.print_whole(f"    {line}")
-    mind = f" What would change this: {finding.change_mind}" if finding.change_mind else ""
+    mind = f" What would disprove it: {finding.change_mind}" if finding.change_mind else ""
     screen.print(Text(f"Confidence: {finding.confidence}.{mind}", "dim"), 4)
 
 
@@ -314,19 +314,29 @@ def _collectives(screen: Screen, report: RunReport) -> None:
         "n": [str(collective.count) for collective in shown],
         "median": ["-" if c.median_ms is None else number(c.median_ms) for c in shown],
         "p95": ["-" if c.p95_ms is None else number(c.p95_ms) for c in shown],
-        "waits": ["-" if c.wait_ms is None else number(c.wait_ms) for c in shown],
+        "waits for last rank": ["-" if c.wait_ms is None else number(c.wait_ms) for c in shown],
         "in flight": [str(collective.in_flight or "") for collective in shown],
+        **(
+            {"called at": [screen.cut(_line(c.where), 40) for c in shown]}
+            if any(c.where for c in shown)
+            else {}
+        ),
     }
     more = len(report.other_collectives) - len(shown)
     note = f"{more} more; see --json." if more else ""
     screen.table(
         Table(
-            "Other collectives (ms; waits for the last rank)",
+            "Other collectives (ms)",
             columns,
             2 if "group" in columns else 1,
             note=note,
         )
     )
+
+
+def _line(where: str) -> str:
+    """The first of these lines, without its folders."""
+    return where.partition(", ")[0].rpartition("/")[2]
 
 
 def _operations(screen: Screen, report: RunReport) -> None:

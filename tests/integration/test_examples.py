@@ -147,6 +147,9 @@ def test_under_other_frameworks(package: str, tmp_path: Path) -> None:
     assert losses(out)[-1] < 0.5 * losses(out)[0]
     assert_recorded(tmp_path / "trace")
     assert err.count("pyddpdiag report trace") == 1, err
+    if package != "accelerate":
+        metrics = "".join(path.read_text("utf-8") for path in tmp_path.glob("trace-metrics/**/metrics.csv"))
+        assert "pyddpdiag/step_ms" in out + metrics
     steps, phases = SEEN[package]
     for rank in open_run(tmp_path / "trace").ranks:
         marked = rank.of_kind(Kind.STEP)

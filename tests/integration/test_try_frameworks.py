@@ -12,6 +12,7 @@ from support.promised import need
 from train_support import ROOT, ended
 
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.trace.run import open_run
 
 JOB = str(ROOT / "tests" / "support" / "framework_job.py")
 PYDDPDIAG = (sys.executable, "-m", "pyddpdiag")
@@ -45,5 +46,12 @@ def test_cures_take_turns_and_the_weights_are_those_of_the_untouched_run(
         assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
     tried = load_report(tmp_path / "trial").tried
     assert tried is not None and tried.way == "in_run"
+    sidecar = open_run(tmp_path / "trial").ranks[0].sidecar
+    assert sidecar.framework == package
+    if kind == "lightning":
+        # An eight-byte broadcast in each step, by which its ranks agree on signals.
+        most = max(sidecar.training.callers, key=lambda one: one.calls)
+        assert (most.package, most.operation) == ("lightning", "broadcast")
+        assert most.where.startswith("lightning/pytorch/loops/training_epoch_loop.py:")
     shared = next(cure for cure in tried.cures if cure.name == "shared memory")
     assert shared.rounds and not shared.left and shared.same_bits, shared

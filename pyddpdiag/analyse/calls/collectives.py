@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.analyse.calls.callers import callers, places
 from pyddpdiag.analyse.grouped import Float64, stats_by
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.passes import Passes
@@ -215,7 +216,8 @@ def collective_stats(
             mine = part.of_group(key) if several else part
             for raw, stats in _of_rank(trace.rank, mine, step):
                 group = names.group(key) if key else None
-                found.append(replace(stats, group=group, wait_ms=waits.get((who, raw, key))))
+                at = places(callers(trace.sidecar, stats.name, (group,) if group else ()))
+                found.append(replace(stats, group=group, wait_ms=waits.get((who, raw, key)), where=at))
     total: dict[str, float] = {}
     for stats in found:
         total[stats.name] = total.get(stats.name, 0.0) + stats.total_ms

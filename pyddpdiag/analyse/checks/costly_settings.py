@@ -30,6 +30,8 @@ class _Setting:
     off: str
     on: Callable[[RunView], list[int]]
     cost_ms: Callable[[RunView, list[int]], float] = lambda view, members: float("nan")
+    workers: str = ""
+    """So many of a loader are to be typed behind `off`."""
     if_costly: bool = False
     """Only worth a word where it costs a share of the step, which another finding (`data_wait`) counts."""
 
@@ -106,16 +108,18 @@ _SETTINGS: Final = (
     _Setting(
         "a loader with num_workers=0",
         "the loop makes each batch itself",
-        "give DataLoader(num_workers=2)",
+        "give",
         _where(lambda one: (loader := training_loader(one)) is not None and loader.workers == 0),
         _data_ms,
+        workers="2",
         if_costly=True,
     ),
     _Setting(
         "more loader workers than the host has cores",
         "they take the cores from the training",
-        "lower DataLoader(num_workers=...)",
+        "lower",
         _crowds,
+        workers="...",
     ),
 )
 
@@ -134,7 +138,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         who = "" if len(members) == len(view.sidecars) else f" on {ranks(members)}"
         much = f", {milliseconds(cost)} per step or more" if cost > 0.0 else ""
         said.append(f"{each.name}{who} ({each.does}{much})")
-        off.append(each.off)
+        off.append(f"{each.off} {view.advice.workers(each.workers)}" if each.workers else each.off)
     if not said:
         return
     most = max(costs.values(), default=0.0)

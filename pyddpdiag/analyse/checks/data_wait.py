@@ -79,7 +79,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             **times_of(view, steps.ranks[0], since if span else None, until),
         },
         change_mind="The steps contain a pause on purpose (evaluation, checkpoints) before the next batch.",
-        advice="Give the loader more workers (num_workers), prefetching, or a larger batch.",
+        advice=f"Give the loader more workers ({view.advice.workers('...')}), prefetching, or a larger batch.",
     )
 
 

@@ -32,7 +32,7 @@ _ADVICE: Final = {
 
 
 _MORE_BUCKETS: Final = (
-    "All gradients are in one bucket: with a lower bucket_cap_mb, backward would hide up to {} of it."
+    "All gradients are in one bucket: with smaller buckets ({cap}), backward would hide up to {gain} of it."
 )
 
 
@@ -128,14 +128,14 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str, half_ms: f
     """What fits these buckets: few bytes take as long as one, and a single parameter cannot be split."""
     if part != "arrival" and lasting and all(bucket.bytes <= ALL_LATENCY_BYTES for bucket in lasting):
         return _ALL_LATENCY
-    besides = ""
+    besides, cap = "", view.advice.ddp_option("bucket_cap_mb=...")
     if len(lasting) == 1 and len(lasting[0].parameters) != 1:
         known, exposed = assignment(view.names, lasting), view.exposure.cost_ms
         saved = saved_by_hiding(view, lasting, exposed)
         if (known is None or not known.is_one_piece) and saved >= max(
             LEAST_MS, MATTERS_SHARE * view.exposure.step_ms
         ):
-            besides = f" {_MORE_BUCKETS.format(milliseconds(saved))}"
+            besides = f" {_MORE_BUCKETS.format(gain=milliseconds(saved), cap=cap)}"
     halved = half_ms is not None and half_ms >= LEAST_MS
     saves = f", which would save about {milliseconds(half_ms)}" if half_ms and halved else ""
     less = f"bfloat16{saves}, " if view.advice.fits("--compress") else ""

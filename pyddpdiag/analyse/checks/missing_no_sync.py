@@ -50,8 +50,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         },
         change_mind="The passes between two steps of the optimizer do not accumulate: the script zeroes the gradients "
         "in between, or uses each average (SAM, gradient penalties).",
-        advice="Around forward and backward, in all passes of a step but the last: "
-        "with ddp.no_sync(): criterion(ddp(x), y).backward()",
+        advice=view.advice.accumulate(passes),
     )
 
 

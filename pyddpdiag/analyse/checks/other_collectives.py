@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LARGE_SHARE, LEAST_MS, confidence
+from pyddpdiag.analyse.calls.callers import in_each_step, leave_it, package_of, places
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.filing import COLLECTIVE
 from pyddpdiag.analyse.grouped import sure_median
@@ -35,7 +36,12 @@ def _look(view: RunView) -> Iterator[Finding]:
     if calls is None:
         return
     cost = median(least)
-    where = view.lines.most_of(steps.step, COLLECTIVE)
+    # The looks know only the script's lines, and that a package's loop runs below one of them.
+    called = in_each_step(view.sidecars, calls.name, steps.ranks, len(steps.step))
+    package = package_of(called)
+    where = None if called else view.lines.most_of(steps.step, COLLECTIVE)
+    at = f", at {places(called)}" if called else ""
+    by = f" by {package}" if package else ""
     amount = f" of {size(calls.bytes)}" if calls.bytes else ""
     often = f"{calls.per_step:g} {'call' if calls.per_step == 1 else 'calls'}{amount} a step"
     yield Finding(
@@ -43,11 +49,11 @@ def _look(view: RunView) -> Iterator[Finding]:
         severity="warning",
         message=f"collectives other than buckets hold up the steps: {milliseconds(cost)} of "
         f"{milliseconds(steps.wall_ms)} ({percent(share.value)}) are spent in them, most of it in "
-        f"{calls.name}, {often}." + (f" {where.says('the time in them')}." if where else ""),
+        f"{calls.name}, {often}{by}{at}." + (f" {where.says('the time in them')}." if where else ""),
         confidence=confidence(share.steps) if share.at_least >= LARGE_SHARE else "low",
         since_step=int(steps.step[int((least > 0).argmax())]),
         cost_ms=cost,
-        where=str(where.line) if where else None,
+        where=called[0].where if called else str(where.line) if where else None,
         evidence={
             "name": calls.name,
             "calls_per_step": calls.per_step,
@@ -59,9 +65,13 @@ def _look(view: RunView) -> Iterator[Finding]:
             **(where.facts if where else {}),
         },
         change_mind="The script calls these broadcasts itself."
-        if calls.name == _BROADCAST
+        if calls.name == _BROADCAST and not called
         else "They run beside the computation (async_op=True), and nobody waits for them.",
-        advice=_of_buffers(view) if calls.name == _BROADCAST else _of_layers(view) + _OWN,
+        advice=leave_it(package)
+        if package
+        else _of_buffers(view)
+        if calls.name == _BROADCAST and not called
+        else _of_layers(view) + _OWN,
     )
 
 

@@ -44,7 +44,7 @@ class _Row:
 def charts(comparison: Comparison) -> list[Chart]:
     """The charts that have something to show."""
     found = [_changes(comparison.changes)] if comparison.changes else []
-    for name, kinds in (("ratios", ("step", "allreduce", "run")), ("trainings", ("scaling",))):
+    for name, kinds in (("ratios", ("step", "allreduce")), ("trainings", ("scaling",))):
         pairs = [pair for pair in comparison.pairs if pair.kind in kinds]
         if pairs:
             found.append(_ratios(name, pairs))
@@ -113,7 +113,8 @@ def interval(pair: Pair) -> tuple[float, float]:
     return pair.ratio.low, pair.ratio.high
 
 
-def _changes(changes: Sequence[PartChange]) -> Chart:
+def _changes(every: Sequence[PartChange]) -> Chart:
+    changes = every[:MOST_PAIRS]
     series = _by_word(
         _CHANGED,
         [
@@ -133,10 +134,10 @@ def _changes(changes: Sequence[PartChange]) -> Chart:
     return Chart(
         "changes",
         f"{' and '.join(others)} against {changes[0].base}: where a step's time changed",
-        "Change of the median step's parts in milliseconds; right of 0 it takes longer. Bars are 95% intervals.",
+        "Change of the median step, its parts and buckets in ms; right of 0 it takes longer. Bars are 95% intervals.",
         [Panel(series, Axis("", labels=labels), height=_ROW * len(changes) + 24)],
         Axis("ms per step", line_at=0.0),
-        changes_table(changes),
+        changes_table(every),
     )
 
 

@@ -35,7 +35,7 @@ class Pair:
     """One case in the first series and in another.
 
     Attributes:
-        kind: `step`, `allreduce`, `scaling`, or `run` (two recorded runs).
+        kind: `step`, `allreduce` or `scaling`.
         case: its name, without what differs between systems.
         base, other: labels of the two series.
         base_s, other_s: medians.
@@ -67,7 +67,8 @@ Change = Literal["more", "less", "no difference", "cannot tell"]
 
 @dataclass(frozen=True)
 class PartChange:
-    """A part of a step in the first run and in another: medians in ms, and their difference with its interval.
+    """The step of the slowest rank, a part of it or a bucket, in the first run and in another: medians in ms, and their
+    difference with its interval.
 
     `why` is the reason for `cannot tell`.
     """

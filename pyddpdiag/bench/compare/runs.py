@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,20 +12,11 @@ import numpy as np
 from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import judged_walls
-from pyddpdiag.bench.compare.comparison import Change, Comparison, Pair, PartChange, Series
-from pyddpdiag.bench.intervals import (
-    ALIKE,
-    FEWEST,
-    TOO_FEW,
-    WIDE,
-    Estimate,
-    difference_of_rounds,
-    ratio_of_rounds,
-    verdict,
-    why_not,
-)
+from pyddpdiag.bench.compare.comparison import Change, Comparison, PartChange, Series
+from pyddpdiag.bench.intervals import ALIKE, FEWEST, TOO_FEW, WIDE, Estimate, difference_of_rounds
 from pyddpdiag.export.run import ExportedRun
 from pyddpdiag.exporting import read_run
+from pyddpdiag.model.cube import NAMES
 from pyddpdiag.model.kinds import brief
 from pyddpdiag.model.words import count, listed, number, size
 
@@ -39,12 +30,7 @@ MOST_BUCKETS: Final = 60
 _VALUES: Final = 1000
 """Of a long run: stretches of it, so that an interval takes no longer than that."""
 
-_PARTS: Final = {
-    "data_wait": "waits for data",
-    "compute": "computes",
-    "late": "waits for the last rank",
-    "communication": "waits for communication",
-}
+_PARTS: Final = ("data_wait", "compute", "late", "communication")
 
 
 @dataclass(frozen=True)
@@ -64,34 +50,30 @@ def compare_runs(folders: Sequence[Path]) -> Comparison:
     """
     runs = [_read(folder, label) for folder, label in zip(folders, _labels(folders), strict=True)]
     base = runs[0]
-    pairs: list[Pair] = []
     changes: list[PartChange] = []
     only: dict[str, tuple[str, ...]] = {}
     notes: list[str] = []
     for other in runs[1:]:
-        changes += _changes(base, other)
-        if len(base.wall) and len(other.wall):
-            pairs.append(_pair("step of the slowest rank", base, other, base.wall, other.wall))
         names = {bucket.bucket: bucket for bucket in base.run.report.buckets}
         common = [name for name in names if name in base.buckets and name in other.buckets]
-        for name in common[:MOST_BUCKETS]:
-            case = f"bucket {name[:8]} {size(names[name].bytes)} on the wire"
-            pairs.append(_pair(case, base, other, base.buckets[name], other.buckets[name]))
+        shown = {
+            name: f"bucket {name[:8]} {size(names[name].bytes)} on the wire" for name in common[:MOST_BUCKETS]
+        }
+        changes += _changes(base, other, shown)
         for side, against in ((base, other), (other, base)):
             alone = tuple(f"bucket {name[:8]}" for name in side.buckets if name not in against.buckets)
             if alone:
                 only[f"{side.label}, not {against.label}"] = alone
         notes += [*_only_in(other, base), *_only_in(base, other), *_notes(base, other, len(common))]
-    whys = [pair.why for pair in pairs] + [change.why for change in changes]
-    wide = whys.count(WIDE)
+    wide = [change.why for change in changes].count(WIDE)
     if wide:
         notes.append(
-            f"{wide} of {len(whys)} rows could hide a difference of {ALIKE - 1:.0%} or more: they "
+            f"{wide} of {len(changes)} rows could hide a difference of {ALIKE - 1:.0%} or more: they "
             "scatter, see the intervals. Record more steps, or on a quieter machine."
         )
     return Comparison(
         tuple(Series(run.label, (), _about(run)) for run in runs),
-        tuple(pairs),
+        (),
         (),
         (),
         only,
@@ -118,21 +100,32 @@ def _read(folder: Path, label: str) -> _Run:
     return _Run(label, run, wall, columns, buckets)
 
 
-def _changes(base: _Run, other: _Run) -> list[PartChange]:
-    found = []
+def _changes(base: _Run, other: _Run, buckets: Mapping[str, str]) -> Iterator[PartChange]:
+    """What changed from run to run: the step and its parts, of which the step decides what matters, and `buckets`, by
+    their ids what they are called."""
     step = float(np.median(base.wall)) if len(base.wall) else float("nan")
-    names = {"wall": "the whole step", **_PARTS}
-    for name, part in names.items():
-        before, after = (run.wall if name == "wall" else run.parts[name] for run in (base, other))
-        if not len(before) or not len(after):
-            continue
-        medians = float(np.median(before)), float(np.median(after))
-        before, after = _thin(before), _thin(after)
-        difference = difference_of_rounds(after.tolist(), before.tolist())
-        least = (MARGIN if name == "wall" else _PART_MARGIN) * step
-        word, why = _word(difference, least, (ALIKE - 1) * step, min(len(before), len(after)))
-        found.append(PartChange(base.label, other.label, part, *medians, difference, word, why))
-    return found
+    yield from _change(base, other, "the whole step", base.wall, other.wall, MARGIN * step, step)
+    for part in _PARTS:
+        before, after = base.parts[part], other.parts[part]
+        yield from _change(base, other, NAMES[part], before, after, _PART_MARGIN * step, step)
+    for bucket, name in buckets.items():
+        before, after = base.buckets[bucket], other.buckets[bucket]
+        whole = float(np.median(before))
+        yield from _change(base, other, name, before, after, MARGIN * whole, whole)
+
+
+def _change(
+    base: _Run, other: _Run, name: str, before: Float64, after: Float64, least: float, whole: float
+) -> Iterator[PartChange]:
+    """What takes `before` and `after` so many ms: less than `least` is no change; no difference is small beside the
+    `whole`."""
+    if not len(before) or not len(after):
+        return
+    medians = float(np.median(before)), float(np.median(after))
+    before, after = _thin(before), _thin(after)
+    difference = difference_of_rounds(after.tolist(), before.tolist())
+    word, why = _word(difference, least, (ALIKE - 1) * whole, min(len(before), len(after)))
+    yield PartChange(base.label, other.label, name, *medians, difference, word, why)
 
 
 def _word(change: Estimate, least: float, relevant: float, rounds: int) -> tuple[Change, str]:
@@ -153,18 +146,6 @@ def _word(change: Estimate, least: float, relevant: float, rounds: int) -> tuple
     if -relevant < change.low and change.high < relevant:
         return "no difference", ""
     return "cannot tell", WIDE
-
-
-def _pair(case: str, base: _Run, other: _Run, before: Float64, after: Float64) -> Pair:
-    medians = float(np.median(before)) / 1e3, float(np.median(after)) / 1e3
-    before, after = _thin(before), _thin(after)
-    rounds = min(len(before), len(after))
-    if not (before > 0).all() or not (after > 0).all():
-        ratio, rounds = Estimate(1.0, 1.0, 1.0), 0
-    else:
-        ratio = ratio_of_rounds(after.tolist(), before.tolist())
-    word = verdict(ratio, rounds, MARGIN)
-    return Pair("run", case, base.label, other.label, *medians, ratio, word, why=why_not(word, rounds))
 
 
 def _only_in(run: _Run, against: _Run) -> list[str]:

@@ -108,7 +108,7 @@ def changes_table(changes: Sequence[PartChange]) -> Table:
     """What the parts of a step take in two runs."""
     whom, of = _whom(changes)
     columns: dict[str, list[str]] = {
-        "part of a step": [change.part for change in changes],
+        "part": [change.part for change in changes],
         **of,
         "verdict": [_judged(change) for change in changes],
         "before": [number(change.base_ms) for change in changes],
@@ -121,7 +121,7 @@ def changes_table(changes: Sequence[PartChange]) -> Table:
             for change in changes
         ],
     }
-    title = f"{whom}: parts of a step, medians in ms, change with its 95% interval"
+    title = f"{whom}: parts of a step and buckets, medians in ms, change with its 95% interval"
     return Table(
         title, columns, 2 + len(of), [change.word in ("no difference", "cannot tell") for change in changes]
     )

@@ -228,7 +228,7 @@ def _table(buckets: Sequence[BucketStats]) -> Table:
                 "-" if b.times.hidden_fraction.median is None else percent(b.times.hidden_fraction.median)
                 for b in rows
             ],
-            "last in": [_last(b) for b in rows],
+            "comes last": [_last(b) for b in rows],
             " parameters": [_parameters(b, 12) for b in rows],
         },
         1,

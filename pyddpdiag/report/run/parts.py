@@ -10,19 +10,9 @@ import numpy as np
 from pyddpdiag.analyse.anatomy import Anatomy, alike
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model import RunReport
-from pyddpdiag.model.cube import PARTS
+from pyddpdiag.model.cube import NAMES, PARTS
 from pyddpdiag.model.words import ranges
 
-_NAMES: Final = {
-    "data_wait": "waits for data",
-    "compute": "computes",
-    "phase": "in a phase of the program",
-    "core": "waits for a core",
-    "blocked": "sleeps",
-    "other": "in other collectives",
-    "late": "waits for the last rank",
-    "communication": "waits for communication",
-}
 COLOURS: Final = {
     "data_wait": "data",
     "compute": "compute",
@@ -39,7 +29,7 @@ LEAST: Final = 0.001
 
 def name(part: str, found: Anatomy) -> str:
     """What a part is called. Where the processor was not read, nobody knows whether a rank computes."""
-    return "computes or sleeps" if part == "compute" and not found.split else _NAMES[part]
+    return "compute or asleep" if part == "compute" and not found.split else NAMES[part]
 
 
 def drawn_parts(found: Anatomy) -> list[str]:

@@ -53,7 +53,7 @@ def stat(value: Stat) -> str:
 def _notice(finding: Finding) -> Notice:
     sure = f"Confidence: {finding.confidence}."
     if finding.change_mind:
-        sure += f" What would change this: {finding.change_mind}"
+        sure += f" What would disprove it: {finding.change_mind}"
     about = {
         "rank": finding.rank,
         "peer": finding.peer,
@@ -89,7 +89,7 @@ def ranks_table(ranks: Sequence[RankStats]) -> Table:
             "data wait": [stat(rank.data_wait_ms) for rank in ranks],
             "exposed": [stat(rank.exposed_ms) for rank in ranks],
             "own": [stat(rank.own_ms) for rank in ranks],
-            "last in": [
+            "comes last": [
                 percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks
             ],
             "clock +/-": [
@@ -121,6 +121,7 @@ def _collectives(report: RunReport) -> Table:
             "waits for the last rank": ["-" if row.wait_ms is None else number(row.wait_ms) for row in rows],
             "total": [number(row.total_ms) for row in rows],
             "in flight": [str(row.in_flight) for row in rows],
+            "called at": [row.where or "-" for row in rows],
         },
         2,
     )

@@ -32,14 +32,14 @@ _OPEN_NS: Final = 1_000_000
 
 REST: Final = "rest of the script"
 COLOURS: Final = {
-    "waits for data": "data",
+    "data": "data",
     "forward": "forward",
     "backward": "compute",
     "forward and backward": "compute",
     "waits for buckets": "rest",
     REST: "optimizer",
     "phase of the program": "phase",
-    "bucket: waits for the last rank": "late",
+    "bucket: waiting for the last rank": "late",
     "bucket: in Gloo's queue": "queue",
     "bucket: on the wire": "wire",
     "has not ended": "bad",
@@ -149,7 +149,7 @@ def _chart(
     for line in ranks:
         _rank(drawn, line, everyone, names, newest)
         if line.rank in asleep:
-            drawn.names[-1] += f" sleeps {milliseconds(asleep[line.rank])}"
+            drawn.names[-1] += f", asleep: {milliseconds(asleep[line.rank])}"
         like = alike.get(line.rank, 1) - 1
         if like and len(ranks) < len(known):
             drawn.names[-1] += f", like {like} more"
@@ -206,7 +206,7 @@ def _program(drawn: _Drawn, line: RankTimeline, lane: int, who: str) -> None:
     start = 0
     for times in line.steps.times.tolist():
         drawn.add(
-            "waits for data",
+            "data",
             times[StepTime.WAIT_BEGIN],
             times[StepTime.BEGIN],
             lane,
@@ -261,7 +261,7 @@ def _bucket(
         f"{about}; waits {number((last - enqueued) / 1e6)} ms for the last rank; "
         f"{number((begun - last) / 1e6)} ms in the queue; {number((ended - begun) / 1e6)} ms on the wire"
     )
-    drawn.add("bucket: waits for the last rank", enqueued, last, lane, text)
+    drawn.add("bucket: waiting for the last rank", enqueued, last, lane, text)
     drawn.add("bucket: in Gloo's queue", last, begun, lane, text)
     drawn.add("bucket: on the wire", begun, ended, lane, text)
 

@@ -122,15 +122,14 @@ def _said(found: Anatomy, marked: Culprit, values: dict[str, list[float]]) -> st
     """What is marked, in words."""
     part, finding, mine = marked.part, marked.finding, values[marked.part]
     if marked.everywhere:
-        return f"every rank {parts.name(part, found)}: {milliseconds(float(np.mean(mine)))}"
+        return f"every rank, {parts.name(part, found)}: {milliseconds(float(np.mean(mine)))}"
     if kind_of(finding).marks != "own":
-        return f"rank {finding.rank} {parts.name(part, found)}: {milliseconds(mine[marked.row])}"
+        return f"rank {finding.rank}, {parts.name(part, found)}: {milliseconds(mine[marked.row])}"
     others = beside(mine, marked.row)
     less = "hardly" if others < _HARDLY * mine[marked.row] else milliseconds(others)
-    does = (
-        "waits for a disk for" if finding.cause == "disk" and part == "blocked" else parts.name(part, found)
-    )
-    return f"rank {finding.rank} {does} {milliseconds(mine[marked.row])}, the others {less}"
+    on_disk = finding.cause == "disk" and part == "blocked"
+    does = "waiting for a disk" if on_disk else parts.name(part, found)
+    return f"rank {finding.rank}, {does}: {milliseconds(mine[marked.row])}, the others {less}"
 
 
 def _known(value: float) -> float:

@@ -80,7 +80,7 @@ def test_a_new_kind_is_a_row_and_a_check(
     saved = figures(report)[-1]
     assert saved.value == "6.00 ms" and saved.about.endswith("if rank 1 kept silent")
     chart = where_chart(report, details)
-    assert chart is not None and chart.panels[0].callouts[0].text.startswith("rank 1 computes")
+    assert chart is not None and chart.panels[0].callouts[0].text.startswith("rank 1, compute or asleep: ")
     assert any(isinstance(series, Spans) and series.marked for series in chart.panels[0].series)
     assert main(["report", str(folder), "--html", str(tmp_path / "page.html")]) == 1
     assert "Rank 1 hums" in (tmp_path / "page.html").read_text(encoding="utf-8")

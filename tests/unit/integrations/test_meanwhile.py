@@ -12,7 +12,7 @@ from support.trace_writer import write_training
 
 from pyddpdiag.cli import main
 from pyddpdiag.integrations import early_end
-from pyddpdiag.integrations.early_end import Watch
+from pyddpdiag.integrations.early_end import Early, Watch
 from pyddpdiag.integrations.meanwhile import Meanwhile
 from pyddpdiag.model.tried import Tried, TriedCure, tried_to_json
 
@@ -147,3 +147,8 @@ def test_the_command_of_such_a_trial_is_ended(tmp_path: Path, capfd: pytest.Capt
     said = " ".join(capfd.readouterr().err.split())
     assert "nothing was recorded: no DistributedDataParallel module was made in" in said
     assert not trace.exists() or not json.loads((trace / "command.json").read_text()).get("left_s")
+
+
+def test_a_process_that_trained_alone_is_said_with_how_to_start_several() -> None:
+    said = early_end.why_nothing(Early(loaded=1, stepped=1), 0)
+    assert said.startswith("1 process trained in no process group.") and "torchrun --nproc-per-node 2" in said

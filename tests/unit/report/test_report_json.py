@@ -146,7 +146,18 @@ GROUP = {
     "waiting_fraction",
     "summing_fraction",
 }
-COLLECTIVE = {"name", "rank", "count", "median_ms", "p95_ms", "total_ms", "in_flight", "group", "wait_ms"}
+COLLECTIVE = {
+    "name",
+    "rank",
+    "count",
+    "median_ms",
+    "p95_ms",
+    "total_ms",
+    "in_flight",
+    "group",
+    "wait_ms",
+    "where",
+}
 LINE = {"rank", "part", "where", "call", "samples", "fraction", "total_s", "missed_s"}
 LINK = {
     "rank",

@@ -175,13 +175,13 @@ def test_each_rank_has_a_bar_of_where_its_life_went(tmp_path: Path) -> None:
     text = shown(tmp_path)
     numbers_, _, rest = text.partition("Where each rank's life went")[2].partition("\n\n")
     bars = rest.splitlines()
-    assert "computes" in numbers_
+    assert "compute" in numbers_
     assert [line.split()[0] for line in bars[:3]] == ["0", "1", "2"]
     longest = [line.split()[1] for line in bars[:3]]
     assert {len(line) for line in longest} == {96}
     # Of 1.61 s, the third rank computes for 0.51; the others wait for it for 0.13.
     assert longest[2].count("c") == pytest.approx(96 * 0.51 / 1.61, abs=1) and "r" not in longest[2]
     assert longest[0].count("r") == pytest.approx(96 * 0.13 / 1.61, abs=1)
-    assert bars[3].strip() == "Bars: s start-up, f first step, c computes, d data, w wire, r ranks"
+    assert bars[3].strip() == "Bars: s start-up, f first step, c compute, d data, w wire, r ranks"
     # No letters where one step is shown: that is no life.
     assert "Bars: s" not in shown(tmp_path, step=5)

@@ -180,7 +180,7 @@ def test_the_bars_mark_where_a_rank_works_alone_though_no_loader_marks_the_steps
     chart = account_chart(report)
     assert chart is not None
     (marked,) = (each for each in chart.panels[0].series if isinstance(each, Spans) and each.marked)
-    assert (marked.name, marked.lane) == ("sleeps", [0])
+    assert (marked.name, marked.lane) == ("asleep", [0])
 
 
 def test_work_before_the_first_step_by_one_rank(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_single_bucket_that_backward_could_not_hide_is_a_matter_of_the_transfe
     (found,) = write(tmp_path / "slow", [20 * MB], ms_per_mb=15.0)
     assert found.kind == "exposed_communication"
     # It is said what it could hide all the same, where that is worth a word.
-    assert "with a lower bucket_cap_mb, backward would hide up to 26.7 ms" in found.advice
+    assert "bucket_cap_mb=...)), backward would hide up to 26.7 ms" in found.advice
     (found,) = write(tmp_path / "slower", [20 * MB], ms_per_mb=60.0)
     assert found.kind == "exposed_communication" and "bucket_cap_mb" not in found.advice
 

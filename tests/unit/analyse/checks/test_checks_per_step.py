@@ -26,10 +26,12 @@ def write(
     ddp: dict[str, int] | None = None,
     used: Sequence[dict[str, Any]] = ({}, {}),
     by: str = "",
+    callers: Sequence[tuple[str, str, int]] = (),
 ) -> dict[str, Finding]:
     """Steps of 22 ms: forward from 2 to 8, backward to 18; each of `calls` (name, ms, bytes) begins at `at`.
 
-    Rank 1 comes `late` ms later to them: what the other one waits for it is no cost of theirs.
+    Rank 1 comes `late` ms later to them: what the other one waits for it is no cost of theirs. `callers`: of
+    all_gather, line, package and calls.
     """
     for rank in range(2):
         writer = RankWriter(rank, 2)
@@ -46,6 +48,9 @@ def write(
         module = {"index": 0, "name": "Net", "group": f"{GROUP:016x}", "ddp": ddp or {}, **used[rank]}
         writer.sidecar["modules"] = [{**module, "parameters": [{"name": f"layer{i}"} for i in range(5)]}]
         writer.sidecar["recorded_by"] = by
+        names = ("group", "operation", "where", "package", "calls", "bytes")
+        called = [dict(zip(names, ("0", "all_gather", *one, 8), strict=True)) for one in callers]
+        writer.sidecar["training"] = {"callers": called}
         writer.write(folder)
     return {found.kind: found for found in load_report(folder).verdict.findings}
 
@@ -57,6 +62,30 @@ def test_a_loss_that_is_averaged_in_every_step_is_named(tmp_path: Path) -> None:
     assert found.evidence["saved_ms"] == pytest.approx(1.96)
     assert found.evidence["calls_per_step"] == 1.0
     assert "dist.all_reduce(total)" in found.advice
+
+
+TRAINER = ("transformers/trainer.py:1881 in Trainer._run_epoch", "transformers", STEPS)
+
+
+def test_what_a_framework_s_loop_calls_is_no_value_to_log(tmp_path: Path) -> None:
+    found = write(tmp_path, [("gloo:all_gather", 2.0, 8)], callers=[TRAINER])["collective_per_step"]
+    assert found.where == TRAINER[0] and TRAINER[0] in found.message
+    assert found.message.startswith("the Trainer of transformers calls gloo:all_gather of 8 B in every step")
+    assert found.cost_ms == pytest.approx(2.0) and found.evidence["saved_ms"] == 0.0
+    assert "leave it there" in found.advice and "dist.all_reduce" not in found.advice
+
+
+def test_the_script_s_calls_beside_a_framework_s_have_their_own_share(tmp_path: Path) -> None:
+    calls = [("gloo:all_gather", 2.0, 8), ("gloo:all_gather", 2.0, 8)]
+    write(tmp_path, calls, callers=[TRAINER, ("train.py:30 in compute", "", STEPS)])
+    own, theirs = sorted(
+        (one for one in load_report(tmp_path).verdict.findings if one.kind == "collective_per_step"),
+        key=lambda one: "package" in one.evidence,
+    )
+    assert (own.where, theirs.where) == ("train.py:30 in compute", TRAINER[0])
+    assert own.evidence["calls_per_step"] == theirs.evidence["calls_per_step"] == 1.0
+    assert own.cost_ms == theirs.cost_ms == pytest.approx(2.0)
+    assert "dist.all_reduce(total)" in own.advice
 
 
 def test_what_ranks_that_are_late_by_turns_wait_at_it_is_a_cost_of_it(tmp_path: Path) -> None:
@@ -107,7 +136,7 @@ def test_buffers_that_are_sent_before_each_pass_are_named_with_their_cost(tmp_pa
     assert (one.severity, one.confidence) == ("warning", "high")
     # From when both have come; both calls go on at the same time here.
     assert one.cost_ms == pytest.approx(2 * 1.5)
-    assert one.advice.startswith("DDPStrategy(broadcast_buffers=False)")
+    assert one.advice.startswith("Trainer(strategy=DDPStrategy(broadcast_buffers=False))")
     assert "other_collectives" not in found
 
 

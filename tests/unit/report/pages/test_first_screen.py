@@ -62,14 +62,14 @@ def test_a_rank_that_sleeps_is_not_drawn_as_computing_and_is_marked(folder: Path
     chart = where_chart(report, details)
     assert chart is not None
     drawn = bars(chart)
-    assert drawn["computes"][1] == pytest.approx(COMPUTES, abs=1) and drawn["sleeps"][1] == pytest.approx(
+    assert drawn["compute"][1] == pytest.approx(COMPUTES, abs=1) and drawn["asleep"][1] == pytest.approx(
         SLEEPS, abs=1
     )
-    assert max(drawn["sleeps"].get(0, 0.0), drawn["sleeps"].get(2, 0.0)) < 1
+    assert max(drawn["asleep"].get(0, 0.0), drawn["asleep"].get(2, 0.0)) < 1
     marked = [series for series in chart.panels[0].series if isinstance(series, Spans) and series.marked]
-    assert [(series.name, len(series.start)) for series in marked] == [("sleeps", 1)]
+    assert [(series.name, len(series.start)) for series in marked] == [("asleep", 1)]
     (callout,) = chart.panels[0].callouts
-    assert callout.text.startswith("rank 1 sleeps 1") and callout.lane not in chart.panels[0].y.at
+    assert callout.text.startswith("rank 1, asleep: 1") and callout.lane not in chart.panels[0].y.at
 
 
 def test_a_phase_is_not_drawn_as_computing_and_has_its_own_colour(folder: Path) -> None:
@@ -93,7 +93,7 @@ def test_the_picture_of_one_step_opens_on_one_that_is_typical_of_the_finding(fol
     assert walls[details.opens] < max(walls.values())
     drawn = [chart for chart in charts(report, details) if chart.name.startswith("waterfall")]
     assert [chart.name for chart in drawn] == [f"waterfall-{details.opens}"]
-    assert drawn[0].panels[0].y.labels[1].startswith("rank 1 sleeps 1")
+    assert drawn[0].panels[0].y.labels[1].startswith("rank 1, asleep: 1")
     assert load_details(folder, step=3)[1].opens == 3  # type: ignore[union-attr]
 
 
@@ -134,16 +134,14 @@ def test_without_readings_of_the_processor_nobody_says_that_a_rank_computes(
     chart = where_chart(*load_details(saved))
     assert chart is not None
     drawn = bars(chart)
-    assert "computes" not in drawn and drawn["computes or sleeps"][1] == pytest.approx(
-        COMPUTES + SLEEPS, abs=1
-    )
+    assert "compute" not in drawn and drawn["compute or asleep"][1] == pytest.approx(COMPUTES + SLEEPS, abs=1)
 
 
 def test_what_holds_up_all_ranks_is_marked_on_all(tmp_path: Path) -> None:
     write_training(tmp_path, world_size=3, steps=20, wire_ms=12.0, jitter_ms=0.4)
     report, details = load_details(tmp_path)
     chart = where_chart(report, details)
-    assert chart is not None and "waits for communication" in chart.panels[0].callouts[0].text
+    assert chart is not None and "on the wire" in chart.panels[0].callouts[0].text
     marked = [series for series in chart.panels[0].series if isinstance(series, Spans) and series.marked]
     assert [len(series.start) for series in marked] == [3]
     late, saved = figures(report)[2:]

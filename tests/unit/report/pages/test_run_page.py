@@ -171,10 +171,12 @@ def test_slow_steps_come_first(tmp_path: Path) -> None:
 def test_a_waterfall_shows_what_was_written(folder: Path) -> None:
     chart = next(chart for name, chart in drawn(folder).items() if name.startswith("waterfall-"))
     spans = {series.name: series for series in chart.panels[0].series if isinstance(series, Spans)}
-    assert {"waits for data", "forward", "backward", "waits for buckets"} <= set(spans)
-    assert {"bucket: waits for the last rank", "bucket: in Gloo's queue", "bucket: on the wire"} <= set(spans)
+    assert {"data", "forward", "backward", "waits for buckets"} <= set(spans)
+    assert {"bucket: waiting for the last rank", "bucket: in Gloo's queue", "bucket: on the wire"} <= set(
+        spans
+    )
     wire, queue, late = (
-        spans[f"bucket: {name}"] for name in ("on the wire", "in Gloo's queue", "waits for the last rank")
+        spans[f"bucket: {name}"] for name in ("on the wire", "in Gloo's queue", "waiting for the last rank")
     )
     # 3 ranks with 3 buckets each; the last rank waits for nobody.
     assert len(wire.start) == 9 and len(late.start) == 6
