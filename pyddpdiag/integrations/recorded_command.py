@@ -29,7 +29,8 @@ from pyddpdiag.integrations.node_beat import NodeBeat
 from pyddpdiag.integrations.started_ranks import Start, noted_codes
 from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES, TRIAL
 from pyddpdiag.model.command import NAME, CommandEnd
-from pyddpdiag.model.launch import Launch, launch_to_json
+from pyddpdiag.model.fields import to_json
+from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.output import say
 from pyddpdiag.remote import held, secret
@@ -245,7 +246,7 @@ def environment_below(
         **os.environ,
         **environment(folder, lines=lines),
         **cures.environment(),
-        LAUNCH: json.dumps(launch_to_json(launch)),
+        LAUNCH: json.dumps(to_json(launch)),
         early_end.NOTES: str(notes),
     }
 

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
-
-from pyddpdiag.model.untrusted import needed_text, needed_whole
-
-_LIMIT: Final = 300  # letters
 
 
 @dataclass(frozen=True)
@@ -28,13 +23,3 @@ class AveragedAgain:
     bytes: int = 0
     op: str = ""
     where: str = ""
-
-
-def averaged_again_from_json(entry: Any) -> AveragedAgain:
-    """An entry of a sidecar. It may fail as the readers of the other entries do."""
-    looks, times, calls, size = (needed_whole(entry[name]) for name in ("looks", "times", "calls", "bytes"))
-    op, where = (needed_text(entry[name], _LIMIT) for name in ("op", "where"))
-    return AveragedAgain(looks, times, calls, size, op, where)
-
-
-__all__ = ["AveragedAgain", "averaged_again_from_json"]

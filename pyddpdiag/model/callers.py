@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-
-from pyddpdiag.model.untrusted import needed_text, needed_whole
+from typing import Final
 
 CALLERS: Final = 64
 """So many are kept."""
-
-_NAME_LIMIT: Final = 300
 
 
 @dataclass(frozen=True)
@@ -30,17 +25,4 @@ class Caller:
     bytes: int
 
 
-def caller_from_json(entry: Mapping[str, Any]) -> Caller:
-    """One entry of a sidecar.
-
-    Raises:
-        TypeError, ValueError, KeyError: it is no such entry.
-    """
-    names = ("group", "operation", "where", "package")
-    group, operation, where, package = (needed_text(entry[name], _NAME_LIMIT) for name in names)
-    return Caller(
-        group, operation, where, package, needed_whole(entry["calls"]), needed_whole(entry["bytes"])
-    )
-
-
-__all__ = ["CALLERS", "Caller", "caller_from_json"]
+__all__ = ["CALLERS", "Caller"]

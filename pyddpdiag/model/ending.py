@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final
 
-from pyddpdiag.model.untrusted import text, time_ns
+from pyddpdiag.model.fields import IF_ANY, Limit
+from pyddpdiag.model.untrusted import LATEST_NS
 
 NAME_LIMIT: Final = 200
 MESSAGE_LIMIT: Final = 300
@@ -33,11 +33,16 @@ class End:
         at_ns: when, on the records' clock; 0: not known.
     """
 
-    error: str = ""
-    message: str = ""
-    where: str = ""
-    signal: str = ""
-    at_ns: int = 0
+    error: Annotated[str, IF_ANY, Limit(NAME_LIMIT)] = ""
+    message: Annotated[str, IF_ANY, Limit(MESSAGE_LIMIT)] = ""
+    where: Annotated[str, IF_ANY, Limit(NAME_LIMIT)] = ""
+    signal: Annotated[str, IF_ANY, Limit(NAME_LIMIT)] = ""
+    at_ns: Annotated[int, Limit(LATEST_NS + 1)] = 0
+
+    @property
+    def sound(self) -> bool:
+        """Whether it says what ended the process."""
+        return bool(self.error or self.signal)
 
     @property
     def interrupted(self) -> bool:
@@ -52,39 +57,11 @@ class Stay:
     `since_ns` is when the last record had come, `until_ns` when it was last seen there, on the records' clock.
     """
 
-    where: str
+    where: Annotated[str, Limit(NAME_LIMIT)]
     since_ns: int
-    until_ns: int
+    until_ns: Annotated[int, Limit(LATEST_NS + 1)]
 
-
-def end_to_json(end: End) -> dict[str, Any]:
-    """The entry of a sidecar."""
-    texts = {"error": end.error, "message": end.message, "where": end.where, "signal": end.signal}
-    return {**{name: value for name, value in texts.items() if value}, "at_ns": end.at_ns}
-
-
-def end_from_json(raw: Any) -> End | None:
-    """What can be understood of it; None: nothing."""
-    if not isinstance(raw, Mapping):
-        return None
-    end = End(
-        text(raw, "error", NAME_LIMIT),
-        text(raw, "message", MESSAGE_LIMIT),
-        text(raw, "where", NAME_LIMIT),
-        text(raw, "signal", NAME_LIMIT),
-        time_ns(raw.get("at_ns")),
-    )
-    return end if end.error or end.signal else None
-
-
-def stay_to_json(stay: Stay) -> dict[str, Any]:
-    """The entry of a sidecar."""
-    return {"where": stay.where, "since_ns": stay.since_ns, "until_ns": stay.until_ns}
-
-
-def stay_from_json(raw: Any) -> Stay | None:
-    """What can be understood of it; None: nothing."""
-    if not isinstance(raw, Mapping):
-        return None
-    stay = Stay(text(raw, "where", NAME_LIMIT), time_ns(raw.get("since_ns")), time_ns(raw.get("until_ns")))
-    return stay if stay.where and 0 < stay.since_ns <= stay.until_ns else None
+    @property
+    def sound(self) -> bool:
+        """Whether it says where and when."""
+        return self.where != "" and 0 < self.since_ns <= self.until_ns

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Final
 
-from pyddpdiag.model.untrusted import number
+from pyddpdiag.model.fields import ELSEWHERE, Limit
 
 LOW_PERCENT: Final = 50.0
 """A GPU with a lower median use than this is worth a sentence."""
-
-_MOST: Final = 2.0**62
 
 
 @dataclass(frozen=True)
@@ -26,11 +24,16 @@ class GpuUse:
         memory_total_bytes: of the GPU; None if the GPU does not report it.
     """
 
-    rank: int
+    rank: Annotated[int, ELSEWHERE]
     samples: int
-    utilisation_percent: float | None
+    utilisation_percent: Annotated[float | None, Limit(101)]
     memory_used_bytes: int | None
     memory_total_bytes: int | None
+
+    @property
+    def sound(self) -> bool:
+        """Whether there were any samples."""
+        return self.samples > 0
 
     @property
     def low(self) -> bool:
@@ -47,28 +50,3 @@ class GpuUse:
             memory = f", {self.memory_used_bytes / 1e9:.2f} of {self.memory_total_bytes / 1e9:.2f} GB memory"
         of = "1 sample" if self.samples == 1 else f"{self.samples} samples"
         return f"GPU of rank {self.rank}: {used}{memory} (median of {of})."
-
-
-def gpu_to_json(use: GpuUse) -> dict[str, Any]:
-    """As it stands in the rank's own sidecar."""
-    return {name: value for name, value in asdict(use).items() if name != "rank"}
-
-
-def gpu_from_json(entry: Any, rank: int) -> GpuUse | None:
-    """What a sidecar says, which nobody vouches for; None: nothing of use."""
-    if not isinstance(entry, dict):
-        return None
-    samples = number(entry.get("samples"), _MOST)
-    if not samples:
-        return None
-    percent, used, total = (
-        number(entry.get(key), _MOST)
-        for key in ("utilisation_percent", "memory_used_bytes", "memory_total_bytes")
-    )
-    return GpuUse(
-        rank,
-        int(samples),
-        percent if percent is not None and percent <= 100 else None,
-        None if used is None else int(used),
-        None if total is None else int(total),
-    )

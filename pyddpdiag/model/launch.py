@@ -5,14 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
+from pyddpdiag.model.fields import IF_ANY, Form, Limit, maybe_from_json
 from pyddpdiag.output import clean
 
 ARGUMENTS_LIMIT: Final = 256
 LENGTH_LIMIT: Final = 4096
-_CURES_LIMIT: Final = 32
-_NODE_LIMIT: Final = 16
+
+
+def _whole(command: Any) -> tuple[str, ...]:
+    """The command; nothing of one that is too long or would control a terminal."""
+    texts = [each for each in command[: ARGUMENTS_LIMIT + 1] if isinstance(each, str) and clean(each) == each]
+    fits = len(texts) == len(command) <= ARGUMENTS_LIMIT and sum(map(len, texts)) <= LENGTH_LIMIT
+    return tuple(texts) if fits else ()
+
+
+_Command = Annotated[tuple[str, ...], Form(lambda command: list(_whole(command)), _whole)]
+_Text = Annotated[str, Limit(LENGTH_LIMIT)]
+_Options = Annotated[Mapping[_Text, _Text], Limit(32)]
 
 
 @dataclass(frozen=True)
@@ -24,55 +35,20 @@ class Launch:
     `command`, which is a script then. `node`: the random name of that `pyddpdiag run` (`NodeNote`); empty: not known.
     """
 
-    command: tuple[str, ...] = ()
-    cures: Mapping[str, str] = field(default_factory=dict)
-    start: Mapping[str, str] = field(default_factory=dict)
-    node: str = ""
+    forgiving: ClassVar[bool] = True
 
-
-def launch_to_json(launch: Launch) -> dict[str, Any]:
-    """As it stands in the sidecar and in the ranks' environment. A command of more than its limits is left out."""
-    whole = len(launch.command) <= ARGUMENTS_LIMIT and sum(map(len, launch.command)) <= LENGTH_LIMIT
-    start = {"start": dict(launch.start)} if launch.start else {}
-    node = {"node": launch.node} if launch.node else {}
-    return {"command": list(launch.command) if whole else [], "cures": dict(launch.cures), **start, **node}
+    command: _Command = ()
+    cures: _Options = field(default_factory=dict)
+    start: Annotated[_Options, IF_ANY] = field(default_factory=dict)
+    node: Annotated[str, IF_ANY, Limit(16)] = ""
 
 
 def launch_of(text: str) -> Launch | None:
     """The one that a JSON text holds; None: it holds none."""
     try:
-        return launch_from_json(json.loads(text))
+        return maybe_from_json(Launch, json.loads(text))
     except ValueError:
         return None
 
 
-def launch_from_json(raw: Any) -> Launch:
-    """What can be understood of it. A command that would control a terminal is none."""
-    if not isinstance(raw, dict):
-        return Launch()
-    command = raw.get("command")
-    texts = command if isinstance(command, list) else []
-    whole = len(texts) <= ARGUMENTS_LIMIT and all(
-        isinstance(each, str) and clean(each) == each for each in texts
-    )
-    if not whole or sum(map(len, texts)) > LENGTH_LIMIT:
-        texts = []
-    node = raw.get("node")
-    return Launch(
-        tuple(texts),
-        _options(raw.get("cures")),
-        _options(raw.get("start")),
-        clean(node, _NODE_LIMIT) if isinstance(node, str) else "",
-    )
-
-
-def _options(raw: Any) -> dict[str, str]:
-    pairs = list(raw.items())[:_CURES_LIMIT] if isinstance(raw, dict) else []
-    return {
-        clean(name, LENGTH_LIMIT): clean(value, LENGTH_LIMIT)
-        for name, value in pairs
-        if isinstance(name, str) and isinstance(value, str)
-    }
-
-
-__all__ = ["Launch", "launch_from_json", "launch_of", "launch_to_json"]
+__all__ = ["ARGUMENTS_LIMIT", "LENGTH_LIMIT", "Launch", "launch_of"]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-
-from pyddpdiag.model.untrusted import needed_whole
+from typing import Final
 
 SURE_LOOKS: Final = 3
 """So many looks in a row: who changes modes within a step may be met in either."""
@@ -37,24 +34,10 @@ class Mode:
         """How many looks in a row, up to the last one, found it in evaluation mode."""
         return self.looks - self.before
 
-
-def mode_from_json(entry: Mapping[str, Any]) -> Mode:
-    """What can be understood of it.
-
-    Raises:
-        TypeError, ValueError, KeyError: it is none.
-    """
-    looks, before, since = needed_whole(entry["looks"]), needed_whole(entry["before"]), entry["since_step"]
-    if before > looks or (since is None) != (before == looks):
-        raise ValueError("its looks do not agree")
-    return Mode(
-        needed_whole(entry["module"]),
-        looks,
-        before,
-        None if since is None else needed_whole(since),
-        needed_whole(entry["dropouts"]),
-        needed_whole(entry["norms"]),
-    )
+    @property
+    def sound(self) -> bool:
+        """Whether its looks agree."""
+        return self.before <= self.looks and (self.since_step is None) == (self.before == self.looks)
 
 
-__all__ = ["SURE_LOOKS", "Mode", "mode_from_json"]
+__all__ = ["SURE_LOOKS", "Mode"]

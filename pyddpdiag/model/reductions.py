@@ -5,11 +5,10 @@ Gloo compares neither between ranks: one that sums and one that takes the maximu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final
 
-from pyddpdiag.model.untrusted import needed_text, needed_whole
+from pyddpdiag.model.fields import Limit
 
 GROUPS: Final = 8
 """Process groups, each with its operations, that are kept."""
@@ -19,8 +18,6 @@ CALLS: Final = 128
 
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 """One for each kind of call, so that a call is a letter of a text."""
-
-_NAME_LIMIT: Final = 300
 
 
 @dataclass(frozen=True)
@@ -57,11 +54,16 @@ class Reductions:
     group: str
     operation: str
     calls: int
-    kinds: tuple[ReductionKind, ...]
-    first: str = ""
-    last: str = ""
-    first_steps: tuple[int, ...] = ()
-    last_steps: tuple[int, ...] = ()
+    kinds: Annotated[tuple[ReductionKind, ...], Limit(len(LETTERS))]
+    first: Annotated[str, Limit(CALLS)] = ""
+    last: Annotated[str, Limit(CALLS)] = ""
+    first_steps: Annotated[tuple[int, ...], Limit(CALLS)] = ()
+    last_steps: Annotated[tuple[int, ...], Limit(CALLS)] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Whether each call has a step."""
+        return (len(self.first), len(self.last)) == (len(self.first_steps), len(self.last_steps))
 
     def at(self, call: int) -> tuple[ReductionKind, int] | None:
         """The kind of this call, counted from 0, and its step; None: not kept."""
@@ -74,66 +76,4 @@ class Reductions:
         return (self.kinds[number], steps[place]) if 0 <= number < len(self.kinds) else None
 
 
-def reductions_to_json(one: Reductions) -> dict[str, Any]:
-    """The entry of a sidecar."""
-    return {
-        "group": one.group,
-        "operation": one.operation,
-        "calls": one.calls,
-        "kinds": [
-            {"op": kind.op, "dtype": kind.dtype, "where": kind.where, "calls": kind.calls}
-            for kind in one.kinds
-        ],
-        "first": one.first,
-        "last": one.last,
-        "first_steps": list(one.first_steps),
-        "last_steps": list(one.last_steps),
-    }
-
-
-def reductions_from_json(entry: Mapping[str, Any]) -> Reductions:
-    """One entry.
-
-    Raises:
-        TypeError, ValueError, KeyError: it is no such entry.
-    """
-    first, first_steps = _calls(entry["first"], entry["first_steps"])
-    last, last_steps = _calls(entry["last"], entry["last_steps"])
-    return Reductions(
-        group=_text(entry["group"]),
-        operation=_text(entry["operation"]),
-        calls=needed_whole(entry["calls"]),
-        kinds=tuple(
-            ReductionKind(
-                _text(one["op"]), _text(one["dtype"]), _text(one["where"]), needed_whole(one["calls"])
-            )
-            for one in entry["kinds"][: len(LETTERS)]
-        ),
-        first=first,
-        last=last,
-        first_steps=first_steps,
-        last_steps=last_steps,
-    )
-
-
-def _calls(letters: Any, steps: Any) -> tuple[str, tuple[int, ...]]:
-    kept = needed_text(letters, CALLS)
-    found = tuple(needed_whole(step) for step in steps[:CALLS])
-    if len(found) != len(kept):
-        raise ValueError("each call has a step")
-    return kept, found
-
-
-def _text(value: Any) -> str:
-    return needed_text(value, _NAME_LIMIT)
-
-
-__all__ = [
-    "CALLS",
-    "GROUPS",
-    "LETTERS",
-    "ReductionKind",
-    "Reductions",
-    "reductions_from_json",
-    "reductions_to_json",
-]
+__all__ = ["CALLS", "GROUPS", "LETTERS", "ReductionKind", "Reductions"]

@@ -6,19 +6,21 @@ every release are read.
 
 from __future__ import annotations
 
-# Longer than 400 lines: one schema, for the writer and the reader.
 import string
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
-from pyddpdiag.model.ending import End, Stay, end_from_json, end_to_json, stay_from_json, stay_to_json
-from pyddpdiag.model.gpu import GpuUse, gpu_from_json, gpu_to_json
-from pyddpdiag.model.lanes import GroupLane, lane_to_json, lanes_from_json
-from pyddpdiag.model.launch import Launch, launch_from_json, launch_to_json
-from pyddpdiag.model.training import Training, training_from_json, training_to_json
+from pyddpdiag.model import fields
+from pyddpdiag.model.ending import End, Stay
+from pyddpdiag.model.fields import ELSEWHERE, IF_ANY, Form, Limit
+from pyddpdiag.model.gpu import GpuUse
+from pyddpdiag.model.lanes import GroupLane
+from pyddpdiag.model.launch import Launch
+from pyddpdiag.model.training import Training
 from pyddpdiag.model.tried import Tried, tried_from_json, tried_to_json
-from pyddpdiag.model.untrusted import needed_list, needed_whole, number, text, time_ns, whole
+from pyddpdiag.model.untrusted import LATEST_NS, needed_list, needed_whole, text, whole
 from pyddpdiag.output import clean
 
 FORMAT: Final = "ddptrace"
@@ -33,6 +35,24 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
+def hex_id(number: int) -> str:
+    """A 64-bit id as it stands in the file."""
+    return f"{number:016x}"
+
+
+def _id(value: Any) -> int:
+    if not isinstance(value, str) or not 1 <= len(value) <= 16 or not set(value) <= set(string.hexdigits):
+        raise ValueError("not an id")
+    return int(value, 16)
+
+
+Id = Annotated[int, Form(hex_id, lambda value: _id(value) if value else 0)]
+Name = Annotated[str, Limit(NAME_LIMIT)]
+Numbers = Annotated[tuple[Annotated[int, Limit(2**32)], ...], Limit(ENTRIES_LIMIT)]
+Counts = Mapping[Name, int]
+Words = Mapping[Name, str | int]
+
+
 @dataclass(frozen=True)
 class Group:
     """A process group: its name, backend and global ranks.
@@ -41,11 +61,11 @@ class Group:
     `lanes`: the interfaces that carry parts of its buckets at once, if there are several.
     """
 
-    name: str
-    backend: str
-    ranks: tuple[int, ...]
-    shared_memory: str = ""
-    lanes: tuple[GroupLane, ...] = ()
+    name: Name
+    backend: Name
+    ranks: Numbers
+    shared_memory: Annotated[str, IF_ANY, Limit(NAME_LIMIT)] = ""
+    lanes: Annotated[tuple[GroupLane, ...], IF_ANY] = ()
 
 
 @dataclass(frozen=True)
@@ -58,16 +78,18 @@ class Module:
     `passes` it ran, and so on. `never_used`: parameters that got no gradient in any of them.
     """
 
-    name: str
-    group: int
-    bucket_cap_mb: float | None
-    parameters: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[str, ...]
-    reduced_by: str = ""
-    ddp: Mapping[str, int] = field(default_factory=dict, hash=False)
-    used: Mapping[str, int] = field(default_factory=dict, hash=False)
-    never_used: tuple[int, ...] = ()
+    forgiving: ClassVar[bool] = True
+
+    name: Name = ""
+    group: Id = 0
+    bucket_cap_mb: float | None = None
+    parameters: Annotated[tuple[str, ...], ELSEWHERE] = ()
+    shapes: Annotated[tuple[tuple[int, ...], ...], ELSEWHERE] = ()
+    dtypes: Annotated[tuple[str, ...], ELSEWHERE] = ()
+    reduced_by: Annotated[str, IF_ANY, Limit(NAME_LIMIT)] = ""
+    ddp: Annotated[Counts, IF_ANY] = field(default_factory=dict, hash=False)
+    used: Annotated[Counts, IF_ANY] = field(default_factory=dict, hash=False)
+    never_used: Annotated[Numbers, IF_ANY] = ()
 
 
 @dataclass(frozen=True)
@@ -77,9 +99,9 @@ class Layout:
     `index` is DDP's at that time, `bytes` the size of the flat buffer.
     """
 
-    module: int
-    parameters: tuple[int, ...]
-    dtype: str
+    module: int = 0
+    parameters: Numbers = ()
+    dtype: Name = ""
     index: int = 0
     bytes: int = 0
 
@@ -91,7 +113,7 @@ class Interface:
     `addresses` are "IP/PREFIX"; `speed_mbit` is the rate that the system reports, None if it reports none.
     """
 
-    addresses: tuple[str, ...]
+    addresses: Annotated[tuple[Name, ...], Limit(ENTRIES_LIMIT)]
     speed_mbit: int | None = None
     up: bool = True
 
@@ -137,42 +159,44 @@ class Sidecar:
             known.
     """
 
-    run_id: str = ""
+    forgiving: ClassVar[bool] = True
+
+    run_id: Name = ""
     rank: int = 0
     world_size: int = 0
-    host: str = ""
+    host: Name = ""
     pid: int = 0
-    process_started_s: float | None = None
-    process_namespace: str | None = None
-    platform: str = ""
-    python: str = ""
-    torch: str = ""
-    pyddpdiag: str = ""
-    recorded_by: str = ""
-    framework: str = ""
-    launch: Launch | None = None
+    process_started_s: Annotated[float | None, IF_ANY] = None
+    process_namespace: Annotated[str | None, IF_ANY, Limit(NAME_LIMIT)] = None
+    platform: Name = ""
+    python: Name = ""
+    torch: Name = ""
+    pyddpdiag: Name = ""
+    recorded_by: Name = ""
+    framework: Name = ""
+    launch: Annotated[Launch | None, IF_ANY] = None
     torch_threads: int = 0
-    cores: tuple[int, ...] = ()
+    cores: Numbers = ()
     machine_cores: int = 0
-    memory: Mapping[str, int] = field(default_factory=dict)
-    quota: Mapping[str, int] = field(default_factory=dict)
-    traffic: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    build_config: Mapping[str, str | int] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    clock: Mapping[str, str | int] = field(default_factory=dict)
-    interfaces: Mapping[str, Interface] = field(default_factory=dict)
-    groups: Mapping[int, Group] = field(default_factory=dict)
-    modules: Mapping[int, Module] = field(default_factory=dict)
-    layouts: Mapping[int, Layout] = field(default_factory=dict)
+    memory: Annotated[Counts, IF_ANY] = field(default_factory=dict)
+    quota: Annotated[Counts, IF_ANY] = field(default_factory=dict)
+    traffic: Annotated[Mapping[Name, Counts], IF_ANY, Limit(256)] = field(default_factory=dict)
+    build_config: Words = field(default_factory=dict)
+    environment: Mapping[Name, Name] = field(default_factory=dict)
+    clock: Words = field(default_factory=dict)
+    interfaces: Annotated[Mapping[str, Interface], ELSEWHERE] = field(default_factory=dict)
+    groups: Annotated[Mapping[int, Group], ELSEWHERE] = field(default_factory=dict)
+    modules: Annotated[Mapping[int, Module], ELSEWHERE] = field(default_factory=dict)
+    layouts: Annotated[Mapping[int, Layout], ELSEWHERE] = field(default_factory=dict)
     closed: bool = False
-    end: End | None = None
-    seen: Stay | None = None
-    gpu: GpuUse | None = None
-    training: Training = field(default_factory=Training)
-    start_up: Mapping[str, str | int] = field(default_factory=dict)
-    trial: Tried | None = None
-    debugging: Mapping[str, int] = field(default_factory=dict)
-    ended_ns: int = 0
+    end: Annotated[End | None, IF_ANY] = None
+    seen: Annotated[Stay | None, IF_ANY] = None
+    gpu: Annotated[GpuUse | None, IF_ANY] = None
+    training: Annotated[Training, IF_ANY] = field(default_factory=Training)
+    start_up: Annotated[Words, IF_ANY] = field(default_factory=dict)
+    trial: Annotated[Tried | None, IF_ANY, Form(tried_to_json, tried_from_json)] = None
+    debugging: Annotated[Counts, IF_ANY] = field(default_factory=dict)
+    ended_ns: Annotated[int, Limit(LATEST_NS + 1)] = 0
 
     def start_up_lines(self, name: str) -> dict[str, int]:
         """The lines of a stretch in `start_up`, and for how long the rank was there, in ns: the most frequent first."""
@@ -185,83 +209,28 @@ def line_names(name: str) -> tuple[str, ...]:
     return (name, f"{name}_2", f"{name}_3")
 
 
-_HEAD: Final = tuple(
-    each.name for each in fields(Sidecar) if each.type in ("str", "int", "float | None", "str | None")
-)
-"""What stands in the file as it is."""
-
-
 def to_json(sidecar: Sidecar) -> dict[str, Any]:
     """The content of the file, to be dumped as JSON."""
     return {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
-        **{name: getattr(sidecar, name) for name in _HEAD if getattr(sidecar, name) is not None},
-        **({"launch": launch_to_json(sidecar.launch)} if sidecar.launch is not None else {}),
-        "cores": list(sidecar.cores),
-        **({"memory": dict(sidecar.memory)} if sidecar.memory else {}),
-        **({"quota": dict(sidecar.quota)} if sidecar.quota else {}),
-        **(
-            {"traffic": {name: dict(bytes_) for name, bytes_ in sidecar.traffic.items()}}
-            if sidecar.traffic
-            else {}
-        ),
-        "build_config": dict(sidecar.build_config),
-        "environment": dict(sidecar.environment),
-        "clock": dict(sidecar.clock),
-        "interfaces": [
-            {"name": name, "addresses": list(each.addresses), "speed_mbit": each.speed_mbit, "up": each.up}
-            for name, each in sidecar.interfaces.items()
-        ],
-        "groups": [
-            {
-                "id": hex_id(key),
-                "name": group.name,
-                "backend": group.backend,
-                "ranks": list(group.ranks),
-                **({"shared_memory": group.shared_memory} if group.shared_memory else {}),
-                **({"lanes": [lane_to_json(lane) for lane in group.lanes]} if group.lanes else {}),
-            }
-            for key, group in sidecar.groups.items()
-        ],
+        **fields.to_json(sidecar),
+        "interfaces": [{"name": name, **fields.to_json(each)} for name, each in sidecar.interfaces.items()],
+        "groups": [{"id": hex_id(key), **fields.to_json(group)} for key, group in sidecar.groups.items()],
         "modules": [
             {
                 "index": index,
-                "name": module.name,
-                "group": hex_id(module.group),
-                "bucket_cap_mb": module.bucket_cap_mb,
+                **fields.to_json(module),
                 "parameters": [
                     {"name": name, "shape": list(shape), "dtype": dtype}
                     for name, shape, dtype in zip(
                         module.parameters, module.shapes, module.dtypes, strict=True
                     )
                 ],
-                **({"reduced_by": module.reduced_by} if module.reduced_by else {}),
-                **({"ddp": dict(module.ddp)} if module.ddp else {}),
-                **({"used": dict(module.used)} if module.used else {}),
-                **({"never_used": list(module.never_used)} if module.never_used else {}),
             }
             for index, module in sidecar.modules.items()
         ],
-        "buckets": [
-            {
-                "id": hex_id(key),
-                "module": layout.module,
-                "index": layout.index,
-                "parameters": list(layout.parameters),
-                "bytes": layout.bytes,
-                "dtype": layout.dtype,
-            }
-            for key, layout in sidecar.layouts.items()
-        ],
-        "closed": sidecar.closed,
-        **({"end": end_to_json(sidecar.end)} if sidecar.end is not None else {}),
-        **({"seen": stay_to_json(sidecar.seen)} if sidecar.seen is not None else {}),
-        **({"gpu": gpu_to_json(sidecar.gpu)} if sidecar.gpu is not None else {}),
-        **({"training": training_to_json(sidecar.training)} if sidecar.training != Training() else {}),
-        **({"start_up": dict(sidecar.start_up)} if sidecar.start_up else {}),
-        **({"trial": tried_to_json(sidecar.trial)} if sidecar.trial is not None else {}),
-        **({"debugging": dict(sidecar.debugging)} if sidecar.debugging else {}),
+        "buckets": [{"id": hex_id(key), **fields.to_json(layout)} for key, layout in sidecar.layouts.items()],
     }
 
 
@@ -283,57 +252,18 @@ def from_json(
         warnings.append(
             f"schema_version is {clean(repr(version)[:40])}, this version reads {SCHEMA_VERSION}."
         )
-    groups, skipped_groups = _collect(raw.get("groups"), _group, keep)
-    modules, skipped_modules = _collect(raw.get("modules"), _module, keep)
-    layouts, skipped_layouts = _collect(raw.get("buckets"), _layout, keep)
-    interfaces, skipped_interfaces = _collect(raw.get("interfaces"), _interface, keep)
-    skipped = skipped_groups + skipped_modules + skipped_layouts + skipped_interfaces
+    parts = {
+        "interfaces": _collect(raw.get("interfaces"), _interface, keep),
+        "groups": _collect(raw.get("groups"), partial(_with_id, Group), keep),
+        "modules": _collect(raw.get("modules"), _module, keep),
+        "layouts": _collect(raw.get("buckets"), partial(_with_id, Layout), keep),
+        "gpu": (fields.maybe_from_json(GpuUse, raw.get("gpu"), rank=whole(raw.get("rank"))), 0),
+    }
+    skipped = sum(left_out for _, left_out in parts.values())
     if skipped:
         warnings.append(f"{skipped} entries could not be understood and were left out.")
-    sidecar = Sidecar(
-        run_id=_text(raw, "run_id"),
-        rank=whole(raw.get("rank")),
-        world_size=whole(raw.get("world_size")),
-        host=_text(raw, "host"),
-        pid=whole(raw.get("pid")),
-        platform=_text(raw, "platform"),
-        python=_text(raw, "python"),
-        torch=_text(raw, "torch"),
-        pyddpdiag=_text(raw, "pyddpdiag"),
-        recorded_by=_text(raw, "recorded_by"),
-        framework=_text(raw, "framework"),
-        launch=launch_from_json(raw["launch"]) if "launch" in raw else None,
-        torch_threads=whole(raw.get("torch_threads")),
-        cores=_cores(raw.get("cores")),
-        machine_cores=whole(raw.get("machine_cores")),
-        memory=_numbers(raw.get("memory")),
-        quota=_numbers(raw.get("quota")),
-        traffic=_traffic(raw.get("traffic")),
-        build_config=_table(raw.get("build_config")),
-        environment={name: str(value) for name, value in _table(raw.get("environment")).items()},
-        clock=_table(raw.get("clock")),
-        interfaces=interfaces,
-        process_started_s=number(raw.get("process_started_s")),
-        process_namespace=_text(raw, "process_namespace") if "process_namespace" in raw else None,
-        groups=groups,
-        modules=modules,
-        layouts=layouts,
-        closed=raw.get("closed") is True,
-        end=end_from_json(raw.get("end")),
-        seen=stay_from_json(raw.get("seen")),
-        gpu=gpu_from_json(raw.get("gpu"), whole(raw.get("rank"))),
-        training=training_from_json(raw.get("training")),
-        start_up=_table(raw.get("start_up")),
-        trial=tried_from_json(raw.get("trial")),
-        debugging=_numbers(raw.get("debugging")),
-        ended_ns=time_ns(raw.get("ended_ns")),
-    )
-    return sidecar, tuple(warnings)
-
-
-def hex_id(number: int) -> str:
-    """A 64-bit id as it stands in the file."""
-    return f"{number:016x}"
+    given = {name: found for name, (found, _) in parts.items()}
+    return fields.from_json(Sidecar, raw, **given), tuple(warnings)
 
 
 def _collect(
@@ -349,113 +279,30 @@ def _collect(
     for entry in entries[:ENTRIES_LIMIT]:
         try:
             key, value = convert(entry)
-        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+        except fields.MISFITS:
             skipped += 1
         else:
             converted[key] = keep(value)
     return converted, skipped
 
 
-def _group(entry: dict[str, Any]) -> tuple[int, Group]:
-    return _id(entry["id"]), Group(
-        _text(entry, "name"),
-        _text(entry, "backend"),
-        _integers(entry["ranks"]),
-        _text(entry, "shared_memory"),
-        lanes_from_json(entry.get("lanes")),
-    )
+def _with_id(kind: type[T], entry: Any) -> tuple[int, T]:
+    return _id(entry["id"]), fields.from_json(kind, entry)
+
+
+def _interface(entry: Any) -> tuple[str, Interface]:
+    return text(entry, "name", NAME_LIMIT), fields.from_json(Interface, entry)
 
 
 def _module(entry: dict[str, Any]) -> tuple[int, Module]:
-    parameters = _few(entry.get("parameters", []))
-    group = entry.get("group")
-    return _integer(entry["index"]), Module(
-        _text(entry, "name"),
-        _id(group) if group else 0,
-        number(entry.get("bucket_cap_mb")),
-        tuple(_text(each, "name") for each in parameters),
-        tuple(_shape(each.get("shape")) for each in parameters),
-        tuple(_text(each, "dtype") for each in parameters),
-        _text(entry, "reduced_by"),
-        _numbers(entry.get("ddp")),
-        _numbers(entry.get("used")),
-        _integers(entry.get("never_used", [])),
-    )
-
-
-def _layout(entry: dict[str, Any]) -> tuple[int, Layout]:
-    return _id(entry["id"]), Layout(
-        _integer(entry.get("module", 0)),
-        _integers(entry.get("parameters", [])),
-        _text(entry, "dtype"),
-        whole(entry.get("index")),
-        whole(entry.get("bytes")),
-    )
-
-
-def _interface(entry: dict[str, Any]) -> tuple[str, Interface]:
-    addresses = _few(entry.get("addresses", []))
-    return _text(entry, "name"), Interface(
-        tuple(clean(each, NAME_LIMIT) for each in addresses if isinstance(each, str)),
-        whole(entry.get("speed_mbit")) or None,
-        entry.get("up") is not False,
-    )
-
-
-def _text(entry: Mapping[str, Any], key: str) -> str:
-    return text(entry, key, NAME_LIMIT)
-
-
-def _table(entries: Any) -> dict[str, str | int]:
-    """Short texts and whole numbers by name; others are left out."""
-    if not isinstance(entries, dict):
-        return {}
-    known: dict[str, str | int] = {}
-    for name, value in list(entries.items())[:64]:
-        if isinstance(value, str):
-            known[clean(name, NAME_LIMIT)] = clean(value, NAME_LIMIT)
-        elif isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
-            known[clean(name, NAME_LIMIT)] = value
-    return known
-
-
-def _numbers(entries: Any) -> dict[str, int]:
-    """Whole numbers by name, none of them negative; others are left out."""
-    return {name: value for name, value in _table(entries).items() if isinstance(value, int) and value >= 0}
-
-
-def _traffic(entries: Any) -> dict[str, dict[str, int]]:
-    """Bytes by interface; of an interface that is not understood nothing is known."""
-    if not isinstance(entries, dict):
-        return {}
-    return {str(name): counts for name, each in list(entries.items())[:256] if (counts := _numbers(each))}
-
-
-def _id(value: Any) -> int:
-    """A 64-bit number written as hex digits."""
-    if not isinstance(value, str) or not 1 <= len(value) <= 16 or not set(value) <= set(string.hexdigits):
-        raise ValueError("not an id")
-    return int(value, 16)
-
-
-def _integer(value: Any) -> int:
-    return needed_whole(value, 2**32)
-
-
-def _integers(values: Any) -> tuple[int, ...]:
-    return tuple(_integer(value) for value in _few(values))
-
-
-def _cores(values: Any) -> tuple[int, ...]:
-    try:
-        return _integers(values) if values is not None else ()
-    except (TypeError, ValueError):
-        return ()
+    parameters = needed_list(entry.get("parameters", []), ENTRIES_LIMIT)
+    columns = {
+        "parameters": tuple(text(each, "name", NAME_LIMIT) for each in parameters),
+        "shapes": tuple(_shape(each.get("shape")) for each in parameters),
+        "dtypes": tuple(text(each, "dtype", NAME_LIMIT) for each in parameters),
+    }
+    return needed_whole(entry["index"], 2**32), fields.from_json(Module, entry, **columns)
 
 
 def _shape(values: Any) -> tuple[int, ...]:
     return tuple(whole(value) for value in values[:16]) if isinstance(values, list) else ()
-
-
-def _few(values: Any) -> list[Any]:
-    return needed_list(values, ENTRIES_LIMIT)

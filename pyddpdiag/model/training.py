@@ -6,16 +6,16 @@ Everything is bounded, however long a run is; a reader trusts nothing in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Final
 
-from pyddpdiag.model.averaged_again import AveragedAgain, averaged_again_from_json
-from pyddpdiag.model.callers import Caller, caller_from_json
-from pyddpdiag.model.modes import Mode, mode_from_json
-from pyddpdiag.model.reductions import Reductions, reductions_from_json, reductions_to_json
-from pyddpdiag.model.saves import Saved, saved_from_json, saved_to_json
-from pyddpdiag.model.untrusted import needed_list, needed_text, needed_whole
+from pyddpdiag.model.averaged_again import AveragedAgain
+from pyddpdiag.model.callers import Caller
+from pyddpdiag.model.fields import INLINE, Form, Key, Limit
+from pyddpdiag.model.modes import Mode
+from pyddpdiag.model.reductions import Reductions
+from pyddpdiag.model.saves import Saved
 
 MOST: Final = 32
 """Optimizers, loaders, settings and sets of parameters that are kept."""
@@ -23,15 +23,37 @@ MOST: Final = 32
 MOST_NAMES: Final = 64
 """Parameters of a set that are kept by name."""
 
-NAME_LIMIT: Final = 300
-
 LONGEST_S: Final = 1e9
 """No evaluation takes so long: with what is longer, nobody could calculate."""
 
 MOST_RATE: Final = 1e6
 """No scheduler makes so many steps for one of its optimizer's."""
 
-T = TypeVar("T")
+
+def _mark(mark: Any) -> tuple[int, float] | None:
+    if mark is None or mark[1] is None or not math.isfinite(mark[1]):
+        return None  # the bits of a NaN may differ
+    return int(mark[0][:16], 16), float(mark[1])
+
+
+def _written(mark: tuple[int, float] | None) -> list[Any] | None:
+    return None if mark is None or not math.isfinite(mark[1]) else [f"{mark[0]:016x}", mark[1]]
+
+
+def _trail(text: str) -> tuple[int, ...]:
+    return tuple(int(text[at : at + 8], 16) for at in range(0, min(len(text), 8 * 1024), 8))
+
+
+Mark = Annotated[tuple[int, float] | None, Form(_written, _mark)]
+"""A checksum of 64 bits and a norm; None: it could not be read."""
+
+Trail = Annotated[tuple[int, ...], Form(lambda marks: "".join(f"{mark:08x}" for mark in marks), _trail)]
+"""Checksums of 32 bits, one after the other in a text."""
+
+Bits = Annotated[int, Form(lambda mark: f"{mark:08x}", lambda text: int(text[:8], 16))]
+"""One such checksum."""
+
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -63,7 +85,7 @@ class Stepped:
     idle: int = 0
     zero_since: int | None = None
     scheduler: str = ""
-    scheduler_rate: float | None = None
+    scheduler_rate: Annotated[float | None, Limit(MOST_RATE)] = None
 
 
 @dataclass(frozen=True)
@@ -87,13 +109,13 @@ class Unreduced:
 
     module: int | None
     all_of_it: bool
-    parameters: tuple[str, ...]
+    parameters: Annotated[tuple[str, ...], Limit(MOST_NAMES)]
     count: int
     first_step: int = 0
     last_step: int = 0
     times: int = 0
-    marks: Mapping[int, tuple[tuple[int, float] | None, ...]] = field(default_factory=dict)
-    trail: tuple[int, ...] = ()
+    marks: Mapping[int, tuple[Mark, ...]] = field(default_factory=dict)
+    trail: Trail = ()
     where: str = ""
     bytes: int = 0
     reduced_before: bool = False
@@ -140,11 +162,16 @@ class Evaluated:
         marks: a checksum of the batches of each of the first passes; 0: they could not be read.
     """
 
-    loader: Loaded
+    loader: Annotated[Loaded, INLINE]
     where: str = ""
     passes: int = 0
-    seconds: float = 0.0
-    marks: tuple[int, ...] = ()
+    seconds: Annotated[float, Limit(LONGEST_S)] = 0.0
+    marks: Trail = ()
+
+    @property
+    def sound(self) -> bool:
+        """Whether there was a pass."""
+        return self.passes > 0
 
 
 @dataclass(frozen=True)
@@ -156,7 +183,7 @@ class Marked:
     """
 
     parameter: int
-    marks: Mapping[int, tuple[int, float] | None] = field(default_factory=dict)
+    marks: Mapping[int, Mark] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -170,211 +197,21 @@ class Training:
     their number from 1 on; 0: it could not be read. `averaged_again`: by module. `callers`: of collectives.
     """
 
-    stepped: tuple[Stepped, ...] = ()
+    forgiving: ClassVar[bool] = True
+
+    stepped: Annotated[tuple[Stepped, ...], Key("optimizers")] = ()
     unreduced: tuple[Unreduced, ...] = ()
-    loaded: tuple[Loaded, ...] = ()
-    in_no_sync: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    fresh: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    loaded: Annotated[tuple[Loaded, ...], Key("loaders")] = ()
+    evaluated: Annotated[tuple[Evaluated, ...], Key("evaluations")] = ()
+    in_no_sync: Mapping[int, Pair] = field(default_factory=dict)
+    fresh: Mapping[int, Pair] = field(default_factory=dict)
     marked: Mapping[int, Marked] = field(default_factory=dict)
     reductions: tuple[Reductions, ...] = ()
-    evaluated: tuple[Evaluated, ...] = ()
-    saved: tuple[Saved, ...] = ()
+    saved: Annotated[tuple[Saved, ...], Key("saves")] = ()
     modes: tuple[Mode, ...] = ()
-    batches: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    batches: Mapping[int, Mapping[int, Bits]] = field(default_factory=dict)
     averaged_again: Mapping[int, AveragedAgain] = field(default_factory=dict)
     callers: tuple[Caller, ...] = ()
-
-
-def training_to_json(training: Training) -> dict[str, Any]:
-    """The entry of a sidecar."""
-    return {
-        "optimizers": [
-            {
-                **asdict(one),
-                "passes": {str(passes): count for passes, count in one.passes.items()},
-                "settings": {str(step): text for step, text in one.settings.items()},
-                "where": list(one.where),
-            }
-            for one in training.stepped
-        ],
-        "unreduced": [
-            {
-                **asdict(one),
-                "parameters": list(one.parameters),
-                "marks": {
-                    str(number): [_mark_to_json(mark) for mark in marks]
-                    for number, marks in one.marks.items()
-                },
-                "trail": "".join(f"{bits:08x}" for bits in one.trail),
-            }
-            for one in training.unreduced
-        ],
-        "loaders": [asdict(one) for one in training.loaded],
-        "evaluations": [
-            {
-                **asdict(one.loader),
-                "where": one.where,
-                "passes": one.passes,
-                "seconds": one.seconds,
-                "marks": "".join(f"{mark:08x}" for mark in one.marks),
-            }
-            for one in training.evaluated
-        ],
-        "in_no_sync": {str(module): list(pair) for module, pair in training.in_no_sync.items()},
-        "fresh": {str(module): list(pair) for module, pair in training.fresh.items()},
-        "marked": {
-            str(module): {
-                "parameter": one.parameter,
-                "marks": {str(passes): _mark_to_json(mark) for passes, mark in one.marks.items()},
-            }
-            for module, one in training.marked.items()
-        },
-        "reductions": [reductions_to_json(one) for one in training.reductions],
-        "saves": [saved_to_json(one) for one in training.saved],
-        "modes": [asdict(one) for one in training.modes],
-        "batches": {
-            str(module): {str(passes): f"{mark:08x}" for passes, mark in marks.items()}
-            for module, marks in training.batches.items()
-        },
-        "averaged_again": {str(module): asdict(one) for module, one in training.averaged_again.items()},
-        "callers": [asdict(one) for one in training.callers],
-    }
-
-
-def training_from_json(raw: Any) -> Training:
-    """What can be understood of it."""
-    if not isinstance(raw, Mapping):
-        return Training()
-    return Training(
-        _each(raw.get("optimizers"), _stepped),
-        _each(raw.get("unreduced"), _unreduced),
-        _each(raw.get("loaders"), _loaded),
-        _by_number(raw.get("in_no_sync"), _pair),
-        _by_number(raw.get("fresh"), _pair),
-        _by_number(
-            raw.get("marked"),
-            lambda one: Marked(needed_whole(one["parameter"]), _by_number(one["marks"], _mark)),
-        ),
-        _each(raw.get("reductions"), reductions_from_json),
-        _each(raw.get("evaluations"), _evaluated),
-        _each(raw.get("saves"), saved_from_json),
-        _each(raw.get("modes"), mode_from_json),
-        _by_number(raw.get("batches"), lambda marks: _by_number(marks, lambda mark: int(mark[:8], 16))),
-        _by_number(raw.get("averaged_again"), averaged_again_from_json),
-        _each(raw.get("callers"), caller_from_json),
-    )
-
-
-def _each(entries: Any, convert: Callable[[Any], T]) -> tuple[T, ...]:
-    found = []
-    for entry in entries[:MOST] if isinstance(entries, list) else []:
-        try:
-            found.append(convert(entry))
-        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
-            continue
-    return tuple(found)
-
-
-def _by_number(entries: Any, convert: Callable[[Any], T]) -> dict[int, T]:
-    found: dict[int, T] = {}
-    for key, value in list(entries.items())[: 2 * MOST] if isinstance(entries, Mapping) else []:
-        try:
-            found[needed_whole(int(key[:12]))] = convert(value)
-        except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
-            continue
-    return found
-
-
-def _stepped(entry: Any) -> Stepped:
-    rate = entry.get("scheduler_rate")
-    return Stepped(
-        _maybe(entry["module"]),
-        _text(entry["optimizer"]),
-        needed_whole(entry["steps"]),
-        _by_number(entry["passes"], needed_whole),
-        _by_number(entry["settings"], _text),
-        tuple(_text(place) for place in needed_list(entry.get("where", []), MOST)),
-        needed_whole(entry.get("looks", 0)),
-        needed_whole(entry.get("idle", 0)),
-        _maybe(entry.get("zero_since")),
-        _text(entry.get("scheduler", "")),
-        float(rate) if rate is not None and abs(rate) < MOST_RATE else None,
-    )
-
-
-def _unreduced(entry: Any) -> Unreduced:
-    names = entry["parameters"]
-    if not isinstance(names, list):
-        raise TypeError("no list")
-    return Unreduced(
-        None if entry["module"] is None else needed_whole(entry["module"]),
-        entry["all_of_it"] is True,
-        tuple(_text(name) for name in names[:MOST_NAMES]),
-        needed_whole(entry["count"]),
-        needed_whole(entry["first_step"]),
-        needed_whole(entry["last_step"]),
-        needed_whole(entry["times"]),
-        _by_number(entry["marks"], lambda marks: tuple(_mark(mark) for mark in marks[:MOST_NAMES])),
-        _trail(entry.get("trail", "")),
-        _text(entry.get("where", "")),
-        needed_whole(entry.get("bytes", 0)),
-        entry.get("reduced_before") is True,
-    )
-
-
-def _mark(mark: Any) -> tuple[int, float] | None:
-    if mark is None:
-        return None
-    bits, norm = mark
-    if norm is None or not math.isfinite(norm):
-        return None  # the bits of a NaN may differ
-    return int(bits[:16], 16), float(norm)
-
-
-def _mark_to_json(mark: tuple[int, float] | None) -> list[Any] | None:
-    return None if mark is None or not math.isfinite(mark[1]) else [f"{mark[0]:016x}", mark[1]]
-
-
-def _trail(text: Any) -> tuple[int, ...]:
-    return tuple(int(text[at : at + 8], 16) for at in range(0, min(len(text), 8 * 1024), 8))
-
-
-def _pair(pair: Any) -> tuple[int, int]:
-    return needed_whole(pair[0]), needed_whole(pair[1])
-
-
-def _loaded(entry: Any) -> Loaded:
-    return Loaded(
-        _text(entry["sampler"]),
-        entry["distributed"] is True,
-        _maybe(entry.get("replicas")),
-        _maybe(entry.get("rank")),
-        entry["shuffle"] if isinstance(entry.get("shuffle"), bool) else None,
-        _maybe(entry.get("seed")),
-        _maybe(entry.get("length")),
-        _maybe(entry.get("batch_size")),
-        needed_whole(entry["epochs"]),
-        needed_whole(entry["distinct"]),
-        _maybe(entry.get("workers")),
-    )
-
-
-def _evaluated(entry: Any) -> Evaluated:
-    seconds = float(entry["seconds"])
-    if not 0.0 <= seconds < LONGEST_S:
-        raise ValueError("no time")
-    passes = needed_whole(entry["passes"])
-    if not passes:
-        raise ValueError("no pass")
-    return Evaluated(_loaded(entry), _text(entry["where"]), passes, seconds, _trail(entry["marks"])[:MOST])
-
-
-def _text(value: Any) -> str:
-    return needed_text(value, NAME_LIMIT)
-
-
-def _maybe(value: Any) -> int | None:
-    return None if value is None else needed_whole(value)
 
 
 __all__ = [
@@ -386,6 +223,4 @@ __all__ = [
     "Stepped",
     "Training",
     "Unreduced",
-    "training_from_json",
-    "training_to_json",
 ]

@@ -56,6 +56,18 @@ def needed_whole(value: Any, below: int = 2**63) -> int:
     return int(value)
 
 
+def needed_number(value: Any, below: float) -> float:
+    """A number that is not negative.
+
+    Raises:
+        ValueError: it is none, or not below that.
+    """
+    found = number(value, below)
+    if found is None:
+        raise ValueError("no number that fits")
+    return found
+
+
 def needed_list(value: Any, limit: int) -> list[Any]:
     """A list of so many entries at most.
 
@@ -71,4 +83,14 @@ def _is_whole(value: Any, below: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < below
 
 
-__all__ = ["LATEST_NS", "needed_list", "needed_text", "needed_whole", "number", "text", "time_ns", "whole"]
+__all__ = [
+    "LATEST_NS",
+    "needed_list",
+    "needed_number",
+    "needed_text",
+    "needed_whole",
+    "number",
+    "text",
+    "time_ns",
+    "whole",
+]

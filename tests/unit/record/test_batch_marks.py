@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from pyddpdiag.model.training import MOST, Training, training_from_json, training_to_json
+from pyddpdiag.model.fields import from_json, to_json
+from pyddpdiag.model.training import MOST, Training
 from pyddpdiag.record.batch_marks import GivenBatches, batch_mark
 
 
@@ -74,7 +75,7 @@ def test_a_module_is_looked_at_ever_more_rarely() -> None:
     assert len(set(given.marks().values())) == 16 and 0 not in given.marks().values()
     given.look(((torch.ones(3),), {}))
     seen = Training(batches={0: given.marks()})
-    assert training_from_json(training_to_json(seen)) == seen
+    assert from_json(Training, to_json(seen)) == seen
 
 
 def test_batches_of_few_values_may_be_alike_by_chance() -> None:
@@ -85,10 +86,10 @@ def test_batches_of_few_values_may_be_alike_by_chance() -> None:
 
 @pytest.mark.parametrize("raw", [5, {"0": 5, "x": {}}, {"0": {"1": "xyz", "2": 7, "3": None, "4": "f"}}])
 def test_any_entry_of_a_sidecar_is_read(raw: object) -> None:
-    assert sum(map(len, training_from_json({"batches": raw}).batches.values())) == ("4" in str(raw))
+    assert sum(map(len, from_json(Training, {"batches": raw}).batches.values())) == ("4" in str(raw))
 
 
 def test_a_sidecar_is_bounded() -> None:
     raw = {"batches": {str(number): {str(at): "1" for at in range(1000)} for number in range(1000)}}
-    kept = training_from_json(raw).batches
+    kept = from_json(Training, raw).batches
     assert len(kept) == 2 * MOST and all(len(marks) == 2 * MOST for marks in kept.values())

@@ -10,7 +10,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
-from pyddpdiag.model.training import MOST, Evaluated, Training, training_from_json, training_to_json
+from pyddpdiag.model.fields import from_json, to_json
+from pyddpdiag.model.training import MOST, Evaluated, Training
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.evaluations import Evaluations
 
@@ -148,8 +149,8 @@ def test_what_is_kept_is_bounded_and_said_at_powers_of_two() -> None:
 
 def test_the_sidecar_keeps_it() -> None:
     training = Training(evaluated=_evaluated(DataLoader(DATA, batch_size=8)))
-    raw = training_to_json(training)
-    assert training_from_json(raw) == training
+    raw = to_json(training)
+    assert from_json(Training, raw) == training
     for bad in (
         {"seconds": -1.0},
         {"seconds": "nan"},
@@ -159,4 +160,4 @@ def test_the_sidecar_keeps_it() -> None:
         {"marks": 5},
         {"where": None},
     ):
-        assert training_from_json({"evaluations": [{**raw["evaluations"][0], **bad}]}).evaluated == ()
+        assert from_json(Training, {"evaluations": [{**raw["evaluations"][0], **bad}]}).evaluated == ()

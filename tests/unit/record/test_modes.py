@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import asdict
 
 import pytest
 from torch import nn
 
-from pyddpdiag.model.modes import Mode, mode_from_json
+from pyddpdiag.model.fields import from_json, to_json
+from pyddpdiag.model.modes import Mode
 from pyddpdiag.record.modes import Modes, layers_without_effect
 
 
@@ -37,7 +37,7 @@ def test_looks_count_since_the_mode_changed() -> None:
     modes.look(0, owner, 7)
     assert modes.modes() == (Mode(0, looks=8, before=8),)
     for one in modes.modes():
-        assert mode_from_json(asdict(one)) == one
+        assert from_json(Mode, to_json(one)) == one
 
 
 class OddDropout(nn.Dropout):

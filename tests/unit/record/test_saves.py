@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pyddpdiag.model.fields import from_json, to_json
 from pyddpdiag.model.saves import FILES, SPANS, Saved
-from pyddpdiag.model.training import Training, training_from_json, training_to_json
+from pyddpdiag.model.training import Training
 from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.saves import Saves
 
@@ -84,7 +85,7 @@ def test_what_is_kept_is_bounded_and_survives_the_file(tmp_path: Path) -> None:
         path.touch()
     found = _saved(*paths, *[paths[0]] * (SPANS + 5))
     assert len(found) == FILES and found[0].times == SPANS + 6 and len(found[0].spans) == SPANS
-    assert training_from_json(training_to_json(Training(saved=found))).saved == found
+    assert from_json(Training, to_json(Training(saved=found))).saved == found
 
 
 def test_it_is_written_down_ever_more_rarely(tmp_path: Path) -> None:
@@ -113,6 +114,6 @@ def test_it_is_written_down_ever_more_rarely(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_entry_is_left_out(change: dict[str, object]) -> None:
-    sound = training_to_json(Training(saved=(Saved("ff", "last.pt", "train.py:9", 1, ((1, 2),)),)))
+    sound = to_json(Training(saved=(Saved("ff", "last.pt", "train.py:9", 1, ((1, 2),)),)))
     damaged = {"saves": [{**sound["saves"][0], **change}, *sound["saves"]]}
-    assert [one.file for one in training_from_json(damaged).saved] == ["ff"]
+    assert [one.file for one in from_json(Training, damaged).saved] == ["ff"]

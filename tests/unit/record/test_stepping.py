@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
-from pyddpdiag.model.training import Stepped, Training, training_from_json, training_to_json
+from pyddpdiag.model.fields import from_json, to_json
+from pyddpdiag.model.training import Stepped, Training
 from pyddpdiag.record.stepping import Stepping
 
 
@@ -39,7 +40,7 @@ def test_a_schedule_that_ends(for_each: int, rate: float) -> None:
     )
     assert one.module is None and one.idle == one.looks == 20
     seen = Training((one,))
-    assert training_from_json(training_to_json(seen)) == seen
+    assert from_json(Training, to_json(seen)) == seen
 
 
 def test_a_rate_that_rises_again_has_not_ended() -> None:

@@ -16,7 +16,8 @@ from pyddpdiag.integrations import recorded_command
 from pyddpdiag.integrations.tried_command import Files
 from pyddpdiag.live.pulse import Watcher
 from pyddpdiag.live.watch import pulse_line
-from pyddpdiag.model.launch import Launch, launch_to_json
+from pyddpdiag.model.fields import to_json
+from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.tried import (
     AS_IT_IS,
@@ -76,7 +77,7 @@ def run_with(folder: Path, trial: Tried) -> Path:
         writer.sidecar |= {
             "trial": tried_to_json(trial),
             "recorded_by": "run",
-            "launch": launch_to_json(LAUNCH),
+            "launch": to_json(LAUNCH),
             "platform": "Linux",
         }
         writer.write(folder)

@@ -147,6 +147,7 @@ def test_links_to_one_sidecar_do_not_multiply(tmp_path: Path) -> None:
 
 
 def test_lists_of_a_sidecar_end_somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [1] * (schema.ENTRIES_LIMIT + 1)
     monkeypatch.setattr(schema, "ENTRIES_LIMIT", 3)
     path = tmp_path / "rank_0.json"
     group = {"name": "g", "backend": "gloo", "ranks": [0]}
@@ -155,7 +156,7 @@ def test_lists_of_a_sidecar_end_somewhere(tmp_path: Path, monkeypatch: pytest.Mo
             {
                 "schema_version": 1,
                 "groups": [{**group, "id": f"{n:x}"} for n in range(5)],
-                "buckets": [{"id": "1", "module": 0, "parameters": [1, 2, 3, 4], "dtype": "float32"}],
+                "buckets": [{"id": "1", "module": 0, "parameters": many, "dtype": "float32"}],
             }
         )
     )

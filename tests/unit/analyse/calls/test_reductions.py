@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from pyddpdiag.analyse.calls.reductions import DifferentReductions, different_reductions
+from pyddpdiag.model.fields import from_json, to_json
 from pyddpdiag.model.reductions import (
     CALLS,
     LETTERS,
     ReductionKind,
     Reductions,
-    reductions_from_json,
-    reductions_to_json,
 )
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.training import Training
@@ -92,4 +91,4 @@ def test_ranks_that_ended_with_more_calls_than_others_are_not_compared() -> None
 
 def test_what_a_sidecar_keeps_is_read_again() -> None:
     kept = calls("abcabc" * 100)
-    assert reductions_from_json(reductions_to_json(kept)) == kept
+    assert from_json(Reductions, to_json(kept)) == kept
