@@ -68,12 +68,12 @@ def option(
     if kind is bool and default is None:
         default, declared = False, declared or (f"--{name.replace('_', '-')}",)
     made = typer.Option(*declared, help=text, **more)
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind if default is not None else kind | None, made],
-    )
+    return row(name, Annotated[kind if default is not None else kind | None, made], default)
+
+
+def row(name: str, annotated: Any, default: Any = None) -> inspect.Parameter:
+    """A row of a table for an option that is defined as a type."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotated)
 
 
 def with_options(*tables: Table) -> Callable[[Command], Command]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from pyddpdiag.cli._options import Force
+from pyddpdiag.cli._options import with_options
 from pyddpdiag.cli.bench import options
 from pyddpdiag.workloads.archs import ARCHS
 
 
+@with_options(options.SWEEP)
 def buckets(
     model: Annotated[
         str,
@@ -50,25 +51,15 @@ def buckets(
     ranks: Annotated[
         str, typer.Option("--nproc", "--ranks", help="World sizes, launched on this machine.")
     ] = "1,2,4",
-    interface: options.Interface = None,
-    rounds: options.Rounds = None,
-    sittings: options.Sittings = 5,
-    budget: options.Budget = None,
-    output: options.Output = None,
-    force: Force = False,
-    resume: options.Resume = False,
-    timeout: options.Timeout = 60.0,
-    as_json: options.AsJson = False,
+    **given: Any,
 ) -> None:
     """Time DDP's training step for bucket sizes, world sizes, hooks and models, and show where the time goes."""
     started = time.time()
     from pyddpdiag.bench.cases import hooks_of, step_cases
-    from pyddpdiag.bench.engine.plan import SweepPlan
-    from pyddpdiag.bench.engine.result_writer import ResultWriter
     from pyddpdiag.cli._options import lanes_of
     from pyddpdiag.cli.bench import running
 
-    names, picks = options.interfaces(interface)
+    names, picks = options.interfaces(given["interface"])
     cases = step_cases(
         options.words(model),
         hooks_of(
@@ -82,16 +73,4 @@ def buckets(
         options.whole_numbers(ranks, "--nproc"),
         picks,
     )
-    most, limit = options.limits(rounds, budget, started)
-    plan = SweepPlan(
-        cases=tuple(cases),
-        names=names,
-        rounds=most,
-        launches=sittings,
-        budget=limit,
-        timeout_s=timeout,
-    )
-    writer = ResultWriter(options.output_path(output, resume), force, resume)
-    outcome = running.run(plan, writer)
-    running.show(outcome, as_json)
-    running.finish(outcome)
+    running.sweep(cases, names, given, started)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyddpdiag.cli._options import Force, Table, option, row
 from pyddpdiag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,32 +22,40 @@ Budget = Annotated[
         metavar="TIME", help="Stop after this time, such as 90s or 2m; the most telling cases come first."
     ),
 ]
-Rounds = Annotated[
-    int | None,
-    typer.Option(
-        help="Rounds of each case, over all launches. Default: 30; with --budget as many as fit, at least 10 per "
-        "case."
-    ),
-]
-Sittings = Annotated[
-    int,
-    typer.Option(
-        help="Process launches. Timings shift from launch to launch, and `compare` needs that spread. Few --rounds "
-        "or a short --budget mean fewer launches."
-    ),
-]
 Output = Annotated[
     Path | None, typer.Option(metavar="FILE.json", help="Result file. Default: runs/bench-<time>.json.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted sweep in --output.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result file's content instead of tables.")]
 Timeout = Annotated[
     float, typer.Option(help="Longest wait for other ranks while a case is set up, in seconds.")
 ]
-Interface = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME[,NAME]", help="Interface for Gloo, or several at once; repeat to vary it."),
-]
+SWEEP: Table = (
+    option(
+        "interface",
+        list[str],
+        "Interface for Gloo, or several at once; repeat to vary it.",
+        metavar="NAME[,NAME]",
+    ),
+    option(
+        "rounds",
+        int,
+        "Rounds of each case, over all launches. Default: 30; with --budget as many as fit, at least 10 per case.",
+    ),
+    option(
+        "sittings",
+        int,
+        "Process launches. Timings shift from launch to launch, and `compare` needs that spread. Few --rounds or a "
+        "short --budget mean fewer launches.",
+        5,
+    ),
+    row("budget", Budget),
+    row("output", Output),
+    row("force", Force, False),
+    option("resume", bool, "Continue the interrupted sweep in --output."),
+    row("timeout", Timeout, 60.0),
+    row("as_json", AsJson, False),
+)
+"""What the sweeps share, as `running.sweep` takes it."""
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
@@ -68,7 +77,7 @@ def limits(rounds: int | None, budget: str | None, started: float) -> tuple[int 
     """The number of rounds and the budget of a sweep; without a budget there is always a number of rounds.
 
     Raises:
-        UsageError: the budget is not a duration, or cannot be kept.
+        UsageError: the budget is not a duration.
     """
     from pyddpdiag.bench.engine.plan import USUAL_ROUNDS, Budget
 

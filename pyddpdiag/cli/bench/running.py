@@ -6,8 +6,9 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -19,9 +20,11 @@ from pyddpdiag.bench.engine.result_writer import ResultWriter
 from pyddpdiag.bench.engine.sweep import Outcome, run_sweep
 from pyddpdiag.bench.entries_table import print_entries
 from pyddpdiag.bench.results import to_document
+from pyddpdiag.cli.bench import options
 from pyddpdiag.output import clean, say
 
 if TYPE_CHECKING:
+    from pyddpdiag.bench.cases import Case
     from pyddpdiag.ranks.rendezvous import Place
 
 
@@ -68,6 +71,27 @@ class Bar:
         if isinstance(news, Built):
             what = f"set up {plan.cases[news.case].label('')}"
         self._progress.update(self._task, completed=min(1.0, done), description=clean(what))
+
+
+def sweep(cases: Sequence[Case], names: tuple[str, ...], given: Mapping[str, Any], started_s: float) -> None:
+    """Runs a sub-command that took the options of `options.SWEEP`, begun at `started_s`, to its end.
+
+    Raises:
+        UsageError: the budget is no duration, there is nothing to resume, or the sweep cannot be run like this.
+    """
+    rounds, budget = options.limits(given["rounds"], given["budget"], started_s)
+    plan = SweepPlan(
+        cases=tuple(cases),
+        names=names,
+        rounds=rounds,
+        launches=given["sittings"],
+        budget=budget,
+        timeout_s=given["timeout"],
+    )
+    path = options.output_path(given["output"], given["resume"])
+    outcome = run(plan, ResultWriter(path, given["force"], given["resume"]))
+    show(outcome, given["as_json"])
+    finish(outcome)
 
 
 def run(plan: SweepPlan, writer: ResultWriter | None, place: Place | None = None) -> Outcome:
