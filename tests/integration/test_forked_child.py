@@ -25,7 +25,7 @@ import pyddpdiag
 from pyddpdiag.trace.reader import read_trace
 from pyddpdiag.record.latest import latest_open
 
-what, folder = sys.argv[1:]
+folder, *ways = sys.argv[1:]
 parent = os.getpid()
 # Comes last of all that is registered. After it torch destroys its process group, which waits for ever for threads that
 # a forked child has not, with or without a recorder.
@@ -33,7 +33,7 @@ atexit.register(lambda: None if os.getpid() == parent else os._exit(0))
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.FileStore(folder + "/store", 1))
 
 
-def child(recorder):
+def child(what, recorder):
     if what == "closes":
         recorder.close()
         assert latest_open() is None
@@ -70,47 +70,67 @@ def wait(pid):
     return "hangs"
 
 
-ddp = DistributedDataParallel(torch.nn.Linear(2, 2))
-with pyddpdiag.Recorder(folder + "/run", capacity_mb=0.0625) as recorder:
-    atexit.register(recorder.close)
-    recorder.attach(ddp)
-    for step in recorder.steps(range(6)):
-        ddp(torch.ones(1, 2)).sum().backward()
-        if step == 2:
-            before = recorder.core.counters()
-            pid = os.fork()
-            if pid == 0:
-                child(recorder)
-                del recorder
-                os._exit(0)
-            code = wait(pid)
-            assert code == 0, code
-            assert recorder.core.counters() == before
-            assert not read_trace(recorder.path).header.closed
-            assert '"closed": false' in recorder.path.with_suffix(".json").read_text()
+def train(what):
+    global ddp
+    ddp = DistributedDataParallel(torch.nn.Linear(2, 2))
+    with pyddpdiag.Recorder(f"{folder}/{what}", capacity_mb=0.0625) as recorder:
+        atexit.register(recorder.close)
+        recorder.attach(ddp)
+        for step in recorder.steps(range(6)):
+            ddp(torch.ones(1, 2)).sum().backward()
+            if step == 2:
+                before = recorder.core.counters()
+                pid = os.fork()
+                if pid == 0:
+                    child(what, recorder)
+                    del recorder
+                    os._exit(0)
+                code = wait(pid)
+                assert code == 0, (what, code)
+                assert recorder.core.counters() == before
+                assert not read_trace(recorder.path).header.closed
+                assert '"closed": false' in recorder.path.with_suffix(".json").read_text()
+
+
+for what in ways:
+    train(what)
 print("parent done", flush=True)
 os._exit(0)
 """
 
 
-@pytest.mark.parametrize("what", ["closes", "records", "attaches", "exits", "drops"])
-def test_the_parents_trace_goes_on(tmp_path: Path, what: str) -> None:
+WAYS = ("closes", "records", "attaches", "exits", "drops")
+
+
+def _left(program: str, folder: Path, *arguments: str) -> None:
+    """Runs a program of one rank in `folder`."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, what, str(tmp_path)],
+        [sys.executable, "-c", program, str(folder), *arguments],
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "parent done\n"), done.stderr
-    run = open_run(tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("forked")
+    _left(PROGRAM, folder, *WAYS)
+    return folder
+
+
+@pytest.mark.parametrize("what", WAYS)
+def test_the_parents_trace_goes_on(trained: Path, what: str) -> None:
+    run = open_run(trained / what)
     assert run.warnings == ()
     [trace] = run.ranks
     assert trace.header.closed
     assert complete(trace, Kind.STEP)["step"].tolist() == list(range(STEPS + 1))  # and the loader's end
     assert complete(trace, Kind.BUCKET)["step"].tolist() == list(range(STEPS))
     # The lines are there if it took long enough to be looked at.
-    left = {p.name for p in (tmp_path / "run").iterdir()} - {"rank_0.lines"}
+    left = {p.name for p in (trained / what).iterdir()} - {"rank_0.lines"}
     assert left == {"rank_0.ddptrace", "rank_0.json"}
 
 
@@ -137,14 +157,7 @@ os._exit(0)
 
 
 def test_a_data_loader_whose_workers_are_forked(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOADER, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "parent done\n"), done.stderr
+    _left(LOADER, tmp_path)
     run = open_run(tmp_path / "run")
     assert run.warnings == ()
     steps = complete(run.ranks[0], Kind.STEP)

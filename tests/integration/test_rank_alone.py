@@ -10,11 +10,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from support.ranks import run_ranks
+from support.watched_ways import record_each
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag.integrations import unchanged
-from pyddpdiag.integrations.watched import Watched
 from pyddpdiag.pipeline import load_report
 
 STEPS, WARM = 330, 10
@@ -61,12 +60,7 @@ def _train(way: str, rank: int) -> None:
 
 
 def _job(rank: int, _: int, folder: str) -> None:
-    for way in WAYS:
-        watched = Watched(f"{folder}/{way}", {"capacity_mb": 1})
-        unchanged.watch(watched)
-        _train(way, rank)
-        assert watched.session is not None
-        watched.session.close()
+    record_each(Path(folder), WAYS, rank, _train)
 
 
 @pytest.fixture(scope="module")
