@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
+from pyddpdiag.model.fields import to_json
 from pyddpdiag.model.node import BEAT_S, NodeNote, note_name
 from pyddpdiag.own_clock import clock_identity, monotonic_ns
 from pyddpdiag.ranks.interrupts import blocked, stop_signals
@@ -83,7 +83,7 @@ class NodeBeat:
         with suppress(OSError):
             if self._folder.is_dir():
                 beside = self._folder / f".{note_name(self.node)}.part"
-                beside.write_text(json.dumps(asdict(note)), encoding="utf-8")
+                beside.write_text(json.dumps(to_json(note)), encoding="utf-8")
                 replace(beside, self._folder / note_name(self.node), within_s)
 
 

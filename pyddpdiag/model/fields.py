@@ -96,7 +96,8 @@ def _bare(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
         return kind, hint.__metadata__, maybe
     inner = get_args(hint)
     if types.NoneType in inner and len(inner) == 2:
-        return inner[0], (), True
+        kind, marks, _ = _bare(inner[0])
+        return kind, marks, True
     return hint, (), False
 
 
@@ -114,6 +115,8 @@ def to_json(value: Any) -> dict[str, Any]:
 
 def _write(hint: Any, value: Any) -> Any:
     kind, marks, _ = _bare(hint)
+    if value is None:
+        return None
     for each in marks:
         if isinstance(each, Form):
             return each.write(value)

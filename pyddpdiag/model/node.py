@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pyddpdiag.output import clean
+from pyddpdiag.model.fields import Form, Limit, maybe_from_json
+from pyddpdiag.model.untrusted import LATEST_NS
 
 BEAT_S: Final = 2.0
 """So often the note is renewed."""
@@ -17,10 +18,23 @@ NOTE_BYTES: Final = 4096
 """A longer file is no note."""
 
 _NAME: Final = re.compile(r"node_([0-9a-f]{16})\.json")
-_LATEST_NS: Final = 2**61
-_LATEST_S: Final = 3e10
 _RANK: Final = re.compile(r"[0-9]{1,7}")
-_LEAST: Final = -(2**32)
+
+
+def _code(raw: Any) -> int:
+    if type(raw) is not int:
+        raise TypeError("no exit code")
+    return raw
+
+
+def _codes(raw: Any) -> dict[str, int]:
+    found = {rank: _code(code) for rank, code in raw.items()}
+    return {rank: code for rank, code in found.items() if _RANK.fullmatch(rank) and abs(code) <= 2**32}
+
+
+# Of 32 bits with or without a sign.
+_Code = Annotated[int, Form(int, _code)]
+_Codes = Annotated[Mapping[str, int], Form(dict, _codes)]
 
 
 @dataclass(frozen=True)
@@ -41,14 +55,19 @@ class NodeNote:
     """
 
     node: str
-    host: str
-    clock: str
+    host: Annotated[str, Limit(255)]
+    clock: Annotated[str, Limit(64)]
     pid: int
-    at_ns: int
-    at_s: float
-    exit_code: int | None = None
-    signal: str = ""
-    codes: Mapping[str, int] = field(default_factory=dict)
+    at_ns: Annotated[int, Limit(LATEST_NS)]
+    at_s: Annotated[float, Limit(3e10)]
+    exit_code: _Code | None = None
+    signal: Annotated[str, Limit(16)] = ""
+    codes: _Codes = field(default_factory=dict)
+
+    @property
+    def sound(self) -> bool:
+        """Whether it says when it was written."""
+        return self.at_ns > 0 and self.at_s > 0
 
 
 def note_name(node: str) -> str:
@@ -65,36 +84,9 @@ def node_of(name: str) -> str | None:
 def parse_note(node: str, content: bytes) -> NodeNote | None:
     """The note that a file holds, of which nothing is trusted; None: it is none."""
     try:
-        return _parse(node, json.loads(content))
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return maybe_from_json(NodeNote, json.loads(content), node=node)
+    except (ValueError, RecursionError):
         return None
-
-
-def _parse(node: str, raw: Any) -> NodeNote | None:
-    """Raises what a wrong type or a missing field raises."""
-    code, at_ns, at_s, pid = raw.get("exit_code"), raw["at_ns"], raw["at_s"], raw["pid"]
-    host, clock, signal, codes = raw["host"], raw["clock"], raw.get("signal", ""), raw.get("codes", {})
-    numbers = (at_ns, pid, code or 0, *codes.values())
-    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in numbers)
-    if (
-        not whole
-        or not isinstance(at_s, (int, float))
-        or not all(isinstance(value, str) for value in (host, clock, signal))
-        or not 0 < at_ns < _LATEST_NS
-        or not 0 < at_s < _LATEST_S
-    ):
-        return None
-    return NodeNote(
-        node,
-        clean(host, 255),
-        clean(clock, 64),
-        pid,
-        at_ns,
-        float(at_s),
-        code,
-        clean(signal, 16),
-        {rank: found for rank, found in codes.items() if _RANK.fullmatch(rank) and _LEAST <= found < -_LEAST},
-    )
 
 
 __all__ = ["BEAT_S", "NOTE_BYTES", "NodeNote", "node_of", "note_name", "parse_note"]
