@@ -10,11 +10,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from support.ranks import run_ranks
+from support.watched_ways import record_each
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag.integrations import unchanged
-from pyddpdiag.integrations.watched import Watched
 from pyddpdiag.pipeline import load_report
 
 TIMEOUT_S = 4.0
@@ -32,7 +31,7 @@ def sort_samples(rank: int) -> None:
         time.sleep(2 * TIMEOUT_S)
 
 
-def _train(rank: int) -> None:
+def _gather(rank: int) -> None:
     torch.manual_seed(rank)
     ddp = DistributedDataParallel(nn.Linear(32, 32))
     for _ in range(100):
@@ -50,17 +49,16 @@ def _fail(rank: int) -> None:
         ddp(torch.randn(8, 32)).pow(2).mean().backward()
 
 
+def _train(way: str, rank: int) -> None:
+    if way == "gathers":
+        _gather(rank)
+    else:
+        with pytest.raises(RuntimeError):
+            _fail(rank)
+
+
 def _job(rank: int, _: int, folder: str) -> None:
-    for way in ("gathers", "fails"):
-        watched = Watched(f"{folder}/{way}", {"capacity_mb": 1})
-        unchanged.watch(watched)
-        if way == "gathers":
-            _train(rank)
-        else:
-            with pytest.raises(RuntimeError):
-                _fail(rank)
-        assert watched.session is not None
-        watched.session.close()
+    record_each(Path(folder), ("gathers", "fails"), rank, _train)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 import torch
 from train_support import ROOT, ended
 
+from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_report
 
 JOB = str(ROOT / "tests" / "support" / "tried_job.py")
@@ -66,12 +67,15 @@ def test_a_trial_in_one_run_keeps_the_bits_of_the_training(tmp_path: Path) -> No
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_before_anything_starts(
-    tmp_path: Path, options: tuple[str, ...], words: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    words: str,
 ) -> None:
-    code, err = ended(
-        *PYDDPDIAG, "try", *options, "--nproc", "2", "--", JOB, "compute", "1", "-", cwd=tmp_path
-    )
-    assert code == 2 and words in " ".join(err.split()), err
+    monkeypatch.chdir(tmp_path)
+    assert main(["try", *options, "--nproc", "2", "--", JOB, "compute", "1", "-"]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
     assert not list(tmp_path.iterdir())
 
 

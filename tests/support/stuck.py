@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import sys
 import time
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+from support.forks import context, take_environment
 
 START_S = 120
 FIRST_STEPS = 6
@@ -49,13 +50,21 @@ def training(
         watchdog_s: of the recorders, which then write to `stderr_<rank>` in the run's folder: rank 0 in UTF-8, others
             in a code page of Windows.
     """
-    context = multiprocessing.get_context("spawn")
     run = folder / "run"
     run.mkdir(parents=True)
     processes = []
     for rank in range(world_size):
-        arguments = (rank, world_size, str(folder / "meeting"), str(run), how, victim, watchdog_s)
-        process = context.Process(target=_train, args=arguments, daemon=True)
+        arguments = (
+            rank,
+            world_size,
+            str(folder / "meeting"),
+            str(run),
+            how,
+            victim,
+            watchdog_s,
+            dict(os.environ),
+        )
+        process = context().Process(target=_train, args=arguments, daemon=True)
         process.start()
         processes.append(process)
     try:
@@ -85,8 +94,16 @@ def oversleep() -> None:
 
 
 def _train(
-    rank: int, world_size: int, meeting: str, folder: str, how: str, victim: int, watchdog_s: float | None
+    rank: int,
+    world_size: int,
+    meeting: str,
+    folder: str,
+    how: str,
+    victim: int,
+    watchdog_s: float | None,
+    variables: dict[str, str],
 ) -> None:
+    take_environment(variables)
     if watchdog_s is not None:
         encoding = "cp1252" if rank else "utf-8"
         sys.stderr = (Path(folder) / f"stderr_{rank}").open("w", encoding=encoding, buffering=1)
