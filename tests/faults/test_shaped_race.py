@@ -78,12 +78,9 @@ def test_several_at_once_hurt_where_one_is_slow(tmp_path: Path) -> None:
     assert any(line.startswith(f"Several interfaces at once hurt here: {BOTH}") for line in found["lines"])
 
 
-@pytest.mark.parametrize("how", ["by name", "--repeat"])
-def test_a_repeated_name_makes_no_second_link(how: str, tmp_path: Path) -> None:
-    twice = f"{FIRST},{FIRST}"
-    named = {"names": twice} if how == "by name" else {"names": FIRST}
-    options = () if how == "by name" else ("--repeat", 2)
-    found = race((150, 150), tmp_path, "--size", "1M", *options, **named)
+def test_a_repeated_name_makes_no_second_link(tmp_path: Path) -> None:
+    """As --repeat asks for it, too: test_bench_options.py."""
+    found = race((150, 150), tmp_path, "--size", "1M", names=f"{FIRST},{FIRST}")
     # Of what makes no difference the simplest is recommended.
     assert found["winner"] == FIRST and not found["clear"], found
     assert set(words(found["places"]).values()) <= {"no difference", "cannot tell"}, found

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,11 +44,9 @@ def join_all(url: str, worlds: list[tuple[int, int]], cwd: Path, *options: objec
         return [finish(process) for process in processes]
 
 
-@pytest.mark.parametrize("scheme", ["file", "tcp"])
-def test_two_ranks_meet_and_train(scheme: str, tmp_path: Path) -> None:
+def test_two_ranks_meet_by_a_file_and_train(tmp_path: Path) -> None:
     path = tmp_path / "meet here"
-    url = path.as_uri() if scheme == "file" else f"tcp://127.0.0.1:{own_port()}"
-    ends = join_all(url, [(1, 2), (0, 2)], tmp_path, *SHORT, "--trace", tmp_path / "t", "--json")
+    ends = join_all(path.as_uri(), [(1, 2), (0, 2)], tmp_path, *SHORT, "--trace", tmp_path / "t", "--json")
     assert [code for code, _, _ in ends] == [0, 0], ends
     assert ends[0][1] == ""  # rank 1 prints nothing
     assert summary_of(ends[1][1])["world_size"] == 2
@@ -54,7 +54,7 @@ def test_two_ranks_meet_and_train(scheme: str, tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_default_trace_folder_is_rank_0s_and_the_report_is_printed_once(tmp_path: Path) -> None:
+def test_two_ranks_meet_by_tcp_in_rank_0s_trace_folder_and_the_report_is_printed_once(tmp_path: Path) -> None:
     ends = join_all(f"tcp://127.0.0.1:{own_port()}", [(0, 2), (1, 2)], tmp_path, *SHORT)
     assert [code for code, _, _ in ends] == [0, 0], ends
     (folder,) = (tmp_path / "runs").iterdir()
@@ -197,23 +197,31 @@ def test_a_rank_that_fails_tells_the_others_why(scheme: str, job: str, culprit: 
     assert f"rank {1 - culprit} went down with it" in victim
 
 
+@contextmanager
+def two_in_training(folder: Path, timeout_s: int) -> Iterator[list[subprocess.Popen[str]]]:
+    """Ranks that nobody launched, in the middle of training."""
+    trace, url = folder / "t", (folder / "meet").as_uri()
+    options = (
+        "--dist-url",
+        url,
+        "--world-size",
+        2,
+        "--epochs",
+        500,
+        "--timeout",
+        timeout_s,
+        "--trace",
+        trace,
+    )
+    with ExitStack() as stack:
+        ranks = [stack.enter_context(started(command(*options, "--rank", rank), folder)) for rank in range(2)]
+        wait_for(lambda: records_published(trace, 1) > 50, START_S, "training under way")
+        yield ranks
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")
 def test_a_killed_rank_takes_the_others_down(tmp_path: Path) -> None:
-    folder, url = tmp_path / "t", (tmp_path / "meet").as_uri()
-    with ExitStack() as stack:
-        ranks = [
-            stack.enter_context(
-                started(
-                    command(
-                        *("--dist-url", url, "--rank", r, "--world-size", 2),
-                        *("--epochs", 500, "--timeout", 30, "--trace", folder),
-                    ),
-                    tmp_path,
-                )
-            )
-            for r in range(2)
-        ]
-        wait_for(lambda: records_published(folder, 1) > 50, START_S, "training under way")
+    with two_in_training(tmp_path, 30) as ranks:
         ranks[1].kill()
         code, _, err = finish(ranks[0], 15)
     assert code == 2
@@ -224,21 +232,7 @@ def test_a_killed_rank_takes_the_others_down(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a console of its own is needed to send Ctrl-C there")
 def test_ctrl_c_ends_a_rank_that_waits_inside_gloo(tmp_path: Path) -> None:
-    folder, url = tmp_path / "t", (tmp_path / "meet").as_uri()
-    with ExitStack() as stack:
-        ranks = [
-            stack.enter_context(
-                started(
-                    command(
-                        *("--dist-url", url, "--rank", r, "--world-size", 2),
-                        *("--epochs", 500, "--timeout", 120, "--trace", folder),
-                    ),
-                    tmp_path,
-                )
-            )
-            for r in range(2)
-        ]
-        wait_for(lambda: records_published(folder, 1) > 50, START_S, "training under way")
+    with two_in_training(tmp_path, 120) as ranks:
         os.kill(ranks[1].pid, signal.SIGSTOP)
         time.sleep(1)  # rank 0 is in its next all-reduce by now
         ranks[0].send_signal(signal.SIGINT)

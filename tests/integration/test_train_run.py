@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from train_support import records_published, run, summary_of
+from train_support import FOREIGN, records_published, run, summary_of
 
+from pyddpdiag.cli import main
 from pyddpdiag.ranks.events import Joined
 from pyddpdiag.trace.training import read_loss
 from pyddpdiag.train import HookKind, TrainSettings, launch
 from pyddpdiag.train.events import EpochDone, Planned
+from pyddpdiag.train.loop import train_rank
+from pyddpdiag.train.rank_session import Session
 
 
 def test_default_run_learns_the_digits_and_ends_with_the_report(tmp_path: Path) -> None:
@@ -53,28 +57,25 @@ def test_four_ranks_with_uneven_shares_and_a_summary_in_json(tmp_path: Path) -> 
     assert loss is not None and loss.train_loss == tuple(epoch["train_loss"] for epoch in summary["epochs"])
 
 
-def test_the_same_seed_repeats_and_another_one_does_not(tmp_path: Path) -> None:
-    del tmp_path
+def _three_seeds(session: Session) -> tuple[float, ...]:
+    """Trains in one rank, one after the other."""
+    runs = (replace(session, settings=replace(session.settings, seed=seed)) for seed in (4, 4, 5))
+    return tuple(train_rank(each).history[0].train_loss for each in runs)
+
+
+def test_the_same_seed_repeats_and_another_one_does_not() -> None:
     settings = TrainSettings(epochs=1, batch_size=128, hook=HookKind.PLAIN, timeout_s=60)
-    losses = [
-        launch(replace(settings, seed=seed), ranks).history[0].train_loss
-        for seed, ranks in ((4, 1), (4, 1), (5, 1))
-    ]
+    losses = cast(tuple[float, ...], launch(settings, 1, job=_three_seeds))
     assert losses[0] == losses[1] != losses[2]
 
 
-def test_two_ranks_learn_the_same_as_one() -> None:
+def test_two_ranks_learn_the_same_as_one_and_tell_of_it_in_order() -> None:
     """The global batch is what counts: how it is split changes rounding and nothing else."""
-    settings = TrainSettings(epochs=1, batch_size=127, hook=HookKind.BUILTIN, timeout_s=60)
-    one, two = (launch(settings, ranks).history[0].train_loss for ranks in (1, 2))
-    assert one == pytest.approx(two, rel=1e-3)
-
-
-def test_events_come_in_order() -> None:
+    settings = TrainSettings(epochs=2, batch_size=127, hook=HookKind.BUILTIN, timeout_s=60)
     events: list[object] = []
-    launch(
-        TrainSettings(epochs=2, batch_size=256, hook=HookKind.PLAIN, timeout_s=60), 2, on_event=events.append
-    )
+    one = launch(settings, 1).history
+    two = launch(settings, 2, on_event=events.append).history
+    assert one[0].train_loss == pytest.approx(two[0].train_loss, rel=1e-3)
     assert sorted(e.rank for e in events if isinstance(e, Joined)) == [0, 1]
     assert sum(isinstance(e, Planned) for e in events) == 1
     assert [e.epoch for e in events if isinstance(e, EpochDone)] == [0, 1]
@@ -135,13 +136,10 @@ def test_existing_trace_is_refused_and_replaced_by_force(tmp_path: Path) -> None
         (("--no-such-option",), "no-such-option"),
     ],
 )
-def test_bad_arguments_are_one_clear_error(options: tuple[object, ...], reason: str, tmp_path: Path) -> None:
-    done = run(*options, cwd=tmp_path)
-    assert done.returncode == 2
-    assert reason in done.stderr.lower() or reason in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not done.stdout
-    assert not list(tmp_path.iterdir())
+def test_bad_arguments_are_one_clear_error(
+    options: tuple[object, ...], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    _is_one_clear_error(options, reason, tmp_path, monkeypatch, capsys)
 
 
 def test_a_batch_larger_than_the_data_is_one_clear_error(tmp_path: Path) -> None:
@@ -151,16 +149,42 @@ def test_a_batch_larger_than_the_data_is_one_clear_error(tmp_path: Path) -> None
     assert "Traceback" not in done.stderr
 
 
-def test_nproc_under_another_launcher_is_refused(tmp_path: Path) -> None:
-    done = run("--nproc", 2, cwd=tmp_path, RANK="0", WORLD_SIZE="2")
-    assert done.returncode == 2
-    assert "a rank already" in done.stderr
+def test_nproc_under_another_launcher_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    launched = {"RANK": "0", "WORLD_SIZE": "2"}
+    _is_one_clear_error(("--nproc", 2), "a rank already", tmp_path, monkeypatch, capsys, **launched)
 
 
-def test_a_wrong_interface_in_the_environment_is_refused(tmp_path: Path) -> None:
-    done = run(cwd=tmp_path, GLOO_SOCKET_IFNAME="no-such-card")
-    assert done.returncode == 2
-    assert "GLOO_SOCKET_IFNAME" in done.stderr and "lo" in done.stderr
+def test_a_wrong_interface_in_the_environment_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    wrong = {"GLOO_SOCKET_IFNAME": "no-such-card"}
+    err = _is_one_clear_error((), "GLOO_SOCKET_IFNAME", tmp_path, monkeypatch, capsys, **wrong)
+    assert "lo" in err
+
+
+def _is_one_clear_error(
+    options: tuple[object, ...],
+    reason: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    **variables: str,
+) -> str:
+    """In this process: what is refused starts no rank, and to start Python for each takes a second."""
+    monkeypatch.chdir(folder)
+    for name in FOREIGN:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert main(["train", *map(str, options)]) == 2
+    out, err = capsys.readouterr()
+    assert reason in err.lower() or reason in err
+    assert "Traceback" not in err
+    assert not out
+    assert not list(folder.iterdir())
+    return str(err)
 
 
 def test_a_learning_rate_that_blows_up_is_named(tmp_path: Path) -> None:

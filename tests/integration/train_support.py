@@ -24,7 +24,7 @@ TIMEOUT_S = 240
 # For a launcher and its ranks to be in the middle of training: both load torch first, one after the other.
 START_S = 240
 # Variables of another launcher, or of the user's shell, that would change what a test asks for.
-_FOREIGN = (
+FOREIGN = (
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -46,7 +46,7 @@ USUAL = {"GLOO_SOCKET_IFNAME": interfaces.loopback() or "", "OMP_NUM_THREADS": "
 
 def environment(**extra: str) -> dict[str, str]:
     """This process's environment without foreign variables; children find this package and these helpers."""
-    env = {k: v for k, v in os.environ.items() if k not in _FOREIGN and not k.startswith("TORCHELASTIC")}
+    env = {k: v for k, v in os.environ.items() if k not in FOREIGN and not k.startswith("TORCHELASTIC")}
     env["PYTHONPATH"] = os.pathsep.join(
         [
             str(Path(__file__).parent),
