@@ -9,10 +9,9 @@ import pytest
 from support import mistaken_job
 from support.mistaken_job import ADVISED, EVEN_UNATTACHED, MISTAKES, OTHER_WAYS
 from support.ranks import run_ranks
+from support.watched_ways import record_each
 
 import pyddpdiag
-from pyddpdiag.integrations import unchanged
-from pyddpdiag.integrations.watched import Watched
 from pyddpdiag.pipeline import load_report
 
 KINDS = frozenset(MISTAKES.values()) - {""}
@@ -27,15 +26,8 @@ def _job(rank: int, _: int, folder: str) -> None:
             )
     with pyddpdiag.Recorder(f"{folder}/attach/ddp.module", capacity_mb=1) as recorder:
         mistaken_job.train("ddp.module", rank, recorder.attach)
-    for mistake in (*MISTAKES, *OTHER_WAYS):
-        watched = Watched(f"{folder}/run/{mistake}", {"capacity_mb": 1})
-        unchanged.watch(watched)
-        if mistake in MISTAKES:
-            mistaken_job.train(mistake, rank)
-        else:
-            mistaken_job.train_otherwise(mistake, rank)
-        assert watched.session is not None
-        watched.session.close()
+    record_each(Path(folder, "run"), list(MISTAKES), rank, mistaken_job.train)
+    record_each(Path(folder, "run"), OTHER_WAYS, rank, mistaken_job.train_otherwise)
 
 
 @pytest.fixture(scope="module")
