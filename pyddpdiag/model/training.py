@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from pyddpdiag.model.averaged_again import AveragedAgain, averaged_again_from_json
 from pyddpdiag.model.callers import Caller, caller_from_json
+from pyddpdiag.model.clearing import Clearing, clearing_from_json
 from pyddpdiag.model.modes import Mode, mode_from_json
 from pyddpdiag.model.reductions import Reductions, reductions_from_json, reductions_to_json
 from pyddpdiag.model.saves import Saved, saved_from_json, saved_to_json
@@ -49,8 +50,10 @@ class Stepped:
         idle: in how many of them none had a gradient.
         zero_since: the number of steps after which the learning rates of all its groups became 0, and are so until now;
             0: they never were more. None: one is not 0.
-        scheduler: class of what has set them to 0; empty: not known.
-        scheduler_rate: how many steps of that there are for each of the optimizer's; None: not known.
+        scheduler: class of what schedules its learning rates; empty: not known.
+        scheduler_rate: how many steps of that there were for each of the optimizer's; None: not known.
+        scheduled: how many it had made when the optimizer's last step began, and `planned` how many it was made for
+            (None: it does not say); all until `planned_since` steps, after which it had made those (None: it has not).
     """
 
     module: int | None
@@ -64,6 +67,9 @@ class Stepped:
     zero_since: int | None = None
     scheduler: str = ""
     scheduler_rate: float | None = None
+    scheduled: int = 0
+    planned: int | None = None
+    planned_since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,7 @@ class Loaded:
         epochs: how often it was gone through.
         distinct: in how many of these `set_epoch` had set another epoch than before.
         workers: processes that make its batches; None: not known.
+        picked: a checksum of which samples of a data set its Subset holds; None: it has none, or it is not known.
     """
 
     sampler: str
@@ -126,6 +133,7 @@ class Loaded:
     epochs: int = 0
     distinct: int = 0
     workers: int | None = None
+    picked: int | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +175,7 @@ class Training:
     their forward pass had not, so that they were reduced all the same. `fresh`: by module, how many passes were looked
     at, and how many of them began without gradients of an earlier one. `marked`: by module. `reductions`: that the
     script called itself. `batches`: by module, a checksum of what some of its passes with gradients were given, by
-    their number from 1 on; 0: it could not be read. `averaged_again`: by module. `callers`: of collectives.
+    their number from 1 on; 0: it could not be read. `averaged_again`, `clearing`: by module. `callers`: of collectives.
     """
 
     stepped: tuple[Stepped, ...] = ()
@@ -183,6 +191,7 @@ class Training:
     batches: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     averaged_again: Mapping[int, AveragedAgain] = field(default_factory=dict)
     callers: tuple[Caller, ...] = ()
+    clearing: Mapping[int, Clearing] = field(default_factory=dict)
 
 
 def training_to_json(training: Training) -> dict[str, Any]:
@@ -202,8 +211,7 @@ def training_to_json(training: Training) -> dict[str, Any]:
                 **asdict(one),
                 "parameters": list(one.parameters),
                 "marks": {
-                    str(number): [_mark_to_json(mark) for mark in marks]
-                    for number, marks in one.marks.items()
+                    str(number): list(map(_mark_to_json, marks)) for number, marks in one.marks.items()
                 },
                 "trail": "".join(f"{bits:08x}" for bits in one.trail),
             }
@@ -238,6 +246,7 @@ def training_to_json(training: Training) -> dict[str, Any]:
         },
         "averaged_again": {str(module): asdict(one) for module, one in training.averaged_again.items()},
         "callers": [asdict(one) for one in training.callers],
+        "clearing": {str(module): asdict(one) for module, one in training.clearing.items()},
     }
 
 
@@ -262,6 +271,7 @@ def training_from_json(raw: Any) -> Training:
         _by_number(raw.get("batches"), lambda marks: _by_number(marks, lambda mark: int(mark[:8], 16))),
         _by_number(raw.get("averaged_again"), averaged_again_from_json),
         _each(raw.get("callers"), caller_from_json),
+        _by_number(raw.get("clearing"), clearing_from_json),
     )
 
 
@@ -299,6 +309,9 @@ def _stepped(entry: Any) -> Stepped:
         _maybe(entry.get("zero_since")),
         _text(entry.get("scheduler", "")),
         float(rate) if rate is not None and abs(rate) < MOST_RATE else None,
+        needed_whole(entry.get("scheduled", 0)),
+        _maybe(entry.get("planned")),
+        _maybe(entry.get("planned_since")),
     )
 
 
@@ -323,9 +336,7 @@ def _unreduced(entry: Any) -> Unreduced:
 
 
 def _mark(mark: Any) -> tuple[int, float] | None:
-    if mark is None:
-        return None
-    bits, norm = mark
+    bits, norm = mark if mark is not None else ("", None)
     if norm is None or not math.isfinite(norm):
         return None  # the bits of a NaN may differ
     return int(bits[:16], 16), float(norm)
@@ -356,16 +367,14 @@ def _loaded(entry: Any) -> Loaded:
         needed_whole(entry["epochs"]),
         needed_whole(entry["distinct"]),
         _maybe(entry.get("workers")),
+        _maybe(entry.get("picked")),
     )
 
 
 def _evaluated(entry: Any) -> Evaluated:
-    seconds = float(entry["seconds"])
-    if not 0.0 <= seconds < LONGEST_S:
-        raise ValueError("no time")
-    passes = needed_whole(entry["passes"])
-    if not passes:
-        raise ValueError("no pass")
+    seconds, passes = float(entry["seconds"]), needed_whole(entry["passes"])
+    if not passes or not 0.0 <= seconds < LONGEST_S:
+        raise ValueError("no pass, or no time")
     return Evaluated(_loaded(entry), _text(entry["where"]), passes, seconds, _trail(entry["marks"])[:MOST])
 
 
