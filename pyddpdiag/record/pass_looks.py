@@ -43,9 +43,8 @@ class PassLooks:
     # Since the optimizer's last step, the passes that were looked at; and how many there were until then.
     _begun: list[Begun] = field(default_factory=list)
     _passes: int = 0
-    _some: list[weakref.ref[torch.Tensor]] = field(
-        default_factory=list
-    )  # parameters that have had a gradient
+    # Parameters that have had a gradient.
+    _some: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
 
     def note_local(self, reduced: int) -> None:
         """The backward pass of one begins after so many that were reduced."""
