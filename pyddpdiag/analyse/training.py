@@ -13,9 +13,18 @@ def training_loader(sidecar: Sidecar) -> Loaded | None:
     return max(sidecar.training.loaded, key=lambda one: one.epochs * (one.length or 1), default=None)
 
 
+def stepped(sidecar: Sidecar) -> list[Stepped]:
+    """The optimizers of a rank's recorded modules; all of them where none is such a one's.
+
+    A rank may have trained something else alone, such as what it then loads.
+    """
+    known = [one for one in sidecar.training.stepped if one.module is not None]
+    return known or list(sidecar.training.stepped)
+
+
 def optimizer_settings(sidecars: Mapping[int, Sidecar]) -> dict[int, str]:
     """The settings of the ranks' optimizers at the first step in which they are not the same; empty: there is none."""
-    by_rank = {rank: one.training.stepped for rank, one in sidecars.items() if one.training.stepped}
+    by_rank = {rank: some for rank, one in sidecars.items() if (some := stepped(one))}
     if len(by_rank) < 2 or len({len(some) for some in by_rank.values()}) > 1:
         return {}
     for place in range(min(len(some) for some in by_rank.values())):
@@ -25,10 +34,10 @@ def optimizer_settings(sidecars: Mapping[int, Sidecar]) -> dict[int, str]:
     return {}
 
 
-def _first_difference(stepped: Mapping[int, Stepped]) -> dict[int, str]:
-    last = min(one.steps for one in stepped.values())
-    for step in sorted({step for one in stepped.values() for step in one.settings if step <= last}):
-        then = {rank: f"{one.optimizer}({_at(one.settings, step)})" for rank, one in stepped.items()}
+def _first_difference(by_rank: Mapping[int, Stepped]) -> dict[int, str]:
+    last = min(one.steps for one in by_rank.values())
+    for step in sorted({step for one in by_rank.values() for step in one.settings if step <= last}):
+        then = {rank: f"{one.optimizer}({_at(one.settings, step)})" for rank, one in by_rank.items()}
         if len(set(then.values())) > 1:
             return _shortened(then)
     return {}
@@ -48,4 +57,4 @@ def _shortened(settings: dict[int, str]) -> dict[int, str]:
     return {rank: ", ".join(some[place] for place in kept) for rank, some in parts.items()}
 
 
-__all__ = ["optimizer_settings", "training_loader"]
+__all__ = ["optimizer_settings", "stepped", "training_loader"]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pyddpdiag.model.averaged_again import AveragedAgain
 from pyddpdiag.model.callers import Caller
+from pyddpdiag.model.clearing import Clearing
 from pyddpdiag.model.fields import INLINE, Form, Key, Limit
 from pyddpdiag.model.modes import Mode
 from pyddpdiag.model.reductions import Reductions
@@ -71,8 +72,10 @@ class Stepped:
         idle: in how many of them none had a gradient.
         zero_since: the number of steps after which the learning rates of all its groups became 0, and are so until now;
             0: they never were more. None: one is not 0.
-        scheduler: class of what has set them to 0; empty: not known.
-        scheduler_rate: how many steps of that there are for each of the optimizer's; None: not known.
+        scheduler: class of what schedules its learning rates; empty: not known.
+        scheduler_rate: how many steps of that there were for each of the optimizer's; None: not known.
+        scheduled: how many it had made when the optimizer's last step began, and `planned` how many it was made for
+            (None: it does not say); all until `planned_since` steps, after which it had made those (None: it has not).
     """
 
     module: int | None
@@ -86,6 +89,9 @@ class Stepped:
     zero_since: int | None = None
     scheduler: str = ""
     scheduler_rate: Annotated[float | None, Limit(MOST_RATE)] = None
+    scheduled: int = 0
+    planned: int | None = None
+    planned_since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,7 @@ class Loaded:
         epochs: how often it was gone through.
         distinct: in how many of these `set_epoch` had set another epoch than before.
         workers: processes that make its batches; None: not known.
+        picked: a checksum of which samples of a data set its Subset holds; None: it has none, or it is not known.
     """
 
     sampler: str
@@ -148,6 +155,7 @@ class Loaded:
     epochs: int = 0
     distinct: int = 0
     workers: int | None = None
+    picked: int | None = None
 
 
 @dataclass(frozen=True)
@@ -194,7 +202,7 @@ class Training:
     their forward pass had not, so that they were reduced all the same. `fresh`: by module, how many passes were looked
     at, and how many of them began without gradients of an earlier one. `marked`: by module. `reductions`: that the
     script called itself. `batches`: by module, a checksum of what some of its passes with gradients were given, by
-    their number from 1 on; 0: it could not be read. `averaged_again`: by module. `callers`: of collectives.
+    their number from 1 on; 0: it could not be read. `averaged_again`, `clearing`: by module. `callers`: of collectives.
     """
 
     forgiving: ClassVar[bool] = True
@@ -212,6 +220,7 @@ class Training:
     batches: Mapping[int, Mapping[int, Bits]] = field(default_factory=dict)
     averaged_again: Mapping[int, AveragedAgain] = field(default_factory=dict)
     callers: tuple[Caller, ...] = ()
+    clearing: Mapping[int, Clearing] = field(default_factory=dict)
 
 
 __all__ = [

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import sys
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
@@ -21,6 +19,9 @@ from pyddpdiag.model import sidecar as schema
 from pyddpdiag.record.callers import passes_here
 from pyddpdiag.record.pass_looks import PassLooks
 from pyddpdiag.record.reduced import parameters_of
+
+LOOKED_AT: Final = 16
+"""Passes in a row, of eight times as many, that are looked at as they begin: a step that accumulates is seen whole."""
 
 
 @dataclass(frozen=True)
@@ -182,60 +183,33 @@ class _Marks:
             _native.forward_end(self.core, self.module, outputs)
             self.passes += 1
             local = not ddp.require_backward_grad_sync
-            often = self.passes <= 8 or self.passes % 16 < 2
+            often = self.passes % (8 * LOOKED_AT) <= LOOKED_AT
             if (local or often) and outputs and outputs[0].requires_grad:
-                self._look_at_backward(ddp, outputs[0])
+                self._look_at_backward(ddp, outputs[0], local=local, often=often)
 
-    def _look_at_backward(self, ddp: Any, output: torch.Tensor) -> None:
+    def _look_at_backward(self, ddp: Any, output: torch.Tensor, *, local: bool, often: bool) -> None:
         """Sees that this pass is local, or whether it runs backward under `no_sync`, though not forward."""
-        looks, module, this = self.looks, self.module, weakref.ref(ddp)
-        if looks is None or module is None:
-            return
-        if not ddp.require_backward_grad_sync:
-            output.register_hook(partial(_note_local, looks, module))  # type: ignore[no-untyped-call]
+        looks, native, this = self.looks, self.module, weakref.ref(ddp)
+        if looks is None or native is None:
             return
 
         def begins(_: torch.Tensor) -> None:
             module = this()
-            if module is not None and not torch.compiler.is_compiling():
+            if module is None or torch.compiler.is_compiling():
+                return
+            fresh = looks.begins(local=local) if often else None
+            if local:
+                looks.note_local(native.passes)
+            elif fresh is not None:
                 looks.looked += 1
                 looks.inside += not module.require_backward_grad_sync
-                looks.fresh += is_fresh(module)
+                looks.fresh += fresh
 
         output.register_hook(begins)  # type: ignore[no-untyped-call]
 
     def __reduce__(self) -> tuple[type[_Marks], tuple[None, None]]:
         # A copy of the module, by pickle or deepcopy, does not have our hook and marks nothing.
         return (_Marks, (None, None))
-
-
-def _note_local(looks: PassLooks, module: _native.Module, _: torch.Tensor) -> None:
-    if not torch.compiler.is_compiling():
-        looks.note_local(module.passes)
-
-
-def is_fresh(module: torch.nn.Module) -> bool:
-    """Whether it has no gradients yet that this pass could add to: by some of them that can be read in no time."""
-    read = 0
-    for one in itertools.islice(module.parameters(), 64):
-        gradient = one.grad
-        if not one.requires_grad or (gradient is not None and not _is_soon_read(gradient)):
-            continue
-        if gradient is not None and bool(gradient.any()):
-            return False
-        read += 1
-        if read == 4:
-            break
-    return read > 0
-
-
-def _is_soon_read(gradient: torch.Tensor) -> bool:
-    return (
-        type(gradient) is torch.Tensor
-        and gradient.layout is torch.strided
-        and gradient.device.type == "cpu"
-        and gradient.numel() <= 4096
-    )
 
 
 def _tensors(output: Any) -> Iterator[torch.Tensor]:

@@ -17,9 +17,17 @@ _SMALL_BYTES: Final = 2**16  # of what is read before every step
 
 
 def parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.nn.Parameter]]:
-    """Those of a module that its reducer reduces, though some may be frozen at the moment, by name."""
+    """Those of a module that its reducer reduces, though some may be frozen at the moment, by name.
+
+    DDP keeps those that the script has replaced since, whose names are others' now.
+    """
     held = {id(one) for bucket in _native.parameters_of(ddp.reducer) for one in bucket}
-    return [(name, one) for name, one in ddp.module.named_parameters() if id(one) in held]
+    names = {id(one): name for name, one in ddp.module.named_parameters()}
+    return [
+        (names.get(id(one), f"replaced[{place}]"), one)
+        for place, one in enumerate(ddp._module_parameters)
+        if id(one) in held
+    ]
 
 
 @dataclass(eq=False)
@@ -56,6 +64,9 @@ class Reduced:
     def stepped(self) -> None:
         """An optimizer has stepped with it."""
         self.stepped_at, self.local_at = self.native.passes, self.looks.local
+        self.looks.steps(
+            self.stepped_at, (one for one in (ref() for ref in self.parameters) if one is not None)
+        )
 
     def mark(self) -> None:
         """Notes what one parameter is before a step."""

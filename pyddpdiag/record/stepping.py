@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import (
+    CosineAnnealingLR,
+    LambdaLR,
+    LRScheduler,
+    OneCycleLR,
+    PolynomialLR,
+    SequentialLR,
+)
 from torch.optim.optimizer import Optimizer
 
 from pyddpdiag.model.training import MOST, Stepped
@@ -43,24 +50,23 @@ class Stepping:
         self._looks = 0
         self._idle = 0  # of the looks, those that found no gradient
         self._zero_since: int | None = None  # the step; 0: it was never more
-        # What schedules it, how far that was, and how many steps had been made.
-        self._scheduler: tuple[weakref.ref[LRScheduler], int, int] | None = None
-        self._scheduled: tuple[str, float | None] = (
-            "",
-            None,
-        )  # its class, and its steps for each of the optimizer's
+        self._schedule: _Schedule | None = None
 
     def begins(self, optimizer: Optimizer) -> None:
         """A step begins."""
         self.steps += 1
         if self.steps & (self.steps - 1) == 0:
             self._note_settings(optimizer)
+        sought = self.steps == 2 and getattr(optimizer.step, "_wrapped_by_lr_sched", False)
         if any(_learns(group) for group in optimizer.param_groups):
             self._zero_since = None
         elif self._zero_since is None:
             self._zero_since = self.steps - 1
-            if self._scheduler is None and self.steps > 1:
-                self._scheduler = _scheduler_of(optimizer, self.steps)
+            sought = self.steps > 1
+        if sought and self._schedule is None:
+            self._schedule = _schedule_of(optimizer, self.steps)
+        elif self._schedule is not None:
+            self._schedule.look(self.steps)
 
     def look(self, optimizer: Optimizer, modules: list[Reduced]) -> None:
         """Finds the modules that it has parameters of, some of which may have become known since."""
@@ -68,7 +74,6 @@ class Stepping:
         self._looks += 1
         self._idle += all(one.grad is None for one in parameters)
         self._where.add(line_of_frame(sys._getframe()))
-        self._look_at_scheduler()
         mine = {id(one) for one in parameters}
         linked = [link.module for link in self.links]
         for module in modules:
@@ -90,7 +95,7 @@ class Stepping:
                 self._looks,
                 self._idle,
                 self._zero_since,
-                *self._scheduled,
+                *(() if self._schedule is None else self._schedule.seen()),
             )
 
     def _note_settings(self, optimizer: Optimizer) -> None:
@@ -101,23 +106,59 @@ class Stepping:
         if len(self._settings) < MOST and text != next(reversed(self._settings.values()), None):
             self._settings[self.steps] = text
 
-    def _look_at_scheduler(self) -> None:
-        scheduler = self._scheduler[0]() if self._scheduler is not None else None
-        if self._scheduler is not None and scheduler is not None:
-            _, before, steps = self._scheduler
-            made = self.steps - steps
-            rate = (scheduler.last_epoch - before) / made if made > 0 else None
-            self._scheduled = type(scheduler).__name__, rate
+
+class _Schedule:
+    """What schedules an optimizer's learning rates, seen from its step `since` on."""
+
+    def __init__(self, scheduler: LRScheduler, since: int) -> None:
+        self._scheduler = weakref.ref(scheduler)
+        self._kind = type(scheduler).__name__
+        self._since, self._before = since, scheduler.last_epoch
+        self._made = scheduler.last_epoch
+        self._rate: float | None = None
+        self._planned = _planned(scheduler)
+        self._planned_since: int | None = None
+
+    def look(self, steps: int) -> None:
+        """The optimizer's step of that number begins."""
+        scheduler = self._scheduler()
+        if scheduler is None or self._planned_since is not None:
+            return
+        self._made = scheduler.last_epoch
+        self._rate = (self._made - self._before) / (steps - self._since)
+        if self._planned is not None and self._made >= self._planned:
+            self._planned_since = steps - 1
+
+    def seen(self) -> tuple[str, float | None, int, int | None, int | None]:
+        """Its class, its steps for each of the optimizer's, and those that it made and was made for."""
+        return self._kind, self._rate, max(self._made, 0), self._planned, self._planned_since
 
 
-def _scheduler_of(optimizer: Optimizer, steps: int) -> tuple[weakref.ref[LRScheduler], int, int] | None:
+def _schedule_of(optimizer: Optimizer, steps: int) -> _Schedule | None:
     """Nobody but the scheduler knows of both. This looks at all live objects, some 10 ms, and once for an optimizer."""
-    for candidate in gc.get_objects():
+    found = [
+        cast("LRScheduler", candidate)
+        for candidate in gc.get_objects()
         # Not isinstance: it runs code of objects that pretend to be of a class.
-        if issubclass(type(candidate), LRScheduler) and vars(candidate).get("optimizer") is optimizer:
-            scheduler = cast("LRScheduler", candidate)
-            return weakref.ref(scheduler), scheduler.last_epoch, steps
-    return None
+        if issubclass(type(candidate), LRScheduler) and vars(candidate).get("optimizer") is optimizer
+    ]
+    parts = {id(part) for one in found for part in getattr(one, "_schedulers", ())}
+    whole = [one for one in found if id(one) not in parts and isinstance(vars(one).get("last_epoch"), int)]
+    return _Schedule(whole[0], steps) if whole else None
+
+
+def _planned(scheduler: Any) -> int | None:
+    """For how many steps a scheduler was made, if it brings the rate down until then and says so."""
+    if isinstance(scheduler, SequentialLR):
+        last = _planned(scheduler._schedulers[-1])
+        return None if last is None else scheduler._milestones[-1] + last
+    if isinstance(scheduler, LambdaLR):  # those of transformers
+        options = getattr(scheduler.lr_lambdas[0], "keywords", {})
+        total = options.get("num_training_steps")
+    else:
+        names = {OneCycleLR: "total_steps", CosineAnnealingLR: "T_max", PolynomialLR: "total_iters"}
+        total = getattr(scheduler, names.get(type(scheduler), ""), None)
+    return total if isinstance(total, int) and total > 0 else None
 
 
 def _learns(group: dict[str, Any]) -> bool:

@@ -69,6 +69,7 @@ class TrainingWatch:
             {index: marks for index, one in looks if (marks := one.batches.marks())},
             self._again.averaged_again(),
             self._reductions.callers(),
+            {index: one.clearing for index, one in looks if one.clearing.steps},
         )
 
     def close(self) -> None:

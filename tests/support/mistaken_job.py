@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, random_split
 from torch.utils.data.distributed import DistributedSampler
 
 EPOCHS, SAMPLES, BATCH = 3, 512, 8
@@ -42,9 +42,14 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
     net = Net()
     if mistake == "unfrozen late":
         net.head.weight.requires_grad_(False)
+    if mistake == "another split":
+        data, _ = random_split(data, [SAMPLES - 64, 64], torch.Generator().manual_seed(rank))
     if "evaluation" in mistake or "dropout" in mistake:
         net.drop = nn.Dropout(0.1)
-    ddp = DistributedDataParallel(net)
+    ddp = DistributedDataParallel(net, find_unused_parameters=mistake == "head replaced")
+    if mistake == "head replaced":
+        torch.manual_seed(5 + rank)
+        net.head = nn.Linear(16, 3)
     wrapped(ddp)
     if "no hook" in mistake:
         ddp.register_comm_hook(None, noop_hook)
@@ -78,6 +83,8 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
                 if mistake.startswith("optimizer state") and (rank == 1 or mistake.endswith("of all")):
                     optimizer.load_state_dict(state)
             last = number % accumulates == accumulates - 1
+            if mistake.endswith("zeroed in each pass"):
+                optimizer.zero_grad()
             # One off: the first pass is reduced, and the last one is not.
             _pass(ddp, x, y, mistake, last=last != (mistake == "no_sync one off"))
             if "averages" in mistake:
@@ -87,7 +94,7 @@ def train(mistake: str, rank: int, wrapped: Callable[[DistributedDataParallel], 
             skips = mistake == "skipped steps of one rank" and rank == 1 and 8 <= number < 12
             if last and not skips:
                 optimizer.step()
-            if last:
+            if last and (mistake != "zeroed in each epoch" or number == len(loader) - 1):
                 optimizer.zero_grad()
             if schedule is not None:
                 for _ in range(1 if mistake == "schedule" else dist.get_world_size()):
@@ -148,7 +155,9 @@ def _pass(
     ddp: DistributedDataParallel, x: torch.Tensor, y: torch.Tensor, mistake: str, *, last: bool
 ) -> None:
     loss = nn.functional.cross_entropy
-    if (mistake in ("no_sync", "no_sync one off") and not last) or mistake.startswith("always no_sync"):
+    if (mistake.startswith("no_sync") and "around" not in mistake and not last) or mistake.startswith(
+        "always no_sync"
+    ):
         with ddp.no_sync():
             loss(ddp(x), y).backward()
     elif mistake == "no_sync around backward" and not last:
@@ -286,6 +295,10 @@ MISTAKES = {
     "no no_sync": "missing_no_sync",
     "no_sync around backward": "missing_no_sync",
     "no_sync one off": "unreduced_parameters",
+    "no_sync, zeroed in each pass": "gradients_cleared",
+    "zeroed in each epoch": "gradients_cleared",
+    "head replaced": "unreduced_parameters",
+    "another split": "different_splits",
     "averages": "averaged_twice",
     "averages in one": "averaged_twice",
     "always no_sync, and averages by hand": "",
@@ -318,6 +331,9 @@ ADVISED = {
     "another rate": ("none", "the same settings"),
     "no no_sync": ("no_sync", "no_sync()"),
     "no_sync around backward": ("no_sync", "no_sync()"),
+    "no_sync, zeroed in each pass": ("no_sync", "only after optimizer.step()"),
+    "zeroed in each epoch": ("none", "Call optimizer.zero_grad() in each step"),
+    "another split": ("none", "random_split(data, lengths, generator="),
     "no set_epoch": ("none", "sampler.set_epoch(epoch)"),
     "full evaluation": ("evaluation of parts", "DistributedSampler(dataset, shuffle=False)"),
     "left in evaluation mode": ("evaluation of parts", ".train()"),

@@ -16,6 +16,7 @@ from support.trace_writer import GROUP, RankWriter
 GRADIENT, WEIGHTS = 7, 11
 KINDS = {"same_data", "different_weights", "unreduced_parameters", "not_reduced", "missing_no_sync"}
 KINDS |= {"epoch_not_set", "settings_differ", "averaged_twice", "weights_unchanged", "schedule_ended"}
+KINDS |= {"gradients_cleared", "different_splits"}
 STEPS = 64
 
 Weights = Callable[[int, int], tuple[int, float]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,11 +12,15 @@ from pyddpdiag.analyse.bounds import ROUNDING, STANDS_MS, TWICE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.majority import odd_ones
-from pyddpdiag.analyse.training import optimizer_settings
+from pyddpdiag.analyse.training import optimizer_settings, stepped
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weights import Compared
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import count, listed, ranks, verb
+
+_BEFORE: Final = (
+    "Load checkpoints and change weights before DistributedDataParallel(...), which sends rank 0's to all."
+)
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -134,7 +139,7 @@ def _optimizer_steps(view: RunView) -> dict[int, int]:
 
     Ranks that end early differ by the step that they are in.
     """
-    made = {rank: sum(one.steps for one in each.training.stepped) for rank, each in view.sidecars.items()}
+    made = {rank: sum(one.steps for one in stepped(each)) for rank, each in view.sidecars.items()}
     known = all(made.values()) and len(made) == view.run.world_size
     return made if known and max(made.values()) - min(made.values()) > 1 else {}
 
@@ -148,7 +153,8 @@ def _advice(
     settings: dict[int, str], steps: dict[int, int], equal: int | None, where: tuple[int, Where] | None
 ) -> str:
     if any("state=" in text for text in settings.values()):
-        return "Load the optimizer's state on every rank: optimizer.load_state_dict(...) where rank 0 calls it, too."
+        state = "Load the optimizer's state on every rank: optimizer.load_state_dict(...) where rank 0 calls it, too."
+        return state if equal is not None else f"{state} {_BEFORE}"
     if settings:
         return (
             "Give the optimizers of all ranks the same settings, and step their schedulers alike; then start from a "
@@ -161,7 +167,7 @@ def _advice(
             "of one rank."
         )
     if equal is None:
-        return "Load checkpoints and change weights before DistributedDataParallel(...), which sends rank 0's to all."
+        return _BEFORE
     look = f"Look at {where[1]}, where rank {where[0]} alone was. " if where is not None else ""
     # DDP has made them equal, so to load the same again mends nothing.
     return (

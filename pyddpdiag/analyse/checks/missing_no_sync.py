@@ -9,6 +9,7 @@ from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_STEPS, MOST, NEARLY_ALL
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
+from pyddpdiag.model.clearing import Clearing
 from pyddpdiag.model.training import Training
 from pyddpdiag.model.words import milliseconds
 
@@ -24,6 +25,8 @@ def _look(view: RunView) -> Iterator[Finding]:
     looks = [one.training.in_no_sync.get(module, (0, 0)) for one in view.sidecars.values()]
     looked, inside = (sum(pair[place] for pair in looks) for place in (0, 1))
     around_backward = looked > 0 and inside >= LARGE_SHARE * looked
+    cleared = [one.training.clearing.get(module, Clearing()) for one in view.sidecars.values()]
+    dropped = any(one.steps >= LEAST_STEPS and one.dropped >= MOST * one.steps for one in cleared)
     yield Finding(
         kind="missing_no_sync",
         severity="warning" if worth else "note",
@@ -31,6 +34,11 @@ def _look(view: RunView) -> Iterator[Finding]:
         + (
             ": no_sync() is around backward only, and DDP decides in forward whether a pass is averaged"
             if around_backward
+            else ""
+        )
+        + (
+            "; the gradients of some of these passes are cleared before any optimizer uses them"
+            if dropped
             else ""
         )
         + (
@@ -50,7 +58,13 @@ def _look(view: RunView) -> Iterator[Finding]:
         },
         change_mind="The passes between two steps of the optimizer do not accumulate: the script zeroes the gradients "
         "in between, or uses each average (SAM, gradient penalties).",
-        advice=view.advice.accumulate(passes),
+        advice=view.advice.accumulate(passes)
+        + (
+            ". A pass through the module that trains another one (a generator, through its discriminator) needs no "
+            "gradients of it: ddp.requires_grad_(False), and ddp.module(x), until that pass is over."
+            if dropped
+            else ""
+        ),
     )
 
 

@@ -192,7 +192,10 @@ def _why(view: RunView, which: Sequence[int]) -> tuple[str, str]:
     )
     known = _loaders(view, which)
     if not known:
-        return "", f"{split} Batches that the script makes itself: seed them with the rank."
+        return "", (
+            f"{split} An IterableDataset has to choose by itself: itertools.islice(samples, dist.get_rank(), None, "
+            "dist.get_world_size()). Batches that the script makes itself: seed them with the rank."
+        )
     if not known[0].distributed:
         return f"; the loader's {known[0].sampler} gives every rank all of the data", split
     if len({one.rank for one in known}) < len(known) and known[0].rank is not None:

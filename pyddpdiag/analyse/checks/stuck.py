@@ -6,7 +6,8 @@ their operation does. If none is missing, the operation itself does not end: the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
 from pyddpdiag.analyse.batches import uneven_batches
 from pyddpdiag.analyse.bounds import ALIVE_MS
@@ -24,6 +25,16 @@ from pyddpdiag.model.start import Start
 from pyddpdiag.model.words import ranks, verb
 from pyddpdiag.output import clean
 
+_BUFFERS: Final = (
+    "Each forward pass of DDP broadcasts the buffers (BatchNorm's) and waits for all ranks, in an evaluation, too: "
+    "where one rank evaluates alone, call ddp.module(batch)."
+)
+_LEFT_OUT: Final = (
+    "It left out an operation, or calls another one: look for branches that differ between ranks (an end of the loop, "
+    "a batch that is skipped, what rank 0 alone does), and for different numbers of batches: all ranks must decide "
+    "alike. Sums since then may be of different gradients."
+)
+
 
 def _look(view: RunView) -> Iterator[Finding]:
     if view.run.starts and (found := list(waited_for([*view.run.starts, *_begun(view)]))):
@@ -38,12 +49,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     if still is None or still.awaited is None:
         return
     awaited = still.awaited
-    evidence: dict[str, float | int | str | None] = {
-        "silent_ms": still.silent_ms,
-        "waiting": len(awaited.waiting),
-        "missing": len(awaited.missing),
-        "operation": awaited.what,
-    }
+    evidence = _evidence(still.silent_ms, awaited.waiting, awaited.missing, awaited.what)
     for_s = f"{still.silent_ms / 1e3:.0f} s"
     if awaited.missing:
         yield from _missing(view, awaited, for_s, evidence)
@@ -83,10 +89,7 @@ def _until_failure(view: RunView, failure: FirstFailure) -> Iterator[Finding]:
         bucket=first.what if first.kind == "bucket" else None,
         since_step=first.step,
         evidence={
-            "silent_ms": failure.stood_ms,
-            "waiting": len(failure.members),
-            "missing": 0,
-            "operation": first.what,
+            **_evidence(failure.stood_ms, failure.members, (), first.what),
             "unconfirmed_segments": sum(link.unconfirmed for link in silent),
         },
         change_mind="A process hung inside the operation, or the machines were so busy that they hardly ran.",
@@ -105,6 +108,12 @@ def transfer_stood(view: RunView, failure: FirstFailure) -> bool:
         and failure.stood_ms >= threshold_ms(view.judged.wall_ms)
         and all(view.endings[rank].outlived(at_ms - ALIVE_MS) for rank in failure.members)
     )
+
+
+def _evidence(
+    silent_ms: float, waiting: Collection[int], missing: Collection[int], what: str
+) -> dict[str, float | int | str | None]:
+    return {"silent_ms": silent_ms, "waiting": len(waiting), "missing": len(missing), "operation": what}
 
 
 def _begun(view: RunView) -> Iterator[Start]:
@@ -166,26 +175,37 @@ def _missing(
         if rank not in stuck and stats[rank].process not in ("dead", "stopped")
     )
     if behind:
-        yield Finding(
-            kind="rank_behind",
-            severity="error",
-            message=f"{ranks(behind)} {verb(behind, 'is', 'are')} behind: {_waiting(awaited, behind)}, "
-            f"and for {for_s} nothing has been recorded on any rank.",
-            confidence=_confidence(awaited),
-            rank=behind[0] if len(behind) == 1 else None,
-            bucket=_bucket(awaited),
-            since_step=awaited.step,
-            evidence=evidence,
-            change_mind="Its trace lost records.",
-            advice=_ran_out(view, behind)
-            or "It left out an operation, or calls another one: look for branches that differ between ranks, and "
-            "for different numbers of batches. Sums since then may be of different gradients.",
-        )
+        said = f"{ranks(behind)} {verb(behind, 'is', 'are')} behind: {_waiting(awaited, behind)}"
+        message = f"{said}, and for {for_s} nothing has been recorded on any rank."
+        yield _behind(view, awaited, behind, message, evidence)
+
+
+def _behind(
+    view: RunView,
+    awaited: Awaited,
+    behind: tuple[int, ...],
+    message: str,
+    evidence: dict[str, float | int | str | None],
+) -> Finding:
+    """These ranks wait in another operation than the others, or are over."""
+    return Finding(
+        kind="rank_behind",
+        severity="error",
+        message=message,
+        confidence=_confidence(awaited),
+        rank=behind[0] if len(behind) == 1 else None,
+        bucket=_bucket(awaited),
+        since_step=awaited.step,
+        where=_line(view, behind),
+        evidence=evidence,
+        change_mind="Its trace lost records.",
+        advice=_ran_out(view, behind) or _astray(view, behind),
+    )
 
 
 def _ran_out(view: RunView, behind: Sequence[int]) -> str:
     """What to do where these ranks came to their end before the others; empty: they did not."""
-    closed = {rank.rank for rank in view.ranks if rank.closed}
+    closed = {rank.rank for rank in view.ranks if rank.closed and not rank.in_flight}
     uneven = uneven_batches(view.sidecars)
     if uneven is not None and all(uneven.batches[rank] < max(uneven.batches.values()) for rank in behind):
         said = uneven.said
@@ -193,8 +213,22 @@ def _ran_out(view: RunView, behind: Sequence[int]) -> str:
     return view.advice.uneven() if closed.issuperset(behind) else ""
 
 
+def _astray(view: RunView, behind: Sequence[int]) -> str:
+    """What to do where these ranks wait in another operation than the others."""
+    waits = {one.what for one in view.awaited if not set(behind).isdisjoint(one.waiting)}
+    sends = any(
+        one.ddp.get("broadcast_buffers") and one.ddp.get("buffers")
+        for rank in behind
+        if rank in view.sidecars
+        for one in view.sidecars[rank].modules.values()
+    )
+    return _BUFFERS if waits == {"gloo:broadcast"} and sends else _LEFT_OUT
+
+
 def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Finding]:
     """Somebody ended a run that stood still: whom the others waited for."""
+    if interruption.at_ms is None:
+        return
     waits = [(one.missing, one.waiting, _named(one), one.step) for one in view.awaited if one.missing]
     if not waits and view.first_failure is not None:
         first = view.first_failure.error
@@ -202,12 +236,15 @@ def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Fi
         what = f"{first.kind} {first.what} of step {first.step}"
         waits = [(view.first_failure.missing, failed, what, first.step)]
     in_flight = {rank.rank for rank in view.ranks if rank.in_flight}
+
+    def stood_ms(those: Sequence[int]) -> float:
+        """How long these ranks had recorded nothing; 0: not long enough for a standstill."""
+        silent_ms = (interruption.at_ms or 0.0) - max(view.endings[rank].newest_ms for rank in those)
+        return silent_ms if silent_ms >= threshold_ms(view.judged.wall_ms) else 0.0
+
     for missing, waiting, what, step in waits:
         stuck = tuple(rank for rank in missing if rank not in in_flight)
-        if interruption.at_ms is None or not stuck:
-            continue
-        own_ms = interruption.at_ms - max(view.endings[rank].newest_ms for rank in stuck)
-        if own_ms < threshold_ms(view.judged.wall_ms):
+        if not stuck or not (own_ms := stood_ms(stuck)):
             continue
         yield Finding(
             kind="rank_stuck",
@@ -218,15 +255,29 @@ def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Fi
             rank=stuck[0] if len(stuck) == 1 else None,
             since_step=step,
             where=_line(view, stuck),
-            evidence={
-                "silent_ms": own_ms,
-                "waiting": len(waiting),
-                "missing": len(missing),
-                "operation": what,
-            },
+            evidence=_evidence(own_ms, waiting, missing, what),
             change_mind="It did something long on purpose (a checkpoint, an evaluation) while the others went on.",
             advice="Look at what it did there.",
         )
+    elsewhere = [one for one in view.awaited if one.missing and in_flight.issuperset(one.missing)]
+    if elsewhere:
+        one = max(elsewhere, key=lambda each: len(each.waiting))
+        if silent_ms := stood_ms((*one.missing, *one.waiting)):
+            theirs = {_named(each) for each in view.awaited if not set(one.missing).isdisjoint(each.waiting)}
+            yield _behind(
+                view,
+                one,
+                one.missing,
+                f"for {silent_ms / 1e3:.0f} s, {ranks(one.waiting)} waited in {_named(one)}{_at(view, one.waiting)}, "
+                f"which {ranks(one.missing)} never began: {verb(one.missing, 'it', 'they')} waited in "
+                f"{' and '.join(sorted(theirs))}{_at(view, one.missing)}.",
+                _evidence(silent_ms, one.waiting, one.missing, one.what),
+            )
+
+
+def _at(view: RunView, those: Sequence[int]) -> str:
+    line = _line(view, those)
+    return f" at {line}" if line else ""
 
 
 def _own_code(view: RunView, stuck: tuple[int, ...]) -> str:
@@ -234,8 +285,7 @@ def _own_code(view: RunView, stuck: tuple[int, ...]) -> str:
     phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in stuck}
     if phases:
         return f"phase '{clean(min(phases))}'"
-    line = _line(view, stuck)
-    return f"{verb(stuck, 'its', 'their')} own code" + (f" at {line}" if line else "")
+    return f"{verb(stuck, 'its', 'their')} own code{_at(view, stuck)}"
 
 
 def _line(view: RunView, stuck: Sequence[int]) -> str | None:

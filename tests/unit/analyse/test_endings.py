@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from support.dead_run import GONE, LAST, RESET, STEPS, TIMED_OUT, DeadRun
-from support.trace_writer import IN_FLIGHT, MS
+from support.trace_writer import GROUP, IN_FLIGHT, MS
 
+from pyddpdiag.model import RunReport
 from pyddpdiag.model.node import NodeNote, note_name
 
 
@@ -206,6 +207,45 @@ def test_of_a_run_that_hung_until_somebody_ended_it_the_rank_that_was_waited_for
             "waited in bucket "
         )
         assert (first.kind, first.rank) == ("rank_stuck", 0)
+
+
+def hung_for(folder: Path, silent_ms: int, operation: str = "gloo:barrier") -> RunReport:
+    """One rank stops early, as by its own validation loss, and waits in a barrier for the other, which trains on."""
+    run = DeadRun(folder)
+    for rank, line in enumerate(("train.py:51", "train.py:60")):
+        seen = {"where": line, "since_ns": LAST * MS, "until_ns": (LAST + silent_ms - 10) * MS}
+        run.writers[rank].sidecar["seen"] = seen
+        run.writers[rank].sidecar["modules"] = [
+            {"index": 0, "name": "Net", "group": f"{GROUP:016x}", "parameters": [],
+             "ddp": {"broadcast_buffers": 1, "buffers": 6}}
+        ]  # fmt: skip
+        run.raises(rank, LAST + silent_ms, "KeyboardInterrupt")
+    run.writers[0].bucket(STEPS, LAST * MS, (LAST + 1) * MS, 0, state=IN_FLIGHT)
+    run.writers[1].collective(operation, LAST * MS, 0, step=STEPS - 1, state=IN_FLIGHT)
+    return run.report()
+
+
+def test_of_a_run_that_hung_in_two_operations_the_rank_that_left_the_loop_is_named(tmp_path: Path) -> None:
+    report = hung_for(tmp_path / "long", 40_000)
+    first = report.verdict.findings[0]
+    assert (first.kind, first.rank, first.where) == ("rank_behind", 1, "train.py:60")
+    assert report.verdict.line.startswith(
+        f"Interrupted in step {STEPS} (Ctrl-C). For 40 s, rank 0 waited in bucket "
+    )
+    assert " at train.py:51, which rank 1 never began: it waited in collective gloo:barrier" in first.message
+    assert (
+        first.advice.startswith("It left out an operation") and "all ranks must decide alike" in first.advice
+    )
+    short = hung_for(tmp_path / "short", 900)
+    assert "rank_behind" not in [one.kind for one in short.verdict.findings]
+
+
+def test_a_rank_that_evaluates_alone_by_ddp_waits_in_its_broadcast_of_buffers(tmp_path: Path) -> None:
+    first = hung_for(tmp_path, 40_000, "gloo:broadcast").verdict.findings[0]
+    assert (
+        first.kind == "rank_behind"
+        and "where one rank evaluates alone, call ddp.module(batch)" in first.advice
+    )
 
 
 def test_ctrl_c_after_a_failure_is_not_its_cause(tmp_path: Path) -> None:

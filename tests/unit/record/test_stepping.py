@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
-from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.lr_scheduler import (
+    CosineAnnealingLR,
+    LambdaLR,
+    LinearLR,
+    LRScheduler,
+    OneCycleLR,
+    PolynomialLR,
+    SequentialLR,
+)
 
 from pyddpdiag.model.fields import from_json, to_json
 from pyddpdiag.model.training import Stepped, Training
@@ -41,6 +52,37 @@ def test_a_schedule_that_ends(for_each: int, rate: float) -> None:
     assert one.module is None and one.idle == one.looks == 20
     seen = Training((one,))
     assert from_json(Training, to_json(seen)) == seen
+
+
+def _of_transformers(step: int, *, num_warmup_steps: int, num_training_steps: int) -> float:
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "planned"),
+    [
+        (lambda one: OneCycleLR(one, 0.1, total_steps=40), 40),
+        (lambda one: CosineAnnealingLR(one, 12, eta_min=0.01), 12),
+        (lambda one: PolynomialLR(one, 30), 30),
+        (lambda one: SequentialLR(one, [LinearLR(one), CosineAnnealingLR(one, 8)], [4]), 12),
+        (lambda one: LambdaLR(one, partial(_of_transformers, num_warmup_steps=2, num_training_steps=24)), 24),
+        (lambda one: LinearLR(one, total_iters=12), None),  # a warm-up: what comes after it is meant
+    ],
+)
+def test_how_far_a_schedule_was_of_what_it_was_made_for(
+    scheduled: Callable[[torch.optim.Optimizer], LRScheduler], planned: int | None
+) -> None:
+    optimizer = torch.optim.SGD(_parameters(), lr=0.5)
+    scheduler, stepping = scheduled(optimizer), Stepping(optimizer)
+    for _ in range(16):
+        stepping.begins(optimizer)
+        optimizer.step()
+        for _ in range(2):
+            scheduler.step()
+    one = _seen(stepping)
+    ends = planned is not None and planned <= 30
+    assert (one.scheduler_rate, one.planned) == (2.0, planned)
+    assert (one.planned_since, one.scheduled) == ((planned // 2, planned) if ends and planned else (None, 30))
 
 
 def test_a_rate_that_rises_again_has_not_ended() -> None:

@@ -9,7 +9,6 @@ from unittest.mock import MagicMock
 import torch
 
 from pyddpdiag.record.averaged_again import AveragedAgain
-from pyddpdiag.record.ddp_modules import is_fresh
 from pyddpdiag.record.loaders import Loaders
 from pyddpdiag.record.modes import Modes
 from pyddpdiag.record.optimizers import Optimizers
@@ -38,12 +37,3 @@ def test_a_loader_with_every_attribute_is_described() -> None:
     loaders = Loaders(lambda: None)
     loaders.begins(MagicMock())
     assert len(loaders.loaded()) == 1
-
-
-def test_a_module_is_fresh_without_gradients_that_a_pass_could_add_to() -> None:
-    module = torch.nn.Sequential(torch.nn.EmbeddingBag(9, 4, sparse=True, mode="sum"), torch.nn.Linear(4, 2))
-    assert is_fresh(module)
-    module(torch.tensor([[1, 2]])).sum().backward()
-    assert not is_fresh(module)  # a sparse gradient is not looked at
-    module.zero_grad(set_to_none=False)
-    assert is_fresh(module)

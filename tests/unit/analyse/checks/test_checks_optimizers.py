@@ -69,6 +69,83 @@ def test_a_schedule_that_ends_with_the_run(tmp_path: Path, zero_since: int | Non
     assert found(tmp_path, training=_stepped(zero_since=zero_since)) == []
 
 
+def test_a_schedule_that_ends_at_a_small_rate(tmp_path: Path) -> None:
+    """By how far it was, not by the rate."""
+    one_cycle = {"scheduler": "OneCycleLR", "scheduled": 64, "planned": 64, "planned_since": 32}
+    (one,) = found(tmp_path / "twice", training=_stepped(scheduler_rate=2.0, **one_cycle))
+    assert (one.kind, one.severity, one.where) == ("schedule_ended", "error", "train.py:38")
+    assert "made for 64 steps, has ended after step 32 of 64 of SGD: 50% of them come after it" in one.message
+    assert "OneCycleLR makes 2 steps for each of the optimizer's, one for each rank" in one.message
+    # A cosine that goes on beyond its end, step by step; and one that is done with the run.
+    for name, changes in (
+        ("once", {"scheduler_rate": 1.0}),
+        ("done", {"scheduler_rate": 2.0, "planned_since": 64}),
+    ):
+        assert found(tmp_path / name, training=_stepped(**{**one_cycle, **changes})) == []
+
+
+@pytest.mark.parametrize(
+    ("planned", "made", "kinds"), [(800, 399, 1), (800, 402, 1), (400, 399, 0), (800, 300, 0), (60, 29, 0)]
+)
+def test_a_schedule_for_the_steps_of_all_ranks(tmp_path: Path, planned: int, made: int, kinds: int) -> None:
+    """Of which each of two makes half. Another part is another reason to stop; a short one may be by chance."""
+    training = _stepped(scheduler="OneCycleLR", scheduler_rate=1.0, scheduled=made, planned=planned)
+    for each in training:
+        each["loaders"] = [{"sampler": "DistributedSampler", "distributed": True, "epochs": 3, "distinct": 3}]
+    some = found(tmp_path, training=training)
+    assert [one.kind for one in some] == ["schedule_ended"] * kinds
+    for one in some:
+        assert (
+            f"made for 800 steps, as many as all 2 ranks make together, and each rank made {made + 1}"
+            in one.message
+        )
+        assert (one.severity, one.confidence) == ("warning", "medium") and "batches of a rank" in one.advice
+
+
+@pytest.mark.parametrize(
+    ("kept", "lost", "says"),
+    [
+        (12, 0, "Call optimizer.zero_grad() in each step"),
+        (0, 11, "only after optimizer.step()"),
+        (6, 0, ""),
+        (1, 6, ""),
+    ],
+)
+def test_gradients_that_are_cleared_at_the_wrong_moment(
+    tmp_path: Path, kept: int, lost: int, says: str
+) -> None:
+    training = [
+        {**each, "clearing": {"0": {"steps": 12, "kept": kept, "lost": lost, "dropped": 0}}}
+        for each in _stepped()
+    ]
+    some = found(tmp_path, training=training)
+    assert [one.kind for one in some] == ["gradients_cleared"] * bool(says)
+    for one in some:
+        assert (one.severity, one.where) == ("warning", "train.py:38") and says in one.advice
+        assert f"in {max(kept, lost)} of the 12 steps that were looked at" in one.message
+
+
+@pytest.mark.parametrize(
+    ("sampler", "picked", "kinds"),
+    [
+        ({}, (7, 8), ["different_splits"]),
+        ({}, (7, 7), []),
+        ({}, (None, None), []),
+        ({"distributed": False, "replicas": None}, (7, 8), []),  # each rank's own data, which nobody divides
+        ({"replicas": 1}, (7, 8), []),
+    ],
+)
+def test_ranks_that_split_the_data_each_in_its_way(
+    tmp_path: Path, sampler: Mapping[str, Any], picked: tuple[int | None, ...], kinds: list[str]
+) -> None:
+    loader = {"sampler": "DistributedSampler", "distributed": True, "replicas": 2, "shuffle": False, "length": 50,
+              "batch_size": 8, "epochs": 1, "distinct": 1, **sampler}  # fmt: skip
+    training = [{"loaders": [{**loader, "rank": rank, "picked": each}]} for rank, each in enumerate(picked)]
+    some = found(tmp_path, training=training)
+    assert [one.kind for one in some] == kinds
+    assert all("random_split(data, lengths, generator=" in one.advice for one in some)
+
+
 def test_a_part_of_the_module_that_another_optimizer_trains(tmp_path: Path) -> None:
     frozen, head = _stepped(zero_since=32), _stepped()
     both = [{"optimizers": [*frozen[rank]["optimizers"], *head[rank]["optimizers"]]} for rank in range(2)]
@@ -87,6 +164,21 @@ def test_weights_that_differ_by_a_state_that_one_rank_loaded(tmp_path: Path) -> 
     assert (
         one.advice.startswith("Load the optimizer's state on every rank") and note.kind == "settings_differ"
     )
+
+
+def test_an_optimizer_of_something_else_on_one_rank_is_no_reason_for_weights_that_differ(
+    tmp_path: Path,
+) -> None:
+    """As of a model that rank 0 trains first, and whose checkpoint it alone then loads."""
+    training = [_stepped(settings={"1": f"lr=0.1, state={state}"})[0] for state in ("loaded", "none")]
+    training[0]["optimizers"] += _stepped(None, steps=20)[0]["optimizers"]
+    one, note = found(tmp_path, weights=lambda rank, step: (77 + step + rank, 3.5 + rank), training=training)
+    assert one.kind == "different_weights" and note.kind == "settings_differ"
+    assert (
+        "state=loaded on rank 0, state=none on rank 1" in one.message
+        and "numbers of steps" not in one.message
+    )
+    assert "where rank 0 calls it, too. Load checkpoints and change weights before Distributed" in one.advice
 
 
 def _again(**changes: Any) -> dict[str, Any]:

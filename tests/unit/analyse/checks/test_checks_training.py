@@ -245,6 +245,15 @@ def test_accumulation_without_no_sync(tmp_path: Path) -> None:
     assert "4 times for each step" in found.message and "backward only" not in found.message
 
 
+@pytest.mark.parametrize("dropped", [11, 1])
+def test_a_pass_whose_gradients_are_cleared_unused(tmp_path: Path, dropped: int) -> None:
+    """As that of a generator, through its discriminator."""
+    clearing = {"0": {"steps": 12, "kept": 0, "lost": 0, "dropped": dropped}}
+    (found,) = _found(tmp_path, training=[{**one, "clearing": clearing} for one in _steps({"3": 32})])
+    assert ("cleared before any optimizer uses them" in found.message) == (dropped > 6)
+    assert ("ddp.module(x)" in found.advice) == (dropped > 6)
+
+
 def test_no_sync_around_backward_only(tmp_path: Path) -> None:
     (found,) = _found(tmp_path, training=_steps({"2": 32}, looks=(10, 5)))
     assert found.kind == "missing_no_sync" and "around backward only" in found.message
