@@ -73,7 +73,8 @@ def _changed(
     for course in courses:
         there = np.isin(numbers[np.searchsorted(ends.at_ns[known], course.at_ns)], step[part.rows])
         grown = np.stack([np.diff(course.busy_us), np.diff(course.bytes)])
-        within, beside = there[1:] & there[:-1], ~(there[1:] | there[:-1])
+        moves = grown[1] > 0  # a link that is down is not slow
+        within, beside = moves & there[1:] & there[:-1], moves & ~(there[1:] | there[:-1])
         sums += grown[:, within].sum(axis=1), grown[:, beside].sum(axis=1)
     if (sums[:, 1] < LEAST_BYTES).any() or (sums[:, 0] <= 0).any():
         return None

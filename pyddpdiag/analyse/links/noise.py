@@ -31,9 +31,9 @@ EVIDENCE: Final = 5.5
 """By so much an explanation must be likelier than chance, as a natural logarithm: 3.3 standard deviations of the normal
 distribution, 1 of 2000 sound links. A run has some ten of them."""
 
-WAY: Final = 0.7
-"""The part of what a round trip is longer by that never goes away: 0.82 and more on a long way, at most 0.58 in the
-queue before a slow link, which fills and empties. Their geometric mean."""
+WAY: Final = 0.6
+"""The part of what a round trip is longer by that never goes away: 0.62 to 1 on a long way, least on a busy machine; at
+most 0.58 in the queue before a slow link, which fills and empties."""
 
 MESSAGES: Final = 0.2
 """The part of a bucket's time on the wire that the way of its messages takes, for a long way that all links have. Sound

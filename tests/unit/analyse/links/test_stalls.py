@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pyddpdiag.analyse.links.changed import changed_links
 from pyddpdiag.analyse.links.connections import Connection, Course
 from pyddpdiag.analyse.links.pairs import links
 from pyddpdiag.analyse.links.stalls import Stalls, stalls
+from pyddpdiag.analyse.steps import StepEnds
+from pyddpdiag.analyse.windows import Span, Stretches
 from pyddpdiag.model.sidecar import Sidecar
 
 READINGS = 60
@@ -106,3 +109,15 @@ def test_stalls_without_a_rhythm_have_no_period() -> None:
 )
 def test_what_only_looks_like_it_is_not_found(innocent: Course) -> None:
     assert look({(0, 1): innocent, (1, 0): course([])}) is None
+
+
+@pytest.mark.parametrize(("kb", "slow"), [(0, False), (800, True)])
+def test_a_link_that_is_down_for_a_part_of_the_run_is_not_slow_there(kb: int, slow: bool) -> None:
+    there = course(list(range(24, 36)), kb=kb)
+    connection = Connection(0, "10.0.0.1:1", "10.0.0.2:2", 30.0, bytes_acked=10**9, course=there)
+    back = Connection(1, "10.0.0.2:2", "10.0.0.1:1", 30.0, bytes_acked=0)
+    some = links([connection, back], {rank: Sidecar(rank=rank, host=f"host{rank}") for rank in range(2)})
+    steps = np.arange(30)
+    ends = StepEnds(steps, 2 * 10**9 + steps * 10**9)
+    part = Stretches((Span(11, 20, False),))
+    assert bool(changed_links(some[:1], [connection], {0: ends}, part, steps)) is slow
