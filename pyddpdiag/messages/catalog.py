@@ -11,6 +11,7 @@ from pyddpdiag.messages import (
     elastic,
     memory,
     models,
+    otherwise,
     spawning,
     starting,
     surroundings,
@@ -29,4 +30,5 @@ CATALOG: Final[tuple[Message, ...]] = (
     *starting.MESSAGES,
     *connecting.MESSAGES,
     *collectives.MESSAGES,
+    *otherwise.MESSAGES,
 )

@@ -23,7 +23,10 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "sizes_differ",
-        text_pattern(r"op\.preamble\.length <= op\.nbytes(?:\. (?P<received>\d+) vs (?P<expected>\d+))?"),
+        text_pattern(
+            r"op\.preamble\.length <= op\.nbytes(?:\. (?P<received>\d+) vs (?P<expected>\d+))?",
+            r"op\.nread == op\.preamble\.nbytes",  # Gloo over libuv: macOS and Windows
+        ),
         "Another rank sent more bytes than this one expects: shapes or types differ between the ranks, or their "
         "collectives are in another order. This rank may be innocent.",
         "Compare the shapes that the ranks put into this collective. TORCH_DISTRIBUTED_DEBUG=DETAIL names them.",

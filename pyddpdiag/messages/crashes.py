@@ -86,18 +86,6 @@ MESSAGES: tuple[Message, ...] = (
         ),
     ),
     Message(
-        "rank_aborted",
-        text_pattern(
-            r"exitcode *: *-6\b|Signal 6 \(SIGABRT\)|signal SIGABRT|exited on signal 6\b|3221226505|0xC0000409",
-            r"terminate called after throwing an instance of '(?!gloo::)(?P<class>[\w:]+)'"
-            r"(?!\s*what\(\):[^\n]*(?:Broken pipe|Connection (?:reset|closed)))",
-        ),
-        "A rank aborted in native code: an error was raised where nothing could catch it, such as on Gloo's own "
-        "thread. Its log names the error after 'terminate called'.",
-        "Read the rank's own output from before the abort. PYTHONFAULTHANDLER=1 prints the Python line.",
-        lines=(SetVariable("PYTHONFAULTHANDLER", "1"),),
-    ),
-    Message(
         "interrupted",
         text_pattern(
             r"^KeyboardInterrupt$",

@@ -248,7 +248,7 @@ def _nothing(case: Case) -> LogVerdict:
         return _unknown(case)
     first = min(warnings, key=lambda one: one.role)
     if first.kind == THREAD_ERROR:
-        said = "No rank failed: only a thread beside a main one ended with an error."
+        said = "No rank failed: only a thread, or a clean-up, beside a main thread ended with an error."
     elif first.role is Role.WARNING:
         said = "Only warnings that are often harmless."
     else:
@@ -276,7 +276,8 @@ def _from_outside(case: Case, one: Explanation) -> LogVerdict:
     end = case.first
     named = end.who if end is not None and end.deadly else ""
     who = named or "A process of the job"
-    sentence = f"{who} was ended from outside ({one.kind}), as {outside.speaker(one)} reports"
+    how = "could not be started" if one.kind == "launcher_broken" else "was ended from outside"
+    sentence = f"{who} {how} ({one.kind}), as {outside.speaker(one)} reports"
     return LogVerdict(f"{sentence}{_with(case, (named,))}.", one, (named,) if named else (), case.logs)
 
 
