@@ -18,6 +18,7 @@ ADVICE: Final = (
     "that."
 )
 
+
 def _look(view: RunView) -> Iterator[Finding]:
     steps = view.judged
     known = ~(np.isnan(view.usage.collector) | np.isnan(steps.wall)).any(axis=1)
