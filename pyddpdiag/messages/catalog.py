@@ -11,7 +11,6 @@ from pyddpdiag.messages import (
     elastic,
     memory,
     models,
-    otherwise,
     spawning,
     starting,
     surroundings,
@@ -21,7 +20,6 @@ from pyddpdiag.messages.message import Message
 
 CATALOG: Final[tuple[Message, ...]] = (
     *memory.MESSAGES,
-    *crashes.MESSAGES,
     *surroundings.MESSAGES,
     *elastic.MESSAGES,
     *spawning.MESSAGES,
@@ -30,5 +28,6 @@ CATALOG: Final[tuple[Message, ...]] = (
     *starting.MESSAGES,
     *connecting.MESSAGES,
     *collectives.MESSAGES,
-    *otherwise.MESSAGES,
+    # Of an abort, what the native code says counts.
+    *crashes.MESSAGES,
 )

@@ -1,4 +1,4 @@
-"""Messages of torchrun: how nodes meet, what it passes to a script, and how it reports a failure."""
+"""Messages of torchrun: how nodes meet, what it passes to a script, and what starts it."""
 
 from __future__ import annotations
 
@@ -83,18 +83,5 @@ MESSAGES: tuple[Message, ...] = (
         "quoted.",
         "Give the full path, in quotes.",
         lines=(Run('torchrun --nproc-per-node 2 "FOLDER/SCRIPT.py"'),),
-    ),
-    Message(
-        "launcher_summary",
-        text_pattern(
-            r"\bChildFailedError\b|\bProcess(?:Raised|Exited)Exception\b|Root Cause \(first observed failure\)",
-            r"CalledProcessError: Command[^\n]*returned non-zero exit status (?P<exitcode>\d+)",
-            r"mpirun (?:noticed|detected) that (?:process|one or more processes)",
-        ),
-        "The launcher only reports that a rank failed. The reason is in that rank's own output, above or in its own "
-        "log.",
-        "Keep each rank's output in a file, and read that of the rank that failed first.",
-        role=Role.SUMMARY,
-        lines=(Run("torchrun --log-dir logs --redirects 3 --tee 3 --nproc-per-node 2 SCRIPT.py"),),
     ),
 )
