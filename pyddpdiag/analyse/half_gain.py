@@ -13,6 +13,15 @@ from pyddpdiag.model import BucketStats, LinkStats
 HALF: Final = ("float16", "bfloat16")
 
 
+def can_halve(buckets: Sequence[BucketStats]) -> bool:
+    """Whether some take longer because of their bytes, and none is in 16 bits already."""
+    return any(map(_is_large, buckets)) and not any(bucket.dtype in HALF for bucket in buckets)
+
+
+def _is_large(bucket: BucketStats) -> bool:
+    return bucket.bytes > ALL_LATENCY_BYTES and not bucket.shared_memory
+
+
 def half_gain_ms(
     exposed_ms: float, buckets: Sequence[BucketStats], links: Sequence[LinkStats]
 ) -> float | None:
@@ -26,13 +35,13 @@ def half_gain_ms(
         buckets: of the lasting layout.
         links: of the run; none: not known.
     """
-    large = [bucket for bucket in buckets if bucket.bytes > ALL_LATENCY_BYTES and not bucket.shared_memory]
-    if not large or any(bucket.dtype in HALF for bucket in buckets):
+    if not can_halve(buckets):
         return None
+    large = filter(_is_large, buckets)
     fit = fit_wire(buckets, most_latency_ms=most_latency_ms(links))
     latency = fit.latency_ms if fit is not None and not fit.assumed else 0.0
     wire = sum(max(0.0, (bucket.times.wire_ms.median or 0.0) - latency) for bucket in large)
     return min(exposed_ms, HALVED * wire)
 
 
-__all__ = ["HALF", "HALVED", "half_gain_ms"]
+__all__ = ["HALF", "HALVED", "can_halve", "half_gain_ms"]

@@ -77,7 +77,7 @@ class Intake:
             rank_weights(trace),
             rank_life(trace, steps, collectives, phases, usage),
             rank_connections(trace, trained_until_ns(trace)),
-            None if lines is None else file_lines(lines, steps, passes, collectives, phases, cut=cut),
+            file_lines(lines, steps, passes, collectives, phases, cut=cut) if lines and lines.at_ns else None,
             None if lines is None else growth(lines.memory),
         )
         self.ranks.append(self._empty.shared(digest))

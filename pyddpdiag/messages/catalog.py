@@ -20,7 +20,6 @@ from pyddpdiag.messages.message import Message
 
 CATALOG: Final[tuple[Message, ...]] = (
     *memory.MESSAGES,
-    *crashes.MESSAGES,
     *surroundings.MESSAGES,
     *elastic.MESSAGES,
     *spawning.MESSAGES,
@@ -29,4 +28,6 @@ CATALOG: Final[tuple[Message, ...]] = (
     *starting.MESSAGES,
     *connecting.MESSAGES,
     *collectives.MESSAGES,
+    # Of an abort, what the native code says counts.
+    *crashes.MESSAGES,
 )

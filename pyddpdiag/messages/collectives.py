@@ -23,7 +23,10 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "sizes_differ",
-        text_pattern(r"op\.preamble\.length <= op\.nbytes(?:\. (?P<received>\d+) vs (?P<expected>\d+))?"),
+        text_pattern(
+            r"op\.preamble\.length <= op\.nbytes(?:\. (?P<received>\d+) vs (?P<expected>\d+))?",
+            r"op\.nread == op\.preamble\.nbytes",  # Gloo over libuv: macOS and Windows
+        ),
         "Another rank sent more bytes than this one expects: shapes or types differ between the ranks, or their "
         "collectives are in another order. This rank may be innocent.",
         "Compare the shapes that the ranks put into this collective. TORCH_DISTRIBUTED_DEBUG=DETAIL names them.",
@@ -101,12 +104,6 @@ MESSAGES: tuple[Message, ...] = (
         "Leave device_ids out.",
     ),
     Message(
-        "inputs_exhausted",
-        text_pattern(r"Detected at least one rank that exhausted inputs"),
-        "A rank ran out of batches before the others, and join() was asked to stop all of them.",
-        "Give all ranks the same number of batches (drop_last=True, DistributedSampler), or let join() go on.",
-    ),
-    Message(
         "wrong_device",
         text_pattern(
             r"No backend type associated with device type (?P<device>\w+)", r"Tensors must be CUDA and dense"
@@ -156,5 +153,16 @@ MESSAGES: tuple[Message, ...] = (
         "'pyddpdiag doctor --log rank_*.log' names it.",
         role=Role.VICTIM,
         torch_only=True,
+    ),
+    Message(
+        "store_failed",
+        # Where nothing above knows more.
+        text_pattern(r"\bDistNetworkError(?:: |$)"),
+        "This rank could not reach the store at rank 0, or lost it, and the message does not say why. On Windows, most "
+        "likely the name in MASTER_ADDR stands for an address that no interface has.",
+        "Give a real address of rank 0's machine as MASTER_ADDR (127.0.0.1 if all ranks are here), and read the log of "
+        "rank 0.",
+        role=Role.NETWORK,
+        lines=(SetVariable("MASTER_ADDR", "127.0.0.1"),),
     ),
 )

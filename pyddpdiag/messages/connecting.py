@@ -18,7 +18,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "interface_unknown",
         text_pattern(
-            r"Unable to find address for: (?P<interface>\S*)",
+            r"(?<!rp\s!=\snullptr\.\s)Unable to find address for: (?P<interface>\S*)",
             r"Unable to find interface for: (?P<interface__2>\S+)",
         ),
         "Gloo finds no interface of this name with an address. GLOO_SOCKET_IFNAME takes exact names, separated by "
@@ -39,15 +39,6 @@ MESSAGES: tuple[Message, ...] = (
         lines=(UnsetVariable("GLOO_DEVICE_TRANSPORT"),),
         windows_fix="Unset GLOO_DEVICE_TRANSPORT, and use torch 2.11 or newer.",
         windows_lines=(UnsetVariable("GLOO_DEVICE_TRANSPORT"), Run('pip install "torch>=2.11"')),
-    ),
-    Message(
-        "host_unnamed",
-        text_pattern(r"GlooDeviceFactory::make\w+\(\): interface or hostname can't be empty"),
-        "Gloo found neither a name nor an address of this machine: on Windows, most likely because the computer's name "
-        "holds other characters than letters, digits and hyphens.",
-        "Give the computer a name of plain letters and digits, or name the interface (Get-NetAdapter lists them) in "
-        "GLOO_SOCKET_IFNAME. Set MASTER_ADDR to an address, not to a name.",
-        lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"), SetVariable("MASTER_ADDR", "127.0.0.1")),
     ),
     Message(
         "stale_file",
@@ -99,6 +90,7 @@ MESSAGES: tuple[Message, ...] = (
             rf"connectFullMesh failed[^\n]*(?:timed out|timeout)[^\n]*{_REMOTE.format('', _ANY)}",
             rf"(?:timed out|timeout)[^\n]*{_REMOTE.format('__2', _ANY)}",
             r"connectFullMesh failed[^\n]*(?:timed out|timeout)",
+            rf"gloo[\\/]transport[\\/][^\n]*Connect timeout \[(?P<address__3>{_ANY})\]:(?P<port__3>\d+)",
         ),
         "No answer from another rank's address: a firewall drops Gloo's connections, which use random ports in both "
         "directions; or the address belongs to an interface that the others cannot reach.",
@@ -138,16 +130,18 @@ MESSAGES: tuple[Message, ...] = (
         lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"), ByShell("ulimit -n 65536")),
     ),
     Message(
-        "socket_failed",
+        "host_unnamed",
         text_pattern(
-            r"enforce fail at [^\n]*gloo[\\/]transport[\\/]tcp[\\/](?:device|address|listener|socket)\.cc[^\n]*\brv\b"
+            r"GlooDeviceFactory::make\w+\(\): interface or hostname can't be empty",
+            r"\brp != nullptr\. Unable to find address for: (?P<name>\S+)",
+            r"enforce fail at [^\n]*gloo[\\/]transport[\\/]\w+[\\/](?:device|address|listener|socket)\.cc[^\n]*\brv\b",
         ),
-        "Gloo cannot open a socket at the address that it took for this machine: the host name resolves to an "
-        "address that no interface here has.",
-        "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the other machines, or correct the "
-        "hosts file.",
-        role=Role.NETWORK,
-        lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"),),
+        "Gloo found no address of this machine by its name: the name is unknown here, or stands for an address that no "
+        "interface has. On Windows, most likely the computer's name holds other characters than letters, digits and "
+        "hyphens.",
+        "Name the interface in GLOO_SOCKET_IFNAME ('pyddpdiag doctor' lists them), or give the machine's name its "
+        "address in the hosts file (on Windows, give it a plain name). Set MASTER_ADDR to an address, not to a name.",
+        lines=(SetVariable("GLOO_SOCKET_IFNAME", "INTERFACE"), SetVariable("MASTER_ADDR", "127.0.0.1")),
     ),
     Message(
         "address_family",

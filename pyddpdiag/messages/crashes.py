@@ -1,4 +1,4 @@
-"""Messages of processes that a signal ended, and of jobs that somebody ended."""
+"""Messages of processes that a signal ended, and of jobs that somebody ended; and launchers that say only that."""
 
 from __future__ import annotations
 
@@ -89,11 +89,12 @@ MESSAGES: tuple[Message, ...] = (
         "rank_aborted",
         text_pattern(
             r"exitcode *: *-6\b|Signal 6 \(SIGABRT\)|signal SIGABRT|exited on signal 6\b|3221226505|0xC0000409",
-            r"terminate called after throwing an instance of '(?!gloo::)(?P<class>[\w:]+)'"
-            r"(?!\s*what\(\):[^\n]*(?:Broken pipe|Connection (?:reset|closed)))",
+            r"terminat(?:e called after throwing an instance of|ing (?:due to|with) uncaught exception of type)"
+            r" '?(?P<class>\w++(?:::\w++)*+)"
+            r"(?!'?\s*what\(\):[^\n]*(?:Broken pipe|Connection (?:reset|closed)))(?:'\s*what\(\):[^\n]*)?",
         ),
         "A rank aborted in native code: an error was raised where nothing could catch it, such as on Gloo's own "
-        "thread. Its log names the error after 'terminate called'.",
+        "thread. Its log names the error after 'terminate called', or 'terminating'.",
         "Read the rank's own output from before the abort. PYTHONFAULTHANDLER=1 prints the Python line.",
         lines=(SetVariable("PYTHONFAULTHANDLER", "1"),),
     ),
@@ -115,5 +116,18 @@ MESSAGES: tuple[Message, ...] = (
         "Look for the rank that failed first.",
         lines=(Run("pyddpdiag doctor --log rank_0.log rank_1.log"),),
         role=Role.SUMMARY,
+    ),
+    Message(
+        "launcher_summary",
+        text_pattern(
+            r"\bChildFailedError\b|\bProcess(?:Raised|Exited)Exception\b|Root Cause \(first observed failure\)",
+            r"CalledProcessError: Command[^\n]*returned non-zero exit status (?P<exitcode>\d+)",
+            r"mpirun (?:noticed|detected) that (?:process|one or more processes)",
+        ),
+        "The launcher only reports that a rank failed. The reason is in that rank's own output, above or in its own "
+        "log.",
+        "Keep each rank's output in a file, and read that of the rank that failed first.",
+        role=Role.SUMMARY,
+        lines=(Run("torchrun --log-dir logs --redirects 3 --tee 3 --nproc-per-node 2 SCRIPT.py"),),
     ),
 )

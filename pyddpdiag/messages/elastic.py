@@ -1,10 +1,12 @@
-"""Messages of torchrun: how nodes meet, what it passes to a script, and how it reports a failure."""
+"""Messages of torchrun: how nodes meet, what it passes to a script, and what starts it."""
 
 from __future__ import annotations
 
 from pyddpdiag.messages.message import Message, Role, text_pattern
 from pyddpdiag.messages.shells import ByShell, Run
 
+# Other programs may be missing in a job that is well.
+_STARTERS = r"torchrun|python[\d.]*|accelerate|mpirun|mpiexec|srun|horovodrun|deepspeed|ray"
 _START = Run("torchrun --nproc-per-node 2 SCRIPT.py")
 _NODES = Run(
     "torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint HOST-OF-NODE-0:29400 "
@@ -60,9 +62,18 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "launcher_broken",
-        text_pattern(r"^failed to create process\.", r"Fatal error in launcher: Unable to create process"),
-        "torchrun.exe does not find its Python: the environment was moved or copied, or its path contains blanks.",
-        "Start the module instead of the program, or create the environment again.",
+        text_pattern(
+            r"^failed to create process\.",
+            r"Fatal error in launcher: Unable to create process",
+            r"\bexecve\(\): (?P<program>[^:\n]+): No such file",
+            r"\bexec: \"(?P<program__2>[^\"\n]+)\": executable file not found",
+            rf"(?<!\w)(?P<program__3>{_STARTERS}): (?:command )?not found",
+            rf"command not found: (?P<program__4>{_STARTERS})\b",
+            rf"'(?P<program__5>{_STARTERS})' is not recognized as",
+        ),
+        "The program that is to start the ranks is not found, or does not find its Python: the environment that holds "
+        "it is not active in this job or container, was moved or copied, or its path contains blanks.",
+        "Activate that environment where the job starts, and start the module of its Python instead of the program.",
         lines=(Run("python -m torch.distributed.run --nproc-per-node 2 SCRIPT.py"),),
     ),
     Message(
@@ -72,18 +83,5 @@ MESSAGES: tuple[Message, ...] = (
         "quoted.",
         "Give the full path, in quotes.",
         lines=(Run('torchrun --nproc-per-node 2 "FOLDER/SCRIPT.py"'),),
-    ),
-    Message(
-        "launcher_summary",
-        text_pattern(
-            r"\bChildFailedError\b|\bProcess(?:Raised|Exited)Exception\b|Root Cause \(first observed failure\)",
-            r"CalledProcessError: Command[^\n]*returned non-zero exit status (?P<exitcode>\d+)",
-            r"mpirun (?:noticed|detected) that (?:process|one or more processes)",
-        ),
-        "The launcher only reports that a rank failed. The reason is in that rank's own output, above or in its own "
-        "log.",
-        "Keep each rank's output in a file, and read that of the rank that failed first.",
-        role=Role.SUMMARY,
-        lines=(Run("torchrun --log-dir logs --redirects 3 --tee 3 --nproc-per-node 2 SCRIPT.py"),),
     ),
 )

@@ -168,43 +168,34 @@ def _end_of_traceback(lines: Sequence[str], at: int) -> int:
 
 def _one_line(line: str) -> Iterator[End]:
     if local := _LOCAL.search(line):
-        yield End(f"local rank {local.group('rank')}", None, int(local.group("code")), line.strip())
+        yield End(f"local rank {local['rank']}", None, int(local["code"]), line.strip())
     elif spawn := _SPAWN.search(line):
-        signal = spawn.group("signal")
-        code = -_SIGNALS.get(signal[3:], 9) if signal else _signed(int(spawn.group("code")))
-        yield End(f"rank {spawn.group('rank')}", int(spawn.group("rank")), code, line.strip(), root=True)
+        signal = spawn["signal"]
+        yield _of_rank(
+            spawn, -_SIGNALS.get(signal[3:], 9) if signal else _signed(int(spawn["code"])), root=True
+        )
     elif srun := _SRUN.search(line):
-        how = srun.group("how").lower()
+        how = srun["how"].lower()
         code = next((code for word, code in _WORDS if word in how), 1)
         if how.startswith("exited with exit code "):
             code = _signed(int(how.rpartition(" ")[2])) if how.rpartition(" ")[2].isdigit() else 1
-        several = bool(srun.group("more"))
-        who = f"tasks {srun.group('rank')}{srun.group('more')}" if several else f"task {srun.group('rank')}"
+        who = f"tasks {srun['rank']}{srun['more']}" if srun["more"] else f"task {srun['rank']}"
         yield End(who, None, code, line.strip())
     elif mpi := _MPI.search(line):
-        yield End(
-            f"rank {mpi.group('rank')}",
-            int(mpi.group("rank")),
-            -int(mpi.group("code")),
-            line.strip(),
-            root=True,
-        )
+        yield _of_rank(mpi, -int(mpi["code"]), root=True)
     elif (other := _HOROVOD.match(line)) is not None:
-        yield End(
-            f"rank {other.group('rank')}",
-            int(other.group("rank")),
-            _signed(int(other.group("code"))),
-            line.strip(),
-        )
-    elif (box := _CONTAINER.search(line)) is not None and box.group("code") != "0":
-        yield End(box.group("name"), None, _signed(int(box.group("code"))), line.strip())
+        yield _of_rank(other, _signed(int(other["code"])))
+    elif (box := _CONTAINER.search(line)) is not None and box["code"] != "0":
+        yield End(box["name"], None, _signed(int(box["code"])), line.strip())
     elif some := _SOMEBODY.search(line):
         code = int(next(value for value in some.groups() if value is not None))
         # MPICH does not tell the number of a signal from an exit code.
-        signal = some.group("died") is not None or (
-            some.group("mpich") is not None and code in _SIGNALS.values()
-        )
-        yield End("", None, -code if signal else _signed(code), line.strip())
+        signalled = some["died"] is not None or (some["mpich"] is not None and code in _SIGNALS.values())
+        yield End("", None, -code if signalled else _signed(code), line.strip())
+
+
+def _of_rank(said: re.Match[str], code: int, *, root: bool = False) -> End:
+    return End(f"rank {said['rank']}", int(said["rank"]), code, said.string.strip(), root=root)
 
 
 def _signed(code: int) -> int:

@@ -34,7 +34,7 @@ _SIGN = re.compile(
     r"|file://|filestore|winerror|route|reach|pipe|sendbytes|recv|only once|monitored"
     r"|file \"|core dumped|space left|argument|pickl|attribute|bootstrapping|graph|scalar type|strides|inplace"
     r"|parameter|ss_family|port (?:must|out)|\bkey|cancelled|evicted|paging|illegal|exited|can't open|create process"
-    r"|contiguous|per channel|member|requires_grad|fatal",
+    r"|not found|recogni[sz]ed|terminat|\.py:\d+ in|contiguous|per channel|member|requires_grad|fatal",
     re.IGNORECASE,
 )
 _RANK = re.compile(r"^\s*\[(?:default|rank)(\d+)\]", re.IGNORECASE)

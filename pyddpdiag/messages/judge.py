@@ -128,7 +128,7 @@ def _never_there(case: Case) -> LogVerdict | None:
     if one is None or not ended:
         return None
     missing = tuple(f"rank {rank}" for rank in one.facts["missing"].split(", "))
-    return LogVerdict(f"{_listed_names(missing)} never began ({one.kind}).", one, missing, case.logs)
+    return LogVerdict(f"{_listed(missing)} never began ({one.kind}).", one, missing, case.logs)
 
 
 def _hard_fact(case: Case) -> LogVerdict | None:
@@ -209,7 +209,7 @@ def _victims_only(case: Case) -> LogVerdict | None:
     decisive = waiting[0].found[0]
     silent = [log for log in case.by(None) if not log.launcher]
     if len(case.logs) > 1 and silent:
-        names = _listed(silent)
+        names = _listed([log.who for log in silent])
         suffer = "waited for it" if decisive.role is Role.WAITED else "lost it"
         sentence = (
             f"{names} shows no error while others {suffer}: "
@@ -248,7 +248,7 @@ def _nothing(case: Case) -> LogVerdict:
         return _unknown(case)
     first = min(warnings, key=lambda one: one.role)
     if first.kind == THREAD_ERROR:
-        said = "No rank failed: only a thread beside a main one ended with an error."
+        said = "No rank failed: only a thread, or a clean-up, beside a main thread ended with an error."
     elif first.role is Role.WARNING:
         said = "Only warnings that are often harmless."
     else:
@@ -276,7 +276,8 @@ def _from_outside(case: Case, one: Explanation) -> LogVerdict:
     end = case.first
     named = end.who if end is not None and end.deadly else ""
     who = named or "A process of the job"
-    sentence = f"{who} was ended from outside ({one.kind}), as {outside.speaker(one)} reports"
+    how = "could not be started" if one.kind == "launcher_broken" else "was ended from outside"
+    sentence = f"{who} {how} ({one.kind}), as {outside.speaker(one)} reports"
     return LogVerdict(f"{sentence}{_with(case, (named,))}.", one, (named,) if named else (), case.logs)
 
 
@@ -335,11 +336,7 @@ def _with(case: Case, culprits: Sequence[str]) -> str:
     return f"; {', '.join(victims)} only went down with it" if victims else ""
 
 
-def _listed(logs: Sequence[RankLog]) -> str:
-    return ", ".join(log.who for log in logs)
-
-
-def _listed_names(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     """The first of them, where there are many."""
     shown = ", ".join(names[:_MOST_NAMES])
     return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -28,6 +29,8 @@ _REPORTS = {
     "RayTaskError",
     "TrainingFailedError",
 }
+# torch's own log says so of what it survived.
+_WARNS = re.compile(r"\[W[\d ]")
 
 
 def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerdict:
@@ -44,7 +47,8 @@ def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerd
         parts, reported = _split(name, text[-MAX_TEXT:])
         seen += reported
         for part in parts:
-            log, more = _read_one(*part, lines_for, text, mixed=bool(reported) and part[0] == name)
+            rest = part[0] == name and (bool(reported) or len(parts) > 1)
+            log, more = _read_one(*part, lines_for, text, mixed=rest)
             facts += more
             logs.append(log)
     logs += _ended_without_a_word(logs, seen)
@@ -104,7 +108,7 @@ def _read_one(
         text: all of it.
         shell: to write lines for.
         around: the whole log.
-        mixed: a launcher collected it, so that it may be of several ranks.
+        mixed: a launcher collected it, or all that ranks print has their prefix: it may be of several, or of none.
     """
     last = text.rstrip().rpartition("\n")[2]
     text = condensed(text)
@@ -124,6 +128,8 @@ def _read_one(
         if one not in facts
     ]
     inside += _own_errors(raised, found, anywhere=mixed and rank is None)
+    if not raised and not mixed and all(_WARNS.match(one.line) for one in inside):
+        inside = [replace(one, role=Role.WARNING) for one in inside]
     kinds = _one_of_each_kind(inside)
     launcher = rank is None and (mixed or bool(facts)) and all(one.role >= Role.SUMMARY for one in inside)
     log = RankLog(name, rank, tuple(sorted(kinds, key=lambda one: (one.role, one.position))), launcher)
@@ -174,8 +180,8 @@ def _explained(raised: Raised) -> Explanation:
     place = f", at {raised.place}" if raised.place else ""
     if raised.aside:
         kind, role = THREAD_ERROR, Role.WARNING
-        cause = f"A thread beside the main one ended with an error, and the rank went on: {line}{place}"
-        fix = "See whether what that thread did is missing now."
+        cause = f"A thread or a clean-up beside the main thread failed, and the rank went on: {line}{place}"
+        fix = "See whether what it did is missing now."
     else:
         kind, role = OWN_ERROR, Role.CAUSE
         cause = f"This rank failed with an error of its own: {line}{place}"

@@ -34,6 +34,8 @@ _NAMES = {
 }
 # A hard fact; the others may be what a launcher does after a first failure.
 _HARD = ("out_of_memory", "job_cancelled", "terminal_closed", "launcher_terminated")
+# What may follow from a rank's failure: somebody ends the rest of the job.
+_STOPS = ("job_cancelled", "launcher_terminated")
 # Exceptions in which launchers speak.
 _SPEAKING = re.compile(r"\b(?:ray\.exceptions\.\w+|SignalException): ")
 
@@ -61,8 +63,8 @@ def is_hard(one: Explanation) -> bool:
 
 
 def follows_a_failure(one: Explanation, text: str) -> bool:
-    """Whether SLURM ended the job because one of its tasks had failed: the text of the log says so before."""
-    if one.kind != "job_cancelled" or one.facts.get("reason"):
+    """Whether the job was ended because one of its processes had failed: the text of the log says so before."""
+    if one.kind not in _STOPS or one.facts.get("reason"):
         return False
     _, seen = ends.cut(text[: max(0, text.find(one.line))])
     return any(end.deadly or end.code > 0 for end in seen)

@@ -164,12 +164,6 @@ MESSAGES: tuple[Message, ...] = (
         windows_lines=torchrun.lines(True),
     ),
     Message(
-        "initialised_twice",
-        text_pattern(r"trying to initialize the default process group twice"),
-        "The process group exists already: the framework, or an earlier part of the script, made it.",
-        "Call init_process_group once, or only if not torch.distributed.is_initialized().",
-    ),
-    Message(
         "not_initialised",
         text_pattern(r"Default process group has not been initialized"),
         "A collective or DDP was used before init_process_group, or after destroy_process_group.",

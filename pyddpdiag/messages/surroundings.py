@@ -17,12 +17,6 @@ MESSAGES: tuple[Message, ...] = (
         'Use init_process_group("gloo"). NCCL needs Linux, NVIDIA GPUs and a CUDA build of torch.',
     ),
     Message(
-        "mpi_missing",
-        text_pattern(r"doesn't have MPI built in"),
-        "The script asks for MPI, which no wheel of torch has.",
-        'Use init_process_group("gloo"); mpirun may still start the ranks.',
-    ),
-    Message(
         "libraries_missing",
         text_pattern(
             r"\[WinError (?:126|127|1114)\][^\n]*",

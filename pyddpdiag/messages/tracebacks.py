@@ -10,6 +10,8 @@ from typing import Final
 HEAD: Final = "Traceback (most recent call last)"
 _SEPARATOR = re.compile(r"[/\\]")
 _FRAME = re.compile(r'^\s*(?:\|\s*)?File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
+# In the boxes of rich, which Accelerate and others print.
+_BOXED = re.compile(r"^\u2502\s+(?P<file>\S.*?\.py):(?P<line>\d+) in\b")
 _RAISED = re.compile(
     r"^(?P<kind>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Failure|Iteration|Timeout)|gaierror))"
     r"(?::(?: (?P<text>.*))?)?$"
@@ -106,7 +108,7 @@ def find(text: str, last: str = "") -> list[Raised]:
         if HEAD in line or of_worker is not None:
             inside, frames = True, []
             aside = _ASIDE.match(before) or (aside if _CHAINED.search(before) else None)
-        elif frame := _FRAME.match(line):
+        elif frame := _FRAME.match(line) or _BOXED.match(line):
             frames.append(Frame(frame.group("file"), int(frame.group("line"))))
         elif raised is not None:
             kind = raised.group("kind").rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Samples the Python stack of the main thread, so that a report can name the line of a rank that is late."""
+"""Samples the main thread's Python stack, so that a report can name the line of a late rank, and the rank's memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from pyddpdiag import _native
 from pyddpdiag.model.lines import Lines, Stack, lines_beside, to_json
 from pyddpdiag.own_clock import monotonic_ns
-from pyddpdiag.record.memory import MemoryLooks
+from pyddpdiag.record.memory import FIRST_NS, MemoryLooks
 from pyddpdiag.record.owners_file import LAST_S, replace_file
 from pyddpdiag.record.side_thread import Over, SideThread
 from pyddpdiag.record.stacks import looks_at_main_thread, named
@@ -39,13 +39,14 @@ class LineSampler:
         trace: path of the trace; the samples lie beside it.
         run_id: of the run.
         core: what records; no looks while it is paused, and the thread ends when it is gone.
+        stacks: False: it reads the memory and nothing else.
     """
 
-    def __init__(self, trace: Path, run_id: bytes, core: _native.Recorder) -> None:
+    def __init__(self, trace: Path, run_id: bytes, core: _native.Recorder, *, stacks: bool = True) -> None:
         self._path = lines_beside(trace)
         self._run_id = run_id.hex()
         self._core = weakref.ref(core)
-        self._looks = looks_at_main_thread()
+        self._looks = looks_at_main_thread() if stacks else None
         self._memory = MemoryLooks()
         self._named: dict[tuple[int, ...], Stack] = {}
         self._begun_ns = monotonic_ns()
@@ -66,7 +67,7 @@ class LineSampler:
 
     def _look_on(self, over: Over) -> None:
         # As little Python as possible: neither its code nor its data are in the caches when a look comes.
-        ends_within, look = over.within, self._looks.look
+        ends_within, look = over.within, _not_at_all if self._looks is None else self._looks.look
         wait_s = look(True)
         while not ends_within(wait_s):
             core = self._core()
@@ -85,7 +86,7 @@ class LineSampler:
         try:
             with self._lock:
                 lines = self._lines()
-                if lines.at_ns:
+                if lines.at_ns or lines.memory.at_ns:
                     replace_file(
                         self._path, json.dumps(to_json(lines), separators=(",", ":")), within_s=within_s
                     )
@@ -99,6 +100,8 @@ class LineSampler:
         return min(longest, max(least, WRITE_SHARE * age_s, cost_s / COST_SHARE))
 
     def _lines(self) -> Lines:
+        if self._looks is None:
+            return Lines(self._run_id, FIRST_NS, 0, (), (), (), self._memory.kept())
         interval_ns, missed_ns, at_ns, places, stacks = self._looks.kept()
         known = self._named
         taken = [tuple(stack) for stack in stacks]
@@ -112,6 +115,11 @@ class LineSampler:
             tuple(places),
             self._memory.kept(),
         )
+
+
+def _not_at_all(_: bool) -> float:
+    """In place of a look: the seconds until the next one."""
+    return FIRST_NS / 1e9
 
 
 __all__ = ["LineSampler"]

@@ -169,7 +169,7 @@ class Recorder:
         paused = weakref.WeakMethod(self._is_paused)
         self._whereabouts = Whereabouts(self.core, weakref.WeakMethod(self.modules.note_stay))
         self._watchdog = None if watchdog_s is None else Watchdog(self.path, self.rank, watchdog_s, paused)
-        self._lines = LineSampler(self.path, run.run_id, self.core) if lines else None
+        self._lines = LineSampler(self.path, run.run_id, self.core, stacks=lines)
 
     def attach(
         self,
@@ -340,8 +340,7 @@ class Recorder:
         if self._watchdog is not None:
             self._watchdog.close()
         self._whereabouts.close()
-        if self._lines is not None:
-            self._lines.close()
+        self._lines.close()
         self._collector.close()
         self.core.close()
         held.cut(self.path)

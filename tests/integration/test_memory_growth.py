@@ -30,10 +30,11 @@ for step in range(STEPS):
 """
 
 
-@pytest.mark.parametrize("way", ["leaks", "caches"])
-def test_the_rank_whose_memory_grows_is_named(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize(("way", "looks"), [("leaks", "--no-lines"), ("caches", "--lines")])
+def test_the_rank_whose_memory_grows_is_named(tmp_path: Path, way: str, looks: str) -> None:
+    """Whether anybody looks at its stack or not."""
     (tmp_path / "job.py").write_text(SCRIPT, encoding="utf-8")
-    run = ("run", "--trace", "run", "--nproc", "2", "job.py", way)
+    run = ("run", "--trace", "run", looks, "--nproc", "2", "job.py", way)
     code, err = ended(sys.executable, "-m", "pyddpdiag", *run, cwd=tmp_path)
     assert code == 0, err
     found = [one for one in load_report(tmp_path / "run").verdict.findings if one.kind == "memory_growth"]

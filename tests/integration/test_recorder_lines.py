@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -84,7 +85,8 @@ def test_the_line_of_a_late_rank_is_named(tmp_path: Path) -> None:
         assert finding.where in finding.message and finding.where in finding.advice
     report = load_report(tmp_path / "nothing")
     assert not [each for each in report.verdict.findings if each.where]
-    assert not list((tmp_path / "off").glob("*.lines"))
+    for path in (tmp_path / "off").glob("*.lines"):
+        assert json.loads(path.read_text(encoding="utf-8"))["frames"] == []
 
 
 def _disk_job(rank: int, _: int, folder: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 from pathlib import Path
@@ -54,7 +55,8 @@ def test_elastic_ranks_are_recorded_with_their_steps(tmp_path: Path) -> None:
     assert [rank.steps for rank in newest.ranks] == [EPOCHS * BATCHES] * 2
     assert all(rank.closed for rank in newest.ranks) and newest.buckets
     assert first.ranks[1].last_step == FAILS_IN
-    assert not list((tmp_path / "run").glob("**/*.lines"))
+    for path in (tmp_path / "run").glob("**/*.lines"):
+        assert json.loads(path.read_text(encoding="utf-8"))["frames"] == []
     for rank in open_run(tmp_path / "run" / "attempt-1").ranks:
         assert rank.sidecar.recorded_by == "run"
         assert "construction_end_ns" in rank.sidecar.start_up

@@ -323,7 +323,16 @@ MISTAKES = {
 
 ADVISED = {
     "same data": ("none", "DistributedSampler(dataset,"),
+    "same data and dropout": ("none", "DistributedSampler(dataset,"),
+    "unfrozen late": ("none", "Change the model first, then wrap it"),
     "always no_sync": ("no_sync", "no_sync"),
+    "no_sync one off": ("no_sync", "Leave only the last pass"),
+    "averages": ("none", "Leave these all-reduces out"),
+    "averages in one": ("none", "Leave these all-reduces out"),
+    "optimizer of another model": ("none", "after the last change of the model"),
+    "zeroed before the step": ("none", "Call optimizer.zero_grad() before the forward pass"),
+    "schedule of each rank": ("schedule of each rank, counted so", "Give the scheduler as many steps"),
+    "state on rank 0": ("state on all ranks", "Load the optimizer's state on every rank"),
     "ddp.module": ("none", "ddp"),
     "changed weights": ("changed weights of all", "Do it on every rank by the same numbers"),
     "optimizer state of one rank": ("optimizer state of all", "an optimizer's state that one rank loads"),

@@ -138,7 +138,7 @@ REPORTS: tuple[Report, ...] = (
                 "/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:281] rv != -1. -1\n"
             )
         },
-        "socket_failed",
+        "host_unnamed",
         ("job.log",),
     ),
     Report(

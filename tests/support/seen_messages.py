@@ -298,7 +298,7 @@ SEEN_WITH_LOOKALIKES: list[tuple[str, str, dict[str, str], str]] = [
         "Rank 1: Completed store-based barrier for key:store_based_barrier_key:1 with 2 nodes.",
     ),
     (
-        "socket_failed",
+        "host_unnamed",
         "  what():  [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/device.cc:281] rv != -1. -1",
         {},
         "assert rv != -1 in device.cc",
@@ -367,5 +367,68 @@ SEEN_WITH_LOOKALIKES: list[tuple[str, str, dict[str, str], str]] = [
         # A loader's worker is gone, and torch.load only warns.
         "/x/torch/serialization.py:1328: FutureWarning: weights_only=False\nTraceback (most recent call last):\n"
         '  File "/usr/lib/python3/multiprocessing/connection.py", line 399, in _recv\nEOFError',
+    ),
+    (
+        "launcher_broken",
+        "slurmstepd: error: execve(): torchrun: No such file or directory",
+        {"program": "torchrun"},
+        "slurmstepd: error: task_p_pre_launch: no cpu binding",
+    ),
+    (
+        "launcher_broken",
+        "/var/spool/job7/slurm_script: line 12: torchrun: command not found",
+        {"program": "torchrun"},
+        # A job may be well without it.
+        "/home/me/.bashrc: line 3: module: command not found",
+    ),
+    (
+        "launcher_broken",
+        "'torchrun' is not recognized as an internal or external command,",
+        {"program": "torchrun"},
+        "'nvidia-smi' is not recognized as an internal or external command,",
+    ),
+    (
+        "launcher_broken",
+        'Error: failed to create containerd task: exec: "torchrun": executable file not found in $PATH: unknown',
+        {"program": "torchrun"},
+        "executable file of the container: /opt/run",
+    ),
+    (
+        "host_unnamed",
+        "[enforce fail at gloo/transport/uv/device.cc:129] rp != nullptr. Unable to find address for: my-laptop",
+        {"name": "my-laptop"},
+        "lookup: rp != nullptr, 3 addresses",
+    ),
+    (
+        "sizes_differ",
+        "libc++abi: terminating due to uncaught exception of type gloo::EnforceNotMet: [enforce fail at "
+        "gloo/transport/uv/pair.cc:248] op.nread == op.preamble.nbytes. ",
+        {},
+        "read: op.nread is 7",
+    ),
+    (
+        "rank_aborted",
+        "libc++abi: terminating with uncaught exception of type c10::Error: device lost",
+        {"class": "c10::Error"},
+        "server: terminating with 3 clients",
+    ),
+    (
+        "rank_aborted",
+        "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at "
+        "gloo/transport/tcp/pair.cc:592] fd_ == FD_INVALID. 46 vs -1. File descriptor not closed",
+        {"class": "gloo::EnforceNotMet"},
+        "job 7: terminate called by the user",
+    ),
+    (
+        "connection_filtered",
+        "RuntimeError: [/gloo/transport/tcp/pair.cc:611] Connect timeout [10.0.0.7]:27023",
+        {"address": "10.0.0.7", "port": "27023"},
+        "redis: Connect timeout [10.0.0.7]:6379, again in 3 s",
+    ),
+    (
+        "store_failed",
+        "torch.distributed.DistNetworkError: Unknown error",
+        {},
+        "handles DistNetworkError since version 3",
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,11 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent, ranks
+
+ADVICE: Final = (
+    "Call gc.freeze() before the loop. If pauses remain, gc.disable(), and gc.collect() at a time when all ranks do "
+    "that."
+)
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -36,7 +42,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         cost_ms=worst,
         evidence={"collector_ms": worst, "step_ms": wall, "ranks": len(caught), "steps": steps.steps},
         change_mind="The step takes as long after gc.disable().",
-        advice="Call gc.freeze() before the loop, or gc.disable() and gc.collect() at a time when all ranks do.",
+        advice=ADVICE,
     )
 
 

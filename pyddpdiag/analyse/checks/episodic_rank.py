@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pyddpdiag.analyse.bounds import MOST
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.checks.collector_pauses import ADVICE
 from pyddpdiag.analyse.episodes import Episodes, episodes
 from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.step_matrix import median
@@ -32,9 +33,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
     advice = "Look for what this rank alone does now and then: logging, checkpoints, evaluation, its loader."
     if collector:
-        advice = (
-            "Call gc.freeze() before the loop, or gc.disable() and gc.collect() at a time when all ranks do."
-        )
+        advice = ADVICE
     where = None if collector else view.lines.more_of(found.rank, found.at, float(found.lead_ms.sum()))
     if where:
         advice = where.advice(": it does that now and then, and the others do not.")

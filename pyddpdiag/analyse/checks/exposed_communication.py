@@ -11,7 +11,7 @@ from pyddpdiag.analyse.assignment import assignment
 from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, LARGE_SHARE, LEAST_MS, MATTERS_SHARE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import Exposure
-from pyddpdiag.analyse.half_gain import half_gain_ms
+from pyddpdiag.analyse.half_gain import can_halve, half_gain_ms
 from pyddpdiag.analyse.hiding import saved_by_hiding
 from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.parts import largest
@@ -78,8 +78,8 @@ def _look(view: RunView) -> Iterator[Finding]:
             f"{milliseconds(typical)} for buckets after backward ended, the average is "
             f"{milliseconds(exposure.mean_ms)}."
         )
-    can_halve = part != "arrival" and view.advice.fits("--compress")
-    half = half_gain_ms(exposure.cost_ms, lasting, view.links) if can_halve else None
+    halves = part != "arrival" and view.advice.fits("--compress")
+    half = half_gain_ms(exposure.cost_ms, lasting, view.links) if halves else None
     rate = view.link_faults.mbit_per_s
     if rate is not None:
         message += f" The links between the hosts carry {number(rate)} Mbit/s while something is to be sent."
@@ -138,7 +138,7 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str, half_ms: f
             besides = f" {_MORE_BUCKETS.format(gain=milliseconds(saved), cap=cap)}"
     halved = half_ms is not None and half_ms >= LEAST_MS
     saves = f", which would save about {milliseconds(half_ms)}" if half_ms and halved else ""
-    less = f"bfloat16{saves}, " if view.advice.fits("--compress") else ""
+    less = f"bfloat16{saves}, " if can_halve(lasting) and view.advice.fits("--compress") else ""
     return (
         _ADVICE[part].format(less=less) + besides + (view.advice.line("--compress", "bf16") if halved else "")
     )

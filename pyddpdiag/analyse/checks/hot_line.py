@@ -44,7 +44,9 @@ def _look(view: RunView) -> Iterator[Finding]:
             },
             change_mind="The training needs what is done there, in every step.",
             advice=found.where.advice(
-                ": do it less often, for many tensors at once (torch._foreach_*), or in a thread or process of its own."
+                ": do it less often, "
+                + ("" if "_foreach_" in found.where.call else "for many tensors at once (torch._foreach_*), ")
+                + "or in a thread or process of its own."
             ),
         )
 

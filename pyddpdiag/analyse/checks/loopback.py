@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TypeGuard
 
-from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, LEAST_MS
+from pyddpdiag.analyse.bounds import LEAST_MS
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.half_gain import can_halve
 from pyddpdiag.analyse.shared_gain import shared_gain_ms
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import lasting_buckets
-from pyddpdiag.model import BucketStats, Finding
+from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent
 
 
@@ -26,7 +27,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     ranks = len({link.rank for link in links})
     can_share = view.advice.fits("--shared-memory")
     saved = shared_gain_ms(exposed.cost_ms, view.buckets) if can_share else None
-    halves = _is_large(lasting) and view.advice.fits("--compress")
+    halves = can_halve(lasting) and view.advice.fits("--compress")
     yield Finding(
         kind="loopback",
         severity="warning",
@@ -50,11 +51,6 @@ def _look(view: RunView) -> Iterator[Finding]:
         + "."
         + (view.advice.line("--shared-memory", "auto") if _helps(saved) else ""),
     )
-
-
-def _is_large(buckets: Sequence[BucketStats]) -> bool:
-    """Whether a bucket takes longer because of its bytes."""
-    return any(bucket.bytes > ALL_LATENCY_BYTES for bucket in buckets)
 
 
 def _helps(saved_ms: float | None) -> TypeGuard[float]:

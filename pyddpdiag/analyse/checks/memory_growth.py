@@ -16,7 +16,9 @@ from pyddpdiag.model.words import count, ranks, size, verb
 
 _OWN: Final = (
     "Look for what is kept from step to step: losses or outputs that go into a list as they are (loss.item() and "
-    "output.detach() keep no graph), metrics without reset(), caches without a limit. tracemalloc names the line."
+    "output.detach() keep no graph), metrics without reset(), caches without a limit. tracemalloc names the line: "
+    'tracemalloc.start(), take_snapshot() twice, some hundred steps apart, later.compare_to(earlier, "lineno")[:5]; a '
+    "tensor is some bytes there, so look at their number."
 )
 _WORKERS: Final = (
     "Keep the samples of the data set in arrays or tensors and not in lists and dictionaries of Python objects: each "

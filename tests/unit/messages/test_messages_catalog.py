@@ -19,12 +19,6 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
     ("nccl_missing", "RuntimeError: Distributed package doesn't have NCCL  built in", {}),
     ("nccl_missing", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", {}),
     (
-        "mpi_missing",
-        "RuntimeError: Distributed package doesn't have MPI built in. MPI is only included if you build PyTorch from "
-        "source on a host that has MPI installed.",
-        {},
-    ),
-    (
         "unused_parameters",
         "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new "
         "one. This error "
@@ -194,11 +188,6 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
         {"received": "16", "expected": "12"},
     ),
     (
-        "inputs_exhausted",
-        "RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all ranks.",
-        {},
-    ),
-    (
         "aborted_at_exit",
         "terminate called without an active exception\nFatal Python error: Aborted",
         {},
@@ -277,7 +266,6 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
         "RuntimeError: register_comm_hook or register_builtin_comm_hook can only be called once.",
         {},
     ),
-    ("initialised_twice", "ValueError: trying to initialize the default process group twice!", {}),
     (
         "not_initialised",
         "ValueError: Default process group has not been initialized, please make sure to call init",

@@ -156,6 +156,61 @@ def test_slurm_that_ends_a_job_because_a_task_failed_is_no_cause(how: str, kind:
     assert verdict.culprits == ({OWN_ERROR: ("rank 1",), "rank_killed": ("task 1",)}.get(kind, ()))
 
 
+def test_a_launcher_that_is_ended_after_a_failure_is_no_cause() -> None:
+    failed = "srun: error: n01: task 1: Exited with exit code 1\n"
+    closed = "torch.distributed.elastic.rendezvous.api.RendezvousClosedError\n"
+    stopped = "W0203 10:11:12.000 7 api.py:719] Received 15 death signal, shutting down workers\n"
+    assert read({"job.out": closed + failed + CANCELLED + stopped}).explanation.kind == "rendezvous_closed"
+    assert read({"job.out": closed + stopped + failed}).explanation.kind == "launcher_terminated"
+
+
+def test_a_program_that_cannot_be_started_is_named_by_who_starts_it() -> None:
+    verdict = read({"job.out": "slurmstepd: error: execve(): torchrun: No such file or directory\n"})
+    assert verdict.sentence.startswith("A process of the job could not be started")
+
+
+WORDS = {
+    "torch's logger": "E0203 10:11:{0}.013000 204 torch/distributed/elastic/multiprocessing/api.py:732] ",
+    "a runner's logger": "ERROR 02-03 10:11:{0} [executor.py:932] ",
+    "accelerate test": "stderr: ",
+}
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_a_traceback_counts_behind_the_words_of_a_logger(words: str) -> None:
+    lines = CUT.splitlines()
+    text = "\n".join(words.format(number + 3) + line for number, line in enumerate(lines))
+    verdict = read({"rank_0.log": VICTIM, "rank_1.log": f"epoch 1\n{text}\n"})
+    assert verdict.culprits == ("rank 1",) and "at net.py:31" in verdict.sentence
+    calm = words.format(59) + "NoteError: 3 of 400 samples were left out\n"
+    assert read({"rank_1.log": calm}).culprits == ()
+
+
+def test_the_box_of_a_traceback_says_the_line() -> None:
+    text = (
+        "\u256d\u2500 Traceback (most recent call last) \u2500\u256e\n\u2502 /home/me/fit.py:62 in <module>   \u2502\n"
+        "\u2502 \u2771 62     y = batch['label']   \u2502\n\u2570\u2500\u2500\u256f\nKeyError: 'label'\n"
+    )
+    assert "KeyError: 'label', at fit.py:62" in read({"job.log": text}).sentence
+
+
+def test_what_torch_survived_is_a_warning_unless_something_failed() -> None:
+    text = (
+        "[W socket.cpp:601] [c10d] The IPv6 network addresses of (localhost, 51595) cannot be retrieved (gai error: "
+        "-2 - Name or service not known).\n"
+    )
+    assert read({"job.log": f"{text}epoch 1\n"}).sentence == "Only warnings that are often harmless."
+    failed = f"{text}E0203 api.py:882] failed (exitcode: 1) local_rank: 1 (pid: 7)\n"
+    assert read({"job.log": failed}).sentence != "Only warnings that are often harmless."
+
+
+@pytest.mark.parametrize("prefix", ["[rank1]: ", "(Worker pid=7, ip=10.0.0.1) ", "(pid=7) "])
+def test_the_driver_of_ranks_that_waited_is_no_suspect(prefix: str) -> None:
+    late = "RuntimeError: [/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation\n"
+    verdict = read({"job.log": f"3 workers started\n{prefix}{late}3 workers are ended\n"})
+    assert (verdict.explanation.kind, verdict.culprits) == ("receive_timeout", ()), verdict.sentence
+
+
 def test_a_task_that_fails_because_its_job_was_cancelled_is_innocent() -> None:
     for end in (CANCELLED + "srun: error: n01: task 1: Exited with exit code 1\n", TIME_LIMIT):
         assert read({"job.out": f"epoch 1\n{end}"}).explanation.kind == "job_cancelled"

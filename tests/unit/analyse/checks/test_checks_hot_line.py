@@ -108,6 +108,10 @@ def test_a_line_of_all_ranks(tmp_path: Path, part: str) -> None:
     assert found.evidence["share"] == pytest.approx(14 / 56, abs=0.05)
     assert found.cost_ms == pytest.approx(14.0, rel=0.25)
     assert found.since_step is None and "on all ranks" in found.message
+    # What is done for many tensors at once already is not to become so.
+    assert "_foreach_" in found.advice
+    (found,) = write(tmp_path, lambda *_: 14.0, part=part, call="torch._foreach_norm")
+    assert "(torch._foreach_*)" not in found.advice and "less often" in found.advice
 
 
 def test_since_when(tmp_path: Path) -> None:

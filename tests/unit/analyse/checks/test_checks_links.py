@@ -13,7 +13,7 @@ from support.wired import SEGMENTS, connect, findings, only, ring
 from pyddpdiag.analyse.bounds import BYTES_SHARE
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import number
-from pyddpdiag.trace.layout import Flag, Kind
+from pyddpdiag.trace.layout import DTYPE_NAMES, Flag, Kind
 
 CAUSES = {"packet_loss", "high_latency", "slow_link", "wrong_interface", "interface_order", "loopback"}
 LOSSY = {"retransmitted": SEGMENTS // 50, "dsack_dups": SEGMENTS // 100, "busy_us": 2 * 10**6}
@@ -157,6 +157,13 @@ def test_ranks_of_one_machine_are_told_of_its_loopback(tmp_path: Path) -> None:
     assert (found.kind, found.severity, found.rank) == ("loopback", "warning", None)
     assert 'compress="bf16"' in found.advice
     assert found.cost_ms == pytest.approx(float(found.evidence["exposed_ms"] or 0))
+    # Nor is it advised once more where it was done.
+    for writer in ring(tmp_path, 3, ips=ips, sidecar={"host": "one"}):
+        for record in writer.records:
+            if record["kind"] == Kind.BUCKET:
+                record["dtype"] = DTYPE_NAMES.index("bfloat16")
+        writer.write(tmp_path)
+    assert "bf16" not in only(tmp_path).advice
 
 
 def _one_machine(
