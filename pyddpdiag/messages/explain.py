@@ -203,14 +203,18 @@ def _explain(message: Message, match: re.Match[str], line: str, position: int, s
         lines = lines if message.windows_lines is None else message.windows_lines
     return Explanation(
         message.kind,
-        message.cause,
-        fix,
+        _with_facts(message.cause, facts),
+        _with_facts(fix, facts),
         message.role,
         tuple(_written(lines, facts, shell)),
         clean(line.strip(), _MAX_SHOWN),
         facts,
         position,
     )
+
+
+def _with_facts(text: str, facts: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda match: facts.get(match.group(1), match.group(0)), text)
 
 
 def _around(line: str) -> dict[str, str]:

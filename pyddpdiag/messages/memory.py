@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pyddpdiag.messages.message import Message, text_pattern
-from pyddpdiag.messages.shells import ByShell, Code, Run
+from pyddpdiag.messages.shells import ByShell, Code, Run, SetVariable
 
 _LOOK_AT_MEMORY = ByShell(
     "free -h",
@@ -49,6 +49,17 @@ MESSAGES: tuple[Message, ...] = (
             _LOOK_AT_MEMORY,
             ByShell("sudo dmesg | grep -i 'out of memory'"),
         ),
+    ),
+    Message(
+        "loader_worker_crashed",
+        text_pattern(
+            r"DataLoader worker[^\n]*is killed by signal: (?P<signal>Segmentation fault|Aborted|Illegal instruction)"
+        ),
+        "A loader worker of this rank crashed in native code: a library that does not work in a forked process "
+        "(OpenCV, HDF5, a database's client), or a sample that its decoder cannot read.",
+        "Run the loader alone with num_workers=0 and faulthandler to see the line; open files and clients in "
+        "worker_init_fn, or start the workers with multiprocessing_context='spawn'.",
+        lines=(SetVariable("PYTHONFAULTHANDLER", "1"),),
     ),
     Message(
         "out_of_memory",

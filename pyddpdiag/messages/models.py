@@ -13,6 +13,11 @@ _WRAP_LATER = (
     "wrap the model after replacing them: "
     "DDP does not reduce gradients of new layers, and the ranks' models drift apart."
 )
+_USE_EACH = (
+    "Use each in forward and loss, or pass find_unused_parameters=True to DDP if they are left out on purpose. If they "
+    f"belong to a layer, such as the head, that was replaced after wrapping, {_WRAP_LATER} find_unused_parameters=True "
+    "would only hide that."
+)
 _NO_GRADIENT = r"element \d+ of tensors does not require grad and does not have a grad_fn"
 _CHECKPOINTING = re.compile(r"None of the inputs have requires_grad=True|torch[/\\]utils[/\\]checkpoint\.py")
 _UNUSED = r"Expected to have finished reduction in the prior iteration"
@@ -55,13 +60,21 @@ MESSAGES: tuple[Message, ...] = (
         needs=_TRAINER,
     ),
     Message(
+        "unused_parameters_named",
+        text_pattern(
+            _UNUSED
+            + r"(?:.|\n){0,4000}?did not receive grad for rank (?P<rank>\d+): (?P<parameter>[a-z_][\w.]*)"
+        ),
+        "Parameters of rank {rank}, {parameter} among them, got no gradient in the last iteration: forward did not use "
+        "them, or their output is not part of the loss. DDP still waits for them.",
+        _USE_EACH,
+    ),
+    Message(
         "unused_parameters",
         text_pattern(_UNUSED),
         "Some parameters got no gradient in the last iteration: "
         "forward did not use them, or their output is not part of the loss. DDP still waits for them.",
-        "TORCH_DISTRIBUTED_DEBUG=INFO names the parameters. Use each in forward and loss, or pass "
-        "find_unused_parameters=True to DDP if they are left out on purpose. If they belong to a layer, such as the "
-        f"head, that was replaced after wrapping, {_WRAP_LATER} find_unused_parameters=True would only hide that.",
+        f"TORCH_DISTRIBUTED_DEBUG=INFO names the parameters. {_USE_EACH}",
         lines=(SetVariable("TORCH_DISTRIBUTED_DEBUG", "INFO"),),
     ),
     Message(

@@ -40,6 +40,12 @@ SEEN_WITH_LOOKALIKES: list[tuple[str, str, dict[str, str], str]] = [
         "DataLoader worker (pid 4711) started",
     ),
     (
+        "loader_worker_crashed",
+        "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Aborted. ",
+        {"signal": "Aborted"},
+        "DataLoader worker (pid 4711) is started by signal",
+    ),
+    (
         "out_of_memory",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.",
         {},

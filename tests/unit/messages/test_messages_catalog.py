@@ -19,6 +19,12 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
     ("nccl_missing", "RuntimeError: Distributed package doesn't have NCCL  built in", {}),
     ("nccl_missing", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", {}),
     (
+        "unused_parameters_named",
+        "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.\n"
+        "Parameters which did not receive grad for rank 3: head.bias, head.weight",
+        {"rank": "3", "parameter": "head.bias"},
+    ),
+    (
         "unused_parameters",
         "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new "
         "one. This error "

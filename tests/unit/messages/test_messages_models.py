@@ -43,3 +43,20 @@ def test_a_head_that_was_replaced_after_wrapping_is_a_matter_of_the_order(where:
 
 def test_unused_parameters_are_no_matter_of_a_static_graph() -> None:
     assert "static_graph" not in explain(LOSS).fix
+
+
+def test_parameters_without_a_gradient_are_named_where_the_log_names_them() -> None:
+    text = (
+        "[rank1]: RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.\n"
+        "[rank1]: Parameters which did not receive grad for rank 1: head.aux.weight, head.aux.bias\n"
+    )
+    found = explain(text)
+    assert found.kind == "unused_parameters_named" and found.cause.startswith(
+        "Parameters of rank 1, head.aux.weight among"
+    )
+    assert not found.lines and "TORCH_DISTRIBUTED_DEBUG" not in found.fix
+
+
+def test_a_loader_worker_that_crashes_is_not_one_that_ran_out_of_memory() -> None:
+    found = explain("RuntimeError: DataLoader worker (pid 19) is killed by signal: Segmentation fault. ")
+    assert found.kind == "loader_worker_crashed" and "native code" in found.cause
