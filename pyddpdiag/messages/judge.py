@@ -28,11 +28,9 @@ _MOST_NAMES = 8
 _EITHER_RANK = {"sizes_differ"}
 # What a rank meets when a process beside it was ended.
 _AFTERMATH = {
-    "ConnectionResetError",
-    "ConnectionRefusedError",
     "BrokenPipeError",
     "EOFError",
-    "ConnectionAbortedError",
+    *(f"Connection{how}Error" for how in ("Reset", "Refused", "Aborted")),
 }
 
 
@@ -132,7 +130,7 @@ def _never_there(case: Case) -> LogVerdict | None:
 
 
 def _hard_fact(case: Case) -> LogVerdict | None:
-    facts = [one for one in case.outside if outside.is_hard(one)]
+    facts = [one for one in case.outside if one.kind in outside.HARD]
     own = [log for log in case.by(Role.CAUSE) if log.found[0].facts.get("error") not in _AFTERMATH]
     if facts and (not own or facts[0].kind != "out_of_memory"):
         return _from_outside(case, facts[0])
