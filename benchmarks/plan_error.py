@@ -19,7 +19,7 @@ from harness.layouts import HALF, MODELS, RECORDED, SHARED, Turns, train_layouts
 from support.links import why_not
 
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.plan.recorded import steps_ms
+from pyddpdiag.plan.recorded import Rows
 from pyddpdiag.plan.settings import Plan, Row
 from pyddpdiag.planning.answer import plan_folder
 from pyddpdiag.trace.run import open_run
@@ -59,7 +59,7 @@ def link_name(mbit: int | None) -> str:
 
 def _step(folder: Path) -> float:
     """The median of a run's steps, from the end of one to the end of the next, as plan counts them."""
-    return float(np.median(steps_ms(RunView(open_run(folder)))))
+    return float(np.median(Rows(RunView(open_run(folder))).step))
 
 
 def layouts(model: str, mbit: int | None, rounds: int, folder: Path) -> list[Answer]:

@@ -24,15 +24,14 @@ _FAILURE = re.compile(
     re.MULTILINE,
 )
 _MOST_NAMES = 8
+_SOMEBODY = "A process of the job"
 # Seen by the rank that gets the other one's data.
 _EITHER_RANK = {"sizes_differ"}
 # What a rank meets when a process beside it was ended.
 _AFTERMATH = {
-    "ConnectionResetError",
-    "ConnectionRefusedError",
     "BrokenPipeError",
     "EOFError",
-    "ConnectionAbortedError",
+    *(f"Connection{how}Error" for how in ("Reset", "Refused", "Aborted")),
 }
 
 
@@ -132,7 +131,7 @@ def _never_there(case: Case) -> LogVerdict | None:
 
 
 def _hard_fact(case: Case) -> LogVerdict | None:
-    facts = [one for one in case.outside if outside.is_hard(one)]
+    facts = [one for one in case.outside if one.kind in outside.HARD]
     own = [log for log in case.by(Role.CAUSE) if log.found[0].facts.get("error") not in _AFTERMATH]
     if facts and (not own or facts[0].kind != "out_of_memory"):
         return _from_outside(case, facts[0])
@@ -162,15 +161,11 @@ def _death(case: Case) -> LogVerdict | None:
     if death.kind == "rank_killed":
         # The system says why, where it says anything.
         death = next((one for one in case.outside if one.kind == "out_of_memory"), death)
-    sentence = f"{_who(end)} failed first ({death.kind}), as the launcher reports{_with(case, (end.who,))}."
-    return LogVerdict(sentence, death, _culprits(end), case.logs)
+    sentence = f"{end.who or _SOMEBODY} failed first ({death.kind}), as the launcher reports{_with(case, (end.who,))}."
+    return LogVerdict(sentence, death, _named(end), case.logs)
 
 
-def _who(end: End) -> str:
-    return end.who or "A process of the job"
-
-
-def _culprits(end: End) -> tuple[str, ...]:
+def _named(end: End) -> tuple[str, ...]:
     return (end.who,) if end.who else ()
 
 
@@ -235,11 +230,9 @@ def _summary_only(case: Case) -> LogVerdict | None:
         return None
     explanation = explain(f"ChildFailedError\n{end.line}", lines_for=case.shell)
     explanation = replace(explanation, line=end.line, facts={"exitcode": str(end.code)}, others=())
-    code = shown(end.code)
-    sentence = (
-        f"{_who(end)} failed first, with exit code {code}, as the launcher reports; its error is not here."
-    )
-    return LogVerdict(sentence, explanation, _culprits(end), case.logs)
+    who, code = end.who or _SOMEBODY, shown(end.code)
+    sentence = f"{who} failed first, with exit code {code}, as the launcher reports; its error is not here."
+    return LogVerdict(sentence, explanation, _named(end), case.logs)
 
 
 def _nothing(case: Case) -> LogVerdict:
@@ -275,7 +268,7 @@ def _unknown(case: Case) -> LogVerdict:
 def _from_outside(case: Case, one: Explanation) -> LogVerdict:
     end = case.first
     named = end.who if end is not None and end.deadly else ""
-    who = named or "A process of the job"
+    who = named or _SOMEBODY
     how = "could not be started" if one.kind == "launcher_broken" else "was ended from outside"
     sentence = f"{who} {how} ({one.kind}), as {outside.speaker(one)} reports"
     return LogVerdict(f"{sentence}{_with(case, (named,))}.", one, (named,) if named else (), case.logs)

@@ -30,10 +30,9 @@ _NAMES = {
     "ray": "Ray",
     "kernel": "the kernel",
     "shell": "the shell",
-    "launcher": "the launcher",
 }
 # A hard fact; the others may be what a launcher does after a first failure.
-_HARD = ("out_of_memory", "job_cancelled", "terminal_closed", "launcher_terminated")
+HARD = ("out_of_memory", "job_cancelled", "terminal_closed", "launcher_terminated")
 # What may follow from a rank's failure: somebody ends the rest of the job.
 _STOPS = ("job_cancelled", "launcher_terminated")
 # Exceptions in which launchers speak.
@@ -48,18 +47,13 @@ def is_outside(one: Explanation) -> bool:
 def speaker(one: Explanation) -> str:
     """Who says it, for a sentence."""
     match = _speaks(one)
-    return _NAMES[match.lastgroup] if match is not None and match.lastgroup else "the launcher"
+    return _NAMES.get((match and match.lastgroup) or "", "the launcher")
 
 
 def _speaks(one: Explanation) -> re.Match[str] | None:
     # An exception is a rank's, whatever stands in it.
     own = is_raised(one.line) and not _SPEAKING.search(one.line)
     return None if own else _WHO.search(one.line)
-
-
-def is_hard(one: Explanation) -> bool:
-    """Whether it can only be a cause, never what follows from a rank's failure."""
-    return one.kind in _HARD
 
 
 def follows_a_failure(one: Explanation, text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -93,40 +94,34 @@ Line = SetVariable | UnsetVariable | RemoveFile | EndProcess | Run | Command | C
 
 def write(line: Line, shell: Shell) -> str:
     """The line in the words of a shell; "" if it has none for it."""
-    if isinstance(line, SetVariable):
-        return {
-            Shell.POSIX: f"export {line.name}={shlex.quote(line.value)}",
-            Shell.POWERSHELL: f"$env:{line.name} = {_powershell(line.value)}",
-            Shell.CMD: f'set "{line.name}={line.value}"',
-        }[shell]
-    if isinstance(line, UnsetVariable):
-        return {
-            Shell.POSIX: f"unset {line.name}",
-            Shell.POWERSHELL: f"Remove-Item Env:{line.name}",
-            Shell.CMD: f'set "{line.name}="',
-        }[shell]
-    if isinstance(line, RemoveFile):
-        return {
-            Shell.POSIX: f"rm -- {shlex.quote(line.path)}",
-            Shell.POWERSHELL: f"Remove-Item -LiteralPath {_powershell(line.path)}",
-            Shell.CMD: f'del "{line.path}"',
-        }[shell]
-    if isinstance(line, EndProcess):
-        return {
-            Shell.POSIX: f"kill {line.pid}",
-            Shell.POWERSHELL: f"Stop-Process -Id {line.pid}",
-            Shell.CMD: f"taskkill /PID {line.pid} /F",
-        }[shell]
-    if isinstance(line, Command):
-        if shell is Shell.POSIX:
-            return shlex.join(line.arguments)
-        quote = _powershell if shell is Shell.POWERSHELL else _cmd
-        return " ".join(each if _BARE.fullmatch(each) else quote(each) for each in line.arguments)
-    if isinstance(line, Run):
-        return line.command
-    if isinstance(line, Code):
-        return line.line
-    return line.windows if shell.windows else line.posix
+    match line:
+        case SetVariable(name, value):
+            texts = (
+                f"export {name}={shlex.quote(value)}",
+                f"$env:{name} = {_powershell(value)}",
+                f'set "{name}={value}"',
+            )
+        case UnsetVariable(name):
+            texts = f"unset {name}", f"Remove-Item Env:{name}", f'set "{name}="'
+        case RemoveFile(path):
+            texts = (
+                f"rm -- {shlex.quote(path)}",
+                f"Remove-Item -LiteralPath {_powershell(path)}",
+                f'del "{path}"',
+            )
+        case EndProcess(pid):
+            texts = f"kill {pid}", f"Stop-Process -Id {pid}", f"taskkill /PID {pid} /F"
+        case Command(words):
+            texts = shlex.join(words), _joined(words, _powershell), _joined(words, _cmd)
+        case ByShell(posix, windows):
+            texts = posix, windows, windows
+        case Run(text) | Code(text):
+            texts = text, text, text
+    return dict(zip(Shell, texts, strict=True))[shell]
+
+
+def _joined(words: Iterable[str], quote: Callable[[str], str]) -> str:
+    return " ".join(each if _BARE.fullmatch(each) else quote(each) for each in words)
 
 
 def iptables(address: str) -> str:

@@ -57,7 +57,6 @@ class Raised:
     Attributes:
         kind: its class, without the module.
         start: where its line begins in the text.
-        end: where that line ends.
         until: where its message ends, which may go on in further lines.
         line: as it was printed.
         frames: the innermost one last.
@@ -67,7 +66,6 @@ class Raised:
 
     kind: str
     start: int
-    end: int
     until: int
     line: str
     frames: tuple[Frame, ...]
@@ -104,7 +102,7 @@ def find(text: str, last: str = "") -> list[Raised]:
         raised = _RAISED.match(line) if inside or (frames and not found) else None
         of_worker = _OF_WORKER.search(line)
         if of_worker is not None:
-            worker = Raised(of_worker.group("kind"), position, end, end, line, tuple(frames))
+            worker = Raised(of_worker.group("kind"), position, end, line, tuple(frames))
         if HEAD in line or of_worker is not None:
             inside, frames = True, []
             aside = _ASIDE.match(before) or (aside if _CHAINED.search(before) else None)
@@ -114,7 +112,7 @@ def find(text: str, last: str = "") -> list[Raised]:
             kind = raised.group("kind").rpartition(".")[2]
             until = _end_of_message(text, end) if not raised.group("text") or line.endswith(":") else end
             goes_on = aside is not None and (aside.group("ignored") or line != last)
-            found.append(Raised(kind, position, end, until, line, tuple(frames), aside=bool(goes_on)))
+            found.append(Raised(kind, position, until, line, tuple(frames), aside=bool(goes_on)))
             inside, frames, worker = False, [], None
         elif found and _CHAINED.search(line):
             one = found.pop()

@@ -95,7 +95,7 @@ def recorded(view: RunView) -> Recorded:
         raise CannotTell("buckets were averaged in shared memory: record the run over Gloo.")
     if buckets[0].group_size != len(view.run.ranks):
         raise CannotTell("not all ranks average together.")
-    rows = _Rows(view)
+    rows = Rows(view)
     plain = all(bucket.dtype == bucket.gradient_dtype for bucket in buckets)
     return Recorded(
         tuple(trace.rank for trace in view.run.ranks),
@@ -115,16 +115,7 @@ def recorded(view: RunView) -> Recorded:
     )
 
 
-def steps_ms(view: RunView) -> Float64:
-    """The judged steps, each from the end of the last bucket before it to that of its own: also in shared memory.
-
-    Raises:
-        CannotTell: there are too few.
-    """
-    return np.asarray(_Rows(view).step)
-
-
-class _Rows:
+class Rows:
     """The buckets of the steps that a plan is made from, side by side."""
 
     def __init__(self, view: RunView) -> None:
@@ -211,7 +202,7 @@ def _usual(rows: Int64, places: Int64, references: UInt64) -> tuple[Int64, Int64
     return rows[usual], places[usual]
 
 
-def _ready(view: RunView, rows: _Rows, module: int) -> dict[str, tuple[float, float]]:
+def _ready(view: RunView, rows: Rows, module: int) -> dict[str, tuple[float, float]]:
     """By name, medians over ranks and the steps that have parameter records."""
     index, before, busy = [], [], []
     for who, (trace, clock) in enumerate(zip(view.run.ranks, view.clocks, strict=True)):
@@ -242,7 +233,7 @@ def _ready(view: RunView, rows: _Rows, module: int) -> dict[str, tuple[float, fl
     }
 
 
-def _core_wait(view: RunView, rows: _Rows) -> Float64:
+def _core_wait(view: RunView, rows: Rows) -> Float64:
     """Of the steps that have it; all NaN where no rank has."""
     at = np.minimum(np.searchsorted(view.judged.step, rows.steps), len(view.judged.step) - 1)
     delay = view.usage.run_delay[at]

@@ -67,7 +67,8 @@ class LineSampler:
 
     def _look_on(self, over: Over) -> None:
         # As little Python as possible: neither its code nor its data are in the caches when a look comes.
-        ends_within, look = over.within, _not_at_all if self._looks is None else self._looks.look
+        ends_within = over.within
+        look = self._looks.look if self._looks is not None else lambda _: FIRST_NS / 1e9
         wait_s = look(True)
         while not ends_within(wait_s):
             core = self._core()
@@ -115,11 +116,6 @@ class LineSampler:
             tuple(places),
             self._memory.kept(),
         )
-
-
-def _not_at_all(_: bool) -> float:
-    """In place of a look: the seconds until the next one."""
-    return FIRST_NS / 1e9
 
 
 __all__ = ["LineSampler"]
