@@ -134,7 +134,7 @@ def from_json(kind: type[T], raw: Any, **given: Any) -> T:
     """The dataclass `kind` from a parsed JSON object; `given` are fields that do not stand in it.
 
     Raises:
-        any of `MISFITS`: it is no such object.
+        TypeError, ValueError, and the rest of `MISFITS`: it is no such object.
     """
     if not isinstance(raw, Mapping):
         raise TypeError("no object")
