@@ -68,22 +68,22 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/worker_group.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/probe/worker_probe.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/average.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/bucket_exchange.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/choose_path.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/collectives.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/future_work.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/gloo_between.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/lane_parts.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/lanes.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/lanes_path.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/lanes/lanes.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/lanes/parts.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/lanes/path.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/messages.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/pinning.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/plain_path.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_path.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_place.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_ranks.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared_storage.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/sixteen_bit_path.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared/gloo_between.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared/path.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared/place.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared/ranks.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/shared/storage.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/sixteen_bit/exchange.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/sixteen_bit/path.cpp
   ${PROJECT_SOURCE_DIR}/csrc/torch/reduce/staging.cpp)
 target_link_libraries(_native PRIVATE ddpdiag_core)
 # SYSTEM: our warnings are for our code.

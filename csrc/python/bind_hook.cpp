@@ -11,8 +11,8 @@
 #include "torch/hook/reduction.hpp"
 #include "torch/probe/backward_probe.hpp"
 #include "torch/reduce/choose_path.hpp"
-#include "torch/reduce/lanes_path.hpp"
-#include "torch/reduce/shared_ranks.hpp"
+#include "torch/reduce/lanes/path.hpp"
+#include "torch/reduce/shared/ranks.hpp"
 
 namespace ddpdiag::python {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "python/bindings.hpp"
 #include "torch/reduce/future_work.hpp"
-#include "torch/reduce/lanes_path.hpp"
+#include "torch/reduce/lanes/path.hpp"
 
 namespace ddpdiag::python {
 namespace {

@@ -13,11 +13,11 @@
 #include "core/shared/member.hpp"
 #include "python/bindings.hpp"
 #include "torch/reduce/future_work.hpp"
-#include "torch/reduce/gloo_between.hpp"
 #include "torch/reduce/pinning.hpp"
-#include "torch/reduce/shared_path.hpp"
-#include "torch/reduce/shared_place.hpp"
-#include "torch/reduce/shared_ranks.hpp"
+#include "torch/reduce/shared/gloo_between.hpp"
+#include "torch/reduce/shared/path.hpp"
+#include "torch/reduce/shared/place.hpp"
+#include "torch/reduce/shared/ranks.hpp"
 
 namespace ddpdiag::python {
 namespace {

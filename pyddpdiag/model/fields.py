@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pyddpdiag.model.untrusted import needed_number, needed_text, needed_whole
 
@@ -134,7 +134,7 @@ def from_json(kind: type[T], raw: Any, **given: Any) -> T:
     """The dataclass `kind` from a parsed JSON object; `given` are fields that do not stand in it.
 
     Raises:
-        any of `MISFITS`: it is no such object.
+        TypeError, ValueError, and the rest of `MISFITS`: it is no such object.
     """
     if not isinstance(raw, Mapping):
         raise TypeError("no object")
@@ -183,6 +183,8 @@ def _read(hint: Any, raw: Any) -> Any:
         return _sequence(inner, raw, most)
     if get_origin(kind) is Mapping:
         return _mapping(inner[0], inner[1], raw, most)
+    if get_origin(kind) is Literal:
+        return inner[inner.index(raw)]
     if isinstance(kind, types.UnionType):
         return _read(next(each for each in inner if isinstance(raw, each)), raw)
     if not isinstance(raw, kind):

@@ -7,12 +7,12 @@ bounded, however long a trial is; a reader trusts nothing in it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, field
-from typing import Any, Final, Literal, cast, get_args
+from dataclasses import astuple, dataclass, field, fields
+from typing import Annotated, Any, ClassVar, Final, Literal
 
+from pyddpdiag.model.fields import Form, Limit, from_json, maybe_from_json, to_json
 from pyddpdiag.model.launch import ARGUMENTS_LIMIT, LENGTH_LIMIT
-from pyddpdiag.model.untrusted import needed_list, needed_whole, number, text, whole
-from pyddpdiag.output import clean
+from pyddpdiag.model.untrusted import needed_list, number
 
 TrialState = Literal["running", "decided", "time_over", "failed", "interrupted"]
 TrialWay = Literal["in_run", "restart"]
@@ -38,9 +38,7 @@ MARGIN: Final = 0.02
 """The best is known when another choice could save no more than this part of a step."""
 
 SCHEMA_VERSION: Final = 1
-MOST_CURES: Final = 64
 MOST_BLOCKS: Final = 512
-_TEXT: Final = 512
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,30 @@ class Block:
     last_step: int = 0
 
 
+def _rows(blocks: tuple[Block, ...]) -> list[list[Any]]:
+    """Without names: a trial may have hundreds."""
+    return [list(astuple(each)) for each in blocks[:MOST_BLOCKS]]
+
+
+def _blocks(rows: Any) -> tuple[Block, ...]:
+    names = [each.name for each in fields(Block)]
+    return tuple(
+        from_json(Block, dict(zip(names, row, strict=True))) for row in needed_list(rows, MOST_BLOCKS)
+    )
+
+
+def _signed(value: Any) -> float | None:
+    """A number that may be negative."""
+    negative = isinstance(value, float) and value < 0
+    found = number(-value if negative else value)
+    return -found if negative and found is not None else found
+
+
+_Text = Annotated[str, Limit(512)]
+_Signed = Annotated[float | None, Form(lambda value: value, _signed)]
+_Blocks = Annotated[tuple[Block, ...], Form(_rows, _blocks)]
+
+
 @dataclass(frozen=True)
 class TriedCure:
     """One setting of a trial.
@@ -85,20 +107,22 @@ class TriedCure:
         blocks: in which it was on; none in a report.
     """
 
-    name: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    forgiving: ClassVar[bool] = True
+
+    name: _Text
+    options: Mapping[_Text, _Text] = field(default_factory=dict)
     rounds: int = 0
     step_ms: float | None = None
     ratio: float | None = None
     ratio_low: float | None = None
     ratio_high: float | None = None
-    saved_ms: float | None = None
+    saved_ms: _Signed = None
     exposed_ms: float | None = None
     same_bits: bool | None = None
-    left: str = ""
+    left: _Text = ""
     predicted_saved_ms: float | None = None
-    line: str = ""
-    blocks: tuple[Block, ...] = ()
+    line: Annotated[str, Limit(LENGTH_LIMIT + 8 * ARGUMENTS_LIMIT)] = ""
+    blocks: _Blocks = ()
 
     @property
     def is_faster(self) -> bool:
@@ -127,10 +151,10 @@ class Tried:
     state: TrialState
     today: TriedCure
     cures: tuple[TriedCure, ...] = ()
-    why: str = ""
-    best: str = TODAY
-    kept: str = TODAY
-    now: str = TODAY
+    why: _Text = ""
+    best: _Text = TODAY
+    kept: _Text = TODAY
+    now: _Text = TODAY
     minutes: float = 0.0
     took_s: float = 0.0
 
@@ -166,86 +190,14 @@ class Tried:
 
 
 def tried_to_json(tried: Tried) -> dict[str, Any]:
-    """The content of the file, and the entry of a sidecar."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "verdict": tried.verdict,
-        **asdict(tried),
-        "today": _cure_to_json(tried.today),
-        "cures": [_cure_to_json(each) for each in tried.cures[:MOST_CURES]],
-    }
+    """The content of the file."""
+    return {"schema_version": SCHEMA_VERSION, "verdict": tried.verdict, **to_json(tried)}
 
 
 def tried_from_json(raw: Any) -> Tried | None:
     """What can be understood of it; None: it is no trial."""
-    if not isinstance(raw, Mapping) or raw.get("schema_version") != SCHEMA_VERSION:
-        return None
-    way, state = raw.get("way"), raw.get("state")
-    if way not in get_args(TrialWay) or state not in get_args(TrialState):
-        return None
-    try:
-        return Tried(
-            way=cast(TrialWay, way),
-            state=cast(TrialState, state),
-            today=_cure(raw.get("today")),
-            cures=tuple(_cure(each) for each in needed_list(raw.get("cures"), MOST_CURES)),
-            **{name: text(raw, name, _TEXT) for name in ("why", "best", "kept", "now")},
-            minutes=number(raw.get("minutes")) or 0.0,
-            took_s=number(raw.get("took_s")) or 0.0,
-        )
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _cure_to_json(cure: TriedCure) -> dict[str, Any]:
-    # Columns: a trial may have hundreds of blocks.
-    return {**asdict(cure), "blocks": [list(astuple(each)) for each in cure.blocks[:MOST_BLOCKS]]}
-
-
-def _cure(raw: Any) -> TriedCure:
-    if not isinstance(raw, Mapping):
-        raise TypeError("no object")
-    options = raw.get("options")
-    bits = raw.get("same_bits")
-    return TriedCure(
-        name=text(raw, "name", _TEXT),
-        options={
-            clean(name, _TEXT): clean(value, _TEXT)
-            for name, value in (list(options.items())[:MOST_CURES] if isinstance(options, Mapping) else ())
-            if isinstance(name, str) and isinstance(value, str)
-        },
-        rounds=whole(raw.get("rounds")),
-        saved_ms=_signed(raw.get("saved_ms")),
-        same_bits=bits if isinstance(bits, bool) else None,
-        left=text(raw, "left", _TEXT),
-        line=text(raw, "line", LENGTH_LIMIT + 8 * ARGUMENTS_LIMIT),
-        blocks=tuple(_block(each) for each in needed_list(raw.get("blocks", []), MOST_BLOCKS)),
-        **{
-            name: number(raw.get(name))
-            for name in ("step_ms", "ratio", "ratio_low", "ratio_high", "exposed_ms", "predicted_saved_ms")
-        },
-    )
-
-
-def _block(raw: Any) -> Block:
-    at, step_s, exposed_s, passes, spread, first_step, last_step = needed_list(raw, 7)
-    return Block(
-        needed_whole(at),
-        number(step_s) or 0.0,
-        number(exposed_s),
-        needed_whole(passes),
-        number(spread) or 0.0,
-        needed_whole(first_step),
-        needed_whole(last_step),
-    )
-
-
-def _signed(value: Any) -> float | None:
-    """A number that may be negative."""
-    if isinstance(value, float) and value < 0:
-        below = number(-value)
-        return None if below is None else -below
-    return number(value)
+    known = isinstance(raw, Mapping) and raw.get("schema_version") == SCHEMA_VERSION
+    return maybe_from_json(Tried, raw) if known else None
 
 
 __all__ = [

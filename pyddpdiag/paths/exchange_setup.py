@@ -1,4 +1,4 @@
-"""What the exchange of 16-bit buckets (csrc/torch/reduce/bucket_exchange.hpp) needs to know about a group.
+"""What the exchange of 16-bit buckets (csrc/torch/reduce/sixteen_bit/exchange.hpp) needs to know about a group.
 
 It needs the host of each rank, and a separate Gloo group for messages. Messages count in a group's sequence
 number like collectives, but are sent whenever a bucket happens to be done, and the numbers of the training's

@@ -1,4 +1,4 @@
-"""Finds out whether the ranks of a group share memory, and sets it up (csrc/torch/reduce/shared_ranks.hpp).
+"""Finds out whether the ranks of a group share memory, and sets it up (csrc/torch/reduce/shared/ranks.hpp).
 
 Names of hosts, addresses and environments say too little: containers may share a network and no memory, and two
 hosts may have one name. So it is tried. Each rank makes a segment of memory with a secret in it and publishes

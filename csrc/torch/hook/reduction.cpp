@@ -7,7 +7,7 @@
 #include "torch/probe/backward_probe.hpp"
 #include "torch/probe/start_signal.hpp"
 #include "torch/reduce/future_work.hpp"
-#include "torch/reduce/shared_ranks.hpp"
+#include "torch/reduce/shared/ranks.hpp"
 
 namespace ddpdiag {
 

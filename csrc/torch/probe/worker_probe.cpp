@@ -95,7 +95,7 @@ Payload payload_of(const at::RecordFunction& function) {
     return payload;
 }
 
-// The operations that reduce a bucket; the last one for buckets in 16 bits (reduce/bucket_exchange.hpp).
+// The operations that reduce a bucket; the last one for buckets in 16 bits (reduce/sixteen_bit/exchange.hpp).
 bool reduces_a_bucket(std::string_view name) {
     return name == "gloo:all_reduce" || name == "gloo:sparse_all_reduce" || name == "gloo:all_to_all";
 }

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "torch/element.hpp"
-#include "torch/reduce/lanes_path.hpp"
+#include "torch/reduce/lanes/path.hpp"
 #include "torch/reduce/plain_path.hpp"
-#include "torch/reduce/shared_path.hpp"
-#include "torch/reduce/sixteen_bit_path.hpp"
+#include "torch/reduce/shared/path.hpp"
+#include "torch/reduce/sixteen_bit/path.hpp"
 
 namespace ddpdiag {
 

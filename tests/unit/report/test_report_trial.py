@@ -228,7 +228,7 @@ def test_a_file_that_anybody_wrote_does_no_harm() -> None:
     )
     assert tried_from_json(whole) == tried_from_json(json.loads(json.dumps(whole)))
     assert tried_from_json(whole) is not None
-    for bad in (None, [], {**whole, "state": "odd"}, {**whole, "cures": 3}, {**whole, "cures": [{}] * 65}):
+    for bad in (None, [], {**whole, "state": "odd"}, {**whole, "cures": 3}):
         assert tried_from_json(bad) is None
     odd = {**whole["cures"][0], "name": "\x1b[2J", "ratio": "x", "step_ms": float("inf"), "rounds": -1}
     found = tried_from_json({**whole, "cures": [odd]})

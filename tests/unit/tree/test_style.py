@@ -156,6 +156,7 @@ def test_torch_and_python_headers_only_in_their_rooms() -> None:
 
 
 # What each native room may include of ours. Rooms are folders, and `torch/` alone is what the rooms below it share.
+REDUCES = r"core/(kernels|shared)/\w+|core/trace/record|platform/\w+|torch/((flatten|reduce)/)?\w+"
 NATIVE_ROOMS = {
     "csrc/platform/": r"platform/\w+",
     # One arrow: shared memory knows the kernels. The trace stands alone.
@@ -165,11 +166,16 @@ NATIVE_ROOMS = {
     "csrc/torch/": r"(core/\w+|platform)/\w+|torch/\w+",
     "csrc/torch/flatten/": r"(core/kernels|platform)/\w+|torch/(flatten/)?\w+",
     # Paths act: they do not write records, and know nothing of who does. The words of a record they may use.
-    "csrc/torch/reduce/": r"core/(kernels|shared)/\w+|core/trace/record|platform/\w+|torch/((flatten|reduce)/)?\w+",
+    "csrc/torch/reduce/": rf"{REDUCES}|torch/reduce/\w+/path",
+    # No way to sum knows another one.
+    **{
+        f"csrc/torch/reduce/{way}/": rf"{REDUCES}|torch/reduce/{way}/\w+"
+        for way in ("lanes", "shared", "sixteen_bit")
+    },
     # Probes observe: of a path they see what it says of itself.
     "csrc/torch/probe/": r"core/(trace|kernels)/\w+|platform/\w+|torch/(probe/)?\w+|torch/reduce/facts",
-    "csrc/torch/hook/": r"(core/\w+|platform)/\w+|torch/((probe|reduce|hook)/)?\w+",
-    "csrc/python/": r"(core/\w+|platform|python)/\w+|torch/(\w+/)?\w+",
+    "csrc/torch/hook/": r"(core/\w+|platform)/\w+|torch/((probe|reduce(/\w+)?|hook)/)?\w+",
+    "csrc/python/": r"(core/\w+|platform|python)/\w+|torch/(\w+/)*\w+",
 }
 OUR_INCLUDE = re.compile(r'#include "([^"]+)\.hpp"')
 
@@ -198,6 +204,7 @@ def test_native_rooms_include_downward() -> None:
         ("csrc/torch/flatten/", "torch/reduce/path"),
         ("csrc/torch/reduce/", "torch/probe/recorder"),
         ("csrc/torch/reduce/", "core/trace/trace_file"),
+        ("csrc/torch/reduce/lanes/", "torch/reduce/shared/ranks"),
         ("csrc/torch/probe/", "core/shared/exchange"),
         ("csrc/torch/probe/", "torch/reduce/path"),
         ("csrc/torch/probe/", "torch/hook/flights"),

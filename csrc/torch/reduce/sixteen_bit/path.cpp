@@ -1,4 +1,4 @@
-#include "torch/reduce/sixteen_bit_path.hpp"
+#include "torch/reduce/sixteen_bit/path.hpp"
 
 #include <ATen/Functions.h>
 

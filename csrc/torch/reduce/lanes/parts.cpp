@@ -1,4 +1,4 @@
-#include "torch/reduce/lane_parts.hpp"
+#include "torch/reduce/lanes/parts.hpp"
 
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>

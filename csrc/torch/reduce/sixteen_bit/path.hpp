@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "torch/reduce/bucket_exchange.hpp"
 #include "torch/reduce/path.hpp"
+#include "torch/reduce/sixteen_bit/exchange.hpp"
 
 namespace ddpdiag {
 

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "torch/reduce/path.hpp"
-#include "torch/reduce/shared_place.hpp"
-#include "torch/reduce/shared_ranks.hpp"
+#include "torch/reduce/shared/place.hpp"
+#include "torch/reduce/shared/ranks.hpp"
 
 namespace ddpdiag {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/shared/wire.hpp"
-#include "torch/reduce/shared_ranks.hpp"
+#include "torch/reduce/shared/ranks.hpp"
 
 namespace ddpdiag {
 

@@ -1,4 +1,4 @@
-#include "torch/reduce/lanes.hpp"
+#include "torch/reduce/lanes/lanes.hpp"
 
 #include <algorithm>
 #include <stdexcept>

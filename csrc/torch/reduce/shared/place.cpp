@@ -1,10 +1,10 @@
-#include "torch/reduce/shared_place.hpp"
+#include "torch/reduce/shared/place.hpp"
 
 #include <atomic>
 #include <utility>
 
 #include "torch/element.hpp"
-#include "torch/reduce/shared_storage.hpp"
+#include "torch/reduce/shared/storage.hpp"
 
 namespace ddpdiag {
 namespace {

@@ -1,4 +1,4 @@
-#include "torch/reduce/shared_path.hpp"
+#include "torch/reduce/shared/path.hpp"
 
 #include <utility>
 

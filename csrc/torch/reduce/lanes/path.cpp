@@ -1,4 +1,4 @@
-#include "torch/reduce/lanes_path.hpp"
+#include "torch/reduce/lanes/path.hpp"
 
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "torch/reduce/lanes.hpp"
+#include "torch/reduce/lanes/lanes.hpp"
 
 namespace ddpdiag {
 

@@ -1,4 +1,4 @@
-#include "torch/reduce/shared_storage.hpp"
+#include "torch/reduce/shared/storage.hpp"
 
 #include <c10/core/StorageImpl.h>
 

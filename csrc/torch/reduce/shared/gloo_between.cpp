@@ -1,4 +1,4 @@
-#include "torch/reduce/gloo_between.hpp"
+#include "torch/reduce/shared/gloo_between.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>

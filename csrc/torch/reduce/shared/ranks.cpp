@@ -1,4 +1,4 @@
-#include "torch/reduce/shared_ranks.hpp"
+#include "torch/reduce/shared/ranks.hpp"
 
 #include <ATen/core/jit_type.h>
 #include <c10/core/StreamGuard.h>
@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "platform/platform.hpp"
-#include "torch/reduce/shared_storage.hpp"
+#include "torch/reduce/shared/storage.hpp"
 
 namespace ddpdiag {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "torch/reduce/lane_parts.hpp"
+#include "torch/reduce/lanes/parts.hpp"
 #include "torch/reduce/path.hpp"
 
 namespace ddpdiag {

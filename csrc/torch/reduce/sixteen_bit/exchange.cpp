@@ -1,4 +1,4 @@
-#include "torch/reduce/bucket_exchange.hpp"
+#include "torch/reduce/sixteen_bit/exchange.hpp"
 
 #include <ATen/Functions.h>
 
