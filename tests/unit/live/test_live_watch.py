@@ -59,7 +59,7 @@ def test_each_rank_has_a_bar_of_where_the_time_in_view_went(tmp_path: Path) -> N
     # Of 40 steps of 123 ms, all but the first one; 96 letters in sum.
     slept = pytest.approx(96 * 39 * 90 / (40 * 123), abs=1)
     assert (mine.count("z"), others.count("r")) == (slept, slept)
-    assert letters.strip() == "Bars: f first step, c computes, z sleeps, w wire, r ranks"
+    assert letters.strip() == "Bars: f first step, c compute, z asleep, w wire, r ranks"
 
 
 def test_what_has_left_the_view_is_in_no_bar(tmp_path: Path) -> None:
