@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-LARGEST_BYTES = 2_000_000
+LARGEST_BYTES = 2_500_000
 # Of `import pyddpdiag` after `import torch`.
 LONGEST_IMPORT_MS = 150
 

@@ -297,7 +297,7 @@ def where_of(chosen: Iterable[tuple[RankLines, Bool]]) -> Where | None:
     """The line at which most of these looks of ranks were; None: nowhere in particular."""
     times = _Times(chosen)
     lines = _place(times.ms, times.total_ms)
-    return _told(times, lines, sum(times.ms[line] for line in lines) / times.total_ms) if lines else None
+    return _if_seen(times, lines, sum(times.ms[line] for line in lines) / times.total_ms) if lines else None
 
 
 def _more(mine: _Times, others: Sequence[_Times], extra_ms: float, times: float) -> Where | None:
@@ -322,7 +322,7 @@ def _more(mine: _Times, others: Sequence[_Times], extra_ms: float, times: float)
     places = len(mine.ms) + len({(line.file, line.function) for line in mine.ms})
     if not share or not mine.at(lines).exceeds(joined([each.at(lines) for each in others]), times, places):
         return None
-    return _told(mine, [line for line in lines if line in mine.ms], share)
+    return _if_seen(mine, [line for line in lines if line in mine.ms], share)
 
 
 def _place(of: Mapping[Line, float], total: float) -> list[Line]:
@@ -343,7 +343,7 @@ def _place(of: Mapping[Line, float], total: float) -> list[Line]:
     return sorted(inside, key=lambda each: -of[each])
 
 
-def _told(times: _Times, lines: Sequence[Line], share: float) -> Where | None:
+def _if_seen(times: _Times, lines: Sequence[Line], share: float) -> Where | None:
     """These lines, which have a share of something; None: too few looks saw them."""
     samples = sum(times.samples[line] for line in lines)
     if samples < LEAST_SAMPLES:

@@ -25,7 +25,13 @@ _ITERATES: Final = dis.opmap["FOR_ITER"]
 _WAYS: Final = 16
 """Different ways to forward passes that are kept: those of several modules, and of passes that accumulate."""
 
+_STACKS: Final = 256
+"""So many stacks are known again without being looked at frame by frame."""
+
 _ways: list[tuple[Frame, ...]] = []
+_known: dict[
+    tuple[int, ...], tuple[tuple[str, str], list[CodeType]]
+] = {}  # by functions' ids and instructions
 
 
 class Frame(NamedTuple):
@@ -79,11 +85,29 @@ def passes_here(frame: FrameType | None) -> None:
     way = frames(frame)
     if way not in _ways and len(_ways) < _WAYS:
         _ways.append(way)
+        _known.clear()
 
 
 def caller_of(frame: FrameType | None) -> tuple[str, str]:
     """The line that calls a collective, and the package whose line it is; that is empty where it is the script's."""
-    stack = frames(frame)
+    codes: list[CodeType] = []
+    at: list[int] = []
+    one = frame
+    while one is not None:
+        codes.append(one.f_code)
+        at += (id(one.f_code), one.f_lasti)
+        one = one.f_back
+    key = tuple(at)
+    known = _known.get(key)
+    if known is None:
+        if len(_known) >= _STACKS:
+            _known.clear()
+        # With the functions, whose ids nobody else has as long as they are there.
+        known = _known[key] = _caller(frames(frame)), codes
+    return known[0]
+
+
+def _caller(stack: tuple[Frame, ...]) -> tuple[str, str]:
     behind = stack[max((_common(way, stack) for way in _ways), default=0) :]
     inner = next((at for at in range(len(behind) - 1, -1, -1) if behind[at].own), -1)
     package = next(iter(behind[inner + 1 :]), None)

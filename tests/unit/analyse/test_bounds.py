@@ -21,7 +21,7 @@ from pyddpdiag.analyse.extra_time import ExtraTime, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.interruption import _ahead
 from pyddpdiag.analyse.late_ranks import LateRank
-from pyddpdiag.analyse.lines import _told
+from pyddpdiag.analyse.lines import _if_seen
 from pyddpdiag.analyse.meetings import Meetings
 from pyddpdiag.analyse.memory import growth
 from pyddpdiag.analyse.round_trips import most_latency_ms
@@ -156,7 +156,7 @@ def _silent(behind_s: float) -> bool:
 def _named(looks: int) -> bool:
     line = Line("train.py", 1, "main")
     times = SimpleNamespace(samples={line: looks}, call=lambda _: "", waits=lambda _: 0.0)
-    return _told(cast(Any, times), [line], 1.0) is not None
+    return _if_seen(cast(Any, times), [line], 1.0) is not None
 
 
 def _block(long: int) -> Float64:

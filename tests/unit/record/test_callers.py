@@ -28,6 +28,7 @@ def functions(module: str, source: str, **known: Any) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def no_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "_ways", [])
+    monkeypatch.setattr(callers, "_known", {})
 
 
 @pytest.fixture
