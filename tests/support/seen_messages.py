@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# Longer than 400 lines: it is one list, with an entry for each text.
 SPAWN = '  File "/usr/lib/python3.11/multiprocessing/reduction.py", line 60, in dump\n'
 DDP = '  File "/x/torch/nn/parallel/distributed.py", line 1886, in forward\n'
 ELASTIC = "torch.distributed.elastic."
