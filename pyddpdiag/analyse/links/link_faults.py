@@ -175,9 +175,9 @@ class LinkFaults:
         known = [link for link in self.carrying if link.busy_ms_per_mb is not None]
         bad: dict[LinkStats, float] = {}
         for touching, others in self._by_host(known):
-            beside = others or [min(touching, key=_busy)]
-            usual = _median(_busy, beside)
-            trips = [link for link in beside if link.usual_rtt_ms]
+            usual = _median(_busy, others) if others else min(map(_busy, touching))
+            # Both directions between two hosts wait in each other's queues.
+            trips = [link for link in others if link.usual_rtt_ms]
             for link in touching:
                 trip = None
                 if trips and link.usual_rtt_ms:

@@ -62,6 +62,11 @@ def test_a_queue_alone_is_no_low_rate() -> None:
     assert len(faults(usual_rtt_ms=100.0, busy_ms_per_mb=14.0).slow) == 1
 
 
+def test_both_directions_between_two_hosts_have_one_round_trip() -> None:
+    one = LinkFaults([link(0, 1), link(1, 0, busy_ms_per_mb=22.0)], [], SIDECARS)
+    assert [each.rank for each in one.slow] == [1]
+
+
 @pytest.mark.parametrize(("low", "far"), [(3.0, 0), (3.4, 2)])
 def test_round_trip(low: float, far: int) -> None:
     """Of `TRIP` and `EVIDENCE`: exp(0.35 * 3.32) = 3.19."""
