@@ -21,9 +21,9 @@ import numpy as np
 
 from pyddpdiag.model.tried import Block
 
-_MIXTURE: Final = 0.3
-"""Of the mixture: intervals are narrowest for effects of some two standard deviations of a block, which is what a few
-rounds can show. Any value is valid."""
+_MIXTURE: Final = 0.02
+"""Of the mixture: it spreads effects over some seven standard deviations of a block, so that a large one shows after
+three rounds. Any value is valid."""
 
 
 @dataclass(frozen=True)

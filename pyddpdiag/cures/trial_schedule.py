@@ -51,7 +51,7 @@ _ROUNDS: Final = 12
 _LOOK_EVERY: Final = 16
 """After so many rounds, it is looked only once in so many parts of them."""
 _FEWEST_ROUNDS: Final = 3
-"""With fewer, nothing can be said of a cure."""
+"""With fewer, nothing is said of a cure."""
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,13 @@ class Schedule:
     def expected(self) -> str:
         """How long it takes to show a gain of 10%, and what fits into the time, in a sentence or two.
 
-        Before the first block, after it, and when it takes more than twice as long as was said; else empty.
+        Before the first block, after it, and when it takes more than twice as long as was said while nothing looks as
+        if it saved so much; else empty.
         """
         cures = self._open()
         needed_s = self._needed_s(len(cures)) if cures else 0.0
-        if not needed_s or (self.blocks > 1 and needed_s < 2 * self._said_s):
+        most = min(((self._settings[name].ratio or 1.0) for name in cures), default=1.0)
+        if not needed_s or (self.blocks > 1 and (needed_s < 2 * self._said_s or most < 1 - GAIN)):
             return ""
         self._said_s = needed_s
         what = count(len(cures), "cure") + (f", steps of {seconds(self._step_s)}" if self._step_s else "")
@@ -221,6 +223,8 @@ class Schedule:
         if self.round % max(1, self.round // _LOOK_EVERY):
             return not self._open()  # one round more would hardly tell
         compared = self._compare()
+        if self.round + 1 < _FEWEST_ROUNDS:
+            return not self._open()
         for name in self._open():
             if (ratio := compared.ratio(name, TODAY)) is None:
                 continue
