@@ -82,6 +82,7 @@ MESSAGES: tuple[Message, ...] = (
             r"^(?:\[rank\d+\]:? ?)?EOFError(?:: Ran out of input)?$",
             r"PytorchStreamReader failed (?:reading zip archive|reading file|locating file)",
             r"unexpected EOF, expected \d+ more bytes",
+            r"storage has wrong size: expected -?\d+ got \d+",
         ),
         "The checkpoint that this rank read is not whole: another rank was still writing or downloading it, several "
         "ranks write the same file, or whoever wrote it was ended or had no room meanwhile.",

@@ -370,6 +370,13 @@ SEEN_WITH_LOOKALIKES: list[tuple[str, str, dict[str, str], str]] = [
     ),
     (
         "checkpoint_unfinished",
+        'Traceback (most recent call last):\n  File "/x/torch/serialization.py", line 620, in _load\n'
+        "RuntimeError: storage has wrong size: expected -922 got 256",
+        {},
+        "storage has the wrong size class: expected standard got nearline",
+    ),
+    (
+        "checkpoint_unfinished",
         'Traceback (most recent call last):\n  File "/x/torch/serialization.py", line 1549, in load\n'
         "EOFError: Ran out of input",
         {},
