@@ -24,8 +24,9 @@ from pyddpdiag.files import refuse_existing, write_whole
 from pyddpdiag.model.details import GradientNorms, RankTimeline
 from pyddpdiag.model.words import listed
 from pyddpdiag.trace.attempts import choose_attempt
+from pyddpdiag.trace.budget import USUAL_GB
 from pyddpdiag.trace.reader import RankTrace
-from pyddpdiag.trace.run import open_run
+from pyddpdiag.trace.run import held_records, open_run
 
 MOST_EVENTS: Final = 3_000_000
 """Of a trace in Chrome's format, over all ranks: no viewer opens more, and each takes 200 bytes."""
@@ -46,6 +47,11 @@ class Wanted:
         """Whether single events are needed."""
         return bool(self.profiles) or any(wanted.timelines for wanted in self.formats)
 
+    @property
+    def memory_gb(self) -> float:
+        """How much memory the records may take; 0: as much as they need."""
+        return 0.0 if self.profiles or any(wanted.whole for wanted in self.formats) else USUAL_GB
+
 
 def read_run(
     source: str | PathLike[str],
@@ -53,6 +59,7 @@ def read_run(
     timelines: bool = True,
     steps: range | None = None,
     attempt: int | None = None,
+    memory_gb: float = 0.0,
 ) -> ExportedRun:
     """Read a run's traces for exports.
 
@@ -61,14 +68,17 @@ def read_run(
         timelines: also what each rank did.
         steps: of these steps only.
         attempt: as in `load_report`.
+        memory_gb: as in `open_run`.
 
     Raises:
         TraceError: there are no traces, or none can be read.
-        UsageError: there is no such attempt.
+        UsageError: there is no such attempt, or there is too much to show.
     """
     folder, _ = choose_attempt(Path(source), attempt)
+    if timelines and steps is None:
+        _check_records(sum(held_records(folder)))
     intake = Intake()
-    run = open_run(folder, visit=intake.take)
+    run = open_run(folder, visit=intake.take, memory_gb=memory_gb)
     view = RunView(run, intake)
     offsets = {trace.rank: clock.offset_ns for trace, clock in zip(run.ranks, view.clocks, strict=True)}
     chosen = None if steps is None else np.arange(steps.start, steps.stop, dtype=np.int64)
@@ -83,7 +93,7 @@ def read_run(
             )
             norms.append(gradient_norms(trace))
 
-    open_run(folder, visit=take)
+    open_run(folder, visit=take, memory_gb=memory_gb)
     if not lines:
         raise TraceError(f"{folder}: another run began there meanwhile.", hint="export it again.")
     return ExportedRun(
@@ -121,7 +131,9 @@ def write_exports(
         raise UsageError("nothing is to be exported.", hint=f"give one or more of --merge, {options}.")
     # Read before the traces, which take longer.
     profiles = [(path, merge.read_profile(path)) for path in wanted.profiles]
-    run = read_run(source, timelines=wanted.timelines, steps=wanted.steps, attempt=attempt)
+    run = read_run(
+        source, timelines=wanted.timelines, steps=wanted.steps, attempt=attempt, memory_gb=wanted.memory_gb
+    )
     if wanted.timelines:
         _check_size(run)
     outputs = [output for format in wanted.formats for output in format.outputs(run)]
@@ -135,6 +147,15 @@ def write_exports(
     for output in outputs:
         write_whole(folder / output.path, output.content(), force=force, option=_OPTION)
     return [folder / output.path for output in outputs]
+
+
+def _check_records(records: int) -> None:
+    """Before they are read: each is an event at least."""
+    if records > MOST_EVENTS:
+        raise UsageError(
+            f"the run has {records / 1e6:.1f} million records, more events than any viewer opens.",
+            hint="export a part of it, such as --steps 1000-2000; `pyddpdiag report` says which steps there are.",
+        )
 
 
 def _check_size(run: ExportedRun) -> None:

@@ -37,6 +37,7 @@ class Format:
             taken for those of this one.
         stale: pattern of files below `folder`.
         needs: a package of the extra `frames`.
+        whole: it has something of each step, so that all records are read, whatever memory that takes.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Format:
     folder: str = ""
     stale: str = ""
     needs: str = ""
+    whole: bool = True
 
     def require(self) -> None:
         """Looks before the work begins.

@@ -174,6 +174,13 @@ def open_run(
     )
 
 
+def held_records(folder: Path) -> list[int]:
+    """How many records each rank's trace may hold, by the files' headers alone."""
+    files, warnings = find_traces(folder)
+    kept = _one_per_rank(_one_run(_headers(files[:FILE_LIMIT], {}, warnings), warnings), warnings)
+    return [file.held for file in kept]
+
+
 @dataclass(frozen=True)
 class _File:
     """A trace whose header was read, and nothing else."""

@@ -25,8 +25,9 @@ from pyddpdiag.export.chrome import COMMUNICATION
 from pyddpdiag.export.lanes import lanes
 from pyddpdiag.exporting import read_run
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.trace.budget import USUAL_GB
 from pyddpdiag.trace.layout import Kind, StepTime
-from pyddpdiag.trace.run import open_run
+from pyddpdiag.trace.run import held_records, open_run
 
 STEPS = 24
 RANKS = 3
@@ -206,9 +207,30 @@ def test_steps_can_be_chosen(folder: Path, tmp_path: Path, capsys: pytest.Captur
 def test_too_much_for_a_viewer_says_which_part_fits(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyddpdiag.exporting.MOST_EVENTS", 500)
-    assert main(["export", str(folder), "--chrome", "--output-dir", str(tmp_path)]) == 2
+    export = ["export", str(folder), "--chrome", "--output-dir", str(tmp_path)]
+    monkeypatch.setattr("pyddpdiag.exporting.MOST_EVENTS", 1.3 * sum(held_records(folder)))
+    assert main(export) == 2
     assert "--steps 0-" in capsys.readouterr().err
+    # With more records than events fit, none is read.
+    monkeypatch.setattr("pyddpdiag.exporting.MOST_EVENTS", sum(held_records(folder)) - 1)
+    monkeypatch.setattr("pyddpdiag.exporting.open_run", lambda *_, **__: pytest.fail("read"))
+    assert main(export) == 2
+    assert "more events than any viewer opens" in capsys.readouterr().err
+
+
+def test_what_needs_no_single_step_reads_the_newest_records_of_a_long_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[float] = []
+
+    def noted(*given: Any, memory_gb: float, **more: Any) -> Any:
+        read.append(memory_gb)
+        return open_run(*given, memory_gb=memory_gb, **more)
+
+    monkeypatch.setattr("pyddpdiag.exporting.open_run", noted)
+    assert main(["export", str(folder), "--openmetrics", "--output-dir", str(tmp_path)]) == 0
+    assert main(["export", str(folder), "--csv", "--output-dir", str(tmp_path)]) == 0
+    assert read == [USUAL_GB] * 2 + [0.0] * 2
 
 
 def test_pandas_reads_csv_and_parquet_alike(folder: Path, tmp_path: Path) -> None:
