@@ -208,28 +208,24 @@ def test_too_much_for_a_viewer_says_which_part_fits(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export = ["export", str(folder), "--chrome", "--output-dir", str(tmp_path)]
-    monkeypatch.setattr("pyddpdiag.exporting.MOST_EVENTS", 1.3 * sum(held_records(folder)))
-    assert main(export) == 2
-    assert "--steps 0-" in capsys.readouterr().err
-    # With more records than events fit, none is read.
-    monkeypatch.setattr("pyddpdiag.exporting.MOST_EVENTS", sum(held_records(folder)) - 1)
-    monkeypatch.setattr("pyddpdiag.exporting.open_run", lambda *_, **__: pytest.fail("read"))
-    assert main(export) == 2
-    assert "more events than any viewer opens" in capsys.readouterr().err
+    records = sum(held_records(folder))
+    for most, said in ((1.3 * records, "--steps 0-"), (records - 1, "more events than any viewer opens")):
+        monkeypatch.setattr("pyddpdiag.exporting.MOST_EVENTS", most)
+        assert main(export) == 2
+        assert said in capsys.readouterr().err
+        monkeypatch.setattr("pyddpdiag.exporting.open_run", lambda *_, **__: pytest.fail("read"))
 
 
 def test_what_needs_no_single_step_reads_the_newest_records_of_a_long_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[float] = []
-
-    def noted(*given: Any, memory_gb: float, **more: Any) -> Any:
-        read.append(memory_gb)
-        return open_run(*given, memory_gb=memory_gb, **more)
-
-    monkeypatch.setattr("pyddpdiag.exporting.open_run", noted)
-    assert main(["export", str(folder), "--openmetrics", "--output-dir", str(tmp_path)]) == 0
-    assert main(["export", str(folder), "--csv", "--output-dir", str(tmp_path)]) == 0
+    monkeypatch.setattr(
+        "pyddpdiag.exporting.open_run",
+        lambda *given, **more: (read.append(more["memory_gb"]), open_run(*given, **more))[1],
+    )
+    for each in ("--openmetrics", "--csv"):
+        assert main(["export", str(folder), each, "--output-dir", str(tmp_path)]) == 0
     assert read == [USUAL_GB] * 2 + [0.0] * 2
 
 
