@@ -195,12 +195,8 @@ def test_steps_can_be_chosen(folder: Path, tmp_path: Path, capsys: pytest.Captur
     names = {e["name"] for e in events(tmp_path / "few" / "chrome" / "rank_0.json") if e["ph"] == "X"}
     assert {name for name in names if name.startswith("ProfilerStep")} == {"ProfilerStep#3", "ProfilerStep#4"}
     for wrong in ("4-3", "a", "-1", "1-2-3"):
-        assert (
-            main(
-                ["export", str(folder), "--chrome", f"--steps={wrong}", "--output-dir", str(tmp_path / "no")]
-            )
-            == 2
-        )
+        export = ["export", str(folder), "--chrome", f"--steps={wrong}", "--output-dir", str(tmp_path / "no")]
+        assert main(export) == 2
         assert "not a range of steps" in capsys.readouterr().err
 
 
