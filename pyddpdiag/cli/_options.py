@@ -171,7 +171,7 @@ def cures_given(given: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         each.field: each.read(value) if isinstance(value, str) else value
         for each, value in typed.items()
-        if value not in (None, False, "")
+        if value is not None and value is not False and value != ""  # 0 is a value, which is refused
     }
     if given["interface"] is not None:
         found["interfaces"] = interfaces.parse(given["interface"])

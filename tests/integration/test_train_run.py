@@ -106,7 +106,7 @@ def test_existing_trace_is_refused_and_replaced_by_force(tmp_path: Path) -> None
         (("--batch-size", 1), "some would get no sample"),
         (("--batch-size", 0), "--batch-size is 0"),
         (("--lr", "nan"), "--lr is nan"),
-        (("--bucket-cap-mb", 0), "--bucket-cap-mb is 0"),
+        (("--bucket-cap-mb", 0), "--bucket-cap-mb 0 cannot be right"),
         (("--timeout", -1), "--timeout is -1"),
         (("--interface", "no-such-card"), "no-such-card"),
         (("--lanes", "no-such-card,another"), "no-such-card' (from --lanes) does not exist"),
