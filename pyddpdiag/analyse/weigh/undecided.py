@@ -7,6 +7,7 @@ import numpy as np
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
 from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.episodes import LateSteps, late_steps
+from pyddpdiag.analyse.filing import COLLECTIVE
 from pyddpdiag.analyse.grouped import median_at_most
 from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
 from pyddpdiag.analyse.standstill import threshold_ms
@@ -125,7 +126,7 @@ def _unsure(view: RunView) -> str:
         )
     other = share_of_median(view.held_up.ms, steps.wall_ms)
     if _may_matter(other, steps):
-        return _open(other, steps.wall_ms, "other collectives hold up")
+        return _open(other, steps.wall_ms, f"{_collectives(view)} hold up")
     for rank, share in zip(view.lateness.ranks, view.lateness.shares, strict=True):
         if _may_matter(share, steps):
             return _open(share, steps.wall_ms, f"rank {rank} is late by")
@@ -151,6 +152,15 @@ def _unsure(view: RunView) -> str:
     if _may_matter(data, steps):
         return _open(data, steps.wall_ms, "the ranks wait for data for")
     return _unexplained(view)
+
+
+def _collectives(view: RunView) -> str:
+    """Other collectives than buckets, with the one that takes most and the line that is mostly in them."""
+    calls, where = view.held_up.heaviest, view.lines.most_of(view.judged.step, COLLECTIVE)
+    if calls is None:
+        return "other collectives"
+    at = f" at {where.line}" if where else ""
+    return f"other collectives than buckets ({calls.per_step:g} {calls.name} a step{at})"
 
 
 def _unexplained(view: RunView) -> str:
@@ -189,15 +199,14 @@ def _may_matter(share: Share, steps: StepMatrix) -> bool:
 
 def _open(share: Share, step_ms: float, what: str) -> str:
     low, high = (milliseconds(max(0.0, bound) * step_ms) for bound in (share.at_least, share.at_most))
-    needed = share.steps_to_tell(HEALTHY_SHARE)
+    # In a short step it is a time that matters, and no share.
+    bound = max(HEALTHY_SHARE, LEAST_MS / step_ms)
+    needed = share.steps_to_tell(bound)
     said = f"{what} {low} to {high} of a step of {milliseconds(step_ms)}"
     if needed is None:
-        return (
-            f"{said}: about {percent(HEALTHY_SHARE)} of it, and more steps would hardly show whether it is more or "
-            f"less."
-        )
+        return f"{said}: about {percent(bound)} of it, and more steps would hardly show whether it is more or less."
     return (
-        f"{said}, and {count(share.steps, 'step')} are too few to tell whether that is {percent(HEALTHY_SHARE)} of it. "
+        f"{said}, and {count(share.steps, 'step')} are too few to tell whether that is {percent(bound)} of it. "
         f"Record about {needed} steps."
     )
 
