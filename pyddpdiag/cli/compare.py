@@ -69,7 +69,9 @@ def _compare(paths: list[Path], article: bool) -> Comparison:
             raise UsageError(
                 f"{path}: no such file or folder.", hint="name two or more runs, or two or more result files."
             )
-    if len(folders) < len(paths) or len(folders) < 2:
+    if len(paths) < 2:
+        raise UsageError(f"{paths[0]} alone is compared with nothing.", hint="name another run beside it.")
+    if len(folders) < len(paths):
         raise UsageError(
             "runs are compared with runs, and result files with result files.",
             hint="give two folders of traces, or files that `pyddpdiag bench` or `train --scaling` wrote.",

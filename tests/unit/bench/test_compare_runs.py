@@ -126,6 +126,8 @@ def test_folders_and_files_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixt
     for arguments in ([str(folder), str(file)], [str(folder)]):
         assert main(["compare", *arguments]) == 2
         assert "two folders" in capsys.readouterr().err
+    assert main(["compare", str(folder)]) == 2
+    assert "alone is compared with nothing" in capsys.readouterr().err
     assert main(["compare", str(folder), str(tmp_path)]) == 2
     assert "no traces" in capsys.readouterr().err
 
