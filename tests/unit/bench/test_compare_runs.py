@@ -123,7 +123,7 @@ def test_charts_of_runs(tmp_path: Path) -> None:
 def test_folders_and_files_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, file = written(tmp_path / "a"), tmp_path / "a.json"
     file.write_text("{}", encoding="utf-8")
-    for arguments in ([str(folder), str(file)], [str(folder)]):
+    for arguments in ([str(folder), str(file)], [str(file), str(folder)]):
         assert main(["compare", *arguments]) == 2
         assert "two folders" in capsys.readouterr().err
     assert main(["compare", str(folder)]) == 2
