@@ -228,6 +228,16 @@ CLOCK_SHARE: Final = 0.1
 """Clocks of different machines may be wrong by this part of a time between them."""
 
 
+def least_ms(step_ms: float) -> float:
+    """From which cost on something is a finding, in steps of this length."""
+    return max(LEAST_MS, HEALTHY_SHARE * step_ms)
+
+
+def event_ms(step_ms: float) -> float:
+    """By how much longer a step must take to be an event of its own, where a typical one takes so long."""
+    return max(EVENT_MS, EVENT_SHARE * step_ms)
+
+
 def matters(cost_ms: float, step_ms: float) -> bool:
     """Whether a mistake that is sure costs enough to be a warning."""
     return cost_ms >= MATTERS_SHARE * step_ms > 0

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_STEPS, least_ms
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median
 from pyddpdiag.analyse.usage import UsageMatrix
@@ -55,7 +55,7 @@ def core_waits(
     rows = np.flatnonzero(~(np.isnan(steps.own) | np.isnan(usage.run_delay)).any(axis=1))
     if not steps.can_judge or len(rows) < LEAST_STEPS or not steps.wall_ms > 0.0:
         return NOBODY
-    threshold = max(LEAST_MS, HEALTHY_SHARE * steps.wall_ms)
+    threshold = least_ms(steps.wall_ms)
     delay = usage.run_delay[rows].copy()
     shared = lower_median(delay)
     found: dict[int, float] = {}

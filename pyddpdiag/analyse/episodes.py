@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.binomial import log_choose
-from pyddpdiag.analyse.bounds import CHANCE, EVENT_MS, EVENT_SHARE, LONG, MATTERS_SHARE, NEARLY_ALL, SEVERAL
+from pyddpdiag.analyse.bounds import (
+    CHANCE,
+    LONG,
+    MATTERS_SHARE,
+    NEARLY_ALL,
+    SEVERAL,
+    event_ms,
+)
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.step_matrix import StepMatrix, beyond_usual, column_medians
@@ -82,7 +89,7 @@ def late_steps(steps: StepMatrix, usage: UsageMatrix) -> LateSteps | None:
     return LateSteps(
         rows=rows,
         lead_ms=lead,
-        is_late=lead > max(EVENT_MS, EVENT_SHARE * steps.wall_ms),
+        is_late=lead > event_ms(steps.wall_ms),
         last=beyond.argmax(axis=1),
         core_waits_known=delays_known,
         time_ms=len(rows) * float(np.fmax(steps.wall[rows], own).mean()),

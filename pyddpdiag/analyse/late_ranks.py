@@ -25,6 +25,7 @@ from pyddpdiag.analyse.bounds import (
     WINDOW,
     Z99,
     confidence,
+    least_ms,
 )
 from pyddpdiag.analyse.core_waits import spins
 from pyddpdiag.analyse.extra_time import ExtraTime, part, share, waits_per_cpu
@@ -95,7 +96,7 @@ class LateRank:
     def confidence(self) -> Confidence:
         """`low` where a healthy rank may be as late: because of what else its machine does."""
         # That it is the last one is sure, and that it is late by so much is not.
-        if not self.span and self.sure_ms <= _threshold_ms(self.step_ms):
+        if not self.span and self.sure_ms <= least_ms(self.step_ms):
             return "low"
         # A rank that sleeps or waits for data has nothing to do with the machine's load.
         if self.spins and self.cause in ("compute", "core", None):
@@ -192,17 +193,13 @@ def _with_lines(late: LateRank, lateness: Lateness, lines: RunLines, hot: Sequen
     return replace(late, disk_ms=seen, extra=extra, alone_at=alone[0].where if extra.at_a_line else None)
 
 
-def _threshold_ms(step_ms: float) -> float:
-    return max(LEAST_MS, HEALTHY_SHARE * step_ms)
-
-
 def _places(
     steps: StepMatrix, lateness: Lateness, usage: UsageMatrix
 ) -> Iterator[tuple[int, Stretches | None]]:
     """The columns of late ranks, each with its part of the run."""
     windows = by_window(lateness.wall)
     usual = np.where(np.isnan(windows), steps.wall_ms, windows)
-    threshold = _threshold_ms(steps.wall_ms)
+    threshold = least_ms(steps.wall_ms)
     some_rank_is = sure_median(lateness.extra.max(axis=1)) > threshold
     for place in range(len(lateness.ranks)):
         extra = lateness.extra[:, place]
@@ -268,7 +265,7 @@ def _computing_more(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) -
     if len(cpu) < LEAST_STEPS:
         return
     for place, more in enumerate(extra_ms(cpu).T):
-        if sure_median(more) > _threshold_ms(steps.wall_ms) and _is_last_too_often(lateness, place):
+        if sure_median(more) > least_ms(steps.wall_ms) and _is_last_too_often(lateness, place):
             yield place, median(more)
 
 
@@ -296,7 +293,7 @@ def _describe(
 ) -> LateRank:
     rows = span.rows if span else np.arange(len(lateness))
     extra = lateness.extra[rows, place]
-    is_late = extra > _threshold_ms(steps.wall_ms)
+    is_late = extra > least_ms(steps.wall_ms)
     late, mine = lateness.rows[rows][is_late], extra[is_late]
     since, until = span.between(lateness.step) if span else (int(lateness.step[int(is_late.argmax())]), None)
     step_ms = median(lateness.wall[rows]) if span else steps.wall_ms
@@ -315,7 +312,7 @@ def _describe(
         cpu=share(of(cpu), mine),
         core=share(of(delay), mine),
         # Some of it comes with each run.
-        threads=threads if sure_median(of(beside)) > _threshold_ms(step_ms) else None,
+        threads=threads if sure_median(of(beside)) > least_ms(step_ms) else None,
         waits_per_cpu=waits_per_cpu(
             (median(cpu[:, place]), median(delay[:, place])), (median(rest[0]), median(rest[1]))
         ),

@@ -13,7 +13,6 @@ from pyddpdiag.analyse.assignment import FINEST, MIB, Parameter, assignment
 from pyddpdiag.analyse.bounds import (
     ALL_LATENCY_BYTES,
     HALVED,
-    HEALTHY_SHARE,
     LATENCY_PART,
     LEAST_MS,
     LEAST_WIRE_MS,
@@ -21,6 +20,7 @@ from pyddpdiag.analyse.bounds import (
     MOST,
     PIECES,
     TWICE,
+    least_ms,
 )
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.half_gain import HALF
@@ -64,7 +64,7 @@ def _single(view: RunView, bucket: BucketStats) -> Iterator[Finding]:
     if split.giant is not None and split.part < HALVED and len(bucket.parameters) > 1:
         yield from _unsplit(view, bucket, split.giant)
         return
-    if split.buckets < 2 or saved < _least(view):
+    if split.buckets < 2 or saved < least_ms(view.exposure.step_ms):
         return
     yield Finding(
         kind="single_bucket",
@@ -93,7 +93,7 @@ def _unsplit(view: RunView, bucket: BucketStats, giant: Parameter) -> Iterator[F
     """No cap helps where one parameter is nearly all."""
     exposed, advice = view.exposure.cost_ms, _for_giant(view, bucket, giant)
     saved = min(exposed, HALVED * (bucket.times.wire_ms.median or 0.0))
-    if saved < max(LEAST_MS, HEALTHY_SHARE * view.exposure.step_ms):
+    if saved < least_ms(view.exposure.step_ms):
         return
     yield Finding(
         kind="single_bucket",
@@ -200,7 +200,10 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
     alone = giant is not None or len(found.parameters) == 1
     saved, least = min(exposed, wire * HALVED), LEAST_MS
     if not alone:
-        saved, least = saved_by_hiding(view, buckets, min(exposed, wire * split.part)), _least(view)
+        saved, least = (
+            saved_by_hiding(view, buckets, min(exposed, wire * split.part)),
+            least_ms(view.exposure.step_ms),
+        )
     if wire < MOST * exposed or found.bytes <= ALL_LATENCY_BYTES or saved < least:
         return
     what = f"parameter '{found.parameters[0]}' alone" if alone else count(len(found.parameters), "parameter")
@@ -227,11 +230,6 @@ def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Findi
         change_mind="The order in which gradients become ready changes from step to step.",
         advice=_for_giant(view, found, giant) if alone else _with_cap(view, split.cap_mb),
     )
-
-
-def _least(view: RunView) -> float:
-    """What another layout must save: otherwise it is the transfer itself that takes too long."""
-    return max(LEAST_MS, HEALTHY_SHARE * view.exposure.step_ms)
 
 
 def _last_bucket(view: RunView) -> str | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, confidence
+from pyddpdiag.analyse.bounds import LEAST_STEPS, confidence, least_ms
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
@@ -27,7 +27,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     # The mean, and not the median: most steps have no long pause, and one in many a very long one.
     each = view.usage.collector[known].mean(axis=0)
     wall = float(steps.wall[known].mean())
-    threshold = max(LEAST_MS, HEALTHY_SHARE * wall)
+    threshold = least_ms(wall)
     caught = [rank for rank, ms in zip(steps.ranks, each.tolist(), strict=True) if ms > threshold]
     if not caught or not wall > 0.0:
         return

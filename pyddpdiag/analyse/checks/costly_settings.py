@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, confidence, matters
+from pyddpdiag.analyse.bounds import confidence, least_ms, matters
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import lower_median, median
@@ -131,7 +131,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     for each in _SETTINGS:
         members = each.on(view)
         cost = each.cost_ms(view, members) if members else float("nan")
-        if not members or (each.if_costly and not cost >= max(LEAST_MS, HEALTHY_SHARE * step_ms)):
+        if not members or (each.if_costly and not cost >= least_ms(step_ms)):
             continue
         if cost > 0.0 and not each.if_costly:
             costs[each.name] = cost

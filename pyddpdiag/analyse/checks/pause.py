@@ -10,13 +10,12 @@ import numpy.typing as npt
 
 from pyddpdiag.analyse.bounds import (
     CHANCE,
-    EVENT_MS,
-    EVENT_SHARE,
     HEALTHY_SHARE,
     LARGE_SHARE,
     MOST,
     NEARLY_ALL,
     SEVERAL,
+    event_ms,
 )
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.extra_time import share, stretch
@@ -48,17 +47,13 @@ def _look(view: RunView) -> Iterator[Finding]:
         yield from _unnamed(view, rows, took)
 
 
-def _threshold_ms(view: RunView) -> float:
-    return max(EVENT_MS, EVENT_SHARE * view.judged.wall_ms)
-
-
 def _phase(
     view: RunView, name: str, spent: Float64, rows: npt.NDArray[np.int64], total: float
 ) -> Iterator[Finding]:
     """The phase of this name, of which each rank has `spent` so much before each step's all-reduces."""
     # The others wait for the rank that is in it longest.
     longest = spent.max(axis=1)
-    hit = longest > _threshold_ms(view)
+    hit = longest > event_ms(view.judged.wall_ms)
     times, lost = int(np.count_nonzero(hit)), float(longest[hit].sum())
     if times < SEVERAL or lost < HEALTHY_SHARE * total:
         return
@@ -120,7 +115,7 @@ def _epochs(view: RunView) -> Finding | None:
     rows = found.epoch & found.usual_rows
     paused = (found.beyond - found.phase).min(axis=1)[rows] if len(found.step) else np.empty(0)
     lost = float(np.maximum(paused, 0.0).sum())
-    if not len(paused) or np.mean(paused > max(_threshold_ms(view), EVENT_MS)) < NEARLY_ALL:
+    if not len(paused) or np.mean(paused > event_ms(view.judged.wall_ms)) < NEARLY_ALL:
         return None
     share = lost / (1e3 * found.run_s) if found.run_s else 0.0
     if share < HEALTHY_SHARE or _are_evaluations(view, lost):
@@ -167,7 +162,7 @@ def _unnamed(view: RunView, rows: npt.NDArray[np.int64], took: Float64) -> Itera
         # Threads that spin for want of a core hold all ranks up as well, as often as chance has it.
         own = own - np.nan_to_num(view.usage.cpu[rows]) - delay
     paused = (own - column_medians(own)).min(axis=1)
-    hit = paused > _threshold_ms(view)
+    hit = paused > event_ms(view.judged.wall_ms)
     if np.count_nonzero(hit) < SEVERAL:
         return
     # A slow step for another reason hides the rhythm of much longer ones: those alone are looked at. They are chosen by
@@ -236,7 +231,7 @@ def _irregular(
         own: what each rank needed without its waits for a core. With more to compute come more of these.
     """
     itself = (own - column_medians(own)).min(axis=1)
-    hit = itself > _threshold_ms(view)
+    hit = itself > event_ms(view.judged.wall_ms)
     times, lost, total = int(np.count_nonzero(hit)), float(paused[hit].sum()), float(took.sum())
     if times < SEVERAL or lost < HEALTHY_SHARE * total or _are_evaluations(view, lost):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS, least_ms
 from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.episodes import LateSteps, late_steps
 from pyddpdiag.analyse.filing import COLLECTIVE
@@ -174,7 +174,7 @@ def _unexplained(view: RunView) -> str:
     spent = sum(view.phase_times.values(), steps.own)
     rest = (step_walls(steps) - elsewhere)[known] - spent[known].max(axis=1)
     typical = median(rest)
-    if not typical > max(LEAST_MS, HEALTHY_SHARE * steps.wall_ms):
+    if not typical > least_ms(steps.wall_ms):
         return ""
     return (
         f"{milliseconds(typical)} of a step of {milliseconds(steps.wall_ms)} go by in nothing that was recorded: not "
