@@ -77,8 +77,8 @@ def test_what_a_rank_does_while_the_others_wait_is_charged_to_it(
     report = load_report(trained / way)
     (found,) = [one for one in report.verdict.findings if one.kind == "rank_alone"]
     assert (found.rank, found.severity, found.confidence) == (0, "warning", "high")
-    # Each time for that long.
-    assert found.cost_s is not None and found.cost_s >= 0.08 * int(found.evidence["times"] or 0)
+    # Each time for about that long: the others have a pass of their own to do before they wait.
+    assert found.cost_s is not None and found.cost_s >= 0.9 * 0.08 * int(found.evidence["times"] or 0)
     assert found.where is not None and found.where.endswith(f"in {function}")
 
 
