@@ -95,10 +95,7 @@ SURELY_EARLY: Final = 1 - 1 / SHARED_TIMES
 late."""
 
 BUSY_LOAD: Final = 1.5
-"""Above this load average per core, a machine has more work than it can do, and slows its ranks unevenly."""
-
-SHORT_LOAD_MS: Final = 20e3
-"""A load average is of the last minute: work beside that takes less than this hardly shows in it."""
+"""Above this load average per core, a machine has more work than it can do. Only where no other rank of it tells that."""
 
 MANY_THREADS: Final = 4
 """This many threads for each core are a mistake in any case."""

@@ -20,7 +20,6 @@ from pyddpdiag.analyse.bounds import (
     QUIET_SHARE,
     SEVERAL,
     SHARED_TIMES,
-    SHORT_LOAD_MS,
     SURELY_EARLY,
     WINDOW,
     Z99,
@@ -35,7 +34,7 @@ from pyddpdiag.analyse.lateness import Lateness
 from pyddpdiag.analyse.lateness import lateness as lateness_of
 from pyddpdiag.analyse.lines import RunLines, Where
 from pyddpdiag.analyse.settings import fewer_threads, host_cores
-from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, median
+from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, lower_median, median
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.windows import Span, Stretches, by_window, gathered, joined, stretches
 from pyddpdiag.model.findings import Cause, Confidence
@@ -61,7 +60,8 @@ class LateRank:
     a step, and those of the others' do, in ms, where they take most of the extra time. `threads`: torch has so many
     there and at least so many elsewhere; None: not fewer. `than`: most of the ranks are late, compared with this
     rank alone; None: compared with the ranks' lower median.
-    `load` is the load average of its machine for each core that its ranks may use; None = not known.
+    `others_wait_ms`: what the other ranks of its machine wait for a core in the steps in which it is late; None: there
+    are none, or it is not known. `load` is the load average of that machine for each core that its ranks may use.
     `cost_ms` is an average over the whole run: costs are compared with each other. `computes_more_ms`: it is named for
     the processor time that it uses more than the others in a typical step, though by its own time nobody is surely
     late, because the others wait for cores; it is the last one in the share `often` of the steps then. 0: for its
@@ -81,6 +81,7 @@ class LateRank:
     extra: ExtraTime
     threads: tuple[int, int] | None
     load: float | None
+    others_wait_ms: float | None
     cost_ms: float
     computes_more_ms: float = 0.0
     cpu_times: float | None = None
@@ -103,16 +104,24 @@ class LateRank:
             return "low"
         works = self.cause == "compute" and (self.cpu_times or 0.0) > SHARED_TIMES
         if self.cause in ("compute", "core", None) and not (works and self.than is None):
-            busy = self.load is not None and self.load > BUSY_LOAD
-            may_be = busy or (self.span is not None and self.steps * self.step_ms < SHORT_LOAD_MS)
             # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
-            if self.cause == "core" and (busy or self.span):
+            if self.cause == "core" and (self.is_busy or self.span):
                 return "low"
             if self.than is not None and self.sure_ms < SURELY_EARLY * self.step_ms:
                 return "low"
-            if self.sure_ms < (LARGE_SHARE if may_be else QUIET_SHARE) * self.step_ms:
+            if self.sure_ms < (LARGE_SHARE if self.is_busy else QUIET_SHARE) * self.step_ms:
                 return "low"
         return "medium" if self.span else confidence(self.steps)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the machine has more work than it can do, while this rank is late.
+
+        The other ranks there tell it. A load average is of the last minute, and says nothing of a part of a run.
+        """
+        if self.others_wait_ms is not None:
+            return self.others_wait_ms > least_ms(self.step_ms)
+        return self.span is not None or (self.load is not None and self.load > BUSY_LOAD)
 
     @property
     def waits_for_cores(self) -> bool:
@@ -334,6 +343,7 @@ def _describe(
         than=None if lateness.than is None else lateness.ranks[lateness.than],
         threads=fewer_threads(sidecars, lateness.ranks[place]),
         load=_load(usage, sidecars, lateness, place),
+        others_wait_ms=_others_wait_ms(delay, sidecars, lateness.ranks, place),
         cost_ms=float(np.maximum(extra, 0.0).sum()) / len(lateness) if span else median(extra),
         major_faults=None if np.isnan(faults).all() else float(np.nanmean(faults)),
         cpu_times=median(cpu[:, place]) / usual if usual > 0.0 else None,
@@ -348,8 +358,20 @@ def _load(
     usage: UsageMatrix, sidecars: Mapping[int, Sidecar], lateness: Lateness, place: int
 ) -> float | None:
     """The median load average of a rank's machine, for each core that the ranks there may use."""
-    host = sidecars[lateness.ranks[place]].host if lateness.ranks[place] in sidecars else ""
-    there = [rank for rank in lateness.ranks if rank in sidecars and sidecars[rank].host == host]
-    cores = host_cores(sidecars, there)
+    cores = host_cores(sidecars, _on_its_host(sidecars, lateness.ranks, place))
     load = median(usage.load[lateness.rows, place])
     return load / cores if cores and not np.isnan(load) else None
+
+
+def _others_wait_ms(
+    delay: Float64, sidecars: Mapping[int, Sidecar], ranks: Sequence[int], place: int
+) -> float | None:
+    """What the other ranks of a rank's machine typically wait for a core; `delay`: [steps, ranks], ms."""
+    others = [ranks.index(rank) for rank in _on_its_host(sidecars, ranks, place) if rank != ranks[place]]
+    waits = median(lower_median(delay[:, others]))
+    return None if np.isnan(waits) else waits
+
+
+def _on_its_host(sidecars: Mapping[int, Sidecar], ranks: Sequence[int], place: int) -> list[int]:
+    host = sidecars[ranks[place]].host if ranks[place] in sidecars else ""
+    return [rank for rank in ranks if rank in sidecars and sidecars[rank].host == host]

@@ -220,7 +220,7 @@ class RunView:
         """The ranks that were late in those steps. Sums do not say how busy the machine was: as sure as if it was."""
         before = self.past
         found = late_ranks(before.steps, lateness(before.steps), before.usage, self.sidecars, RunLines({}))
-        return tuple(replace(late, load=inf) for late in found)
+        return tuple(replace(late, others_wait_ms=inf) for late in found)
 
     @cached_property
     def slower(self) -> Slower | None:

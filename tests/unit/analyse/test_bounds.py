@@ -81,6 +81,7 @@ def _late(sure_ms: float, **facts: Any) -> str:
         "extra": ExtraTime(cpu=1.0, core=0.0),
         "threads": None,
         "load": 0.2,
+        "others_wait_ms": None,
         "cost_ms": sure_ms,
     }
     return LateRank(**(of | {"sure_ms": sure_ms} | facts)).confidence
@@ -263,10 +264,6 @@ SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
     ),
     "SURELY_EARLY": (lambda: [_late(each, than=0) for each in (36.0, 39.0)], ["low", "high"]),
     "BUSY_LOAD": (lambda: [_late(20.0, load=each) for each in (1.4, 1.6)], ["high", "low"]),
-    "SHORT_LOAD_MS": (
-        lambda: [_late(20.0, span=_stretch(80, 30), steps=each) for each in (180, 220)],
-        ["low", "medium"],
-    ),
     "MANY_THREADS": (lambda: [_crowd(each) for each in (37, 43)], [False, True]),
     "FAULT_MS": (
         lambda: [
