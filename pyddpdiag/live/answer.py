@@ -31,7 +31,7 @@ _STATE: Final[dict[State, tuple[str, str]]] = {
     "busy": ("in its own code", "bold yellow"),
     "stopped": ("stopped", "bold red"),
     "dead": ("dead", "bold red"),
-    "closed": ("closed", "green"),
+    "closed": ("ended", "green"),
     "unseen": ("out of sight", "magenta"),
     "absent": ("no trace", "bold red"),
 }

@@ -58,7 +58,7 @@ def is_settled(seen: Look) -> bool:
     """Whether a second look could add nothing: every recorder is closed, no process is left, or one is known to have
     ended or to be stopped."""
     ranks = seen.view.ranks
-    if all(rank.closed or rank.process == "dead" for rank in ranks):
+    if all(rank.is_over for rank in ranks):
         return True
     if seen.view.standstill is not None:
         return True
@@ -180,9 +180,9 @@ def _answer(
         if missing:
             return (
                 "cannot_tell",
-                f"cannot tell: every recorder here is closed, and {missing} of them are missing.",
+                f"cannot tell: every rank that has a trace here ended normally, and {missing} have none.",
             )
-        return "ended", "the run is over: every rank closed its recorder normally."
+        return "ended", "the run is over: every rank ended normally."
     return "cannot_tell", f"cannot tell: {_unsure(seen, ranks)}"
 
 
@@ -213,7 +213,7 @@ def _unsure(seen: Look, ranks: Sequence[RankState]) -> str:
         return waited
     if all(rank.state in ("dead", "closed", "absent") for rank in ranks):
         return (
-            "every process is gone, not all closed their recorders, and nothing was in flight. Some scripts end like "
+            "every process is gone, not all noted a normal end, and nothing was in flight. Some scripts end like "
             "that, or all were killed at once."
         )
     waits = _waits(view.awaited)

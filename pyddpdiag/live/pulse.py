@@ -53,6 +53,7 @@ class RankPulse:
     host: str
     process: str
     closed: bool
+    ended_well: bool
     last_step: int | None
     step_ms: float | None
     compute_ms: float | None
@@ -137,7 +138,7 @@ class Watcher:
         wall = _known(steps.wall_ms)
         exposed = _known(median(exposed_ms(steps)))
         newest = max((rank.last_step for rank in report.ranks if rank.last_step is not None), default=None)
-        over = all(rank.closed or rank.process == "dead" for rank in report.ranks)
+        over = all(rank.is_over for rank in report.ranks)
         amount = _bytes_per_step(report)
         at_s = time.time()
         return Pulse(
@@ -218,6 +219,7 @@ def _rank(
         host=stats.host,
         process=stats.process,
         closed=stats.closed,
+        ended_well=stats.ended_well,
         last_step=stats.last_step,
         step_ms=stats.wall_ms.median,
         compute_ms=stats.compute_ms.median,

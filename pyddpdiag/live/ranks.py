@@ -57,7 +57,7 @@ def _states(seen: Look, moving: frozenset[int]) -> Iterator[RankState]:
 
 
 def _state(stats: RankStats, moves: bool, waits: bool) -> State:
-    if stats.closed:
+    if stats.ended_well and not waits:
         return "closed"
     if stats.process == "dead":
         return "dead"

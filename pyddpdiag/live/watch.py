@@ -92,7 +92,8 @@ def pulse_line(pulse: Pulse) -> str:
     at = time.strftime("%H:%M:%S", time.localtime(pulse.at_s))
     if pulse.status == "waiting":
         return clean(f"{at} waiting: {pulse.line}")
-    parts = [f"step {pulse.step}" if pulse.step is not None else "no step yet", *_figures(pulse)]
+    step = f"step {pulse.step}" if pulse.step is not None else "no step yet"
+    parts = [f"the run is over at {step}" if pulse.status == "over" else step, *_figures(pulse)]
     late = max(pulse.ranks, key=lambda rank: rank.late_ms or 0.0, default=None)
     if late is not None and (late.late_ms or 0.0) >= LEAST_LATE_MS:
         parts.append(f"rank {late.rank} late by {milliseconds(late.late_ms or 0)}")
@@ -104,7 +105,7 @@ def pulse_line(pulse: Pulse) -> str:
 def _figures(pulse: Pulse) -> list[str]:
     """Rate, step time, exposed communication and bandwidth, as far as they are known."""
     found = []
-    if pulse.steps_per_s is not None:
+    if pulse.steps_per_s is not None and pulse.status != "over":
         found.append(f"{number(pulse.steps_per_s)} steps/s")
     if pulse.step_ms is not None:
         found.append(f"{milliseconds(pulse.step_ms)} per step")
@@ -121,6 +122,7 @@ class _Lines:
     def __init__(self, file: TextIO, line: Callable[[Pulse], str]) -> None:
         self._file = file
         self._line = line
+        self._over = ""  # the run whose end is shown
 
     def __enter__(self) -> _Lines:
         return self
@@ -131,6 +133,10 @@ class _Lines:
         pass
 
     def show(self, pulse: Pulse) -> None:
+        over = pulse.run_id if pulse.status == "over" else ""
+        if over and over == self._over:
+            return
+        self._over = over
         say(self._line(pulse), self._file)
         # Whoever reads it through a pipe wants it now.
         self._file.flush()
@@ -231,8 +237,8 @@ def _grids(pulse: Pulse, screen: Screen) -> list[Grid]:
 
 
 def _doing(rank: RankPulse, screen: Screen) -> Text:
-    if rank.closed:
-        return Text("closed", "green")
+    if rank.ended_well:
+        return Text("ended", "green")
     if rank.process in ("dead", "stopped"):
         return Text(rank.process, "bold red")
     oldest = rank.oldest

@@ -124,6 +124,16 @@ class RankStats:
         """Whether no record of this rank was lost, but for what newer ones replaced."""
         return not (self.dropped or self.torn or self.malformed or self.absent)
 
+    @property
+    def ended_well(self) -> bool:
+        """Whether it closed its recorder, or its process came to its end without that."""
+        return self.closed or self.ended == "orderly"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to come of it."""
+        return self.closed or self.ended is not None or self.process == "dead"
+
 
 @dataclass(frozen=True)
 class CollectiveStats:

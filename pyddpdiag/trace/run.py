@@ -138,9 +138,9 @@ def open_run(
             f"{folder}: no trace of {_ranks(missing, missing_count)} of {world_size} in the folder; "
             "arrival times are lower bounds."
         )
-    still_open = [trace.path.name for trace in traces if not trace.header.closed]
+    still_open = [trace.path.name for trace in traces if not (trace.header.closed or trace.header.ended)]
     if still_open:
-        warnings.append(f"not closed: {named(still_open)}; the process still runs, or ended before close().")
+        warnings.append(f"not closed: {named(still_open)}; the process still runs, or was killed.")
     # The same problem in many files is one line.
     problems: dict[str, list[str]] = {}
     for trace in traces:

@@ -19,7 +19,7 @@ from pyddpdiag.analyse.bounds import (
 )
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64, sure_median
-from pyddpdiag.analyse.step_matrix import beyond_mean, beyond_usual, column_medians, extra_ms, median
+from pyddpdiag.analyse.step_matrix import beyond_mean, column_medians, extra_ms, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, ranks, verb
@@ -107,11 +107,9 @@ def _early(view: RunView, own: Float64) -> Iterator[Finding]:
 
 
 def _without_waits(own: Float64, delay: Float64) -> Float64:
-    """Own times without what other load on the machine takes from a rank now and then; where that is not known, all."""
+    """Own times without what other load on the machine takes from a rank; where that is not known, all."""
     known = ~np.isnan(delay).any(axis=1)
-    if np.count_nonzero(known) < LEAST_STEPS:
-        return own
-    return np.asarray(own[known] - beyond_usual(delay[known]))
+    return own if np.count_nonzero(known) < LEAST_STEPS else np.asarray((own - delay)[known])
 
 
 def _matters(worst: Float64, step_ms: float, known: bool = False) -> bool:

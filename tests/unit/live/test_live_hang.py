@@ -188,7 +188,12 @@ def test_a_rank_that_a_signal_ended_is_no_matter_of_memory(tmp_path: Path, signa
 def test_runs_that_are_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_training(tmp_path / "good")
     assert cli.main(["hang", str(tmp_path / "good")]) == 0
-    assert "every rank closed its recorder" in " ".join(capsys.readouterr().out.split())
+    assert "every rank ended normally" in " ".join(capsys.readouterr().out.split())
+    for writer in write_training(tmp_path / "no close"):
+        writer.header |= {"closed": 0, "ended": 1}
+        writer.write(tmp_path / "no close")
+    assert cli.main(["hang", str(tmp_path / "no close")]) == 0
+    assert "every rank ended normally" in " ".join(capsys.readouterr().out.split())
     with waiting_processes(2) as ranks:
         run = LiveRun(tmp_path / "gone", ranks)
         run.write()

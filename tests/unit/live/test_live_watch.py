@@ -44,7 +44,7 @@ def test_the_figures_are_those_of_the_run(tmp_path: Path) -> None:
     )
     assert pulse.verdict is not None and pulse.verdict.findings[0].kind == "late_rank"
     assert "late by 7.00 ms" in pulse_line(pulse)
-    assert "closed" in drawn(pulse) and "Rank 2 is late" in drawn(pulse)
+    assert "ended" in drawn(pulse) and "Rank 2 is late" in drawn(pulse)
 
 
 def test_each_rank_has_a_bar_of_where_the_time_in_view_went(tmp_path: Path) -> None:
@@ -140,6 +140,22 @@ def test_it_waits_for_a_run_and_follows_the_next_one(tmp_path: Path) -> None:
     assert [each["step"] for each in lines] == [None, None, 7, 11]
     assert lines[2]["run_id"] != lines[3]["run_id"]
     assert "no such folder" in lines[0]["line"] and "no traces" in lines[1]["line"]
+
+
+def test_of_a_run_that_is_over_there_is_one_line(tmp_path: Path) -> None:
+    for writer in write_training(tmp_path):
+        writer.header |= {"closed": 0, "ended": 1}
+        writer.write(tmp_path)
+    out, looks = io.StringIO(), iter(range(3))
+
+    def pause(seconds: float) -> None:
+        if next(looks, None) is None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(tmp_path, display_for(out, as_json=False), interval_s=1.0, pause=pause)
+    (line,) = out.getvalue().splitlines()
+    assert "the run is over at step" in line
 
 
 def test_it_keeps_to_its_share_of_a_core(tmp_path: Path) -> None:
