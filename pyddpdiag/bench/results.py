@@ -21,7 +21,7 @@ import pyddpdiag
 from pyddpdiag.bench.intervals import estimate
 from pyddpdiag.bench.machine import machine_info
 from pyddpdiag.errors import ResultExistsError, ResultWriteError, UsageError
-from pyddpdiag.replaced_files import replace
+from pyddpdiag.system.replaced_files import replace
 
 SCHEMA: Final = "pyddpdiag-bench"
 SCHEMA_VERSION: Final = 1

@@ -9,7 +9,7 @@ from typing import Final
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.output import clean
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system.regular_file import RegularFile
 
 _LIMIT: Final = 2**16
 

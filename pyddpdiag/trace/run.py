@@ -13,7 +13,7 @@ from pyddpdiag.errors import TraceError
 from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar
 from pyddpdiag.model.start import Start
-from pyddpdiag.regular_file import FileIdentity
+from pyddpdiag.system.regular_file import FileIdentity
 from pyddpdiag.trace.budget import FEWEST, SAMPLE, needed_gb, records_per_step, that_fit
 from pyddpdiag.trace.command import read_command
 from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, named, number_of

@@ -1,4 +1,4 @@
-"""Reads the notes of ranks that have no trace yet (`start_note`). Optional and never trusted."""
+"""Reads the notes of ranks that have no trace yet (`start.note`). Optional and never trusted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pyddpdiag import processes
 from pyddpdiag.model.now import ProcessStatus
 from pyddpdiag.model.start import Start
 from pyddpdiag.model.untrusted import needed_text, needed_whole, number, text, time_ns
-from pyddpdiag.own_clock import clock_identity
-from pyddpdiag.processes import START_TOLERANCE_S
-from pyddpdiag.regular_file import RegularFile
-from pyddpdiag.start_note import SUFFIX, TEXT_LIMIT, StartNote
+from pyddpdiag.start.note import SUFFIX, TEXT_LIMIT, StartNote
+from pyddpdiag.system import processes
+from pyddpdiag.system.clock import clock_identity
+from pyddpdiag.system.processes import START_TOLERANCE_S
+from pyddpdiag.system.regular_file import RegularFile
 from pyddpdiag.trace.now import FRESH_ELSEWHERE_MS
 
 MOST: Final = 16384

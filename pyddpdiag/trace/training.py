@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyddpdiag.model.details import Loss
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system.regular_file import RegularFile
 
 NAME: Final = "training.json"
 _LIMIT: Final = 2**22

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from pyddpdiag.model.tried import NAME, Tried, tried_from_json
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system.regular_file import RegularFile
 
 _LIMIT: Final = 2**20
 

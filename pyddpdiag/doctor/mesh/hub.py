@@ -14,7 +14,7 @@ from pyddpdiag.doctor.mesh.probe import Attempt
 from pyddpdiag.doctor.mesh.verdict import Verdict
 from pyddpdiag.doctor.mesh.wire import Line, Message
 from pyddpdiag.errors import DoctorError
-from pyddpdiag.ranks.ports import small_packets
+from pyddpdiag.ranks.tcp import small_packets
 
 # Parts of the whole time, each an upper bound.
 _MEET: Final = 0.4

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from pyddpdiag.doctor.mesh.facts import Facts, Spot
-from pyddpdiag.ranks.ports import Reach, family, try_connect
+from pyddpdiag.ranks.tcp import Reach, family, try_connect
 
 CONNECT_S: Final = 3.5
 _PINGS = 15

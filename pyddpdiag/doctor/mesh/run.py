@@ -16,8 +16,8 @@ from pyddpdiag.doctor.mesh.verdict import Verdict
 from pyddpdiag.errors import DoctorError, UsageError
 from pyddpdiag.output import say
 from pyddpdiag.ranks.deadline import Deadline
-from pyddpdiag.ranks.ports import holder
 from pyddpdiag.ranks.rendezvous import Target
+from pyddpdiag.ranks.tcp import holder
 
 _GRACE_S = 3.0
 
