@@ -25,7 +25,7 @@ from pyddpdiag.report.run.files import require_free, write_pages
 from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.trial import print_trial
 from pyddpdiag.system.result_files import refuse_existing, write_whole
-from pyddpdiag.trace.trial import start_to_show
+from pyddpdiag.trace.notes import start_to_show
 
 
 @dataclass(frozen=True)
