@@ -19,9 +19,9 @@ from harness.layouts import HALF, MODELS, RECORDED, SHARED, Turns, train_layouts
 from support.links import why_not
 
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.plan.read import plan_folder
 from pyddpdiag.plan.recorded import Rows
 from pyddpdiag.plan.settings import Plan, Row
-from pyddpdiag.planning.answer import plan_folder
 from pyddpdiag.trace.run import open_run
 
 CAPS_MB = (0.25, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 100.0)

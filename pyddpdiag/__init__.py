@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 from pyddpdiag import _loader, errors
 
 if TYPE_CHECKING:
-    from pyddpdiag.build import build_config
+    from pyddpdiag._loader import build_config
     from pyddpdiag.cures.trial_options import Trial
+    from pyddpdiag.export.notebook import load
     from pyddpdiag.gradients.flattening import flatten, unflatten_
     from pyddpdiag.gradients.reducer import GradientReducer
-    from pyddpdiag.loaded import load
     from pyddpdiag.messages.explain import explain
     from pyddpdiag.pipeline import load_report
     from pyddpdiag.ranks.init import init_process_group
@@ -54,11 +54,11 @@ _HOME = {
     "GradientReducer": "pyddpdiag.gradients.reducer",
     "Recorder": "pyddpdiag.record.recorder",
     "Trial": "pyddpdiag.cures.trial_options",
-    "build_config": "pyddpdiag.build",
+    "build_config": "pyddpdiag._loader",
     "explain": "pyddpdiag.messages.explain",
     "flatten": "pyddpdiag.gradients.flattening",
     "init_process_group": "pyddpdiag.ranks.init",
-    "load": "pyddpdiag.loaded",
+    "load": "pyddpdiag.export.notebook",
     "load_report": "pyddpdiag.pipeline",
     "timed": "pyddpdiag.record.hooks",
     "timed_allreduce": "pyddpdiag.record.hooks",
@@ -68,7 +68,7 @@ _HOME = {
 }
 
 _WITHOUT_NATIVE = {
-    "pyddpdiag.loaded",
+    "pyddpdiag.export.notebook",
     "pyddpdiag.messages.explain",
     "pyddpdiag.pipeline",
     "pyddpdiag.ranks.init",

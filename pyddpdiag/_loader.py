@@ -74,6 +74,20 @@ def load() -> ModuleType:
         ) from error
 
 
+def build_config() -> dict[str, str | int]:
+    """Facts of the build, as they also stand in every trace.
+
+    Returns:
+        `torch` (the minor version the module is bound to, such as "2.13"), `torch_version`, `compiler`,
+        `build_type`, `trace_format` ("major.minor") and `record_bytes`.
+
+    Raises:
+        NativeModuleError: as in `load`.
+    """
+    config: dict[str, str | int] = load().build_config()
+    return config
+
+
 def require_torch() -> None:
     """Finds out whether torch is installed, without importing it, which takes seconds.
 

@@ -12,6 +12,7 @@ import io
 import sys
 from typing import Final, TextIO
 
+TEXT_LIMIT: Final = 4096
 _UNSHOWN: Final = "\ufffd"
 
 
@@ -26,6 +27,11 @@ def clean(text: str, limit: int | None = None) -> str:
 def clean_lines(text: str) -> str:
     """Like `clean`, but keeps line feeds: for messages of several lines."""
     return "\n".join(clean(line) for line in text.split("\n"))
+
+
+def decode(raw: bytes, limit: int = TEXT_LIMIT) -> str:
+    """Zero-padded bytes of a record or header as safe text."""
+    return clean(raw.split(b"\0", 1)[0].decode("utf-8", "replace"), limit)
 
 
 def as_html(text: str) -> str:

@@ -27,10 +27,9 @@ from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.budget import USUAL_GB
 from pyddpdiag.trace.folder import folder_of
+from pyddpdiag.trace.notes import read_loss, read_trial, start_to_show
 from pyddpdiag.trace.run import open_run
 from pyddpdiag.trace.starts import read_starts
-from pyddpdiag.trace.training import read_loss
-from pyddpdiag.trace.trial import read_trial, start_to_show
 
 
 def load_report(

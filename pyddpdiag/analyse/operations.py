@@ -10,7 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.model import Now, OpenOperation, OperationError
-from pyddpdiag.text import TEXT_LIMIT, decode
+from pyddpdiag.output import TEXT_LIMIT, decode
 from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.layout import TIMES_USED, BucketTime, CollectiveTime, Flag, Kind, Records
 from pyddpdiag.trace.reader import RankTrace, tickets_of

@@ -12,7 +12,7 @@ from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.grouped import Float64, stats_by
 from pyddpdiag.analyse.step_matrix import StepMatrix, side_by_side
 from pyddpdiag.model import PhaseStats
-from pyddpdiag.text import decode
+from pyddpdiag.output import decode
 from pyddpdiag.trace.layout import PhaseTime, Records
 from pyddpdiag.trace.rows import Int64, is_in_flight
 from pyddpdiag.trace.run import Run

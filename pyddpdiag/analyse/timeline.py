@@ -12,7 +12,7 @@ import numpy as np
 from pyddpdiag.analyse.grouped import stats_by
 from pyddpdiag.analyse.passes import Passes
 from pyddpdiag.model.details import Events, Float64, GradientNorms, Int64, Lateness, RankTimeline
-from pyddpdiag.text import decode
+from pyddpdiag.output import decode
 from pyddpdiag.trace.layout import (
     TIMES_USED,
     BackwardTime,

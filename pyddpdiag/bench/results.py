@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +18,8 @@ import numpy as np
 import pyddpdiag
 from pyddpdiag.bench.intervals import estimate
 from pyddpdiag.bench.machine import machine_info
-from pyddpdiag.errors import ResultExistsError, ResultWriteError, UsageError
-from pyddpdiag.replaced_files import replace
+from pyddpdiag.errors import UsageError
+from pyddpdiag.system.result_files import write_whole
 
 SCHEMA: Final = "pyddpdiag-bench"
 SCHEMA_VERSION: Final = 1
@@ -159,27 +157,8 @@ def save(
         ResultWriteError: it cannot be written; a file that was there before is untouched.
     """
     target = Path(path)
-    if target.exists() and not force:
-        raise ResultExistsError(
-            f"'{target}' exists already.", hint="give another --output, or --force to replace it."
-        )
     text = json.dumps(to_document(entries, machine, sweep), indent=1, allow_nan=False)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text + "\n")
-            replace(Path(name), target)
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
-    except OSError as error:
-        raise ResultWriteError(
-            f"cannot write '{target}': {error.strerror or error}.",
-            hint="check the folder's permissions and that its disk has space.",
-        ) from error
+    write_whole(target, text + "\n", force=force, option="--output")
     return target
 
 

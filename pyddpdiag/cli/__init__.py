@@ -132,7 +132,7 @@ def _version(
     ] = False,
 ) -> None:
     if version:
-        from pyddpdiag.versions import versions
+        from pyddpdiag.cli._versions import versions
 
         say(versions())
         raise typer.Exit

@@ -84,8 +84,8 @@ def _compare(paths: list[Path], article: bool) -> Comparison:
 def _write(comparison: Comparison, text: str, folder: Path, force: bool) -> list[Path]:
     from pyddpdiag.bench.compare.charts import charts
     from pyddpdiag.bench.compare.html import page
-    from pyddpdiag.files import refuse_existing, write_whole
     from pyddpdiag.report.charts.picture import as_png
+    from pyddpdiag.system.result_files import refuse_existing, write_whole
 
     drawn = charts(comparison)
     paths = [folder / name for name in (*_FILES, *(f"compare-{chart.name}.png" for chart in drawn))]

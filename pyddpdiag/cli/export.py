@@ -33,7 +33,7 @@ def export(
     **formats: bool,
 ) -> None:
     """Write a run in the formats of other tools (pyddpdiag help exports)."""
-    from pyddpdiag.exporting import Wanted, write_exports
+    from pyddpdiag.export.write import Wanted, write_exports
     from pyddpdiag.remote.copy import at_hand
     from pyddpdiag.remote.place import is_url
     from pyddpdiag.trace.folder import folder_of

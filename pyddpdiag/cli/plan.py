@@ -53,11 +53,11 @@ def plan(
     # Here, so that --help needs neither NumPy nor rich's tables.
     import sys
 
-    from pyddpdiag.pages import require_free
-    from pyddpdiag.planning.answer import plan_folder
-    from pyddpdiag.planning.page import write_page
-    from pyddpdiag.planning.text import print_plan
+    from pyddpdiag.plan.page import write_page
+    from pyddpdiag.plan.read import plan_folder
+    from pyddpdiag.plan.text import print_plan
     from pyddpdiag.remote.copy import at_hand
+    from pyddpdiag.report.run.files import require_free
 
     require_free(html, None, force=force)
 

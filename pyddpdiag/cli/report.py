@@ -68,10 +68,10 @@ def report(
     import sys
 
     from pyddpdiag.errors import UsageError
-    from pyddpdiag.pages import require_free, write_pages
-    from pyddpdiag.pipeline import print_report
+    from pyddpdiag.pipeline import load_details, print_report
     from pyddpdiag.remote.copy import at_hand
     from pyddpdiag.remote.place import is_url, shown
+    from pyddpdiag.report.run.files import require_free, write_pages
     from pyddpdiag.trace.budget import USUAL_GB
 
     if charts and html is None:
@@ -86,16 +86,8 @@ def report(
     written: list[Path] = []
     with at_hand(folder) as traces:
         if html is not None or png is not None:
-            written = write_pages(
-                traces,
-                html,
-                png,
-                step=step,
-                attempt=attempt,
-                memory_gb=memory_gb,
-                force=force,
-                zoom=charts,
-            )
+            details = load_details(traces, step=step, attempt=attempt, memory_gb=memory_gb)
+            written = write_pages(*details, html, png, force=force, zoom=charts)
         code = print_report(
             traces,
             json=json,

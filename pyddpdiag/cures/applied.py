@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch.distributed as dist
 from torch.utils.data import IterableDataset
 
-from pyddpdiag.cures import ddp_arguments, path, processes
+from pyddpdiag.cures import agreed_path, ddp_arguments, processes
 from pyddpdiag.cures.options import Cures
 from pyddpdiag.output import say
 from pyddpdiag.paths import shared_setup
@@ -80,7 +80,7 @@ class Applied:
         wanted = self.cures.path
         if not wanted:
             return {}
-        reason = path.why_not(ddp.process_group, obstacle) if over_gloo else obstacle
+        reason = agreed_path.why_not(ddp.process_group, obstacle) if over_gloo else obstacle
         if not reason:
             return wanted
         options = self.cures.options()

@@ -31,9 +31,9 @@ from pyddpdiag.cures.trial_weights import Weights
 from pyddpdiag.errors import ReductionError, UsageError
 from pyddpdiag.model.tried import AS_IT_IS, TODAY, Tried, TriedCure, tried_from_json, tried_to_json
 from pyddpdiag.output import say
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record import attachments
 from pyddpdiag.record.recorder import Recorder
+from pyddpdiag.system.clock import monotonic_ns
 
 _AFTER: Final = 3
 """Passes before the first block: memory is allocated, and DDP rebuilds its buckets."""

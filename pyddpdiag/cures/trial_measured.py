@@ -8,7 +8,7 @@ from typing import Any
 
 from pyddpdiag import _native
 from pyddpdiag.model.tried import Block
-from pyddpdiag.own_clock import monotonic_ns
+from pyddpdiag.system.clock import monotonic_ns
 
 
 class Measured:

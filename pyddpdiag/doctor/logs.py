@@ -11,7 +11,7 @@ from pyddpdiag.errors import UsageError
 from pyddpdiag.messages import logs
 from pyddpdiag.messages.logs import LogVerdict
 from pyddpdiag.messages.shells import Shell
-from pyddpdiag.ranks.ports import holder
+from pyddpdiag.ranks.tcp import holder
 
 STANDARD_INPUT: Final = "-"
 _MOST = 64 * 1024 * 1024

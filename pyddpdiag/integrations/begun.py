@@ -8,7 +8,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyddpdiag.start_note import StartNoteFile, place_of
+from pyddpdiag.start.note import StartNoteFile, place_of
 
 if TYPE_CHECKING:
     from pyddpdiag.record.set_up import SetUp

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from pyddpdiag.model.fields import to_json
 from pyddpdiag.model.node import BEAT_S, NodeNote, note_name
-from pyddpdiag.own_clock import clock_identity, monotonic_ns
 from pyddpdiag.ranks.interrupts import blocked, stop_signals
-from pyddpdiag.replaced_files import WITHIN_S, replace
+from pyddpdiag.system.clock import clock_identity, monotonic_ns
+from pyddpdiag.system.replaced_files import WITHIN_S, replace
 
 _LEAVE_S = 5.0
 

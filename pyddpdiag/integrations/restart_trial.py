@@ -18,7 +18,6 @@ from pyddpdiag.cures.options import Cures, from_options
 from pyddpdiag.cures.trial_candidates import Run, Wanted, candidates
 from pyddpdiag.cures.trial_schedule import Schedule
 from pyddpdiag.errors import PyddpdiagError
-from pyddpdiag.files import write_whole
 from pyddpdiag.integrations.short_start import NEEDED, Limits, Measured, run_shortly
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.messages.shells import this_shell
@@ -27,6 +26,7 @@ from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.tried import AS_IT_IS, NAME, Block, TrialState, Tried, TriedCure, tried_to_json
 from pyddpdiag.model.words import count, milliseconds
 from pyddpdiag.output import say
+from pyddpdiag.system.result_files import write_whole
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.run import open_run
 

@@ -13,7 +13,6 @@ from pyddpdiag.cures.options import Cures, from_options
 from pyddpdiag.cures.trial_candidates import Wanted
 from pyddpdiag.cures.trial_options import Trial
 from pyddpdiag.errors import TraceExistsError, UsageError
-from pyddpdiag.files import refuse_existing, write_whole
 from pyddpdiag.integrations import recorded_command
 from pyddpdiag.integrations.recorded_command import COULD_NOT_JUDGE
 from pyddpdiag.integrations.restart_trial import Asked, RestartTrial
@@ -21,10 +20,12 @@ from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.tried import NAME, Keep, Tried, tried_to_json
 from pyddpdiag.output import say
-from pyddpdiag.pages import require_free, write_pages
+from pyddpdiag.pipeline import load_details
+from pyddpdiag.report.run.files import require_free, write_pages
 from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.trial import print_trial
-from pyddpdiag.trace.trial import start_to_show
+from pyddpdiag.system.result_files import refuse_existing, write_whole
+from pyddpdiag.trace.notes import start_to_show
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Files:
         if self.html is not None and not recorded:
             say(f"no page is written to {self.html}: nothing was recorded.", sys.stderr)
         elif self.html is not None:
-            write_pages(folder, self.html, None, force=self.force, report=report)
+            write_pages(*load_details(folder, report=report), self.html, None, force=self.force)
             say(f"Written: {self.html}", sys.stderr)
 
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from pyddpdiag import start_up
 from pyddpdiag.errors import PyddpdiagError
 from pyddpdiag.integrations import early_end
 from pyddpdiag.integrations.alone import AloneWatch
 from pyddpdiag.integrations.begun import given_rank, launched_as_rank, notes
 from pyddpdiag.output import say
-from pyddpdiag.own_clock import monotonic_ns
+from pyddpdiag.start import marks
+from pyddpdiag.system.clock import monotonic_ns
 
 if TYPE_CHECKING:
     from pyddpdiag.cures.applied import Applied
@@ -88,7 +88,7 @@ class _Loader(importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
         if self._patch is _patch_ddp:
-            start_up.note("loaded_ns")
+            marks.note("loaded_ns")
             # Not in a launcher, nor in a worker that loads batches.
             if "RANK" in os.environ and multiprocessing.parent_process() is None:
                 _set_up_begins()
@@ -200,9 +200,9 @@ def _patch_ddp(module: Any) -> None:
         looks = _state.set_up if _state.set_up is not None and _state.set_up.is_here else None
         if looks is not None:
             looks.makes_module()
-        start_up.note("construction_begin_ns")
+        marks.note("construction_begin_ns")
         make(self, *given, **named)
-        start_up.note("construction_end_ns")
+        marks.note("construction_end_ns")
         if looks is not None:
             looks.begin()
         if watched is not None:
@@ -249,9 +249,9 @@ def _patch_groups(module: Any) -> None:
         begun = _notes_begin(arguments, options)
         if begun is not None:
             begun.joins()
-        start_up.note("rendezvous_begin_ns")
+        marks.note("rendezvous_begin_ns")
         made = make(*arguments, **options)
-        start_up.note("rendezvous_end_ns")
+        marks.note("rendezvous_end_ns")
         _early.joined(module.get_backend())
         if begun is not None:
             begun.begin()

@@ -25,7 +25,6 @@ from pyddpdiag.integrations.alone import at_next_step
 from pyddpdiag.integrations.recorded_training import Session
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.output import say
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.attachments import is_attached
 from pyddpdiag.record.bucket_hook import RecorderHook
 from pyddpdiag.record.callers import maker
@@ -34,6 +33,7 @@ from pyddpdiag.record.latest import latest_open
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recorder import Recorder
 from pyddpdiag.record.steps import LoopMarks
+from pyddpdiag.system.clock import monotonic_ns
 
 AT_ONCE_NS: Final = 50_000_000
 """A loop that takes the first batch so soon after the iterator was made has waited for it since then."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from types import TracebackType
 
 from pyddpdiag.export.openmetrics import Metrics, verdict
-from pyddpdiag.files import write_whole
 from pyddpdiag.live.pulse import Pulse
 from pyddpdiag.live.watch import Display
+from pyddpdiag.system.result_files import write_whole
 
 
 class MetricsFile:

@@ -19,8 +19,8 @@ from pyddpdiag.model import OpenOperation, RankStats, RunReport, Verdict
 from pyddpdiag.model.account import PARTS, START_UP, RankAccount
 from pyddpdiag.report.trial import answer, status
 from pyddpdiag.trace.follow import RunFollower
+from pyddpdiag.trace.notes import read_trial
 from pyddpdiag.trace.run import Run
-from pyddpdiag.trace.trial import read_trial
 
 WHOLE: Final = 0.05
 """Of a life: with so much that is not known, its first steps have left the view."""

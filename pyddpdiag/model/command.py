@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
+
+from pyddpdiag.model.fields import Code, Limit
 
 NAME: Final = "command.json"
 """The file in the run's folder that says it."""
@@ -17,7 +19,7 @@ class CommandEnd:
     outlived it, which `pyddpdiag run` then ended; 0: none did.
     """
 
-    exit_code: int
-    signal: str = ""
-    signal_s: float = 0.0
-    left_s: float = 0.0
+    exit_code: Code
+    signal: Annotated[str, Limit(16)] = ""
+    signal_s: Annotated[float, Limit(1e11)] = 0.0
+    left_s: Annotated[float, Limit(1e11)] = 0.0

@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
+from itertools import repeat
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pyddpdiag.model.untrusted import needed_number, needed_text, needed_whole
@@ -48,6 +49,20 @@ class Form:
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
 
+
+def exit_code(raw: Any) -> int:
+    """A process's exit code, which may be negative.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if type(raw) is not int:
+        raise TypeError("no exit code")
+    return raw
+
+
+Code = Annotated[int, Form(int, exit_code)]
+"""An exit code of 32 bits, with or without a sign."""
 
 IF_ANY: Final = "if any"
 """The field is left out of the file where it is its default."""
@@ -198,7 +213,8 @@ def _sequence(inner: tuple[Any, ...], raw: Any, most: int) -> tuple[Any, ...]:
     if not is_dataclass(inner[0]):
         if len(raw) > most:
             raise ValueError("a huge list")
-        return tuple(_read(inner[0], each) for each in raw)
+        hints = inner if inner[-1] is not Ellipsis else repeat(inner[0])
+        return tuple(_read(hint, each) for hint, each in zip(hints, raw, strict=False))
     found = (maybe_from_json(inner[0], each) for each in raw[:most])  # type: ignore[arg-type]
     return tuple(each for each in found if each is not None)
 
@@ -218,9 +234,11 @@ __all__ = [
     "IF_ANY",
     "INLINE",
     "MISFITS",
+    "Code",
     "Form",
     "Key",
     "Limit",
+    "exit_code",
     "from_json",
     "maybe_from_json",
     "to_json",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
-from pyddpdiag.model.fields import Form, Limit, maybe_from_json
+from pyddpdiag.model.fields import Code, Form, Limit, exit_code, maybe_from_json
 from pyddpdiag.model.untrusted import LATEST_NS
 
 BEAT_S: Final = 2.0
@@ -21,19 +21,11 @@ _NAME: Final = re.compile(r"node_([0-9a-f]{16})\.json")
 _RANK: Final = re.compile(r"[0-9]{1,7}")
 
 
-def _code(raw: Any) -> int:
-    if type(raw) is not int:
-        raise TypeError("no exit code")
-    return raw
-
-
 def _codes(raw: Any) -> dict[str, int]:
-    found = {rank: _code(code) for rank, code in raw.items()}
+    found = {rank: exit_code(code) for rank, code in raw.items()}
     return {rank: code for rank, code in found.items() if _RANK.fullmatch(rank) and abs(code) <= 2**32}
 
 
-# Of 32 bits with or without a sign.
-_Code = Annotated[int, Form(int, _code)]
 _Codes = Annotated[Mapping[str, int], Form(dict, _codes)]
 
 
@@ -60,7 +52,7 @@ class NodeNote:
     pid: int
     at_ns: Annotated[int, Limit(LATEST_NS)]
     at_s: Annotated[float, Limit(3e10)]
-    exit_code: _Code | None = None
+    exit_code: Code | None = None
     signal: Annotated[str, Limit(16)] = ""
     codes: _Codes = field(default_factory=dict)
 

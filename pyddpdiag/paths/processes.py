@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TypedDict
 
-from pyddpdiag.own_clock import clock_identity
-from pyddpdiag.processes import find, namespace
 from pyddpdiag.system import ONE_NUMBERING_OF_PROCESSES
+from pyddpdiag.system.clock import clock_identity
+from pyddpdiag.system.processes import find, namespace
 
 
 class Identity(TypedDict):

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from pyddpdiag.ranks import interfaces
-from pyddpdiag.ranks.ports import family, resolve
+from pyddpdiag.ranks.tcp import family, resolve
 
 _KINDS = (
     (

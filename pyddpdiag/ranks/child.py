@@ -13,13 +13,13 @@ from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from pyddpdiag.frames import main_frame
 from pyddpdiag.ranks import lifetime
 from pyddpdiag.ranks.events import Event, Finished, Located
 from pyddpdiag.ranks.failure import describe
 from pyddpdiag.ranks.interrupts import leave_to_launcher
 from pyddpdiag.ranks.lifetime import Assignment, run_rank
 from pyddpdiag.ranks.session import Session
+from pyddpdiag.system.frames import main_frame
 
 #: The only order that a launcher gives: report your stacks.
 LOCATE = "locate"

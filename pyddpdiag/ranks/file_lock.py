@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from pyddpdiag.ranks.ports import Holder, named
+from pyddpdiag.ranks.tcp import Holder, named
 
 _POLL_S = 0.05
 

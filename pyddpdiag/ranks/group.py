@@ -14,16 +14,16 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from pyddpdiag import processes
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.model import words
+from pyddpdiag.output import decode
 from pyddpdiag.ranks.failure import short
 from pyddpdiag.ranks.hello import Hello
 from pyddpdiag.ranks.meeting import meet
 from pyddpdiag.ranks.rendezvous import Place
 from pyddpdiag.ranks.stores import open_store
-from pyddpdiag.text import decode
+from pyddpdiag.system import processes
 
 _FAILED = "pyddpdiag/failed"
 _CONNECTED = "pyddpdiag/connected/"

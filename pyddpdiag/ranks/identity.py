@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from pyddpdiag.processes import namespace
+from pyddpdiag.system.processes import namespace
 
 
 def machine() -> str:

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from pyddpdiag import processes
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.output import clean
 from pyddpdiag.ranks import identity
 from pyddpdiag.ranks.hello import Hello
 from pyddpdiag.ranks.rendezvous import Place
+from pyddpdiag.system import processes
 
 KEY = "pyddpdiag/hello/"
 _POLL_S = 0.05

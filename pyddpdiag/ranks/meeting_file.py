@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from pyddpdiag import processes
 from pyddpdiag.ranks import identity
+from pyddpdiag.system import processes
 
 _PREFIX = "pyddpdiag-rendezvous-"
 _NAME = re.compile(_PREFIX + r"([0-9a-f]{12})-(\d+)-(\d+)-.*")

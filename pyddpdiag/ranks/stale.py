@@ -13,12 +13,12 @@ from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
 
-from pyddpdiag import processes
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.ranks import identity
 from pyddpdiag.ranks.hello import MARK, MAX_BYTES, Hello
 from pyddpdiag.ranks.rendezvous import Place
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system import processes
+from pyddpdiag.system.regular_file import RegularFile
 
 _MARK = MARK.encode()
 # The ranks introduce themselves before anything else is written, so the beginning of a file shows its owners.

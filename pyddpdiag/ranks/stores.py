@@ -10,8 +10,8 @@ from torch._C._distributed_c10d import FileStore, Store, TCPStore
 
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.ranks import file_lock, stale
-from pyddpdiag.ranks.ports import Answer, ask_store, holder, resolve
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, TcpTarget
+from pyddpdiag.ranks.tcp import Answer, ask_store, holder, resolve
 from pyddpdiag.system import REUSE_ADDRESS_IS_SAFE, STORE_HAS_LIBUV
 
 # A store holds its lock for moments only.

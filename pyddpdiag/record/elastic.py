@@ -8,8 +8,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from pyddpdiag import processes
 from pyddpdiag.model.attempts import numbered, numbers
+from pyddpdiag.system import processes
 
 # With this id, the default, two launches cannot be distinguished.
 _NO_ID = "none"

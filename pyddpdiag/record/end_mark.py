@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from pyddpdiag import _native
-from pyddpdiag.frames import main_frame
 from pyddpdiag.model.ending import MESSAGE_LIMIT, NAME_LIMIT, End, Stay, note_beside
 from pyddpdiag.output import clean
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record import last_words
 from pyddpdiag.record.once import OncePerProcess
 from pyddpdiag.record.script_lines import line_of_error, lines_of_frame
+from pyddpdiag.system.clock import monotonic_ns
+from pyddpdiag.system.frames import main_frame
 
 _watched: list[weakref.ref[Any]] = []
 _arranged = OncePerProcess()

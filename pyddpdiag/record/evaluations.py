@@ -9,10 +9,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyddpdiag.model.training import MOST, Evaluated, Loaded
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.batch_marks import batch_mark
 from pyddpdiag.record.loaders import described
 from pyddpdiag.record.script_lines import line_of_frame
+from pyddpdiag.system.clock import monotonic_ns
 
 
 @dataclass

@@ -12,11 +12,11 @@ from typing import Final
 
 from pyddpdiag import _native
 from pyddpdiag.model.lines import Lines, Stack, lines_beside, to_json
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.memory import FIRST_NS, MemoryLooks
 from pyddpdiag.record.owners_file import LAST_S, replace_file
 from pyddpdiag.record.side_thread import Over, SideThread
 from pyddpdiag.record.stacks import looks_at_main_thread, named
+from pyddpdiag.system.clock import monotonic_ns
 
 WRITE_S: Final = (2.0, 60.0)
 """The least and the longest time between two writings of the file."""

@@ -11,8 +11,8 @@ from typing import Final
 import psutil
 
 from pyddpdiag.model.memory import MOST, Memory
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.control_groups import OWN, ROOT, counters, folders, text_of
+from pyddpdiag.system.clock import monotonic_ns
 
 FIRST_NS: Final = 250_000_000
 """Between two readings at first."""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from pyddpdiag.replaced_files import WITHIN_S, patiently, replace
+from pyddpdiag.system.replaced_files import WITHIN_S, patiently, replace
 
 LAST_S: Final = 3.0
 """How long to try where nothing comes after this: what is not written then is lost."""

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag import start_up
 from pyddpdiag.errors import RecorderClosedError, TraceFolderError, UsageError
 from pyddpdiag.paths.options import Compress, SharedMemory, path_request
 from pyddpdiag.record import (
@@ -38,8 +37,9 @@ from pyddpdiag.record.steps import Loop, MarkedSteps, Steps
 from pyddpdiag.record.watchdog import Watchdog
 from pyddpdiag.record.whereabouts import Whereabouts
 from pyddpdiag.remote import held
+from pyddpdiag.start import marks
 
-start_up.note("loaded_ns")  # torch is: what comes now is the script's set-up
+marks.note("loaded_ns")  # torch is: what comes now is the script's set-up
 
 Batch = TypeVar("Batch")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pyddpdiag.model.saves import FILES, SPANS, Saved
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.script_lines import line_of_frame
+from pyddpdiag.system.clock import monotonic_ns
 
 
 class Saves:

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from pyddpdiag import start_up
-from pyddpdiag.frames import main_frame
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.script_lines import line_of_frame
 from pyddpdiag.record.side_thread import Over, SideThread
-from pyddpdiag.start_note import StartNoteFile
+from pyddpdiag.start import marks
+from pyddpdiag.start.note import StartNoteFile
+from pyddpdiag.system.clock import monotonic_ns
+from pyddpdiag.system.frames import main_frame
 
 INTERVAL_S: Final = (0.02, 0.2)
 """Between two looks: at the beginning of a stretch, and after `OFTEN` of them."""
@@ -72,15 +72,15 @@ class SetUp:
     def makes_module(self) -> None:
         """Notes how long the rank waited for others since it has its group, and its most frequent line otherwise."""
         if self._seen_ns:
-            start_up.keep("set_up_seen_ns", self._seen_ns)
-            start_up.keep("set_up_waited_ns", self._waited_ns)
+            marks.keep("set_up_seen_ns", self._seen_ns)
+            marks.keep("set_up_waited_ns", self._waited_ns)
             self._note_line("set_up_line")
 
     def close(self) -> None:
         """Ends the thread, and notes at which line the rank mostly was since it has its first module."""
         self._thread.close()
         # Also where nothing was seen: a rank that nobody looked at is no rank that did nothing.
-        start_up.keep("after_module_seen_ns", self._seen_ns)
+        marks.keep("after_module_seen_ns", self._seen_ns)
         self._note_line("after_module_line")
         if self.note is not None:
             self.note.remove()
@@ -96,8 +96,8 @@ class SetUp:
         # A copy: the thread may be counting.
         for place, (line, spent) in enumerate(self._lines.copy().most_common(_NAMES), 1):
             key = name if place == 1 else f"{name}_{place}"
-            start_up.keep(key, line)
-            start_up.keep(f"{key}_ns", spent)
+            marks.keep(key, line)
+            marks.keep(f"{key}_ns", spent)
 
     def _watch(self, over: Over) -> None:
         # Whatever goes wrong, a report only knows less of the start.

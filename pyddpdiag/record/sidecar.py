@@ -17,13 +17,12 @@ import torch
 import torch.distributed as dist
 
 import pyddpdiag
-from pyddpdiag import _native, processes, start_up
+from pyddpdiag import _native
 from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.tried import Tried
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.paths import lanes_setup, shared_setup
 from pyddpdiag.record import interface_facts
 from pyddpdiag.record.cpu_quota import CpuQuota
@@ -31,6 +30,9 @@ from pyddpdiag.record.debugging import Debugging
 from pyddpdiag.record.interface_traffic import InterfaceTraffic
 from pyddpdiag.record.owners_file import LAST_S, replace_file
 from pyddpdiag.record.training import TrainingWatch
+from pyddpdiag.start import marks
+from pyddpdiag.system import processes
+from pyddpdiag.system.clock import monotonic_ns
 
 # Only what changes how DDP or Gloo behave: an environment may hold secrets.
 _ENVIRONMENT = (
@@ -120,7 +122,7 @@ class Sidecar:
             environment={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
             clock=core.clock(),
             interfaces=interface_facts.found(),
-            start_up=start_up.take(),
+            start_up=marks.take(),
         )
 
     def set_recorded_by(self, name: str, launch: Launch | None = None, framework: str = "") -> None:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from pyddpdiag import _native
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.modules import Modules
+from pyddpdiag.system.clock import monotonic_ns
 
 Batch = TypeVar("Batch")
 

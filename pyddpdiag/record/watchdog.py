@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError, UsageError
-from pyddpdiag.frames import current_frames
 from pyddpdiag.output import Buffer, say
 from pyddpdiag.record.side_thread import Over, SideThread
+from pyddpdiag.system.frames import current_frames
 
 LEAST_S: Final = 1.0
 LOOKS: Final = 4
@@ -118,7 +118,7 @@ class Watchdog:
 
 def _own_trace(path: Path) -> tuple[int, tuple[int, float] | None]:
     """How many tickets the own trace has given out, and its oldest operation in flight: ticket and seconds."""
-    from pyddpdiag.own_clock import monotonic_ns
+    from pyddpdiag.system.clock import monotonic_ns
     from pyddpdiag.trace.layout import TIMES_USED, Kind
     from pyddpdiag.trace.reader import is_in_flight, read_trace, tickets_of
 

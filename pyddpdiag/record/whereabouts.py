@@ -9,11 +9,11 @@ from itertools import takewhile
 from typing import Final
 
 from pyddpdiag import _native
-from pyddpdiag.frames import main_frame
 from pyddpdiag.model.ending import Stay
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.script_lines import lines_of_frame
 from pyddpdiag.record.side_thread import Over, SideThread
+from pyddpdiag.system.clock import monotonic_ns
+from pyddpdiag.system.frames import main_frame
 
 LOOK_S: Final = 1.0
 LEAST_S: Final = 2.0

@@ -15,7 +15,7 @@ from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.run_files import belongs, is_trace
 from pyddpdiag.remote.pieces import INDEX, LIVE, PIECE_BYTES, Index, checksum, read_index
 from pyddpdiag.remote.place import PART, Place, is_url, name_of
-from pyddpdiag.replaced_files import replace
+from pyddpdiag.system.replaced_files import replace
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -32,7 +32,7 @@ from pyddpdiag.remote.channel import DIGEST, SILENCE_S, Channel
 from pyddpdiag.remote.door import KNOWN_S, Door
 from pyddpdiag.remote.local import files_of, open_own
 from pyddpdiag.remote.pieces import MOST_BYTES
-from pyddpdiag.replaced_files import replace
+from pyddpdiag.system.replaced_files import replace
 
 LIMIT_S: Final = 120.0
 """From a machine's end to the end of the gathering."""

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pyddpdiag import processes
 from pyddpdiag.model.run_files import HEADER_BYTES
-from pyddpdiag.own_clock import clock_identity
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system import processes
+from pyddpdiag.system.clock import clock_identity
+from pyddpdiag.system.regular_file import RegularFile
 
 _RECORD_BYTES: Final = 128
 _MAGIC: Final = b"DDPTRACE"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.run_files import HEADER_BYTES, RUN_ID, belongs, is_trace, rank_of
-from pyddpdiag.regular_file import RegularFile, is_link
+from pyddpdiag.system.regular_file import RegularFile, is_link
 
 
 def files_of(folder: Path, rank: int | None = None) -> list[str]:

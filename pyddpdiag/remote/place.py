@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from pyddpdiag.errors import PackageMissingError, PyddpdiagError, RemoteError, UsageError
 from pyddpdiag.output import clean
-from pyddpdiag.regular_file import is_link
+from pyddpdiag.system.regular_file import is_link
 
 T = TypeVar("T")
 

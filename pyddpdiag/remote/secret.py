@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pyddpdiag.replaced_files import replace
+from pyddpdiag.system.replaced_files import replace
 
 FOLDER: Final = "PYDDPDIAG_RUN_GATHER"
 """The environment variable that names the folder; without it nobody asks for a secret."""

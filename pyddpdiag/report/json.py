@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
 
-from pyddpdiag.model import METRICS, SCHEMA_VERSION, BucketStats, Finding, RankStats, RunReport, StepTable
+from pyddpdiag.model import SCHEMA_VERSION, BucketStats, Finding, RankStats, RunReport, StepTable
 from pyddpdiag.model.kinds import kind_of
 
 INDENTED_STEPS: Final = 1000
@@ -82,8 +83,7 @@ def report_to_dict(report: RunReport, *, detail: bool = False) -> dict[str, Any]
         "errors": [asdict(error) for error in report.errors],
         "gaps": [asdict(gap) for gap in report.gaps],
         "mismatches": [
-            {**asdict(mismatch), "values": {str(rank): value for rank, value in mismatch.values.items()}}
-            for mismatch in report.mismatches
+            {**asdict(mismatch), "values": _by_rank(mismatch.values)} for mismatch in report.mismatches
         ],
         "warnings": list(report.warnings),
         "units": UNITS,
@@ -107,29 +107,12 @@ def _rank(rank: RankStats) -> dict[str, Any]:
 
 
 def _bucket(bucket: BucketStats) -> dict[str, Any]:
-    return {
-        "bucket": bucket.bucket,
-        "module": bucket.module,
-        "parameters": list(bucket.parameters),
-        "bytes": bucket.bytes,
-        "dtype": bucket.dtype,
-        "gradient_dtype": bucket.gradient_dtype,
-        "group": bucket.group,
-        "group_size": bucket.group_size,
-        "count": bucket.count,
-        "judged": bucket.judged,
-        "incomplete": bucket.incomplete,
-        "first_step": bucket.first_step,
-        "last_step": bucket.last_step,
-        "first_steps_only": bucket.first_steps_only,
-        "cost_ms": bucket.cost_ms,
-        **{
-            name: {"median": getattr(bucket.times, name).median, "p95": getattr(bucket.times, name).p95}
-            for name in METRICS
-        },
-        "shared_memory": bucket.shared_memory,
-        "last_arrivals": {str(rank): count for rank, count in bucket.last_arrivals.items()},
-    }
+    fields = asdict(bucket)
+    return {**fields, **fields.pop("times"), "last_arrivals": _by_rank(bucket.last_arrivals)}
+
+
+def _by_rank(values: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(rank): value for rank, value in values.items()}
 
 
 def _steps(steps: StepTable, detailed: set[int] | None) -> list[dict[str, Any]]:

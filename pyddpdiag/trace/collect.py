@@ -17,7 +17,7 @@ from pyddpdiag.model.run_files import is_trace
 from pyddpdiag.model.words import listed
 from pyddpdiag.remote import held
 from pyddpdiag.remote.local import files_of, links_of, open_own
-from pyddpdiag.replaced_files import replace
+from pyddpdiag.system.replaced_files import replace
 from pyddpdiag.trace.folder import number_of
 from pyddpdiag.trace.nodes import read_note
 from pyddpdiag.trace.reader import read_header

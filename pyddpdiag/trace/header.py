@@ -10,7 +10,7 @@ import numpy as np
 
 from pyddpdiag.errors import TraceError, TraceVersionError
 from pyddpdiag.model import ProcessEnd
-from pyddpdiag.text import decode
+from pyddpdiag.output import decode
 from pyddpdiag.trace.layout import BYTE_ORDER_MARK, HEADER_BYTES, MAGIC, MAJOR, RECORD_BYTES, header_dtype
 
 # Bounds on what a header may claim. They keep a damaged file from costing unbounded memory, and are far

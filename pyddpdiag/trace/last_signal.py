@@ -9,7 +9,7 @@ from typing import Final
 from pyddpdiag.model.ending import MESSAGE_LIMIT, End, note_beside
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.output import clean
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system.regular_file import RegularFile
 
 # By Linux's numbers: the only system that writes such notes.
 _NAMES: Final = {

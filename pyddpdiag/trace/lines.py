@@ -6,7 +6,7 @@ import json
 from typing import Final
 
 from pyddpdiag.model.lines import Lines, from_json, lines_beside
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system.regular_file import RegularFile
 from pyddpdiag.trace.reader import RankTrace
 
 FILE_LIMIT: Final = 2**20

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.node import NOTE_BYTES, NodeNote, node_of, parse_note
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system.regular_file import RegularFile
 
 _MOST: Final = 16384
 

@@ -8,10 +8,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from pyddpdiag import processes
 from pyddpdiag.model.now import Now, ProcessStatus, RankNow
-from pyddpdiag.own_clock import monotonic_ns
-from pyddpdiag.processes import START_TOLERANCE_S, Process
+from pyddpdiag.system import processes
+from pyddpdiag.system.clock import monotonic_ns
+from pyddpdiag.system.processes import START_TOLERANCE_S, Process
 from pyddpdiag.trace.header import Header
 from pyddpdiag.trace.reader_clock import is_own_clock
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pyddpdiag.errors import TraceError
 from pyddpdiag.model.sidecar import Sidecar
-from pyddpdiag.regular_file import FileIdentity, NotAFileError, RegularFile
+from pyddpdiag.system.regular_file import FileIdentity, NotAFileError, RegularFile
 from pyddpdiag.trace.header import MAX_TIME_NS, Header, parse_header
 from pyddpdiag.trace.last_signal import with_last_signal
 from pyddpdiag.trace.layout import (

@@ -7,7 +7,7 @@ from typing import Final
 
 import psutil
 
-from pyddpdiag.own_clock import clock_identity, linux_identity, monotonic_ns
+from pyddpdiag.system.clock import clock_identity, linux_identity, monotonic_ns
 from pyddpdiag.trace.header import Header
 
 _SECOND_NS: Final = 1_000_000_000

@@ -13,13 +13,13 @@ from pyddpdiag.errors import TraceError
 from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar
 from pyddpdiag.model.start import Start
-from pyddpdiag.regular_file import FileIdentity
+from pyddpdiag.system.regular_file import FileIdentity
 from pyddpdiag.trace.budget import FEWEST, SAMPLE, needed_gb, records_per_step, that_fit
-from pyddpdiag.trace.command import read_command
 from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, named, number_of
 from pyddpdiag.trace.header import Header
 from pyddpdiag.trace.layout import HEADER_BYTES, RECORD_BYTES
 from pyddpdiag.trace.nodes import NodeNotes, read_nodes
+from pyddpdiag.trace.notes import read_command
 from pyddpdiag.trace.reader import RankTrace, read_header, read_trace
 from pyddpdiag.trace.sidecar import SidecarReader
 from pyddpdiag.trace.starts import read_starts

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyddpdiag.model.sidecar import Sidecar, from_json
 from pyddpdiag.output import clean
-from pyddpdiag.regular_file import FileIdentity, RegularFile
+from pyddpdiag.system.regular_file import FileIdentity, RegularFile
 
 SIDECAR_LIMIT: Final = 4 * 2**20
 """Bytes of one sidecar. A model of 25,000 parameter tensors needs this much."""

@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system.regular_file import RegularFile
 from pyddpdiag.trace.header import Header
 from pyddpdiag.trace.layout import HEADER_BYTES, RECORD_BYTES, Records, State, record_dtype
 from pyddpdiag.trace.table import take

@@ -1,24 +1,23 @@
-"""Reads the notes of ranks that have no trace yet (`start_note`). Optional and never trusted."""
+"""Reads the notes of ranks that have no trace yet (`start.note`). Optional and never trusted."""
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from pyddpdiag import processes
+from pyddpdiag.model.fields import MISFITS, from_json
 from pyddpdiag.model.now import ProcessStatus
 from pyddpdiag.model.start import Start
-from pyddpdiag.model.untrusted import needed_text, needed_whole, number, text, time_ns
-from pyddpdiag.own_clock import clock_identity
-from pyddpdiag.processes import START_TOLERANCE_S
-from pyddpdiag.regular_file import RegularFile
-from pyddpdiag.start_note import SUFFIX, TEXT_LIMIT, StartNote
+from pyddpdiag.model.untrusted import number
+from pyddpdiag.start.note import SUFFIX, StartNote
+from pyddpdiag.system import processes
+from pyddpdiag.system.clock import clock_identity
+from pyddpdiag.system.processes import START_TOLERANCE_S
+from pyddpdiag.trace.notes import read_note
 from pyddpdiag.trace.now import FRESH_ELSEWHERE_MS
 
 MOST: Final = 16384
@@ -51,31 +50,12 @@ def forget_ended(folder: Path) -> None:
 
 
 def _read(path: Path) -> StartNote | None:
+    raw = read_note(path, BYTES)
     try:
-        with RegularFile(path) as file:
-            return _note(json.loads(file.read(0, BYTES)))
-    except (OSError, ValueError, RecursionError, TypeError, KeyError):
+        times = {name: number(raw[name], _LATEST_S) or 0.0 for name in ("began_s", "until_s")}
+        note = from_json(StartNote, raw, **times)
+    except MISFITS:
         return None
-
-
-def _note(raw: Any) -> StartNote | None:
-    if not isinstance(raw, Mapping):
-        return None
-    began_s, until_s = number(raw["began_s"], _LATEST_S), number(raw["until_s"], _LATEST_S)
-    note = StartNote(
-        rank=needed_whole(raw["rank"], 10**7),
-        world_size=needed_whole(raw["world_size"], 10**7),
-        host=needed_text(raw["host"], TEXT_LIMIT),
-        pid=needed_whole(raw["pid"], 2**31),
-        clock=needed_text(raw["clock"], TEXT_LIMIT),
-        began_s=began_s or 0.0,
-        until_s=until_s or 0.0,
-        where=text(raw, "where", TEXT_LIMIT),
-        waits_in=text(raw, "waits_in", TEXT_LIMIT),
-        since_ns=time_ns(raw.get("since_ns")),
-        until_ns=time_ns(raw.get("until_ns")),
-        error=text(raw, "error", TEXT_LIMIT),
-    )
     return note if note.rank < note.world_size and note.since_ns <= note.until_ns else None
 
 

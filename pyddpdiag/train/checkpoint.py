@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from pyddpdiag.errors import CheckpointError
-from pyddpdiag.replaced_files import replace
+from pyddpdiag.system.replaced_files import replace
 from pyddpdiag.train.events import EpochDone
 
 FORMAT = 1

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from support.stuck import training, wait_for
 
-from pyddpdiag import processes
 from pyddpdiag.live.hang import hang
 from pyddpdiag.live.state import Hang
+from pyddpdiag.system import processes
 
 WITHIN_S = 5.0
 NOTED_S = 60.0

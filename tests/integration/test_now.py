@@ -14,10 +14,10 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag import processes
 from pyddpdiag.model import RunReport
-from pyddpdiag.own_clock import clock_identity, monotonic_ns
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.system import processes
+from pyddpdiag.system.clock import clock_identity, monotonic_ns
 from pyddpdiag.trace.header import Header
 from pyddpdiag.trace.reader_clock import is_own_clock
 from pyddpdiag.trace.run import open_run

@@ -12,7 +12,7 @@ from train_support import FOREIGN, records_published, run, summary_of
 
 from pyddpdiag.cli import main
 from pyddpdiag.ranks.events import Joined
-from pyddpdiag.trace.training import read_loss
+from pyddpdiag.trace.notes import read_loss
 from pyddpdiag.train import HookKind, TrainSettings, launch
 from pyddpdiag.train.events import EpochDone, Planned
 from pyddpdiag.train.loop import train_rank

@@ -18,7 +18,7 @@ from pyddpdiag.integrations.short_start import Limits, run_shortly, steps_of
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.model.tried import NAME, Tried, tried_from_json
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.trace.trial import read_trial
+from pyddpdiag.trace.notes import read_trial
 
 JOB = str(ROOT / "tests" / "support" / "tried_job.py")
 TRY = (sys.executable, "-m", "pyddpdiag", "try", "--restart")

@@ -7,9 +7,9 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from pyddpdiag import processes
 from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.system import processes
 from support import own_clock
 from support.trace_writer import MS, RankWriter
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from pyddpdiag import processes
+from pyddpdiag.system import processes
 from support import own_clock
 from support.trace_writer import IN_FLIGHT, MS, RankWriter
 

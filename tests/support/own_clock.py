@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pyddpdiag.own_clock import clock_identity
+from pyddpdiag.system.clock import clock_identity
 
 IDENTITY = clock_identity().encode()
 NAME = next(

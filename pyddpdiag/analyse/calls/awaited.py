@@ -10,7 +10,7 @@ import numpy as np
 from pyddpdiag.analyse.calls.collectives import MEETING, RankCollectives
 from pyddpdiag.analyse.calls.parties import Party
 from pyddpdiag.analyse.progress import Awaited, Progress
-from pyddpdiag.text import decode
+from pyddpdiag.output import decode
 from pyddpdiag.trace.rows import Bool
 
 

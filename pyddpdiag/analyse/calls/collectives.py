@@ -14,7 +14,7 @@ from pyddpdiag.analyse.grouped import Float64, stats_by
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.passes import Passes
 from pyddpdiag.model import CollectiveStats
-from pyddpdiag.text import decode
+from pyddpdiag.output import decode
 from pyddpdiag.trace.layout import CollectiveTime, Flag, Records
 from pyddpdiag.trace.rows import Bool, Int64, UInt64, is_in_flight
 from pyddpdiag.trace.run import Run

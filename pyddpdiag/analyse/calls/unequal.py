@@ -14,7 +14,7 @@ from pyddpdiag.analyse.calls.collectives import MEETING, RankCollectives
 from pyddpdiag.analyse.calls.different import ALIKE
 from pyddpdiag.analyse.calls.parties import Party
 from pyddpdiag.analyse.progress import Progress
-from pyddpdiag.text import decode
+from pyddpdiag.output import decode
 from pyddpdiag.trace.rows import Bool
 
 NAMES: Final = tuple(dict.fromkeys((*ALIKE, *MEETING)))

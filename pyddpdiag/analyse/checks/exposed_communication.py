@@ -13,8 +13,8 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import Exposure
 from pyddpdiag.analyse.half_gain import can_halve, half_gain_ms
 from pyddpdiag.analyse.hiding import saved_by_hiding
+from pyddpdiag.analyse.largest_part import largest
 from pyddpdiag.analyse.links.other_traffic import single_flow
-from pyddpdiag.analyse.parts import largest
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.filing import DATA, OWN
+from pyddpdiag.analyse.largest_part import largest
 from pyddpdiag.analyse.lines import Where
-from pyddpdiag.analyse.parts import largest
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding, GpuUse, RankStats
 

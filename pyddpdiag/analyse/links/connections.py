@@ -10,7 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import SEVERAL
 from pyddpdiag.analyse.links.noise import LOADED_BYTES, TOGETHER
-from pyddpdiag.text import clean
+from pyddpdiag.output import clean
 from pyddpdiag.trace.layout import ConnectionValue, Flag, Kind, Records
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import Int64

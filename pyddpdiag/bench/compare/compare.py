@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pyddpdiag.analyse.parts import mover
+from pyddpdiag.analyse.largest_part import mover
 from pyddpdiag.bench.between import ratio_of_runs, typical
 from pyddpdiag.bench.compare.comparison import PARTS, Comparison, Curve, Pair, Scaling, Series
 from pyddpdiag.bench.compare.matching import Key, keys, match, name, series_of, settings

@@ -13,7 +13,7 @@ from pyddpdiag.output import clean
 from pyddpdiag.ranks import addresses
 from pyddpdiag.ranks.addresses import Interface
 from pyddpdiag.ranks.interfaces import VARIABLE
-from pyddpdiag.ranks.ports import resolve
+from pyddpdiag.ranks.tcp import resolve
 
 _NCCL = re.compile(r"^[\^=]")
 

@@ -12,10 +12,10 @@ from pyddpdiag.doctor.check import Outcome, Situation, failed, passed, warned
 from pyddpdiag.messages.shells import EndProcess, Line, RemoveFile, SetVariable
 from pyddpdiag.output import clean
 from pyddpdiag.ranks import addresses, file_lock, stale
-from pyddpdiag.ranks.ports import Answer, Reach, ask_store, free_port, holder, resolve
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, TcpTarget
 from pyddpdiag.ranks.stale import FileState
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.ranks.tcp import Answer, Reach, ask_store, free_port, holder, resolve
+from pyddpdiag.system.regular_file import RegularFile
 
 _NETWORK_FILE_SYSTEMS = {
     "nfs",

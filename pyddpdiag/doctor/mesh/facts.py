@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final
 
 import pyddpdiag
 from pyddpdiag import system
 from pyddpdiag.doctor.torch_facts import find
 from pyddpdiag.errors import DoctorError
-from pyddpdiag.output import clean
+from pyddpdiag.model.fields import MISFITS, Limit, from_json
 from pyddpdiag.ranks import addresses, identity
 
 #: Variables on which all ranks must agree.
@@ -61,55 +61,24 @@ class Facts:
     world_size: int
     machine: str
     system: str
-    versions: dict[str, str]
-    variables: dict[str, str]
-    spots: tuple[Spot, ...]
+    versions: Mapping[str, str]
+    variables: Mapping[str, str]
+    spots: Annotated[tuple[Spot, ...], Limit(_MOST_ADDRESSES)]
     choice: str
     choice_interface: str
     token: str = field(repr=False, default="")
 
-    def to_fields(self) -> dict[str, Any]:
-        """For a message."""
-        return asdict(self)
-
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Facts:
-        """The inverse of `to_fields`.
+    def from_fields(cls, raw: object) -> Facts:
+        """What another rank sent of itself.
 
         Raises:
             DoctorError: it is something else.
         """
         try:
-            spots = tuple(
-                Spot(
-                    _text(s["interface"]),
-                    _text(s["address"]),
-                    int(s["port"]),
-                    int(s["mtu"]),
-                    bool(s["loopback"]),
-                )
-                for s in fields["spots"][:_MOST_ADDRESSES]
-            )
-            return cls(
-                int(fields["rank"]),
-                int(fields["world_size"]),
-                _text(fields["machine"]),
-                _text(fields["system"]),
-                {_text(k): _text(v) for k, v in fields["versions"].items()},
-                {_text(k): _text(v) for k, v in fields["variables"].items()},
-                spots,
-                _text(fields["choice"]),
-                _text(fields["choice_interface"]),
-                _text(fields["token"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            return from_json(cls, raw)
+        except MISFITS as error:
             raise DoctorError("a rank introduced itself in a way that cannot be understood.") from error
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a text was expected")
-    return clean(value, 300)
 
 
 def _machine() -> str:

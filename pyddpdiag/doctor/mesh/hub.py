@@ -6,6 +6,7 @@ import errno
 import socket
 import threading
 import time
+from dataclasses import asdict
 from typing import Any, Final
 
 from pyddpdiag.doctor.mesh.facts import Facts
@@ -14,7 +15,8 @@ from pyddpdiag.doctor.mesh.probe import Attempt
 from pyddpdiag.doctor.mesh.verdict import Verdict
 from pyddpdiag.doctor.mesh.wire import Line, Message
 from pyddpdiag.errors import DoctorError
-from pyddpdiag.ranks.ports import small_packets
+from pyddpdiag.model.fields import maybe_from_json
+from pyddpdiag.ranks.tcp import small_packets
 
 # Parts of the whole time, each an upper bound.
 _MEET: Final = 0.4
@@ -56,7 +58,7 @@ class Hub:
         self._meet(begin + timeout_s * _MEET)
         came = dict(self._facts)
         self._ask(
-            {"roster": [facts.to_fields() for facts in came.values()]}, {rank: {} for rank in came}, end, 10.0
+            {"roster": [asdict(facts) for facts in came.values()]}, {rank: {} for rank in came}, end, 10.0
         )
         others = {rank: [peer for peer in came if peer != rank] for rank in came}
         attempts = self._attempts(
@@ -139,14 +141,10 @@ class Hub:
         return answers
 
     def _attempts(self, orders: dict[int, Message], end: float, seconds: float) -> list[Attempt]:
-        found = []
+        found: list[Attempt | None] = []
         for answer in self._ask({}, orders, end, seconds).values():
-            for fields in answer.get("attempts", []):
-                try:
-                    found.append(Attempt(**fields))
-                except TypeError:
-                    continue
-        return found
+            found += [maybe_from_json(Attempt, raw) for raw in answer.get("attempts", [])]
+        return [attempt for attempt in found if attempt is not None]
 
     def _rates(self, attempts: list[Attempt], end: float, seconds: float) -> list[Attempt]:
         """Measures again in turns, in which nobody disturbs another: everybody calls the rank `shift` further on."""

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from pyddpdiag.doctor.mesh import group
@@ -47,7 +47,7 @@ class Member:
         Raises:
             DoctorError: rank 0 is gone, or time is up.
         """
-        line.send({"hello": self.facts.to_fields()}, until)
+        line.send({"hello": asdict(self.facts)}, until)
         roster: dict[int, Facts] = {}
         while True:
             order = line.receive(until)
@@ -63,9 +63,7 @@ class Member:
                 spots = [
                     (roster[rank], spot) for rank in order["try"] for spot in self._spots(roster[int(rank)])
                 ]
-                answer = {
-                    "attempts": [a.to_fields() for a in self._try(spots, limit, bool(order.get("alone")))]
-                }
+                answer = {"attempts": [asdict(a) for a in self._try(spots, limit, bool(order.get("alone")))]}
             elif "group" in order:
                 wanted = order["group"]
                 address = "127.0.0.1" if self.facts.rank == 0 else hub_address

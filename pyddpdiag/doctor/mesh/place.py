@@ -13,9 +13,9 @@ from pathlib import Path
 from pyddpdiag.doctor.mesh.wire import Line
 from pyddpdiag.errors import DoctorError
 from pyddpdiag.ranks import addresses
-from pyddpdiag.ranks.ports import Reach, resolve, try_connect
 from pyddpdiag.ranks.rendezvous import FileTarget, Target, TcpTarget
-from pyddpdiag.replaced_files import replace
+from pyddpdiag.ranks.tcp import Reach, resolve, try_connect
+from pyddpdiag.system.replaced_files import replace
 
 _KEY = "pyddpdiag/doctor"
 _POLL_S = 0.1

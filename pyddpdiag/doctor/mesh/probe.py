@@ -7,11 +7,11 @@ import socket
 import statistics
 import threading
 import time
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from pyddpdiag.doctor.mesh.facts import Facts, Spot
-from pyddpdiag.ranks.ports import Reach, family, try_connect
+from pyddpdiag.ranks.tcp import Reach, family, try_connect
 
 CONNECT_S: Final = 3.5
 _PINGS = 15
@@ -60,10 +60,6 @@ class Attempt:
     def ok(self) -> bool:
         """Whether Gloo could use it."""
         return self.state == "ok"
-
-    def to_fields(self) -> dict[str, Any]:
-        """For a message."""
-        return asdict(self)
 
 
 class Listener:

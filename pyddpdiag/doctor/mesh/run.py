@@ -14,10 +14,11 @@ from pyddpdiag.doctor.mesh.hub import Hub
 from pyddpdiag.doctor.mesh.member import Member
 from pyddpdiag.doctor.mesh.verdict import Verdict
 from pyddpdiag.errors import DoctorError, UsageError
+from pyddpdiag.model.fields import MISFITS, from_json
 from pyddpdiag.output import say
 from pyddpdiag.ranks.deadline import Deadline
-from pyddpdiag.ranks.ports import holder
 from pyddpdiag.ranks.rendezvous import Target
+from pyddpdiag.ranks.tcp import holder
 
 _GRACE_S = 3.0
 
@@ -97,8 +98,8 @@ def _take_part(situation: Situation, rank: int, world_size: int, target: Target,
         else:
             line, address = place.connect(target, time.monotonic() + timeout_s * 0.4)
         try:
-            return Verdict.from_fields(member.take_part(line, address, until))
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+            return from_json(Verdict, member.take_part(line, address, until))
+        except MISFITS as error:
             raise DoctorError(f"rank 0 sent a verdict that cannot be understood ({error}).") from error
         finally:
             line.close()

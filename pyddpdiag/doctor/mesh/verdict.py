@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, Final
+
+from pyddpdiag.model.fields import Limit
+
+_MOST: Final = 2**24
+_Text = Annotated[str, Limit(2**16)]
+_Ranks = Annotated[tuple[int, ...], Limit(_MOST)]
 
 
 @dataclass(frozen=True)
@@ -22,10 +28,10 @@ class Trouble:
     """
 
     kind: str
-    ranks: tuple[int, ...]
-    text: str
-    fix: str
-    lines: Mapping[int, tuple[str, ...]]
+    ranks: _Ranks
+    text: _Text
+    fix: _Text
+    lines: Annotated[Mapping[int, tuple[_Text, ...]], Limit(_MOST)]
     warning: bool = False
 
 
@@ -43,9 +49,9 @@ class Verdict:
     """
 
     world_size: int
-    ranks: tuple[int, ...]
-    cells: tuple[tuple[int, int, str, float | None, float | None], ...]
-    troubles: tuple[Trouble, ...]
+    ranks: _Ranks
+    cells: Annotated[tuple[tuple[int, int, str, float | None, float | None], ...], Limit(_MOST)]
+    troubles: Annotated[tuple[Trouble, ...], Limit(_MOST)]
     group: str
     group_seconds: float
 
@@ -60,26 +66,3 @@ class Verdict:
         for trouble in fields["troubles"]:
             trouble["lines"] = {str(rank): list(lines) for rank, lines in trouble["lines"].items()}
         return {**fields, "exit_code": self.exit_code}
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Verdict:
-        """The inverse of `to_fields`, for what rank 0 sent."""
-        troubles = tuple(
-            Trouble(
-                t["kind"],
-                tuple(t["ranks"]),
-                t["text"],
-                t["fix"],
-                {int(rank): tuple(lines) for rank, lines in t["lines"].items()},
-                t["warning"],
-            )
-            for t in fields["troubles"]
-        )
-        return cls(
-            fields["world_size"],
-            tuple(fields["ranks"]),
-            tuple((c[0], c[1], c[2], c[3], c[4]) for c in fields["cells"]),
-            troubles,
-            fields["group"],
-            fields["group_seconds"],
-        )

@@ -9,7 +9,17 @@ from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.words import count
 from pyddpdiag.report.charts.chart import Chart, Choice
 from pyddpdiag.report.page import Paragraph, Section, page
-from pyddpdiag.report.run import account, buckets, gradients, lines, links, steps, trial, verdict, waterfall
+from pyddpdiag.report.run import (
+    account,
+    buckets,
+    lines,
+    links,
+    norms_and_loss,
+    steps,
+    trial,
+    verdict,
+    waterfall,
+)
 
 _NO_DETAILS = "A saved report holds no single steps: make the page from the folder of the traces to see them."
 
@@ -35,7 +45,7 @@ def sections(report: RunReport, details: RunDetails | None) -> list[Section]:
         Section("Lines of the script", lines.parts(report)),
         Section("Buckets", buckets.parts(report, details)),
         Section("Links", links.parts(report)),
-        Section("Gradients and loss", gradients.parts(report, details)),
+        Section("Gradients and loss", norms_and_loss.parts(report, details)),
         Section("The whole run", account.parts(report)),
         Section("Files and ranks", verdict.rest(report)),
     ]

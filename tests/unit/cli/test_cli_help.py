@@ -124,7 +124,7 @@ def test_version_says_what_does_not_fit(
 ) -> None:
     import importlib.metadata
 
-    from pyddpdiag import versions
+    from pyddpdiag.cli import _versions
     from pyddpdiag.errors import NativeModuleError
 
     def built_with() -> str:
@@ -137,6 +137,6 @@ def test_version_says_what_does_not_fit(
             raise importlib.metadata.PackageNotFoundError(name)
         return torch
 
-    monkeypatch.setattr(versions, "built_with", built_with)
+    monkeypatch.setattr(_versions, "built_with", built_with)
     monkeypatch.setattr(importlib.metadata, "version", version)
-    assert versions.versions().splitlines()[2] == said
+    assert _versions.versions().splitlines()[2] == said

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from pyddpdiag.doctor.mesh.facts import Facts, Spot
 from pyddpdiag.doctor.mesh.judge import judge
 from pyddpdiag.doctor.mesh.probe import Attempt
 from pyddpdiag.doctor.mesh.verdict import Verdict
+from pyddpdiag.model.fields import from_json
 
 
 def facts(rank: int, **changes: object) -> Facts:
@@ -33,7 +35,7 @@ def kinds(verdict: Verdict) -> list[str]:
 def test_four_healthy_ranks_have_no_trouble_and_the_verdict_survives_the_wire() -> None:
     verdict = judge(4, [facts(rank) for rank in range(4)], [], {}, attempts(4), {})
     assert verdict.troubles == () and verdict.exit_code == 0
-    assert Verdict.from_fields(verdict.to_fields()) == verdict
+    assert from_json(Verdict, json.loads(json.dumps(verdict.to_fields()))) == verdict
 
 
 def test_systems_that_differ_are_named() -> None:

@@ -23,7 +23,7 @@ from support.trace_writer import COLLECTIVE, MS, record_dtype, write_training
 from pyddpdiag.cli import main
 from pyddpdiag.export.chrome import COMMUNICATION
 from pyddpdiag.export.lanes import lanes
-from pyddpdiag.exporting import read_run
+from pyddpdiag.export.read import read_run
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.budget import USUAL_GB
 from pyddpdiag.trace.layout import Kind, StepTime
@@ -206,10 +206,10 @@ def test_too_much_for_a_viewer_says_which_part_fits(
     export = ["export", str(folder), "--chrome", "--output-dir", str(tmp_path)]
     records = sum(held_records(folder))
     for most, said in ((1.3 * records, "--steps 0-"), (records - 1, "more events than any viewer opens")):
-        monkeypatch.setattr("pyddpdiag.exporting.MOST_EVENTS", most)
+        monkeypatch.setattr("pyddpdiag.export.read.MOST_EVENTS", most)
         assert main(export) == 2
         assert said in capsys.readouterr().err
-        monkeypatch.setattr("pyddpdiag.exporting.open_run", lambda *_, **__: pytest.fail("read"))
+        monkeypatch.setattr("pyddpdiag.export.read.open_run", lambda *_, **__: pytest.fail("read"))
 
 
 def test_what_needs_no_single_step_reads_the_newest_records_of_a_long_run(
@@ -217,7 +217,7 @@ def test_what_needs_no_single_step_reads_the_newest_records_of_a_long_run(
 ) -> None:
     read: list[float] = []
     monkeypatch.setattr(
-        "pyddpdiag.exporting.open_run",
+        "pyddpdiag.export.read.open_run",
         lambda *given, **more: (read.append(more["memory_gb"]), open_run(*given, **more))[1],
     )
     for each in ("--openmetrics", "--csv"):

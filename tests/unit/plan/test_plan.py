@@ -16,9 +16,9 @@ from pyddpdiag.cli import main
 from pyddpdiag.model.words import milliseconds
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.plan.paths import HALVED
+from pyddpdiag.plan.read import plan_folder
 from pyddpdiag.plan.settings import Plan, Row
-from pyddpdiag.planning.answer import plan_folder
-from pyddpdiag.planning.text import scaling_sentence
+from pyddpdiag.plan.text import scaling_sentence
 from pyddpdiag.report.run.figures import figures
 
 ROUND_MS, MS_PER_MIB = 0.5, 4.0

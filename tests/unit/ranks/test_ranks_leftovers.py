@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyddpdiag import processes
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.ranks import meeting, stale
 from pyddpdiag.ranks.hello import MARK, MAX_BYTES, Hello
 from pyddpdiag.ranks.meeting import KEY, introduce, meet
 from pyddpdiag.ranks.rendezvous import FileTarget, Place
 from pyddpdiag.ranks.stale import FileState, await_usable, judge, read_hellos
-from pyddpdiag.regular_file import NotAFileError, RegularFile
+from pyddpdiag.system import processes
+from pyddpdiag.system.regular_file import NotAFileError, RegularFile
 
 PLACE = Place(0, 2, 2, FileTarget("unused"))
 MINE = introduce(PLACE, {"--seed": "0", "--lr": "0.1"}, None)

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from pyddpdiag import processes
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.ranks import meeting
 from pyddpdiag.ranks.hello import Hello
 from pyddpdiag.ranks.meeting import introduce, meet
 from pyddpdiag.ranks.rendezvous import FileTarget, Place
+from pyddpdiag.system import processes
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyddpdiag import processes
 from pyddpdiag.ranks import meeting_file
+from pyddpdiag.system import processes
 
 
 def test_file_is_fresh_and_gone_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

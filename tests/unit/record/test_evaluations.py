@@ -12,8 +12,8 @@ from torch.utils.data.distributed import DistributedSampler
 
 from pyddpdiag.model.fields import from_json, to_json
 from pyddpdiag.model.training import MOST, Evaluated, Training
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.evaluations import Evaluations
+from pyddpdiag.system.clock import monotonic_ns
 
 DATA = TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
 

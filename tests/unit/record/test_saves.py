@@ -11,8 +11,8 @@ import pytest
 from pyddpdiag.model.fields import from_json, to_json
 from pyddpdiag.model.saves import FILES, SPANS, Saved
 from pyddpdiag.model.training import Training
-from pyddpdiag.own_clock import monotonic_ns
 from pyddpdiag.record.saves import Saves
+from pyddpdiag.system.clock import monotonic_ns
 
 
 def _saved(*targets: object) -> tuple[Saved, ...]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyddpdiag import start_up
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.record.set_up import SetUp
+from pyddpdiag.start import marks
 
 GROUP_CALLS = str(Path("elsewhere", "torch", "distributed", "distributed_c10d.py"))
 S = 10**9
@@ -19,9 +19,9 @@ S = 10**9
 
 @pytest.fixture(autouse=True)
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str | int]]:
-    marks: dict[str, str | int] = {}
-    monkeypatch.setattr(start_up, "_marks", marks)
-    yield marks
+    seen: dict[str, str | int] = {}
+    monkeypatch.setattr(marks, "_marks", seen)
+    yield seen
 
 
 def barrier() -> Any:

@@ -15,7 +15,7 @@ from support.trace_writer import write_training
 
 from pyddpdiag.cli import main
 from pyddpdiag.errors import PackageMissingError, RemoteError, TraceError, TraceExistsError, UsageError
-from pyddpdiag.loaded import load
+from pyddpdiag.export.notebook import load
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.remote import carrier as carrying
 from pyddpdiag.remote import place as places

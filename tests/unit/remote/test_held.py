@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from support.trace_writer import RankWriter, write_training
 
-from pyddpdiag import processes
-from pyddpdiag.own_clock import clock_identity
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.remote import held
 from pyddpdiag.report.json import report_to_json
+from pyddpdiag.system import processes
+from pyddpdiag.system.clock import clock_identity
 from pyddpdiag.trace.collect import collect
 
 CAPACITY = 1 << 18

@@ -29,7 +29,7 @@ from pyddpdiag.model.tried import (
     tried_from_json,
     tried_to_json,
 )
-from pyddpdiag.pipeline import load_report
+from pyddpdiag.pipeline import load_details, load_report
 from pyddpdiag.report.json import report_to_json
 from pyddpdiag.report.run.page import sections
 from pyddpdiag.report.saved import read_report
@@ -125,9 +125,9 @@ def test_the_page_has_a_section_with_a_chart_of_intervals(tmp_path: Path) -> Non
 
 def test_it_is_drawn(tmp_path: Path) -> None:
     skip_without("plotly")
-    from pyddpdiag.pages import write_pages
+    from pyddpdiag.report.run.files import write_pages
 
-    write_pages(run_with(tmp_path, DECIDED), tmp_path / "run.html", None)
+    write_pages(*load_details(run_with(tmp_path, DECIDED)), tmp_path / "run.html", None)
     assert "What each cure does to the step" in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 

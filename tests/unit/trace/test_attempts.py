@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pyddpdiag import processes
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model.attempts import attempt_folder, attempt_number, numbered
+from pyddpdiag.system import processes
 from pyddpdiag.trace.attempts import choose_attempt
 
 

@@ -16,9 +16,9 @@ from support.trace_writer import write_training
 
 from pyddpdiag.cli import main
 from pyddpdiag.integrations.bringing import Bringing, Gather, run_gather
-from pyddpdiag.regular_file import NotAFileError, is_link
 from pyddpdiag.remote.gather import Gatherer
 from pyddpdiag.remote.local import files_of, links_of, open_own
+from pyddpdiag.system.regular_file import NotAFileError, is_link
 
 SECRET = b"root:x:0:0"
 LINKS = ["attempt-1", "rank_2.json", "rank_2.lines"]

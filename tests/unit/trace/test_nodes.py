@@ -13,7 +13,7 @@ from pyddpdiag.cli import main
 from pyddpdiag.integrations import node_beat
 from pyddpdiag.integrations.node_beat import NodeBeat
 from pyddpdiag.model.node import note_name
-from pyddpdiag.own_clock import clock_identity, monotonic_ns
+from pyddpdiag.system.clock import clock_identity, monotonic_ns
 from pyddpdiag.trace.nodes import read_nodes, read_note
 
 NODE = "00112233aabbccdd"

@@ -13,7 +13,7 @@ import pytest
 
 import pyddpdiag
 from pyddpdiag.model.attempts import attempt_folder
-from pyddpdiag.start_note import StartNote, StartNoteFile, place_of
+from pyddpdiag.start.note import StartNote, StartNoteFile, place_of
 from pyddpdiag.trace.starts import forget_ended, read_starts
 
 S = 10**9

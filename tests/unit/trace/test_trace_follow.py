@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
 
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system.regular_file import RegularFile
 from pyddpdiag.trace import slots
 from pyddpdiag.trace.follow import RunFollower
 from pyddpdiag.trace.layout import HEADER_BYTES, Kind

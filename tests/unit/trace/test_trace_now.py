@@ -18,10 +18,10 @@ import pytest
 from support import own_clock
 from support.trace_writer import IN_FLIGHT, MS, RankWriter
 
-from pyddpdiag import own_clock as machine_clock
-from pyddpdiag import processes
 from pyddpdiag.model import Now, RankNow
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.system import clock as machine_clock
+from pyddpdiag.system import processes
 from pyddpdiag.trace import now as module
 from pyddpdiag.trace import reader_clock
 from pyddpdiag.trace.now import observe

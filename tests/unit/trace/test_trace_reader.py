@@ -19,7 +19,7 @@ from support.trace_writer import (
 )
 
 from pyddpdiag.errors import TraceError, TraceVersionError
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system.regular_file import RegularFile
 from pyddpdiag.trace.header import parse_header
 from pyddpdiag.trace.layout import Kind, Records
 from pyddpdiag.trace.layout import record_dtype as reader_dtype

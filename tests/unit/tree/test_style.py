@@ -362,7 +362,7 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 import pyddpdiag
-for room in ("errors", "model", "trace", "analyse", "report", "export", "exporting", "loaded", "pages"):
+for room in ("errors", "model", "trace", "analyse", "pipeline", "report", "export", "plan", "live"):
     module = importlib.import_module(f"pyddpdiag.{room}")
     for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"pyddpdiag.{room}."):
         importlib.import_module(found.name)

@@ -14,9 +14,9 @@ from support import live_run
 from support.live_run import STEPS, waiting_processes
 from support.trace_writer import IN_FLIGHT, MS
 
-from pyddpdiag import processes
 from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.pipeline import exit_code, load_report
+from pyddpdiag.system import processes
 from pyddpdiag.trace.layout import Flag
 
 Processes = Callable[[int], list[psutil.Process]]

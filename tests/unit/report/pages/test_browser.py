@@ -12,7 +12,8 @@ from support.pages import Seen, browser, opened
 from support.shown_run import write_shown
 
 from pyddpdiag.cli import main
-from pyddpdiag.pages import write_pages
+from pyddpdiag.pipeline import load_details
+from pyddpdiag.report.run.files import write_pages
 
 pytest.importorskip("plotly", reason="pages need plotly")
 
@@ -78,7 +79,7 @@ def running() -> Iterator[Any]:
 def page_of_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     write_shown(folder / "run")
-    write_pages(folder / "run", folder / "run.html", None, zoom=True)
+    write_pages(*load_details(folder / "run"), folder / "run.html", None, zoom=True)
     return folder / "run.html"
 
 

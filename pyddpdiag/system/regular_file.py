@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from pyddpdiag.replaced_files import open_shared
+from pyddpdiag.system.replaced_files import open_shared
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pyddpdiag.errors import ResultExistsError, ResultWriteError
-from pyddpdiag.replaced_files import replace
+from pyddpdiag.system.replaced_files import replace
 
 
 def refuse_existing(paths: Iterable[Path], force: bool, option: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyddpdiag.files import write_whole
+from pyddpdiag.plan.charts import charts
 from pyddpdiag.plan.settings import Plan
-from pyddpdiag.planning.charts import charts
-from pyddpdiag.planning.text import sentences
+from pyddpdiag.plan.text import sentences
 from pyddpdiag.report.page import Paragraph, Part, Section
 from pyddpdiag.report.page import page as whole_page
+from pyddpdiag.system.result_files import write_whole
 
 
 def page(found: Plan) -> str:

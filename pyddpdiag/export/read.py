@@ -1,9 +1,7 @@
-"""Reads a run for other tools, and writes the files that they open."""
+"""Reads a run's traces for other tools."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Final
@@ -16,41 +14,14 @@ from pyddpdiag.analyse.summary import summary
 from pyddpdiag.analyse.timeline import gradient_norms, joined_norms, timeline
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import TraceError, UsageError
-from pyddpdiag.export import merge
-from pyddpdiag.export.format import Format
-from pyddpdiag.export.formats import FORMATS
 from pyddpdiag.export.run import ClockBase, ExportedRun
-from pyddpdiag.files import refuse_existing, write_whole
 from pyddpdiag.model.details import GradientNorms, RankTimeline
-from pyddpdiag.model.words import listed
 from pyddpdiag.trace.attempts import choose_attempt
-from pyddpdiag.trace.budget import USUAL_GB
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.run import held_records, open_run
 
 MOST_EVENTS: Final = 3_000_000
 """Of a trace in Chrome's format, over all ranks: no viewer opens more, and each takes 200 bytes."""
-
-_OPTION: Final = "--output-dir"
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which files to write. `profiles`: traces of torch.profiler to merge with. `steps`: only these in time lines."""
-
-    formats: Sequence[Format] = ()
-    profiles: Sequence[Path] = ()
-    steps: range | None = None
-
-    @property
-    def timelines(self) -> bool:
-        """Whether single events are needed."""
-        return bool(self.profiles) or any(wanted.timelines for wanted in self.formats)
-
-    @property
-    def memory_gb(self) -> float:
-        """How much memory the records may take; 0: as much as they need."""
-        return 0.0 if self.profiles or any(wanted.whole for wanted in self.formats) else USUAL_GB
 
 
 def read_run(
@@ -96,7 +67,7 @@ def read_run(
     open_run(folder, visit=take, memory_gb=memory_gb)
     if not lines:
         raise TraceError(f"{folder}: another run began there meanwhile.", hint="export it again.")
-    return ExportedRun(
+    found = ExportedRun(
         report=summary(view),
         occurrences=view.occurrences,
         norms=joined_norms(norms) if norms else gradient_norms_of_none(),
@@ -108,45 +79,9 @@ def read_run(
         step_ends=view.step_ends,
         stacks=tuple(view.lines.collapsed()),
     )
-
-
-def write_exports(
-    source: str | PathLike[str],
-    folder: Path,
-    wanted: Wanted,
-    *,
-    attempt: int | None = None,
-    force: bool = False,
-) -> list[Path]:
-    """Write the wanted files into `folder`. Returns what was written.
-
-    Raises:
-        TraceError: there are no traces, or none can be read.
-        UsageError: nothing is wanted, a package is missing, a profile is of another run, or there is too much to show.
-        ResultExistsError: a file exists, and `force` is not given.
-        ResultWriteError: a file cannot be written.
-    """
-    if not wanted.formats and not wanted.profiles:
-        options = listed(f"--{known.name}" for known in FORMATS)
-        raise UsageError("nothing is to be exported.", hint=f"give one or more of --merge, {options}.")
-    # Read before the traces, which take longer.
-    profiles = [(path, merge.read_profile(path)) for path in wanted.profiles]
-    run = read_run(
-        source, timelines=wanted.timelines, steps=wanted.steps, attempt=attempt, memory_gb=wanted.memory_gb
-    )
-    if wanted.timelines:
-        _check_size(run)
-    outputs = [output for format in wanted.formats for output in format.outputs(run)]
-    outputs += [merge.output(run, profile, path) for path, profile in profiles]
-    owned = [folder / known.folder for known in wanted.formats if known.folder]
-    refuse_existing([*owned, *(folder / output.path for output in outputs)], force, _OPTION)
-    for stale in [
-        old for known in wanted.formats if known.stale for old in (folder / known.folder).glob(known.stale)
-    ]:
-        stale.unlink(missing_ok=True)
-    for output in outputs:
-        write_whole(folder / output.path, output.content(), force=force, option=_OPTION)
-    return [folder / output.path for output in outputs]
+    if timelines:
+        _check_size(found)
+    return found
 
 
 def _check_records(records: int) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyddpdiag.export import columns
 from pyddpdiag.export.frames import as_frame
+from pyddpdiag.export.read import read_run
 from pyddpdiag.export.run import ExportedRun
-from pyddpdiag.exporting import read_run
 from pyddpdiag.model import RunReport, Verdict
 from pyddpdiag.model.words import closed
 from pyddpdiag.output import as_html

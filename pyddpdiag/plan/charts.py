@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyddpdiag.plan.settings import Plan, Row, Scaling
-from pyddpdiag.planning.text import scaling_sentence, scaling_table, steps_table
+from pyddpdiag.plan.text import scaling_sentence, scaling_table, steps_table
 from pyddpdiag.report.charts.chart import Axis, Chart, Line, Mark, Panel, Points, Whiskers, plain
 
 _LOOK: Final[dict[str, tuple[str, str, Mark]]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pyddpdiag
-from pyddpdiag import frames
+from pyddpdiag.system import frames
 
 
 @pytest.mark.parametrize("collects", [False, True])

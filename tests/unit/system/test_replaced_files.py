@@ -17,13 +17,13 @@ import pytest
 from support.files_in_use import ACCESS_DENIED, SHARING_VIOLATION, in_use, in_use_error
 
 import pyddpdiag
-from pyddpdiag import files, replaced_files
 from pyddpdiag.doctor.mesh import place
 from pyddpdiag.integrations.node_beat import NodeBeat
 from pyddpdiag.model.node import note_name
 from pyddpdiag.ranks.rendezvous import FileTarget
 from pyddpdiag.record.owners_file import replace_file
-from pyddpdiag.regular_file import RegularFile
+from pyddpdiag.system import replaced_files, result_files
+from pyddpdiag.system.regular_file import RegularFile
 from pyddpdiag.trace import collect
 
 PACKAGE = Path(pyddpdiag.__file__).parent
@@ -97,7 +97,7 @@ def _noted(folder: Path) -> Path:
 
 
 def _whole(folder: Path) -> Path:
-    files.write_whole(folder / "whole", "new", force=True, option="--output")
+    result_files.write_whole(folder / "whole", "new", force=True, option="--output")
     return folder / "whole"
 
 

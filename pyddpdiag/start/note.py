@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pyddpdiag.own_clock import clock_identity, monotonic_ns
-from pyddpdiag.replaced_files import replace as replace_file
+from pyddpdiag.system.clock import clock_identity, monotonic_ns
+from pyddpdiag.system.replaced_files import replace as replace_file
 
 SUFFIX: Final = ".start"
 TEXT_LIMIT: Final = 300

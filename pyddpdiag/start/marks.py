@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyddpdiag.own_clock import monotonic_ns
+from pyddpdiag.system.clock import monotonic_ns
 
 _marks: dict[str, str | int] = {}
 _taken = False

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from pathlib import Path
 
-from pyddpdiag.files import refuse_existing, write_whole
+from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.report import RunReport
-from pyddpdiag.pipeline import load_details
 from pyddpdiag.report.charts import picture, plotly
 from pyddpdiag.report.run.page import charts, run_page
-from pyddpdiag.trace.budget import USUAL_GB
+from pyddpdiag.system.result_files import refuse_existing, write_whole
 
 
 def require_free(html: Path | None, png: Path | None, *, force: bool, zoom: bool = False) -> None:
@@ -29,34 +27,26 @@ def require_free(html: Path | None, png: Path | None, *, force: bool, zoom: bool
 
 
 def write_pages(
-    source: str | PathLike[str],
+    report: RunReport,
+    details: RunDetails | None,
     html: Path | None,
     png: Path | None,
     *,
-    step: int | None = None,
-    attempt: int | None = None,
-    memory_gb: float = USUAL_GB,
     force: bool = False,
     zoom: bool = False,
-    report: RunReport | None = None,
 ) -> list[Path]:
     """Write the page of a run into the file `html`, and its charts into the folder `png`, whichever are given.
 
-    `report`: of the folder `source`, if the caller has it already. `memory_gb`: as in `load_report`.
-    `zoom`: as in `page`.
+    `report`, `details`: as `load_details` gives them. `zoom`: as in `page`.
 
     Returns:
         what was written.
 
     Raises:
-        TraceError: there are no traces, or none can be read.
-        ReportFileError: the file is not a saved report.
-        UsageError: plotly or matplotlib is not installed, or there is no such step or attempt.
+        UsageError: plotly or matplotlib is not installed.
         ResultExistsError: a file exists, and `force` is not given.
         ResultWriteError: a file cannot be written.
     """
-    require_free(html, png, force=force, zoom=zoom)
-    report, details = load_details(source, step=step, attempt=attempt, report=report, memory_gb=memory_gb)
     written: list[Path] = []
     if html is not None:
         write_whole(html, run_page(report, details, zoom=zoom), force=force, option="--html")

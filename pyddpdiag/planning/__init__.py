@@ -1,1 +1,0 @@
-"""Plans from trace folders, printed and as pages."""
