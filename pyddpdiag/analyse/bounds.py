@@ -95,7 +95,7 @@ SURELY_EARLY: Final = 1 - 1 / SHARED_TIMES
 late."""
 
 BUSY_LOAD: Final = 1.5
-"""Above this load average per core, a machine has more work than it can do; where no other rank of it tells that."""
+"""Above this load average per core, a machine has more work than it can do, and slows its ranks unevenly."""
 
 MANY_THREADS: Final = 4
 """This many threads for each core are a mistake in any case."""

@@ -117,11 +117,14 @@ class LateRank:
     def is_busy(self) -> bool:
         """Whether the machine has more work than it can do, while this rank is late.
 
-        The other ranks there tell it. A load average is of the last minute, and says nothing of a part of a run.
+        The other ranks there tell it at once; one that has a core to itself does not, and the load average does. That
+        is of the last minute, and says nothing of a part of a run.
         """
-        if self.others_wait_ms is not None:
-            return self.others_wait_ms > least_ms(self.step_ms)
-        return self.span is not None or (self.load is not None and self.load > BUSY_LOAD)
+        if self.load is not None and self.load > BUSY_LOAD:
+            return True
+        if self.others_wait_ms is None:
+            return self.span is not None
+        return self.others_wait_ms > least_ms(self.step_ms)
 
     @property
     def waits_for_cores(self) -> bool:

@@ -205,7 +205,8 @@ def _running_median(values: Float64) -> Float64:
 
 def _two_levels(values: Float64) -> float | None:
     """The threshold that splits the values best into two levels of at least a window each; None: they are all alike."""
-    ordered = np.log(np.maximum(np.sort(values), 1e-3))
+    # Without their waits for a core, short parts are near 0, where logarithms would be all of the difference.
+    ordered = np.log(np.maximum(np.sort(values), LEAST_MS))
     count = len(ordered)
     low = np.arange(WINDOW, count - WINDOW + 1)
     total = np.cumsum(ordered)
