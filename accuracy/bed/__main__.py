@@ -83,6 +83,7 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of the first run (default 0)")
     parser.add_argument("--final", action="store_true", help="the held-out half of seeds and models")
+    parser.add_argument("--dose", type=float, default=1.0, help="how strong faults are (default 1)")
     parser.add_argument("--only", default="", help="causes, by semicolons; without healthy runs between them")
     parser.add_argument("--healthy-only", action="store_true", help="healthy runs alone")
     parser.add_argument(
@@ -111,10 +112,17 @@ def main() -> None:
         chosen = [name for name in given.only.split(";") if name]
         names = available(chosen or list(CAUSES))
         todo = list(
-            plans(names, given.runs, given.seed, final=given.final, healthy=0 if chosen else given.healthy)
+            plans(
+                names,
+                given.runs,
+                given.seed,
+                final=given.final,
+                healthy=0 if chosen else given.healthy,
+                dose=given.dose,
+            )
         )
-        made = {tuple(row["plan"].values()) for row in rows}
-        todo = [plan for plan in todo if (plan.seed, plan.cause, plan.kind) not in made]
+        made = {Plan(**row["plan"]) for row in rows}
+        todo = [plan for plan in todo if plan not in made]
         if given.healthy_only:
             todo = [plan for plan in todo if plan.cause == "healthy"]
         until = time.monotonic() + given.minutes * 60 if given.minutes else float("inf")

@@ -7,6 +7,7 @@ import platform
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 QUIET = 0.1
 """Share of the cores' time that other programs take during a run, below which the machine is quiet."""
+
+COSTS = 0.05, 0.1, 0.2, 0.4
+"""Shares of a step between which faults are counted by what they cost."""
 
 Row = dict[str, Any]
 """An outcome, as `Outcome.as_dict` writes it."""
@@ -155,6 +159,26 @@ def _by_cause(rows: Sequence[Row]) -> str:
     return "\n\n".join([*([_table(head, lines)] if lines else []), *([sentence] if right_ones else [])])
 
 
+def _by_cost(rows: Sequence[Row]) -> str:
+    """How often the cause is named, over what it costs, however little; of causes that cost time."""
+    timed = [
+        row
+        for row in rows
+        if row["plan"]["cause"] in CAUSES
+        and not CAUSES[row["plan"]["cause"]].always_counts
+        and row["judgement"]
+        and row["cost"] is not None
+    ]
+    lines = []
+    for least, below in pairwise((0.0, *COSTS, float("inf"))):
+        # Noise may make the step with the fault the shorter one.
+        mine = [row for row in timed if least <= max(0.0, 1 - 1 / row["cost"]) < below]
+        if mine:
+            until = f"to {below:.0%}" if below < 1 else "and more"
+            lines.append((f"{least:.0%} {until}", _share(mine, lambda r: bool(r["judgement"]["cause"]))))
+    return _table(("of a step goes by because of it", "cause right"), lines) if lines else ""
+
+
 def _alarms(healthy: Sequence[Row]) -> str:
     kinds = Counter(row["plan"]["kind"] for row in healthy)
     found = Counter((row["plan"]["kind"], alarm) for row in healthy for alarm in row["judgement"]["alarms"])
@@ -200,10 +224,10 @@ def figures(rows: Sequence[Row], versions: str) -> str:
         some = list(filter(which, faulty)), list(filter(which, healthy))
         if any(some):
             parts += [f"### {name}", _totals(*some)]
-    parts += ["### All runs", _by_family(faulty), _by_cause(faulty)]
+    parts += ["### All runs", _by_family(faulty), _by_cost(rows), _by_cause(faulty)]
     if healthy:
         parts.append(_alarms(healthy))
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, parts))
 
 
 def versions() -> str:

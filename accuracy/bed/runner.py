@@ -24,7 +24,7 @@ from bed.judge import Judgement, communicates, judge
 from bed.ranks import Ranks, environment
 from bed.server import Server
 from bed.surroundings import Surroundings, this_machine
-from bed.truth import Drawn, Truth
+from bed.truth import Drawn, Truth, stronger
 
 RUN_S = 240.0
 GROUP_S = 120.0
@@ -42,11 +42,13 @@ class Plan:
     Attributes:
         cause: a name in `CAUSES`, or `healthy`.
         kind: of a healthy job; "" otherwise.
+        dose: so many times as strong as the fault is drawn, where it has a strength.
     """
 
     seed: int
     cause: str
     kind: str = ""
+    dose: float = 1.0
 
     def drawn(self) -> Drawn:
         """Job, fault and truth."""
@@ -56,7 +58,7 @@ class Plan:
         drawn = CAUSES[self.cause].draw(rng, draw(rng, half_of(self.seed)))
         if drawn.job.script and random.Random(f"{self.seed} command").random() < BY_COMMAND:
             drawn = replace(drawn, job=replace(drawn.job, command=True))
-        return drawn
+        return replace(drawn, fault=stronger(drawn.fault, self.dose))
 
 
 @dataclass
@@ -328,7 +330,9 @@ def report_of(trace: Path) -> tuple[int, dict[str, Any]]:
     return done.returncode, report
 
 
-def plans(causes: list[str], runs: int, seed: int, *, final: bool, healthy: int = 50) -> Iterator[Plan]:
+def plans(
+    causes: list[str], runs: int, seed: int, *, final: bool, healthy: int = 50, dose: float = 1.0
+) -> Iterator[Plan]:
     """`runs` runs: causes in a random order, healthy runs of all kinds between them.
 
     Args:
@@ -337,6 +341,7 @@ def plans(causes: list[str], runs: int, seed: int, *, final: bool, healthy: int 
         seed: of the first run.
         final: take the half of seeds and models that is kept for the final measurement.
         healthy: percentage of healthy runs; 50: every second one.
+        dose: how strong the faults are.
     """
     rng = random.Random(seed)
     order: list[str] = []
@@ -348,4 +353,4 @@ def plans(causes: list[str], runs: int, seed: int, *, final: bool, healthy: int 
             continue
         if not order:
             order = rng.sample(causes, len(causes))
-        yield Plan(one, order.pop())
+        yield Plan(one, order.pop(), dose=dose)

@@ -62,6 +62,15 @@ Fault = dict[str, Any]
 """The orders for ranks and runner, as plain JSON: `name`, `rank`, and numbers by name."""
 
 
+def stronger(fault: Fault, dose: float) -> Fault:
+    """The fault at so many times its strength; what has none (a kill, a wrong setting) is as it was."""
+    scaled = {key: fault[key] * dose for key in ("share", "percent", "ms", "down_s") if key in fault}
+    if "divide" in fault:
+        # What a byte takes more over the link.
+        scaled["divide"] = 1 + dose * (fault["divide"] - 1)
+    return {**fault, **scaled}
+
+
 @dataclass(frozen=True)
 class Drawn:
     """A cause with its strength, culprit and job."""

@@ -60,6 +60,14 @@ def test_load_on_one_core_is_no_single_ranks_where_the_others_wait_as_long() -> 
     assert not Plan(1, "straggler computes").drawn().truth_if([0.5, 0.5]).shared
 
 
+def test_a_fault_is_as_strong_as_asked_for() -> None:
+    once, twice = (Plan(3, "straggler computes", dose=dose).drawn().fault for dose in (1.0, 2.0))
+    assert twice == {**once, "share": 2 * once["share"]}
+    once, half = (Plan(3, "slow link", dose=dose).drawn().fault for dose in (1.0, 0.5))
+    assert half["divide"] - 1 == (once["divide"] - 1) / 2
+    assert Plan(3, "killed", dose=2.0).drawn() == Plan(3, "killed").drawn()
+
+
 def row(cause: str, said: str, *, right: bool, blame: str, cost: float | None = 1.5, kind: str = "") -> Any:
     outcome = Outcome(Plan(0, cause, kind), Plan(0, cause, kind).drawn(), cost=cost, waited=[0.1, 0.2])
     judgement = {"said": said, "kind": right, "cause": right, "family": right, "blame": blame, "alarms": []}
@@ -78,6 +86,8 @@ def test_the_figures_count_what_is_costly_enough() -> None:
     text = figures(rows, "some version")
     assert "| names the cause | 3 of 4 (75.0%; 30.1% to 95.4%) |" in text
     assert "| names the cause and the culprit | 2 of 4 (50.0%; 15.0% to 85.0%) |" in text
+    # By cost, what costs little counts, too.
+    assert "| 0% to 5% | 0 of 1 " in text and "| 20% to 40% | 1 of 2 " in text
     assert "| blames another rank | 1 of 4 (25.0%; 4.6% to 69.9%) |" in text
     assert "| says healthy | 1 of 4 (25.0%; 4.6% to 69.9%) |" in text
     assert "| healthy runs without an alarm | 1 of 1 (100.0%; 20.7% to 100.0%) |" in text
