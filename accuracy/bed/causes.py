@@ -121,6 +121,12 @@ def _flap(rng: random.Random, job: Job) -> Drawn:
     return Drawn(job, fault, Truth((Answer("flapping_link"),), rank))
 
 
+def _cut(rng: random.Random, job: Job) -> Drawn:
+    job = replace(job, ranks=rng.choice((3, 3, 4)), batch=48)
+    fault = {"name": "cut", "rank": _rank(rng, job), "step": rng.randrange(12, 24)}
+    return Drawn(job, fault, Truth((Answer("transport_stalled"),), fault["rank"]))
+
+
 def _loader_of_all(rng: random.Random, job: Job) -> Drawn:
     fault = {"name": "loader", "rank": None, "share": _share(rng)}
     return Drawn(job, fault, Truth((Answer("data_wait"),)))
@@ -316,6 +322,7 @@ CAUSES: dict[str, Cause] = {
         Cause("slow link, one direction", _link("rate out", "slow_link", divide=(3.0, 6.0)), needs="links"),
         Cause("slow link", _link("rate", "slow_link", divide=(3.0, 6.0)), needs="links"),
         Cause("link that flaps", _flap, needs="links"),
+        Cause("link that is cut", _cut, "stuck", needs="links", always_counts=True),
         Cause("delayed link", _link("delay", "high_latency", ms=(5.0, 15.0)), needs="links"),
         Cause("slow path between two hosts", _between_hosts, needs="links"),
         Cause("other traffic", _traffic, needs="links"),

@@ -140,6 +140,8 @@ class Hosts:
                 self._shape(rank, slow, network=1)
         elif fault["name"] == "flap":
             self._flap(on)
+        elif fault["name"] == "cut":
+            _do("ip", "-n", self._switch, "link", "set", _port(fault["rank"], 0), "down" if on else "up")
         elif fault["name"] == "traffic":
             self._send(on)
         elif self._relay is not None:

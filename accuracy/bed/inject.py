@@ -122,7 +122,7 @@ class Injection:
         return bool(self.fault["since"] <= step / self.count < self.fault["until"])
 
     def _strike(self) -> bool:
-        if self.name in ("kill", "interrupt", "stop"):
+        if self.name in ("kill", "interrupt", "stop", "cut"):
             self._tell("strike")  # the runner does it, from outside, wherever this rank is by then
         elif self.name == "stuck":
             self._tell("stalled")

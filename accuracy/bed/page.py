@@ -102,7 +102,7 @@ def _totals(faulty: Sequence[Row], healthy: Sequence[Row]) -> str:
         return lambda row: bool(row["judgement"][name])
 
     def both(row: Row) -> bool:
-        return row["judgement"]["cause"] and row["judgement"]["blame"] == "right"
+        return bool(row["judgement"]["cause"] and row["judgement"]["blame"] == "right")
 
     of_faults = (
         ("names the cause", judged("cause"), "97%"),

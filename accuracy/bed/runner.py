@@ -134,7 +134,8 @@ class _Run:
         assert self.ranks is not None
         if what == "calibrated":
             self.outcome.step_s = max(one["step_s"] for one in asked)
-            self.where.switch(True)
+            # A link that is cut is cut in the middle.
+            self.where.switch(self.outcome.drawn.fault["name"] != "cut")
         elif what == "begins":
             self._delays, self._begin = self.ranks.delays(), time.monotonic()
         elif what == "ends":
@@ -180,6 +181,9 @@ class _Run:
         fault = self.outcome.drawn.fault
         if self.look != "stuck" or rank != fault["rank"]:
             return False
+        if event == "strike" and fault["name"] == "cut":
+            self.where.switch(True)
+            return True
         if event == "strike":
             process = psutil.Process(self.ranks.processes[rank].pid)
             if fault["name"] == "kill":

@@ -54,17 +54,14 @@ def _look(view: RunView) -> Iterator[Finding]:
     if awaited.missing:
         yield from _missing(view, awaited, for_s, evidence)
     elif not awaited.unsure:
-        yield Finding(
-            kind="transport_stalled",
-            severity="error",
-            message=f"the transfer stands still: every rank began {_named(awaited)}, and for {for_s} nothing has "
-            "happened on any.",
+        yield _stalled(
+            view,
+            f"the transfer stands still: every rank began {_named(awaited)}, and for {for_s} nothing has happened on "
+            "any",
+            evidence,
+            kind=awaited.kind,
+            step=awaited.step,
             confidence="high",
-            bucket=_bucket(awaited),
-            since_step=awaited.step,
-            evidence=evidence,
-            change_mind="A process hangs inside the operation, or the machines are so busy that they hardly run.",
-            advice=_where_it_stands(view, awaited.what),
         )
 
 
@@ -73,27 +70,45 @@ def _until_failure(view: RunView, failure: FirstFailure) -> Iterator[Finding]:
     first = failure.error
     if not transfer_stood(view, failure):
         return
+    yield _stalled(
+        view,
+        f"the transfer stood still: every rank had begun {first.kind} {first.what} of step {first.step}, and it did "
+        f"not end for {failure.stood_ms / 1e3:.0f} s, until rank {first.rank} gave up",
+        _evidence(failure.stood_ms, failure.members, (), first.what),
+        kind=first.kind,
+        step=first.step,
+        confidence="medium",
+    )
+
+
+def _stalled(
+    view: RunView,
+    message: str,
+    evidence: dict[str, float | int | str | None],
+    *,
+    kind: str,
+    step: int | None,
+    confidence: Confidence,
+) -> Finding:
+    """All ranks are, or were, in one operation; with the links over which nothing was confirmed any more."""
     silent = sorted((link for link in view.links if link.unconfirmed), key=lambda link: -link.unconfirmed)
-    at = view.link_faults.culprit(silent, receiver=False)
-    where = f"{first.kind} {first.what} of step {first.step}"
-    yield Finding(
+    at, what = view.link_faults.culprit(silent, receiver=False), str(evidence["operation"])
+    if silent:
+        link = f"the link of {named(at, silent)}" if at.is_host else named(at, silent)
+        message += f"; nothing that was sent over {link} was confirmed any more"
+    return Finding(
         kind="transport_stalled",
         severity="error",
-        message=f"the transfer stood still: every rank had begun {where}, and it did not end for "
-        f"{failure.stood_ms / 1e3:.0f} s, until rank {first.rank} gave up"
-        + (f"; what {named(at, silent)} was to carry was never confirmed." if silent else "."),
+        message=f"{message}.",
         # Readings of connections alone tell a dead link from a process that was kept from running inside it.
-        confidence="high" if silent else "medium",
+        confidence="high" if silent else confidence,
         rank=at.rank,
         peer=at.peer,
-        bucket=first.what if first.kind == "bucket" else None,
-        since_step=first.step,
-        evidence={
-            **_evidence(failure.stood_ms, failure.members, (), first.what),
-            "unconfirmed_segments": sum(link.unconfirmed for link in silent),
-        },
-        change_mind="A process hung inside the operation, or the machines were so busy that they hardly ran.",
-        advice=_where_it_stands(view, first.what),
+        bucket=what if kind == "bucket" else None,
+        since_step=step,
+        evidence={**evidence, "unconfirmed_segments": sum(link.unconfirmed for link in silent)},
+        change_mind="A process hangs inside the operation, or the machines are so busy that they hardly run.",
+        advice=_where_it_stands(view, what),
     )
 
 

@@ -121,6 +121,23 @@ def test_where_every_rank_began_it_is_the_transport(tmp_path: Path, waiting: Pro
     assert "network between the hosts" in found.advice
 
 
+def test_the_link_over_which_nothing_is_confirmed_any_more_is_named(
+    tmp_path: Path, waiting: Processes
+) -> None:
+    run = LiveRun(tmp_path, waiting(2))
+    run.wait(0, 1)
+    for rank, name in enumerate(("10.0.0.1:8000|10.0.0.2:7000", "10.0.0.2:7000|10.0.0.1:8000")):
+        run.writers[rank].connection_name(name)
+        for half in range(-8, 8):
+            acked = 1000 * (half if rank == 0 else min(half, 0))
+            run.writers[rank].reading(
+                name, run.end + 500 * half * MS, bytes_acked=10_000 + acked, segments=10, unacked=40 * rank
+            )
+    found = only(run.report())
+    assert (found.kind, found.rank, found.peer) == ("transport_stalled", 1, 0)
+    assert "nothing that was sent over the link from rank 1 to rank 0 was confirmed any more" in found.message
+
+
 def test_where_every_rank_began_it_in_shared_memory_no_network_is_to_blame(
     tmp_path: Path, waiting: Processes
 ) -> None:
