@@ -14,11 +14,11 @@ from contextlib import contextmanager
 import pytest
 import torch
 from harness.gradients import LISTS, memcpy, torch_foreach
+from harness.rounds import interleave
 from harness.row import Row, ratios, speedups
 
 import pyddpdiag
 from pyddpdiag import _native
-from pyddpdiag.bench.intervals import interleave
 
 ROUNDS = 40
 SCALE = 0.5

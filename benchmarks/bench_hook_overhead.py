@@ -9,9 +9,8 @@ from __future__ import annotations
 import pytest
 from harness.hooks import HOOKS, measure
 from harness.ranks import run
+from harness.rounds import difference
 from harness.row import Row, ratios
-
-from pyddpdiag.bench.intervals import difference
 
 BUCKETS = 40
 BASE = "builtin"

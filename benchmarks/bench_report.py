@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.rounds import interleave
 from harness.row import Row, ratios
 from support.bulk_writer import write_bulk
-
-from pyddpdiag.bench.intervals import interleave
 
 ROUNDS = 5
 GOAL_S = 3.0

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.bench.intervals import interleave
+from harness.rounds import interleave
 from pyddpdiag.ranks.session import Session
 
 BASE = "plain"

@@ -15,8 +15,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
+from harness.rounds import interleave
 from pyddpdiag.bench.engine.hooks import find
-from pyddpdiag.bench.intervals import interleave
 from pyddpdiag.ranks.session import Session
 
 # "timed, paused": without the probes, what is left is the way into Python.

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 import pyddpdiag
 from harness.gradients import LISTS
-from pyddpdiag.bench.intervals import interleave
+from harness.rounds import interleave
 from pyddpdiag.ranks.session import Session
 
 VARIANTS = ("torch by hand f32", "torch by hand bf16", "GradientReducer f32", "GradientReducer bf16")

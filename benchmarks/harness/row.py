@@ -15,7 +15,8 @@ import pytest
 
 from harness.comparisons import Comparisons
 from harness.replay import Replay
-from pyddpdiag.bench.intervals import Estimate, estimate, ratio
+from harness.rounds import ratio
+from pyddpdiag.bench.intervals import Estimate, estimate
 
 T = TypeVar("T")
 

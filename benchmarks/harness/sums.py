@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 
 from harness import programs
+from harness.rounds import interleave
 from harness.together import Together
 from pyddpdiag import _native
-from pyddpdiag.bench.intervals import interleave
 from pyddpdiag.paths import shared_setup
 from pyddpdiag.ranks.session import Session
 

@@ -17,7 +17,7 @@ from PIL import Image
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag.bench.intervals import interleave
+from harness.rounds import interleave
 from pyddpdiag.ranks import session as ranks
 from pyddpdiag.train import HookKind, TrainSettings
 from pyddpdiag.train.loop import rate, train_rank

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TextIO
 
 from rich.text import Text
 
@@ -22,10 +23,14 @@ def print_entries(entries: Sequence[Entry], file: TextIO, left_out: Mapping[str,
     steps = [entry for entry in entries if entry.kind == "step"]
     if steps:
         title = "Steps (median ms per step, 95% interval; where the time goes)"
-        screen.table(Table(title, _steps(steps), 3))
+        screen.table(Table(title, _columns(steps, _STEPS, "step", _SPLIT), 3))
     reduces = [entry for entry in entries if entry.kind == "allreduce"]
     if reduces:
-        screen.table(Table("All-reduces (median ms, 95% interval; GB/s)", _reduces(reduces), 2))
+        screen.table(
+            Table(
+                "All-reduces (median ms, 95% interval; GB/s)", _columns(reduces, _REDUCES, "time", _RATES), 2
+            )
+        )
     if left_out:
         reasons = sorted(set(left_out.values()))
         screen.console.print()
@@ -40,33 +45,22 @@ def interval_ms(round_s: Sequence[float]) -> tuple[str, str]:
     return number(found.median), f"{number(found.low)}..{number(found.high)}"
 
 
-def _steps(entries: Sequence[Entry]) -> dict[str, list[Cell]]:
-    rows: dict[str, list[Cell]] = {
-        name: [] for name in ("model", "hook", "interface", "ranks", "cap MiB", "step", "interval", "rounds")
+def _columns(
+    entries: Sequence[Entry], before: Mapping[str, _Read], time: str, after: Mapping[str, _Read]
+) -> dict[str, list[Cell]]:
+    """Times with their intervals, between columns that are read from what else is known of the entries."""
+
+    def read(columns: Mapping[str, _Read]) -> dict[str, list[Cell]]:
+        return {name: [str(of(entry.extra_info)) for entry in entries] for name, of in columns.items()}
+
+    times = [interval_ms(entry.round_s) for entry in entries]
+    return {
+        **read(before),
+        time: [median for median, _ in times],
+        "interval": [interval for _, interval in times],
+        "rounds": [str(len(entry.round_s)) for entry in entries],
+        **read(after),
     }
-    rows.update({name: [] for name, _ in PARTS})
-    for entry in entries:
-        info: Mapping[str, Any] = entry.extra_info
-        median, interval = interval_ms(entry.round_s)
-        for name, value in zip(
-            rows,
-            (
-                info["model"],
-                info["hook"],
-                str(info.get("interface", "")),
-                str(info["world_size"]),
-                _cap(info),
-                median,
-                interval,
-                str(len(entry.round_s)),
-            ),
-            strict=False,
-        ):
-            rows[name].append(value)
-        for name, key in PARTS:
-            value = (info.get("split") or {}).get(key)
-            rows[name].append("-" if value is None else number(1e3 * value))
-    return rows
 
 
 def _cap(info: Mapping[str, Any]) -> str:
@@ -74,39 +68,32 @@ def _cap(info: Mapping[str, Any]) -> str:
     return f"{cap:g}" if cap == first else f"{cap:g} (first {first:g})"
 
 
-def _reduces(entries: Sequence[Entry]) -> dict[str, list[Cell]]:
-    rows: dict[str, list[Cell]] = {
-        name: []
-        for name in (
-            "size",
-            "interface",
-            "ranks",
-            "in flight",
-            "time",
-            "interval",
-            "rounds",
-            "algbw",
-            "busbw",
-        )
-    }
-    for entry in entries:
-        info = entry.extra_info
-        median, interval = interval_ms(entry.round_s)
-        cells = (
-            size(info["bytes"]),
-            str(info.get("interface", "")),
-            str(info["world_size"]),
-            str(info.get("chunks", 1)),
-            median,
-            interval,
-            str(len(entry.round_s)),
-            _rate(info.get("algbw_gbps")),
-            _rate(info.get("busbw_gbps")),
-        )
-        for name, value in zip(rows, cells, strict=True):
-            rows[name].append(value)
-    return rows
+def _part(key: str, info: Mapping[str, Any]) -> str:
+    return _known((info.get("split") or {}).get(key), 1e3)
 
 
-def _rate(value: float | None) -> str:
-    return "-" if value is None else number(value)
+def _known(value: float | None, times: float = 1.0) -> str:
+    return "-" if value is None else number(times * value)
+
+
+_Read = Callable[[Mapping[str, Any]], object]
+_WHERE: Final[Mapping[str, _Read]] = {
+    "interface": lambda info: info.get("interface", ""),
+    "ranks": lambda info: info["world_size"],
+}
+_STEPS: Final[Mapping[str, _Read]] = {
+    "model": lambda info: info["model"],
+    "hook": lambda info: info["hook"],
+    **_WHERE,
+    "cap MiB": _cap,
+}
+_SPLIT: Final[Mapping[str, _Read]] = {name: partial(_part, key) for name, key in PARTS}
+_REDUCES: Final[Mapping[str, _Read]] = {
+    "size": lambda info: size(info["bytes"]),
+    **_WHERE,
+    "in flight": lambda info: info.get("chunks", 1),
+}
+_RATES: Final[Mapping[str, _Read]] = {
+    "algbw": lambda info: _known(info.get("algbw_gbps")),
+    "busbw": lambda info: _known(info.get("busbw_gbps")),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -42,18 +42,6 @@ class Estimate:
         return f"{self.median:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
-def interleave(
-    variants: Mapping[str, Callable[[], float]], rounds: int, seed: int = 0
-) -> dict[str, list[float]]:
-    """What each variant returned (its own measure of time) in each round; every round has its own order."""
-    order = random.Random(seed)
-    measured: dict[str, list[float]] = {name: [] for name in variants}
-    for _ in range(rounds):
-        for name in shuffled(list(variants), order):
-            measured[name].append(variants[name]())
-    return measured
-
-
 def shuffled(names: Sequence[str], order: random.Random) -> list[str]:
     """The names in a new random order."""
     return order.sample(list(names), len(names))
@@ -70,16 +58,6 @@ def estimate(values: Sequence[float]) -> Estimate:
     data = np.asarray(values, np.float64)
     picks = np.random.default_rng(0).integers(0, len(data), (RESAMPLES, len(data)))
     return _interval(float(np.median(data)), np.median(data[picks], axis=1))
-
-
-def difference(measured: Mapping[str, Sequence[float]], name: str, base: str) -> Estimate:
-    """Median of the differences round by round: what drifts over the run cancels out."""
-    return estimate([a - b for a, b in zip(measured[name], measured[base], strict=True)])
-
-
-def ratio(measured: Mapping[str, Sequence[float]], name: str, base: str) -> Estimate:
-    """Median of the ratios round by round."""
-    return estimate([a / b for a, b in zip(measured[name], measured[base], strict=True)])
 
 
 def ratio_in_pairs(values: Sequence[float], base: Sequence[float], level: float = 0.95) -> Estimate:

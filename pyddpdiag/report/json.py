@@ -108,7 +108,9 @@ def _rank(rank: RankStats) -> dict[str, Any]:
 
 def _bucket(bucket: BucketStats) -> dict[str, Any]:
     fields = asdict(bucket)
-    return {**fields, **fields.pop("times"), "last_arrivals": _by_rank(bucket.last_arrivals)}
+    times = fields.pop("times")
+    own = {"parameters": list(bucket.parameters), "last_arrivals": _by_rank(bucket.last_arrivals)}
+    return {**fields, **own, **times}
 
 
 def _by_rank(values: Mapping[int, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pyddpdiag.doctor.mesh.facts import SHARED, Facts
 from pyddpdiag.doctor.mesh.verdict import Trouble
-from pyddpdiag.messages.shells import SetVariable, Shell, UnsetVariable, write
+from pyddpdiag.messages.shells import SetVariable, UnsetVariable, write
 
 _VARIABLE = "GLOO_SOCKET_IFNAME"
 
@@ -36,10 +36,6 @@ def _differ(values: dict[int, str]) -> bool:
     return len(set(values.values())) > 1
 
 
-def _shell(facts: Facts) -> Shell:
-    return Shell.POWERSHELL if facts.system == "Windows" else Shell.POSIX
-
-
 def _world_size(ranks: Sequence[Facts]) -> Iterator[Trouble]:
     values = {facts.rank: str(facts.world_size) for facts in ranks}
     if _differ(values):
@@ -50,7 +46,7 @@ def _world_size(ranks: Sequence[Facts]) -> Iterator[Trouble]:
             tuple(facts.rank for facts in odd),
             f"the world sizes differ: {_said(values)}. torch waits for the ranks that are not there.",
             "Start all ranks with the same world size.",
-            {f.rank: (write(SetVariable("WORLD_SIZE", str(right)), _shell(f)),) for f in odd},
+            {f.rank: (write(SetVariable("WORLD_SIZE", str(right)), f.shell),) for f in odd},
         )
 
 
@@ -98,7 +94,7 @@ def _variables(ranks: Sequence[Facts]) -> Iterator[Trouble]:
                     else ""
                 ),
                 "Set it the same on all ranks; not at all is best.",
-                {facts.rank: (write(UnsetVariable(name), _shell(facts)),) for facts in set_ones},
+                {facts.rank: (write(UnsetVariable(name), facts.shell),) for facts in set_ones},
             )
 
 
@@ -109,7 +105,7 @@ def _interfaces(ranks: Sequence[Facts]) -> Iterator[Trouble]:
     counts = {rank: str(len(names)) for rank, names in lists.items()}
     first = next(iter(sorted(ranks, key=lambda facts: facts.rank)))
     mend = {
-        facts.rank: (write(SetVariable(_VARIABLE, lists[first.rank][0]), _shell(facts)),)
+        facts.rank: (write(SetVariable(_VARIABLE, lists[first.rank][0]), facts.shell),)
         for facts in ranks
         if lists[first.rank][0] and any(spot.interface == lists[first.rank][0] for spot in facts.spots)
     }
@@ -133,6 +129,6 @@ def _interfaces(ranks: Sequence[Facts]) -> Iterator[Trouble]:
             f"the ranks name their interfaces in different orders: {_said(texts)}. All traffic then goes "
             f"over one of them.",
             "Name them in the same order.",
-            {facts.rank: (write(SetVariable(_VARIABLE, right), _shell(facts)),) for facts in odd},
+            {facts.rank: (write(SetVariable(_VARIABLE, right), facts.shell),) for facts in odd},
             warning=True,
         )

@@ -12,6 +12,7 @@ import pyddpdiag
 from pyddpdiag import system
 from pyddpdiag.doctor.torch_facts import find
 from pyddpdiag.errors import DoctorError
+from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model.fields import MISFITS, Limit, from_json
 from pyddpdiag.ranks import addresses, identity
 
@@ -67,6 +68,11 @@ class Facts:
     choice: str
     choice_interface: str
     token: str = field(repr=False, default="")
+
+    @property
+    def shell(self) -> Shell:
+        """The shell to write lines for that are pasted there."""
+        return shell_on(self.system)
 
     @classmethod
     def from_fields(cls, raw: object) -> Facts:

@@ -10,7 +10,6 @@ from pyddpdiag.doctor.mesh.facts import Facts
 from pyddpdiag.doctor.mesh.probe import Attempt
 from pyddpdiag.doctor.mesh.verdict import Trouble, Verdict
 from pyddpdiag.messages.explain import explain
-from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model import words
 
 
@@ -94,7 +93,7 @@ def _group(ranks: Mapping[int, Facts], formed: Mapping[int, Mapping[str, Any]]) 
     if not broken:
         return
     # The one closest to a cause speaks for all.
-    explained = {rank: explain(error, lines_for=shell_of(ranks[rank])) for rank, error in broken.items()}
+    explained = {rank: explain(error, lines_for=ranks[rank].shell) for rank, error in broken.items()}
     rank, found = min(explained.items(), key=lambda item: (not item[1].known, item[1].role, item[0]))
     said = found.line or (broken[rank].strip().splitlines() or ["it ended without a word"])[-1]
     yield Trouble(
@@ -105,8 +104,3 @@ def _group(ranks: Mapping[int, Facts], formed: Mapping[int, Mapping[str, Any]]) 
         found.fix if found.known else "Read the message above; the pairs' connections are in the table.",
         {rank: found.lines} if found.lines else {},
     )
-
-
-def shell_of(facts: Facts) -> Shell:
-    """The shell for lines to paste at a rank."""
-    return shell_on(facts.system)

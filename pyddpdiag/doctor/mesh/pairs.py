@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pyddpdiag.doctor.mesh.facts import Facts, Spot
 from pyddpdiag.doctor.mesh.probe import Attempt
 from pyddpdiag.doctor.mesh.verdict import Trouble
-from pyddpdiag.messages.shells import ByShell, SetVariable, Shell, iptables, write
+from pyddpdiag.messages.shells import ByShell, SetVariable, iptables, write
 from pyddpdiag.ranks.addresses import is_loopback
 
 _VARIABLE = "GLOO_SOCKET_IFNAME"
@@ -162,7 +162,7 @@ def _better(ranks: Mapping[int, Facts], attempts: Sequence[Attempt]) -> dict[int
 
 def _other_interface(ranks: Mapping[int, Facts], better: Mapping[int, Spot]) -> dict[int, tuple[str, ...]]:
     return {
-        rank: (write(SetVariable(_VARIABLE, spot.interface), _shell(ranks[rank])),)
+        rank: (write(SetVariable(_VARIABLE, spot.interface), ranks[rank].shell),)
         for rank, spot in sorted(better.items())
     }
 
@@ -178,7 +178,7 @@ def _lines(
                 f'New-NetFirewallRule -DisplayName "Gloo from {attempt.source}" -Direction Inbound -Protocol TCP '
                 f"-RemoteAddress {attempt.source} -Action Allow",
             )
-            lines.setdefault(called, []).append(write(allow, _shell(ranks[called])))
+            lines.setdefault(called, []).append(write(allow, ranks[called].shell))
         elif what == "mtu hole" and attempt is not None and attempt.mtu:
             for rank in (caller, called):
                 name = ranks[rank].choice_interface
@@ -187,7 +187,7 @@ def _lines(
                     f'netsh interface {"ipv6" if ":" in attempt.address else "ipv4"} set subinterface "{name}" '
                     f"mtu={attempt.mtu} store=persistent",
                 )
-                text = write(shrink, _shell(ranks[rank]))
+                text = write(shrink, ranks[rank].shell)
                 if name and text not in lines.setdefault(rank, []):
                     lines[rank].append(text)
         elif what in ("loopback", "unroutable"):
@@ -195,7 +195,7 @@ def _lines(
                 (s for s in ranks[called].spots if not s.loopback and s.address != ranks[called].choice), None
             )
             if spot is not None:
-                text = write(SetVariable(_VARIABLE, spot.interface), _shell(ranks[called]))
+                text = write(SetVariable(_VARIABLE, spot.interface), ranks[called].shell)
                 if text not in lines.setdefault(called, []):
                     lines[called].append(text)
     return {rank: tuple(texts) for rank, texts in sorted(lines.items()) if texts}
@@ -218,7 +218,7 @@ def _slow(ranks: Mapping[int, Facts], attempts: Sequence[Attempt]) -> Iterator[T
     if faster:
         worst = max(used.values())
         best = {
-            rank: (write(SetVariable(_VARIABLE, spot.interface), _shell(ranks[rank])),)
+            rank: (write(SetVariable(_VARIABLE, spot.interface), ranks[rank].shell),)
             for rank, spot in faster.items()
         }
         yield Trouble(
@@ -256,7 +256,3 @@ def _faster(
     # Its slowest measurement against the fastest of the one in use: they vary with the load.
     better = _better(ranks, [a for a in attempts if (a.mbit or 0.0) > max(used.values()) / _SLOW])
     return better if any(spot.address != ranks[rank].choice for rank, spot in better.items()) else {}
-
-
-def _shell(facts: Facts) -> Shell:
-    return Shell.POWERSHELL if facts.system == "Windows" else Shell.POSIX

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import pytest
 from harness.row import ratios
-from pyddpdiag.bench.intervals import interleave
+from harness.rounds import interleave
 
 LOG = Path(__file__).with_name("log.jsonl")
 FAST, SLOW = 0.002, 0.004
