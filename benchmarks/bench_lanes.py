@@ -42,6 +42,8 @@ CONNECTIONS: dict[str, dict[str, Any]] = {
     "four-by-given-rates": {"interfaces": FIRST, "lanes": [f"{FIRST}=75"] * 4},
 }
 LOST = 0.002
+# Buckets until the ranks have tried a division, and tried it again with other shares.
+TRIED = 60
 # Of the interfaces' summed rate, from 16 MiB on.
 GOAL = 0.9
 # At any size, against the best interface alone.
@@ -59,7 +61,7 @@ def measure(
     """Seconds of a bucket in each round of each way."""
     spec = folder / "spec.json"
     orders = {"ways": ways, "sizes": [size], "rounds": rounds, "folder": str(folder)}
-    orders["bytes"] = min(SENT, 256 * size)
+    orders["bytes"], orders["first"] = min(SENT, 256 * size), TRIED
     spec.write_text(json.dumps(orders), encoding="utf-8")
     world = str(len(hosts))
     commands = [

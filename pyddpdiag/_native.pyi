@@ -94,8 +94,7 @@ class Compression(Enum):
 class Lanes:
     """Gloo groups of the same ranks over several interfaces.
 
-    `rates`: of each, its latency in ns and ps per byte. `divides_from`: bytes; a smaller buffer goes over one of them,
-    and with None each does.
+    `rates`: of each, its latency in ns and ps per byte. `tried`: whether a division that they promise to pay is tried.
     """
 
     def __init__(
@@ -103,9 +102,10 @@ class Lanes:
         names: Sequence[str],
         backends: Sequence[dist.ProcessGroupGloo],
         rates: Sequence[tuple[int, int]],
-        divides_from: int | None,
+        tried: bool,
     ) -> None: ...
-    def ends(self, bytes: int) -> list[int]: ...
+    # Of so large a buffer as it would go now; None: of the largest one so far, or of 25 MiB.
+    def ends(self, bytes: int | None = None) -> list[int]: ...
     def seconds(self, bytes: int, times: int) -> float: ...
 
 class LaneParts:

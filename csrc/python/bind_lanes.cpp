@@ -14,18 +14,17 @@
 namespace ddpdiag::python {
 namespace {
 
-// `rates`: latency in ns and ps per byte of each. `divides_from`: bytes; none: it divides nothing.
+// `rates`: latency in ns and ps per byte of each.
 std::shared_ptr<Lanes> make_lanes(std::vector<std::string> names,
                                   const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends,
                                   const std::vector<std::pair<std::int64_t, std::int64_t>>& rates,
-                                  std::optional<std::uint64_t> divides_from) {
+                                  bool tried) {
     std::vector<LaneRate> known;
     known.reserve(rates.size());
     for (const auto& [latency_ns, ps_per_byte] : rates) {
         known.push_back({.latency_ns = latency_ns, .ps_per_byte = ps_per_byte});
     }
-    return std::make_shared<Lanes>(std::move(names), backends, std::move(known),
-                                   divides_from.value_or(Lanes::never));
+    return std::make_shared<Lanes>(std::move(names), backends, std::move(known), tried);
 }
 
 LaneParts make_parts(const at::Tensor& buffer, std::shared_ptr<Lanes> lanes) {
@@ -43,9 +42,11 @@ c10::intrusive_ptr<c10d::Work> begin(LaneParts& parts, const at::Tensor& buffer)
 
 void bind_lanes(py::module_& module) {
     py::class_<Lanes, std::shared_ptr<Lanes>>(module, "Lanes")
-        .def(py::init(&make_lanes), py::arg("names"), py::arg("backends"), py::arg("rates"),
-             py::arg("divides_from"))
-        .def("ends", &Lanes::ends, py::arg("bytes"))
+        .def(py::init(&make_lanes), py::arg("names"), py::arg("backends"), py::arg("rates"), py::arg("tried"))
+        .def(
+            "ends",
+            [](const Lanes& lanes, std::optional<std::uint64_t> bytes) { return lanes.shares(bytes).ends; },
+            py::arg("bytes") = std::nullopt)
         .def("seconds", &seconds_over, py::arg("bytes"), py::arg("times"),
              py::call_guard<py::gil_scoped_release>());
     py::class_<LaneParts>(module, "LaneParts")

@@ -12,7 +12,7 @@ class GroupLane:
     Attributes:
         interface: as the rank that wrote it calls it.
         mbit: its rate in Mbit/s as it sums, which all ranks have agreed on.
-        share: of a bucket of 25 MiB, from 0 to 1.
+        share: of the largest bucket, as it went when this was written, from 0 to 1; before the first, of one of 25 MiB.
     """
 
     interface: str

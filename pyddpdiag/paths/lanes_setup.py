@@ -1,8 +1,8 @@
 """Connects the ranks of a group over several interfaces, and finds out how much each carries (docs/lanes.md).
 
 Each lane is a Gloo group of its own over one interface. All ranks must cut a bucket alike, so they agree through the
-store: each time that is measured counts as the longest of all ranks, and rank 0's rates hold for all. After that
-nothing depends on time any more.
+store: each time that is measured counts as the longest of all ranks, and rank 0's rates hold for all. From these the
+core makes the first division, and tries it on the buckets themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyddpdiag.paths.lanes import Lane
 _backends: weakref.WeakKeyDictionary[dist.ProcessGroup, list[list[dist.ProcessGroupGloo]]] = (
     weakref.WeakKeyDictionary()
 )
-_Outcome = tuple[tuple[Lane, ...], _native.Lanes, tuple[GroupLane, ...]]
+_Outcome = tuple[tuple[Lane, ...], _native.Lanes, tuple[float, ...]]
 # For recorders that have asked, by the name of the group.
 _outcomes: weakref.WeakKeyDictionary[_native.Recorder, dict[str, _Outcome]] = weakref.WeakKeyDictionary()
 
@@ -35,14 +35,11 @@ _outcomes: weakref.WeakKeyDictionary[_native.Recorder, dict[str, _Outcome]] = we
 _LATENCY_NS: Final = 200_000
 _SMALL: Final = 4096
 _SMALL_TIMES: Final = 30
-_FIRST, _LAST = 2**20, 2**26
+_FIRST, _LAST = 2**16, 2**26
 _FACTOR: Final = 4
 # So long that the burst which shapers let through counts for little.
 _LONG_S: Final = 0.1
 _TIMES: Final = 3
-# All lanes at once must be faster than the best alone by this, and by half of what the rates promise, or no bucket of
-# this size is divided: a training's own threads stand in the way of a division more than in this measurement.
-_WORTHWHILE: Final = 0.95
 
 
 def prepare(
@@ -73,24 +70,31 @@ def prepare(
 def outcome(core: _native.Recorder, group_name: str) -> tuple[GroupLane, ...]:
     """The lanes of a group, as this rank calls them; empty if nobody asked."""
     found = _outcomes.get(core, {}).get(group_name)
-    return found[2] if found is not None else ()
+    if found is None:
+        return ()
+    asked, result, mbit = found
+    ends = [0, *result.ends()]
+    return tuple(
+        GroupLane(lane.interface, rate, round((end - begin) / ends[-1], 4))
+        for lane, rate, begin, end in zip(asked, mbit, ends[:-1], ends[1:], strict=True)
+    )
 
 
 def tell(
     core: _native.Recorder,
     group: dist.ProcessGroup,
     lanes: tuple[Lane, ...],
-    connected: tuple[_native.Lanes, tuple[GroupLane, ...]],
+    connected: tuple[_native.Lanes, tuple[float, ...]],
 ) -> None:
     """Has a recorder know what `connect` gave for a group: later calls of `prepare` take it."""
     _outcomes.setdefault(core, {})[group.group_name] = (lanes, *connected)
 
 
-def connect(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.Lanes, tuple[GroupLane, ...]]:
+def connect(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.Lanes, tuple[float, ...]]:
     """Connects and measures, each time; as `prepare` without a recorder, for a group of several ranks.
 
     Returns:
-        What carries the buckets; each lane's rate and share, as this rank calls them.
+        What carries the buckets; each lane's rate in Mbit/s.
 
     Raises:
         ReductionError: as `prepare`.
@@ -112,12 +116,11 @@ def connect(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.
                 ]
                 names = [lane.interface for lane in lanes]
                 if rates is None:
-                    found, divides_from = _Measuring(names, backends, meeting).rates()
+                    found = _Measuring(names, backends, meeting).rates()
                 else:
                     # 8 bits of a byte at a million bits a second.
                     found = [(_LATENCY_NS, round(8e6 / float(rate or 1))) for rate in rates]
-                    divides_from = 0
-                chosen = json.loads(meeting.swap("rates", json.dumps([found, divides_from]))[0])
+                chosen = json.loads(meeting.swap("rates", json.dumps(found))[0])
             # Either all ranks have them or none: then the next meeting has the same number on all ranks.
             meeting.swap("done", "done")
     except RuntimeError as failure:
@@ -135,9 +138,10 @@ def connect(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.
             "other ranks' lists.",
         )
     made.append(backends)
-    agreed = [(int(latency), int(cost)) for latency, cost in chosen[0]]
-    result = _native.Lanes(names, backends, agreed, chosen[1])
-    return result, _facts(names, agreed, result)
+    agreed = [(int(latency), int(cost)) for latency, cost in chosen]
+    # Rates of the user's own are not tried.
+    result = _native.Lanes(names, backends, agreed, rates is None)
+    return result, tuple(round(8e6 / cost, 2) for _, cost in agreed)
 
 
 def _devices(lanes: tuple[Lane, ...]) -> tuple[list[Any], str]:
@@ -197,11 +201,11 @@ class _Measuring:
         self._meeting = meeting
         self._swaps = 0
 
-    def rates(self) -> tuple[list[tuple[int, int]], int | None]:
-        """Latency in ns and ps per byte of each lane, and from how many bytes on to divide; None: never."""
-        found, sizes = [], []
+    def rates(self) -> list[tuple[int, int]]:
+        """Latency in ns and ps per byte of each lane."""
+        found = []
         for place in range(len(self._names)):
-            alone = self._alone(place)
+            alone = _native.Lanes([self._names[place]], [self._backends[place]], [(0, 1)], False)
             self._seconds(alone, _SMALL, 5)  # the first ones warm up
             # Many at a time, since the ranks begin some milliseconds apart; the shortest, since other work delays some.
             latency = min(self._seconds(alone, _SMALL, _SMALL_TIMES) for _ in range(5)) / _SMALL_TIMES
@@ -210,60 +214,12 @@ class _Measuring:
                 size *= _FACTOR
             cost = max(0.0, taken - latency) / size
             found.append((min(2**36, round(latency * 1e9)), min(2**30, max(1, round(cost * 1e12)))))
-            sizes.append(size)
-        return found, self._divides_from(found, max(sizes))
-
-    def _divides_from(self, rates: list[tuple[int, int]], size: int) -> int | None:
-        """The smallest size at which all at once are faster than the best alone, down from one at which rates count.
-
-        They may share a link, or the processor: what a division takes of it shows in small buckets first.
-        """
-        smallest = None
-        together = _native.Lanes(self._names, self._backends, rates, 0)
-        while _is_divided(together, size) and self._worthwhile(together, rates, size):
-            smallest = size
-            size //= _FACTOR
-        return smallest
-
-    def _worthwhile(self, together: _native.Lanes, rates: list[tuple[int, int]], size: int) -> bool:
-        seconds = [latency / 1e9 + size * cost / 1e12 for latency, cost in rates]
-        expected = min(seconds)
-        best = self._alone(seconds.index(expected))
-        times = max(2, round(_LONG_S / expected))
-        # What the slowest part takes by the rates.
-        ends = [0, *together.ends(size)]
-        parts = [
-            latency / 1e9 + size * (end - begin) / ends[-1] * cost / 1e12
-            for (latency, cost), begin, end in zip(rates, ends[:-1], ends[1:], strict=True)
-            if end > begin
-        ]
-        most = min(_WORTHWHILE, (1 + max(parts) / expected) / 2)
-        at_once, alone = [], []
-        for _ in range(_TIMES):
-            at_once.append(self._seconds(together, size, times))
-            alone.append(self._seconds(best, size, times))
-        return min(at_once) < most * min(alone)
-
-    def _alone(self, place: int) -> _native.Lanes:
-        return _native.Lanes([self._names[place]], [self._backends[place]], [(0, 1)], None)
+        return found
 
     def _seconds(self, lanes: _native.Lanes, size: int, times: int) -> float:
         taken = lanes.seconds(size, times)
         self._swaps += 1
         return max(float(each) for each in self._meeting.swap(f"time/{self._swaps}", repr(taken)))
-
-
-def _is_divided(lanes: _native.Lanes, size: int) -> bool:
-    return len({0, *lanes.ends(size)}) > 2
-
-
-def _facts(names: list[str], rates: list[tuple[int, int]], lanes: _native.Lanes) -> tuple[GroupLane, ...]:
-    """What the sidecar says: the shares are those of a bucket of 25 MiB, DDP's default."""
-    ends = [0, *lanes.ends(25 * 2**20)]
-    return tuple(
-        GroupLane(name, round(8e6 / cost, 2), round((end - begin) / ends[-1], 4))
-        for name, (_, cost), begin, end in zip(names, rates, ends[:-1], ends[1:], strict=True)
-    )
 
 
 __all__ = ["connect", "outcome", "prepare", "tell"]

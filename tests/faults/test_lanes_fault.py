@@ -29,7 +29,7 @@ def test_two_links_carry_a_bucket_faster_than_the_better_one_alone(tmp_path: Pat
         "second": {"interfaces": SECOND},
         "lanes": {"interfaces": FIRST, "lanes": list(NAMES)},
     }
-    orders = {"ways": ways, "sizes": [8 * MIB], "rounds": 3, "bytes": 0, "folder": str(tmp_path)}
+    orders = {"ways": ways, "sizes": [MIB], "rounds": 5, "bytes": 0, "first": 60, "folder": str(tmp_path)}
     spec.write_text(json.dumps(orders), encoding="utf-8")
     commands = [
         [sys.executable, "-m", "support.lanes_job", str(rank), "2", "tcp://10.77.0.1:29521", str(spec)]
@@ -38,7 +38,7 @@ def test_two_links_carry_a_bucket_faster_than_the_better_one_alone(tmp_path: Pat
     with two_hosts((40, 60)) as hosts:
         ends = on_hosts(hosts, commands, tmp_path, 300)
     assert [code for code, _, _ in ends] == [0, 0], ends
-    seconds = {way: median(times[str(8 * MIB)]) for way, times in json.loads(ends[0][1]).items()}
+    seconds = {way: median(times[str(MIB)]) for way, times in json.loads(ends[0][1]).items()}
     # Both together carry 1.67 times what the better one does.
     assert seconds["lanes"] < 0.8 * min(seconds["first"], seconds["second"]), seconds
     shares = [
@@ -57,6 +57,46 @@ def test_two_links_carry_a_bucket_faster_than_the_better_one_alone(tmp_path: Pat
     )
     kinds = {finding.kind for finding in load_report(tmp_path / "trace").verdict.findings}
     assert not kinds & {"wrong_interface", "interface_order", "packet_loss"}, kinds
+
+
+TRIES = """
+import json, sys, torch, torch.distributed as dist
+from pyddpdiag import _native
+rank, turns, names = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+store = dist.TCPStore("10.77.0.1", 29523, 2, is_master=rank == 0)
+backends = []
+for place, name in enumerate(names):
+    options = dist.ProcessGroupGloo._Options()
+    options._devices = [dist.ProcessGroupGloo.create_device(interface=name)]
+    backends.append(dist.ProcessGroupGloo(dist.PrefixStore(str(place), store), rank, 2, options))
+# Wrong: as if both carried 80 Mbit/s.
+lanes = _native.Lanes(names, backends, [(0, 100_000)] * 2, True)
+buffer = torch.ones(2**18)
+parts = _native.LaneParts(buffer, lanes)
+for _ in range(turns):
+    parts.begin(buffer).wait()
+store.set(f"done/{rank}", "")
+store.wait([f"done/{each}" for each in range(2)])
+print(json.dumps(lanes.ends()))
+"""
+
+
+@pytest.mark.parametrize("names", [(FIRST, SECOND), (FIRST, FIRST)])
+def test_ranks_mend_a_division_that_was_measured_wrongly_and_drop_one_that_does_not_pay(
+    names: tuple[str, str], tmp_path: Path
+) -> None:
+    # A trial and what comes after it, twice.
+    commands = [[sys.executable, "-c", TRIES, str(rank), "62", *names] for rank in range(2)]
+    with two_hosts((20, 80)) as hosts:
+        ends = on_hosts(hosts, commands, tmp_path, 400)
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    first, whole = json.loads(ends[0][1])
+    assert json.loads(ends[1][1]) == [first, whole], ends
+    if names[0] != names[1]:
+        assert 0.1 < first / whole < 0.35, first / whole
+    else:
+        # One link of 20 Mbit/s carries no more by two connections.
+        assert first in (0, whole), first / whole
 
 
 BREAKS = """

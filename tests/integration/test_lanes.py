@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 import pyddpdiag
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError, UsageError
+from pyddpdiag.paths import lanes_setup
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.run import open_run
@@ -102,18 +103,54 @@ def test_the_bits_of_torchs_hook_however_a_bucket_is_divided(ranks: int, tmp_pat
         assert "gloo:all_reduce" not in collectives(rank)
 
 
-def test_what_is_smaller_than_a_division_pays_for_goes_over_one_lane() -> None:
+def test_what_gains_too_little_by_a_division_goes_over_one_lane() -> None:
     options = dist.ProcessGroupGloo._Options()
     options._devices = [dist.ProcessGroupGloo.create_device(interface="lo")]
     backend = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, options)
+    lanes = _native.Lanes(["a", "b"], [backend] * 2, [(0, 300_000), (0, 100_000)], True)
+    whole = lanes.ends(1)[-1]
+    # A quarter of 0.1 us per byte must be 2 ms.
+    assert lanes.ends(79_000) == [0, whole], "the second is the faster one"
+    assert lanes.ends(81_000) == lanes.ends(2**40) == lanes.ends() == [pytest.approx(whole / 4, abs=8), whole]
 
-    def ends(divides_from: int | None, size: int) -> list[int]:
-        return _native.Lanes(["a", "b"], [backend] * 2, [(0, 300_000), (0, 100_000)], divides_from).ends(size)
 
-    whole = ends(0, 1)[-1]
-    assert ends(2**20, 2**20 - 1) == [0, whole], "the second is the faster one"
-    assert ends(2**20, 2**20) == ends(0, 2**20) == [pytest.approx(whole / 4, abs=1), whole]
-    assert ends(None, 2**40) == [0, whole]
+def _tried(rank: int, ranks: int) -> tuple[bool, list[list[int]]]:
+    """Two trials of a division, and what comes between."""
+    group = dist.group.WORLD
+    assert group is not None
+    options = dist.ProcessGroupGloo._Options()
+    options._devices = [dist.ProcessGroupGloo.create_device(interface="lo")]
+    store = group.get_group_store()
+    backends = [
+        dist.ProcessGroupGloo(dist.PrefixStore(f"lane/{place}", store), rank, ranks, options)
+        for place in range(2)
+    ]
+    # As long as the group, as those that are made for a recorder.
+    lanes_setup._backends.setdefault(group, []).append(backends)
+    # Slower than any, so that a division promises to pay.
+    lanes = _native.Lanes(["lo", "lo"], backends, [(0, 60_000), (0, 30_000)], True)
+    generator = torch.Generator().manual_seed(rank)
+    same, seen = True, [lanes.ends()]
+    buffers = [torch.zeros(size) for size in (100_003, 150_007)]
+    parts = [_native.LaneParts(buffer, lanes) for buffer in buffers]
+    for _ in range(200):
+        for buffer, part in zip(buffers, parts, strict=True):
+            buffer.normal_(generator=generator)
+            expected = buffer.clone()
+            dist.all_reduce(expected)
+            part.begin(buffer).wait()
+            part.bring_back(buffer)
+            same = same and torch.equal(buffer, expected)
+        if (now := lanes.ends()) != seen[-1]:
+            seen.append(now)
+    return same, seen
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_trials_keep_the_bits_and_all_ranks_conclude_the_same(ranks: int, tmp_path: Path) -> None:
+    outcomes = run_ranks(_tried, ranks, tmp_path, timeout_s=300)
+    assert all(same for same, _ in outcomes)
+    assert all(seen == outcomes[0][1] for _, seen in outcomes), outcomes
 
 
 def _refused(rank: int, _: int, folder: str) -> list[str]:

@@ -18,7 +18,8 @@ from typing import Any
 def main(rank: int, world_size: int, url: str, spec: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
     """Seconds of a bucket in each round by way and size in bytes; a warm-up round is left out.
 
-    `spec`: `ways` (name: {"interfaces": for the process group, "lanes": of attach}), `sizes`, `rounds`, `folder`, and
+    `spec`: `ways` (name: {"interfaces": for the process group, "lanes": of attach}), `sizes`, `rounds`, `folder`;
+    `first`: so many buckets over lanes come before the rounds, so that their division has been tried by then; and
     `bytes`: a round sums the same bucket in a row until it has sent this much, so that the burst which a shaped link
     lets through after a rest counts for little.
     """
@@ -51,6 +52,10 @@ def main(rank: int, world_size: int, url: str, spec: dict[str, Any]) -> dict[str
                 recorder.attach(ddp, lanes=way.get("lanes", ()))
                 modules[name, str(size)] = ddp
         ones = {str(size): torch.ones(size // 4) for size in spec["sizes"]}
+        for (name, size), ddp in modules.items():
+            for _ in range(spec["first"] if "lanes" in spec["ways"][name] else 0):
+                ddp.zero_grad()
+                ddp(ones[size]).backward()
         for turn in range(spec["rounds"] + 1):
             # In another order each time, the same on both ranks: a shaped link lets a burst through after a rest.
             order = list(modules.items())

@@ -58,8 +58,8 @@ def detours(carrying: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> t
         bytes_by_name: dict[str, int] = {}
         for link in mine:
             bytes_by_name[link.interface] = bytes_by_name.get(link.interface, 0) + (link.bytes or 0)
-        # Traffic on an interface whose name is not known could be anywhere.
-        if "" in bytes_by_name:
+        # Traffic on an interface whose name is not known could be anywhere, and lanes share it out themselves.
+        if "" in bytes_by_name or any(group.lanes for group in sidecars[rank].groups.values()):
             continue
         used = max(bytes_by_name, key=lambda name: bytes_by_name[name])
         names = asked.get(rank, ())

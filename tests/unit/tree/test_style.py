@@ -156,12 +156,13 @@ def test_torch_and_python_headers_only_in_their_rooms() -> None:
 
 
 # What each native room may include of ours. Rooms are folders, and `torch/` alone is what the rooms below it share.
-REDUCES = r"core/(kernels|shared)/\w+|core/trace/record|platform/\w+|torch/((flatten|reduce)/)?\w+"
+REDUCES = r"core/(kernels|lanes|shared)/\w+|core/trace/record|platform/\w+|torch/((flatten|reduce)/)?\w+"
 NATIVE_ROOMS = {
     "csrc/platform/": r"platform/\w+",
     # One arrow: shared memory knows the kernels. The trace stands alone.
     "csrc/core/trace/": r"core/trace/\w+|platform/\w+",
     "csrc/core/kernels/": r"core/kernels/\w+|platform/\w+",
+    "csrc/core/lanes/": r"core/lanes/\w+",
     "csrc/core/shared/": r"core/(shared|kernels)/\w+|platform/\w+",
     "csrc/torch/": r"(core/\w+|platform)/\w+|torch/\w+",
     "csrc/torch/flatten/": r"(core/kernels|platform)/\w+|torch/(flatten/)?\w+",
@@ -198,6 +199,7 @@ def test_native_rooms_include_downward() -> None:
         ("csrc/platform/", "core/trace/record"),
         ("csrc/core/trace/", "core/kernels/half"),
         ("csrc/core/kernels/", "core/shared/sum"),
+        ("csrc/core/lanes/", "core/shared/sum"),
         ("csrc/core/shared/", "core/trace/record"),
         ("csrc/core/shared/", "torch/group"),
         ("csrc/torch/", "torch/probe/recorder"),

@@ -1,8 +1,15 @@
 #include "torch/reduce/lanes/lanes.hpp"
 
+#include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
 #include <utility>
+
+#include "platform/platform.hpp"
 
 namespace ddpdiag {
 namespace {
@@ -34,8 +41,8 @@ std::uint64_t bytes_within(const LaneRate& rate, std::int64_t ns) {
 }  // namespace
 
 Lanes::Lanes(std::vector<std::string> names, const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends,
-             std::vector<LaneRate> rates, std::uint64_t divides_from)
-    : names_(std::move(names)), rates_(std::move(rates)), divides_from_(divides_from) {
+             std::vector<LaneRate> rates, bool tried)
+    : names_(std::move(names)), rates_(std::move(rates)), tried_(tried), part_ended_(names_.size(), 0) {
     if (backends.empty() || names_.size() != backends.size() || rates_.size() != backends.size()) {
         throw std::invalid_argument("each lane needs a name, a group and a rate.");
     }
@@ -57,7 +64,7 @@ std::size_t Lanes::best(std::uint64_t bytes) const {
     return static_cast<std::size_t>(found - rates_.begin());
 }
 
-std::vector<std::uint64_t> Lanes::ends(std::uint64_t bytes) const {
+LaneShares Lanes::promised(std::uint64_t bytes) const {
     const std::size_t alone = best(bytes);
     const std::int64_t alone_ns = time_ns(rates_[alone], bytes);
     // The shortest time within which all lanes together carry the buffer; lanes whose latency is above it carry nothing.
@@ -75,20 +82,113 @@ std::vector<std::uint64_t> Lanes::ends(std::uint64_t bytes) const {
             low = middle + 1;
         }
     }
-    std::vector<std::uint64_t> result;
-    const bool divided = bytes >= divides_from_ && low < alone_ns / 100 * worthwhile_percent &&
-                         low <= alone_ns - worthwhile_ns;
-    std::uint64_t carried = 0;
-    for (std::size_t lane = 0; lane < rates_.size(); ++lane) {
-        if (divided) {
-            carried = std::min(bytes, carried + bytes_within(rates_[lane], low));
-            result.push_back(carried == bytes ? whole : carried * whole / bytes);
-        } else {
-            result.push_back(lane < alone ? 0 : whole);
-        }
+    if (low >= alone_ns / 100 * worthwhile_percent || low > alone_ns - worthwhile_ns) {
+        return LaneShares::alone(alone, rates_.size());
     }
-    result.back() = whole;
+    LaneShares result{.ends = {}};
+    std::uint64_t carried = 0;
+    for (const LaneRate& rate : rates_) {
+        carried = std::min(bytes, carried + bytes_within(rate, low));
+        result.ends.push_back(carried == bytes ? LaneShares::whole : carried * LaneShares::whole / bytes);
+    }
+    result.ends.back() = LaneShares::whole;
     return result;
+}
+
+Lanes::Size& Lanes::size_of(std::uint64_t bytes) {
+    auto found = sizes_.find(bytes);
+    if (found == sizes_.end()) {
+        Division division(promised(bytes), best(bytes), tried_);
+        found = sizes_.emplace(bytes, Size{.division = std::move(division), .told = {}}).first;
+    }
+    return found->second;
+}
+
+LaneTurn Lanes::next(std::uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    Size& size = size_of(bytes);
+    const Division::Turn turn = size.division.next();
+    bool divided = turn.divided;
+    if (turn.tell || turn.learn) {
+        // Unlocked: what Gloo's threads have ended, they note.
+        lock.unlock();
+        turn.tell ? tell(size) : learn(size);
+        lock.lock();
+        divided = size.division.divides();
+    }
+    return {.bytes = bytes, .number = turn.number, .divided = divided, .version = size.division.version()};
+}
+
+void Lanes::tell(Size& size) {
+    std::size_t lane = 0;
+    {
+        const std::lock_guard lock(mutex_);
+        lane = size.division.best();
+        const auto& times = size.division.told();
+        size.told = at::empty({static_cast<std::int64_t>(times.size())}, at::kLong);
+        std::ranges::copy(times, size.told.mutable_data_ptr<std::int64_t>());
+    }
+    // No collective of the program, so no probe sees it.
+    const at::RecordFunctionGuard no_spans(/*is_enabled=*/false);
+    c10d::AllreduceOptions options;
+    options.reduceOp = c10d::ReduceOp::MIN;
+    std::vector<at::Tensor> one = {size.told};
+    size.agreed = backend(lane)->allreduce(one, options)->getFuture();
+}
+
+void Lanes::learn(Size& size) {
+    const auto agreed = std::exchange(size.agreed, {});
+    agreed->wait();
+    if (agreed->hasError()) {
+        const auto why = "the ranks could not agree on a division: " + agreed->tryRetrieveErrorMessage();
+        fail(why);
+        throw std::runtime_error("pyddpdiag: " + why);
+    }
+    const std::lock_guard lock(mutex_);
+    const auto* times = size.told.const_data_ptr<std::int64_t>();
+    size.division.agreed({times, times + size.told.numel()});
+}
+
+LaneCut Lanes::cut(std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const Division& division = size_of(bytes).division;
+    return {.shares = division.shares(), .best = division.best(), .version = division.version()};
+}
+
+// What came before on the same way counts for that: so the times of several buffers add up to the time they all took.
+
+void Lanes::part_ended(const LaneTurn& turn, std::size_t lane, std::int64_t begun_ns) {
+    const std::int64_t now = platform::monotonic_ns();
+    const std::lock_guard lock(mutex_);
+    const std::int64_t since = std::max(begun_ns, std::exchange(part_ended_[lane], now));
+    size_of(turn.bytes).division.took(turn.number, lane, now - since);
+}
+
+void Lanes::ended(const LaneTurn& turn, std::int64_t begun_ns) {
+    const std::int64_t now = platform::monotonic_ns();
+    const std::lock_guard lock(mutex_);
+    const std::int64_t since = std::max(begun_ns, std::exchange(ended_ns_, now));
+    size_of(turn.bytes).division.took(turn.number, now - since);
+}
+
+void Lanes::copied(const LaneTurn& turn, std::int64_t begun_ns) {
+    const std::int64_t now = platform::monotonic_ns();
+    const std::lock_guard lock(mutex_);
+    size_of(turn.bytes).division.took(turn.number, now - begun_ns);
+}
+
+LaneShares Lanes::shares(std::optional<std::uint64_t> bytes) const {
+    constexpr std::uint64_t usual = std::uint64_t{25} << 20U;
+    const std::lock_guard lock(mutex_);
+    if (!bytes) {
+        bytes = sizes_.empty() ? usual : sizes_.rbegin()->first;
+    }
+    const auto found = sizes_.find(*bytes);
+    if (found == sizes_.end()) {
+        return promised(*bytes);
+    }
+    const Division& division = found->second.division;
+    return division.divides() ? division.shares() : LaneShares::alone(division.best(), rates_.size());
 }
 
 c10::intrusive_ptr<c10d::Backend> Lanes::backend(std::size_t lane) const {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/shared/ring_order.hpp"
+#include "platform/platform.hpp"
 
 namespace ddpdiag {
 namespace {
@@ -24,8 +25,9 @@ constexpr std::int64_t alignment = 64;
 // All parts of one turn, on the threads that end them.
 class Together {
 public:
-    Together(std::size_t parts, std::shared_ptr<Lanes> lanes, at::Tensor buffer)
+    Together(std::size_t parts, std::shared_ptr<Lanes> lanes, const LaneTurn& turn, at::Tensor buffer)
         : missing_(parts),
+          turn_(turn),
           lanes_(std::move(lanes)),
           buffer_(std::move(buffer)),
           future_(c10::make_intrusive<Future>(c10::TensorType::get())) {}
@@ -33,7 +35,8 @@ public:
     [[nodiscard]] const c10::intrusive_ptr<Future>& future() const noexcept { return future_; }
 
     // `error`: empty if the part has ended well.
-    void ended(std::size_t lane, const std::string& error) {
+    void ended(std::size_t lane, std::int64_t part_begun_ns, const std::string& error) {
+        lanes_->part_ended(turn_, lane, part_begun_ns);
         std::string failure;
         {
             const std::lock_guard lock(mutex_);
@@ -46,6 +49,7 @@ public:
             }
             failure = failure_;
         }
+        lanes_->ended(turn_, begun_ns_);
         if (failure.empty()) {
             future_->markCompleted(std::move(buffer_));
         } else {
@@ -57,6 +61,8 @@ public:
 private:
     std::mutex mutex_;
     std::size_t missing_;
+    LaneTurn turn_;
+    std::int64_t begun_ns_ = platform::monotonic_ns();
     std::string failure_;  // of the first part that has failed
     std::shared_ptr<Lanes> lanes_;
     at::Tensor buffer_;
@@ -65,16 +71,22 @@ private:
 
 void begin_part(Lanes& lanes, std::size_t lane, at::Tensor values,
                 const std::shared_ptr<Together>& together) {
+    const std::int64_t begun_ns = platform::monotonic_ns();
     try {
         std::vector<at::Tensor> one = {std::move(values)};
         const auto future = lanes.backend(lane)->allreduce(one)->getFuture();
-        future->addCallback([together, lane](Future& done) {
-            together->ended(lane, done.hasError() ? done.tryRetrieveErrorMessage() : "");
+        future->addCallback([together, lane, begun_ns](Future& done) {
+            together->ended(lane, begun_ns, done.hasError() ? done.tryRetrieveErrorMessage() : "");
         });
     } catch (const std::exception& error) {
         // The parts that were begun before end by themselves, and then the bucket.
-        together->ended(lane, error.what());
+        together->ended(lane, begun_ns, error.what());
     }
+}
+
+// Of so many values, how many are before an end of a lane's share.
+std::int64_t place_of(std::int64_t values, std::uint64_t end) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(values) * end / LaneShares::whole);
 }
 
 // With one thread: torch would give Gloo's worker a second team of threads, beside those of the backward pass.
@@ -94,42 +106,48 @@ bool LaneParts::possible(const at::Tensor& buffer) {
 }
 
 LaneParts::LaneParts(const at::Tensor& buffer, std::shared_ptr<Lanes> lanes) : lanes_(std::move(lanes)) {
-    const auto ends = lanes_->ends(buffer.nbytes());
-    const bool divided = std::ranges::any_of(ends, [](auto end) { return end != 0 && end != Lanes::whole; });
-    if (divided && lanes_->ranks() > 2) {
-        cut_chunks(buffer, ends);
-    } else {
-        cut(buffer, ends);
+    cut(buffer);
+}
+
+void LaneParts::cut(const at::Tensor& buffer) {
+    const LaneCut cut = lanes_->cut(buffer.nbytes());
+    version_ = cut.version;
+    whole_ = ranges(buffer, LaneShares::alone(cut.best, cut.shares.ends.size()));
+    divides_ =
+        std::ranges::any_of(cut.shares.ends, [](auto end) { return end != 0 && end != LaneShares::whole; });
+    if (divides_) {
+        divided_ = lanes_->ranks() > 2 ? ranges_of_chunks(buffer, cut.shares) : ranges(buffer, cut.shares);
     }
 }
 
-void LaneParts::cut(const at::Tensor& buffer, const std::vector<std::uint64_t>& ends) {
+std::vector<LaneParts::Part> LaneParts::ranges(const at::Tensor& buffer, const LaneShares& shares) {
+    std::vector<Part> parts;
     const std::int64_t values = buffer.numel();
     const std::int64_t step =
         std::max<std::int64_t>(1, alignment / static_cast<std::int64_t>(buffer.element_size()));
     std::int64_t begin = 0;
-    for (std::size_t lane = 0; lane < ends.size(); ++lane) {
-        const auto place =
-            static_cast<std::int64_t>(static_cast<std::uint64_t>(values) * ends[lane] / Lanes::whole);
-        const std::int64_t end = ends[lane] == Lanes::whole ? values : place / step * step;
+    for (std::size_t lane = 0; lane < shares.ends.size(); ++lane) {
+        const std::int64_t place = place_of(values, shares.ends[lane]);
+        const std::int64_t end = place == values ? values : place / step * step;
         if (end > begin) {
-            parts_.push_back(
+            parts.push_back(
                 {.lane = lane, .values = {}, .ranges = {{.in_buffer = begin, .count = end - begin}}});
             begin = end;
         }
     }
+    return parts;
 }
 
-void LaneParts::cut_chunks(const at::Tensor& buffer, const std::vector<std::uint64_t>& ends) {
+std::vector<LaneParts::Part> LaneParts::ranges_of_chunks(const at::Tensor& buffer,
+                                                         const LaneShares& shares) const {
+    std::vector<Part> parts;
     const auto width = static_cast<std::uint64_t>(buffer.element_size());
     const auto ranks = static_cast<std::uint64_t>(lanes_->ranks());
     const std::int64_t values = buffer.numel();
     const auto chunk = static_cast<std::int64_t>(ring_chunk_bytes(buffer.nbytes(), width, ranks) / width);
-    copies_ = true;
     std::int64_t begin = 0;
-    for (std::size_t lane = 0; lane < ends.size(); ++lane) {
-        const auto end =
-            static_cast<std::int64_t>(static_cast<std::uint64_t>(chunk) * ends[lane] / Lanes::whole);
+    for (std::size_t lane = 0; lane < shares.ends.size(); ++lane) {
+        const std::int64_t end = place_of(chunk, shares.ends[lane]);
         if (end <= begin) {
             continue;
         }
@@ -148,9 +166,10 @@ void LaneParts::cut_chunks(const at::Tensor& buffer, const std::vector<std::uint
                 part.ranges.push_back({.in_buffer = from, .in_part = index * stride, .count = to - from});
             }
         }
-        parts_.push_back(std::move(part));
+        parts.push_back(std::move(part));
         begin = end;
     }
+    return parts;
 }
 
 at::Tensor LaneParts::filled(const Part& part, const at::Tensor& buffer) {
@@ -166,23 +185,31 @@ at::Tensor LaneParts::filled(const Part& part, const at::Tensor& buffer) {
 
 c10::intrusive_ptr<Future> LaneParts::begin(const at::Tensor& buffer) {
     lanes_->require_sound();
-    auto together = std::make_shared<Together>(parts_.size(), lanes_, buffer);
+    turn_ = lanes_->next(buffer.nbytes());
+    if (turn_.version != version_) {
+        cut(buffer);
+    }
+    const auto& parts = turn_.divided ? divided_ : whole_;
+    auto together = std::make_shared<Together>(parts.size(), lanes_, turn_, buffer);
     // Held here: a part that has ended may be the last one.
     auto future = together->future();
-    for (const Part& part : parts_) {
+    for (const Part& part : parts) {
         begin_part(*lanes_, part.lane, filled(part, buffer), together);
     }
     return future;
 }
 
 void LaneParts::bring_back(const at::Tensor& buffer) {
-    for (const Part& part : parts_) {
-        if (part.values.defined()) {
-            for (const Range& range : part.ranges) {
-                copy(buffer, range.in_buffer, part.values, range.in_part, range.count);
-            }
+    if (!turn_.divided || !copies()) {
+        return;
+    }
+    const std::int64_t begun_ns = platform::monotonic_ns();
+    for (const Part& part : divided_) {
+        for (const Range& range : part.ranges) {
+            copy(buffer, range.in_buffer, part.values, range.in_part, range.count);
         }
     }
+    lanes_->copied(turn_, begun_ns);
 }
 
 }  // namespace ddpdiag

@@ -25,8 +25,8 @@ public:
     // `buffer` must be possible, and outlive it.
     LaneParts(const at::Tensor& buffer, std::shared_ptr<Lanes> lanes);
 
-    // Whether bring_back() has something to do.
-    [[nodiscard]] bool copies() const noexcept { return copies_; }
+    // Whether bring_back() may have something to do in some turn.
+    [[nodiscard]] bool copies() const noexcept { return lanes_->ranks() > 2 && divides_; }
     // Starts all parts. The future is done when all have ended, with the buffer as its value; or with one error, which
     // names the lane. Gloo limits how long each waits.
     [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> begin(const at::Tensor& buffer);
@@ -45,13 +45,19 @@ private:
         std::vector<Range> ranges;  // the buffer's values in it
     };
 
-    void cut(const at::Tensor& buffer, const std::vector<std::uint64_t>& ends);
-    void cut_chunks(const at::Tensor& buffer, const std::vector<std::uint64_t>& ends);
+    // As the ranks divide this size now.
+    void cut(const at::Tensor& buffer);
+    [[nodiscard]] static std::vector<Part> ranges(const at::Tensor& buffer, const LaneShares& shares);
+    [[nodiscard]] std::vector<Part> ranges_of_chunks(const at::Tensor& buffer,
+                                                     const LaneShares& shares) const;
     [[nodiscard]] static at::Tensor filled(const Part& part, const at::Tensor& buffer);
 
     std::shared_ptr<Lanes> lanes_;
-    std::vector<Part> parts_;
-    bool copies_ = false;
+    std::vector<Part> whole_;
+    std::vector<Part> divided_;
+    bool divides_ = false;
+    std::uint64_t version_ = 0;  // of the cut
+    LaneTurn turn_;              // the last one
 };
 
 }  // namespace ddpdiag
