@@ -76,7 +76,8 @@ class Advice:
 
     def fits(self, option: str) -> bool:
         """Whether a run like this one may also have what this option of `pyddpdiag run` asks for."""
-        today = {**self.launch.cures, **({"--lanes": ""} if self.lanes else {})}
+        cures = self.launch.cures
+        today = {**cures, **({"--lanes": ""} if self.lanes and "--connections" not in cures else {})}
         return with_options(today, {option: ""}) is not None
 
     def line(self, option: str, value: str = "") -> str:

@@ -12,6 +12,7 @@ from torch.utils.data import IterableDataset
 
 from pyddpdiag.cures import agreed_path, ddp_arguments, processes
 from pyddpdiag.cures.options import Cures
+from pyddpdiag.model.run_options import PATH
 from pyddpdiag.output import say
 from pyddpdiag.paths import shared_setup
 
@@ -84,7 +85,7 @@ class Applied:
         if not reason:
             return wanted
         options = self.cures.options()
-        names = " and ".join(name for name in ("--shared-memory", "--compress", "--lanes") if name in options)
+        names = " and ".join(name for name in PATH if name in options and name != "--error-feedback")
         verb = "are" if " and " in names else "is"
         self._note(f"{names} {verb} not applied to {type(ddp.module).__name__}: {reason.rstrip('.')}.")
         return {}

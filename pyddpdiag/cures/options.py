@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from pyddpdiag.errors import UsageError
+from pyddpdiag.paths.lanes import LIMIT, OWN
 from pyddpdiag.paths.options import Compress, PathRequest, SharedMemory, path_request
 
 
@@ -17,6 +18,7 @@ class Cures:
 
     Attributes:
         shared_memory, compress, error_feedback, lanes: as in `Recorder.attach`.
+        connections: between each pair of ranks, over the interface that Gloo takes; 0: one, Gloo's own.
         bucket_cap_mb, gradient_as_bucket_view: as in `DistributedDataParallel`; None, False: as the script has it.
         bucket_cap_mb_list: a size for each bucket in MiB; empty: as the script has it.
         interfaces: for Gloo (GLOO_SOCKET_IFNAME); empty: as the environment has it.
@@ -32,6 +34,7 @@ class Cures:
     compress: Compress | None = None
     error_feedback: bool = False
     lanes: tuple[str, ...] = ()
+    connections: int = 0
     bucket_cap_mb: float | None = None
     bucket_cap_mb_list: tuple[float, ...] = ()
     gradient_as_bucket_view: bool = False
@@ -41,6 +44,11 @@ class Cures:
     num_workers: int | None = None
 
     def __post_init__(self) -> None:
+        if self.lanes and self.connections:
+            raise UsageError(
+                "--lanes and --connections exclude each other.",
+                hint="name an interface twice in --lanes for two connections over it.",
+            )
         self.request  # noqa: B018 - checks these
         if self.bucket_cap_mb is not None and self.bucket_cap_mb_list:
             raise UsageError(
@@ -65,7 +73,8 @@ class Cures:
     @property
     def request(self) -> PathRequest:
         """How buckets are summed."""
-        return path_request(self.compress, self.error_feedback, self.shared_memory, self.lanes)
+        lanes = self.lanes or (OWN,) * self.connections
+        return path_request(self.compress, self.error_feedback, self.shared_memory, lanes)
 
     @property
     def path(self) -> dict[str, Any]:
@@ -103,7 +112,7 @@ class Cures:
             why.append("gradients travel in 16 bits")
         if self.bucket_sizes and world_size > 2:
             why.append("another bucket layout sums in another order at 3 or more ranks")
-        divides = self.shared_memory != "off" or self.lanes or self.gradient_as_bucket_view
+        divides = self.shared_memory != "off" or self.request.lanes or self.gradient_as_bucket_view
         if divides and not divides_exactly(world_size):
             why.append(f"gradients are divided by {world_size}, where DDP may multiply")
         if self.threads is not None:
@@ -147,6 +156,21 @@ def _typed(value: object) -> str:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split(",")))
+
+
+def connections_of(text: str) -> int:
+    """The number in `N`, or what `auto` stands for.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    # With more, little is gained (docs/performance.md), and each has threads of its own.
+    count = 4 if text == "auto" else int(text) if text.isdecimal() else 0
+    if not 2 <= count <= LIMIT:
+        raise UsageError(
+            f"--connections {text} cannot be right.", hint=f"give a number from 2 to {LIMIT}, or auto."
+        )
+    return count
 
 
 def sizes_of(text: str) -> tuple[float, ...]:
@@ -211,6 +235,14 @@ OPTIONS: Final = (
         "Network interfaces of this host that carry parts of each bucket at once; NAME=MBIT gives a rate, else all are "
         "measured. The same bits.",
         "NAME,...",
+    ),
+    Option(
+        "connections",
+        connections_of,
+        "connections {}",
+        "Connections between each pair of ranks, which carry parts of each bucket at once where that pays; auto: 4. "
+        "The same bits.",
+        "N",
     ),
     Option(
         "bucket_cap_mb",
@@ -281,6 +313,7 @@ def with_layout(today: Cures, sizes: tuple[float, ...]) -> Cures:
 __all__ = [
     "OPTIONS",
     "Cures",
+    "connections_of",
     "divides_exactly",
     "from_options",
     "label_of",

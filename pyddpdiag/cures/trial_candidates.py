@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from pyddpdiag.cures.options import Cures, divides_exactly, label_of, layout_of, with_layout
+from pyddpdiag.cures.options import Cures, connections_of, divides_exactly, label_of, layout_of, with_layout
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.model.tried import TriedCure
 
@@ -137,6 +137,12 @@ KINDS: Final[dict[str, Kind]] = {
     "compress": Kind(_compressed, example="compress=bf16 or compress=fp16"),
     "compress-fp16": Kind(_set(compress="fp16", error_feedback=False)),
     "error-feedback": Kind(_set(compress="bf16", error_feedback=True)),
+    "connections": Kind(
+        lambda had, value: replace(had, connections=connections_of(value or "auto")),
+        lambda run: [] if run.one_host or run.today.connections else [""],
+        "the ranks are on one host, or have several connections already",
+        example="connections=4",
+    ),
     "interface": Kind(
         lambda had, value: replace(had, interfaces=tuple(value.split("+"))),
         lambda run: [one for one in run.interfaces if one != run.in_use and len(run.interfaces) > 1],
@@ -263,6 +269,7 @@ def _keeps_bits(cures: Cures, run: Run) -> bool:
     apart = not run.one_host and (several or run.in_run)
     exactly_shared = exact and not (apart or today.compress) and run.dtypes <= {"float32", "float64"}
     changes = (
+        cures.request.lanes != today.request.lanes and not exact,
         (cures.compress, cures.error_feedback) != (today.compress, today.error_feedback),
         cures.bucket_sizes != today.bucket_sizes and bool(several or today.compress),
         cures.shared_memory != today.shared_memory and not exactly_shared,

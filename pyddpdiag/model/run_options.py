@@ -7,10 +7,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-PATH: Final = ("--shared-memory", "--compress", "--error-feedback", "--lanes")
+PATH: Final = ("--shared-memory", "--compress", "--error-feedback", "--lanes", "--connections")
 """How buckets are summed."""
 
-_EXCLUDE: Final = (("--lanes", "--compress"), ("--lanes", "--shared-memory"))
+_EXCLUDE: Final = (
+    *((one, other) for one in ("--lanes", "--connections") for other in ("--compress", "--shared-memory")),
+    ("--lanes", "--connections"),
+)
 
 # Two ways to say the same: the later one counts.
 _SAME: Final = {"--bucket-cap-mb": "--bucket-cap-mb-list", "--bucket-cap-mb-list": "--bucket-cap-mb"}

@@ -12,13 +12,16 @@ from pyddpdiag.errors import UsageError
 LIMIT: Final = 64
 """Lanes of a group: each has threads and connections of its own."""
 
+OWN: Final = "*"
+"""The interface that Gloo takes by itself, or the first one of GLOO_SOCKET_IFNAME."""
+
 
 @dataclass(frozen=True)
 class Lane:
     """One interface, or one of several connections over it.
 
     Attributes:
-        interface: its name on this rank's host.
+        interface: its name on this rank's host; or `OWN`.
         mbit: its rate in Mbit/s; None: it is measured.
     """
 
@@ -69,4 +72,4 @@ def _parse(text: str) -> Lane:
     return Lane(name.strip(), mbit)
 
 
-__all__ = ["LIMIT", "Lane", "parse"]
+__all__ = ["LIMIT", "OWN", "Lane", "parse"]

@@ -8,6 +8,7 @@ core makes the first division, and tries it on the buckets themselves.
 from __future__ import annotations
 
 import json
+import os
 import time
 import weakref
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
 from pyddpdiag.model.lanes import GroupLane
 from pyddpdiag.paths import exchange_setup, gathering, gloo
-from pyddpdiag.paths.lanes import Lane
+from pyddpdiag.paths.lanes import OWN, Lane
 
 # They live as long as the group whose buckets they carry; the core knows them weakly.
 _backends: weakref.WeakKeyDictionary[dist.ProcessGroup, list[list[dist.ProcessGroupGloo]]] = (
@@ -149,12 +150,19 @@ def _devices(lanes: tuple[Lane, ...]) -> tuple[list[Any], str]:
     found = []
     for lane in lanes:
         try:
-            found.append(dist.ProcessGroupGloo.create_device(interface=lane.interface))
+            found.append(_device(lane.interface))
         except RuntimeError:
             known = sorted(psutil.net_if_addrs())
             why = "has no IP address" if lane.interface in known else "does not exist"
             return [], f"its interface {lane.interface!r} {why}; it has {', '.join(known) or 'none'}"
     return found, ""
+
+
+def _device(interface: str) -> Any:
+    if interface != OWN:
+        return dist.ProcessGroupGloo.create_device(interface=interface)
+    named = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+    return _device(named) if named else dist.ProcessGroupGloo.create_default_device()
 
 
 def _problem(brought: list[dict[str, Any]]) -> str:

@@ -62,7 +62,7 @@ def _bits(rank: int, _: int, folder: str) -> dict[str, bool]:
         expected = [gradients(plain, rank, step) for step in range(3)]
         # In its first step DDP has other buckets than after it, so from 3 ranks on other bits.
         afterwards = gradients(plain, rank, 0)
-        for way, lanes in {"attach": DIVIDED, "hook": [*DIVIDED, "lo=50"], "measured": ["lo", "lo"]}.items():
+        for way, lanes in {"attach": DIVIDED, "hook": [*DIVIDED, "lo=50"], "measured": ["*", "lo"]}.items():
             name = f"{str(dtype).rpartition('.')[2]}-{way}"
             with pyddpdiag.Recorder(f"{folder}/{name}", capacity_mb=1) as recorder:
                 ddp = DistributedDataParallel(Sizes(dtype), bucket_cap_mb=0.001)

@@ -36,7 +36,7 @@ std::vector<bool> run(Division& division, const Links& links, int turns) {
     for (int count = 0; count < turns; ++count) {
         auto turn = division.next();
         if (turn.tell) {
-            agreed = division.told();
+            agreed = division.noted();
         }
         if (turn.learn) {
             division.agreed(agreed);
@@ -111,7 +111,7 @@ CASE("turns that no rank has ended decide nothing, and the next trial waits long
         const auto turn = division.next();
         if (turn.learn) {
             learned.push_back(count);
-            division.agreed(division.told());
+            division.agreed(division.noted());
         }
     }
     CHECK(division.divides() && division.version() == 0);

@@ -39,13 +39,13 @@ bool Division::in_trial(std::uint64_t turn) const noexcept {
 
 Division::Turn Division::next() {
     const std::uint64_t turn = turns_++;
-    const std::uint64_t told_at = begin_ + trial_turns + settling_;
+    const std::uint64_t telling = begin_ + trial_turns + settling_;
     Turn result{.number = turn, .divided = divides_};
     if (in_trial(turn)) {
         result.divided = divided_in_trial(turn - begin_);
     } else if (tried_) {
-        result.tell = turn == told_at;
-        result.learn = turn == told_at + settling_;
+        result.tell = turn == telling;
+        result.learn = turn == telling + settling_;
     }
     return result;
 }

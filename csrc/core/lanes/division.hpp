@@ -31,7 +31,7 @@ public:
     struct Turn {
         std::uint64_t number = 0;
         bool divided = false;
-        bool tell = false;   // the ranks now begin to agree on what told() says
+        bool tell = false;   // the ranks now begin to agree on what noted() says
         bool learn = false;  // and this turn needs the outcome first: agreed(), then settled()
     };
     static constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::max();
@@ -55,8 +55,8 @@ public:
     void took(std::uint64_t turn, std::int64_t ns);
     void took(std::uint64_t turn, std::size_t lane, std::int64_t ns);
 
-    [[nodiscard]] const std::vector<std::int64_t>& told() const noexcept { return times_; }
-    // The least of what each rank told.
+    [[nodiscard]] const std::vector<std::int64_t>& noted() const noexcept { return times_; }
+    // The least of what each rank notes.
     void agreed(const std::vector<std::int64_t>& times);
 
     [[nodiscard]] const LaneShares& shares() const noexcept { return shares_; }

@@ -36,6 +36,7 @@ OPTIONS: Final[tuple[Mapping[str, str], ...]] = (
     {"--compress": "bf16", "--error-feedback": ""},
     {"--lanes": "eth0,lo"},
     {"--lanes": "eth0=100,lo=300"},
+    {"--connections": "4"},
     {"--bucket-cap-mb": "0.25"},
     {"--bucket-cap-mb-list": "1,4.5,25"},
     {"--gradient-as-bucket-view": ""},
@@ -150,13 +151,15 @@ def test_what_excludes_what_a_run_has_is_not_advised(option: str) -> None:
     # Nor where the script's own recorder has lanes.
     assert not Advice(lanes=True).fits(option)
     assert Advice().fits(option) and Advice(lanes=True).fits("--bucket-cap-mb")
+    several = Advice(launch=Launch(COMMAND, {"--connections": "4"}), lanes=True)
+    assert several.fits("--bucket-cap-mb") and not several.fits(option)
 
 
 def test_lines_of_trials_are_taken_by_the_command(taken: Taken) -> None:
     lines = 0
     for options in of_runs():
         had = from_options(options)
-        path = ("compress", "error_feedback", "shared_memory", "lanes")
+        path = ("compress", "error_feedback", "shared_memory", "lanes", "connections")
         run = Run(
             Cures(**{name: getattr(had, name) for name in path}),
             ranks=2,

@@ -16,6 +16,7 @@ from pyddpdiag.errors import UsageError
         Cures(bucket_cap_mb_list=(1, 4.5), interfaces=("eth0", "eth1"), threads=3),
         Cures(gradient_as_bucket_view=True, pin_ranks=True),
         Cures(num_workers=4),
+        Cures(connections=8),
     ],
 )
 def test_they_reach_the_ranks_as_they_were_given(cures: Cures) -> None:
@@ -39,11 +40,21 @@ def test_the_environment_has_what_is_read_before_python_runs() -> None:
         ({"threads": 0}, "--threads is 0"),
         ({"num_workers": 0}, "--num-workers is 0"),
         ({"error_feedback": True}, "needs compress"),
+        ({"connections": 4, "lanes": ("a", "b")}, "--lanes and --connections exclude"),
+        ({"connections": 4, "compress": "bf16"}, "cannot be combined with compress"),
     ],
 )
 def test_what_cannot_be_right_is_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Cures(**options)  # type: ignore[arg-type]
+
+
+def test_connections_are_a_number_or_chosen() -> None:
+    assert from_options({"--connections": "auto"}) == Cures(connections=4)
+    assert Cures(connections=2).request.lanes == ("*", "*")
+    for text in ("", "1", "65", "-2", "many"):
+        with pytest.raises(UsageError, match="--connections"):
+            from_options({"--connections": text})
 
 
 def test_sizes_that_are_no_numbers_are_refused() -> None:

@@ -129,6 +129,13 @@ def test_each_cure_is_added_to_what_the_run_has() -> None:
     }
 
 
+@pytest.mark.parametrize(("ranks", "same"), [(2, True), (3, False), (4, True)])
+def test_connections_keep_the_bits_where_a_division_is_exact(ranks: int, same: bool) -> None:
+    run = replace(RUN, ranks=ranks, one_host=False)
+    (cure,) = candidates([wanted_of("connections", in_run=True)], run)
+    assert (cure.left, cure.options, cure.same_bits) == ("", {"--connections": "4"}, same)
+
+
 def test_what_cannot_be_tried_says_why() -> None:
     assert left("compress+views", replace(RUN, views=True)) == {
         "compress + views": "views: gradients are views of the buckets already"
@@ -139,6 +146,7 @@ def test_what_cannot_be_tried_says_why() -> None:
         "compress": "the run has it already",
         "threads": "the ranks have the threads that fit their cores",
     }
+    assert "the ranks are on one host" in left("connections", replace(RUN, one_host=True))["connections"]
     assert (
         "lanes cannot be combined"
         in left("compress", replace(RUN, today=Cures(lanes=("a", "b"))))["compress"]

@@ -99,7 +99,7 @@ Lanes::Size& Lanes::size_of(std::uint64_t bytes) {
     auto found = sizes_.find(bytes);
     if (found == sizes_.end()) {
         Division division(promised(bytes), best(bytes), tried_);
-        found = sizes_.emplace(bytes, Size{.division = std::move(division), .told = {}}).first;
+        found = sizes_.emplace(bytes, Size{.division = std::move(division), .notes = {}}).first;
     }
     return found->second;
 }
@@ -124,15 +124,15 @@ void Lanes::tell(Size& size) {
     {
         const std::lock_guard lock(mutex_);
         lane = size.division.best();
-        const auto& times = size.division.told();
-        size.told = at::empty({static_cast<std::int64_t>(times.size())}, at::kLong);
-        std::ranges::copy(times, size.told.mutable_data_ptr<std::int64_t>());
+        const auto& times = size.division.noted();
+        size.notes = at::empty({static_cast<std::int64_t>(times.size())}, at::kLong);
+        std::ranges::copy(times, size.notes.mutable_data_ptr<std::int64_t>());
     }
     // No collective of the program, so no probe sees it.
     const at::RecordFunctionGuard no_spans(/*is_enabled=*/false);
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::MIN;
-    std::vector<at::Tensor> one = {size.told};
+    std::vector<at::Tensor> one = {size.notes};
     size.agreed = backend(lane)->allreduce(one, options)->getFuture();
 }
 
@@ -145,8 +145,8 @@ void Lanes::learn(Size& size) {
         throw std::runtime_error("pyddpdiag: " + why);
     }
     const std::lock_guard lock(mutex_);
-    const auto* times = size.told.const_data_ptr<std::int64_t>();
-    size.division.agreed({times, times + size.told.numel()});
+    const auto* times = size.notes.const_data_ptr<std::int64_t>();
+    size.division.agreed({times, times + size.notes.numel()});
 }
 
 LaneCut Lanes::cut(std::uint64_t bytes) {

@@ -50,7 +50,7 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
     [[nodiscard]] std::int64_t ranks() const noexcept { return ranks_; }
     // Of the next buffer, in the same order on all ranks. Now and then it waits for what they have agreed on, of which
-    // each rank has told its part some buffers earlier. Throws std::runtime_error if that failed.
+    // each rank has noted its part some buffers earlier. Throws std::runtime_error if that failed.
     [[nodiscard]] LaneTurn next(std::uint64_t bytes);
     [[nodiscard]] LaneCut cut(std::uint64_t bytes);
     // The summing of a part, of all of a buffer, and of what was copied for that, which were begun at this time.
@@ -74,7 +74,7 @@ public:
 private:
     struct Size {
         Division division;
-        at::Tensor told;
+        at::Tensor notes;
         // Not its work, which would keep Gloo's threads alive.
         c10::intrusive_ptr<c10::ivalue::Future> agreed = {};
     };

@@ -306,12 +306,6 @@ def test_traffic_on_an_interface_that_was_not_asked_for(tmp_path: Path) -> None:
     assert found.advice.endswith(": export GLOO_SOCKET_IFNAME=eth1")
     write_as_on_windows(tmp_path, writers)
     assert only(tmp_path).advice.endswith(": $env:GLOO_SOCKET_IFNAME = 'eth1'")
-    # Lanes take their own.
-    for writer in writers:
-        for group in writer.sidecar["groups"]:
-            group["lanes"] = [{"interface": name, "mbit": 90.0, "share": 0.5} for name in ("eth1", "eth0")]
-        writer.write(tmp_path)
-    assert not CAUSES & {each.kind for each in findings(tmp_path)}
 
 
 def test_two_interfaces_of_which_one_is_not_used(tmp_path: Path) -> None:
