@@ -13,10 +13,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from support.forked_command import forked
 from support.ports import own_port
 from train_support import (
     START_S,
+    TIMEOUT_S,
     command,
+    environment,
     finish,
     records_published,
     started,
@@ -28,20 +31,14 @@ SHORT = ("--epochs", 1, "--batch-size", 256, "--timeout", 60)
 
 
 def join_all(url: str, worlds: list[tuple[int, int]], cwd: Path, *options: object, each: dict | None = None):
-    """Starts one process per (rank, world size); (code, out, err) of each."""
+    """Starts one process per (rank, world size), a fork; (code, out, err) of each."""
     with ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                started(
-                    command(
-                        "--dist-url", url, "--rank", r, "--world-size", w, *options, *(each or {}).get(i, ())
-                    ),
-                    cwd,
-                )
-            )
-            for i, (r, w) in enumerate(worlds)
-        ]
-        return [finish(process) for process in processes]
+        processes = []
+        for i, (rank, world_size) in enumerate(worlds):
+            place = ("--dist-url", url, "--rank", rank, "--world-size", world_size)
+            words = ("train", *place, *options, *(each or {}).get(i, ()))
+            processes.append(stack.enter_context(forked(words, cwd, environment())))
+        return [process.ended(TIMEOUT_S) for process in processes]
 
 
 def test_two_ranks_meet_by_a_file_and_train(tmp_path: Path) -> None:

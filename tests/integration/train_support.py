@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import psutil
+from support.forked_command import forked
 
 from pyddpdiag.ranks import interfaces
 from pyddpdiag.train.loop import train_rank
@@ -89,10 +90,9 @@ def started(arguments: list[str], cwd: Path, **extra: str):
 
 
 def run(*options: object, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
-    """Runs `pyddpdiag train` to its end."""
-    with started(command(*options), cwd, **extra) as process:
-        out, err = process.communicate(timeout=TIMEOUT_S)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    """Runs `pyddpdiag train` to its end, in forks (support/forked_command.py)."""
+    with forked(("train", *options), cwd, environment(**extra)) as process:
+        return subprocess.CompletedProcess(options, *process.ended(TIMEOUT_S))
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tuple[int, str, str]:

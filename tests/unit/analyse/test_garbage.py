@@ -22,7 +22,7 @@ from pyddpdiag.report.json import report_to_json
 from pyddpdiag.report.text import print_text
 
 SLOW = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
