@@ -205,7 +205,7 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def test(session: nox.Session) -> None:
-    """Test the core under ctest, then the package under pytest; --quick: tests/unit alone, in 2 minutes."""
+    """Test the core under ctest, then the package under pytest; --quick: those of tests/unit that are not slow."""
     venv = package_venv(session, "bench")
     quick = "--quick" in session.posargs
     rest = [option for option in session.posargs if option != "--quick"]
@@ -219,7 +219,9 @@ def test(session: nox.Session) -> None:
         native_tests(venv, "dev")
     cores = max(2, os.cpu_count() or 1)
     # In this order, the long files first, or one of them would go on alone at the end.
-    folders = ["tests/unit"] if quick else ["tests/faults", "tests/integration", "tests/unit"]
+    folders = (
+        ["tests/unit", "-m", "not slow"] if quick else ["tests/faults", "tests/integration", "tests/unit"]
+    )
     # Tests that start ranks wait half of their time, for them and for timeouts: so there are more than cores at once.
     # A file's tests stay together: they share what they start.
     together = ["--dist", "loadfile", "--no-loadscope-reorder"]

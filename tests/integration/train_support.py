@@ -117,11 +117,15 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def ranks_of(pid: int) -> list[psutil.Process]:
-    """The rank processes of a launcher, in the order of their start, which is that of their ranks."""
+    """The rank processes of a launcher, in the order of their start, which is that of their ranks.
+
+    Spawned, or forked by the fork server, which is the launcher's own child.
+    """
     found = []
     for child in descendants(pid):
         try:
-            if any("spawn_main" in part for part in child.cmdline()):
+            command = " ".join(child.cmdline())
+            if "spawn_main" in command or ("multiprocessing.forkserver" in command and child.ppid() != pid):
                 found.append(child)
         except psutil.NoSuchProcess:
             continue
@@ -136,7 +140,7 @@ def wait_for(condition, timeout_s: float, what: str) -> None:
         time.sleep(0.02)
 
 
-def assert_gone(processes: list[psutil.Process], timeout_s: float = 10) -> None:
+def assert_gone(processes: list[psutil.Process], timeout_s: float = 60) -> None:
     """Fails unless all these processes end within the time."""
     _, alive = psutil.wait_procs(processes, timeout=timeout_s)
     assert not alive, f"still running: {alive}"
