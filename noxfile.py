@@ -205,23 +205,29 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def test(session: nox.Session) -> None:
-    """Test the core under ctest, then the package under pytest: unit, integration, faults."""
+    """Test the core under ctest, then the package under pytest; --quick: those of tests/unit that are not slow."""
     venv = package_venv(session, "bench")
-    if "frameworks" in PROMISED:
+    quick = "--quick" in session.posargs
+    rest = [option for option in session.posargs if option != "--quick"]
+    if "frameworks" in PROMISED and not quick:
         venv.install("frameworks", [f"torch=={TORCH}", *group("frameworks")])
-    if "tools" in PROMISED:
+    if "tools" in PROMISED and not quick:
         venv.install("tools", [f"torch=={TORCH}", *group("tools")])
         # Alone: it asks for all of Jupyter, which its analyses do not use.
         venv.install("analysis", ["--no-deps", "HolisticTraceAnalysis>=0.5,<0.6"])
-    native_tests(venv, "dev")
-    folders = [
-        f"tests/{name}"
-        for name in ("unit", "integration", "faults")
-        if any((ROOT / "tests" / name).glob("test_*.py"))
-    ]
-    # Tests wait for ranks and timeouts half of their time. A file's tests stay together: they share what they start.
-    side_by_side = ["-n", str(max(2, os.cpu_count() or 1)), "--dist", "loadfile"]
-    venv.run("pytest", *(session.posargs or [*side_by_side, *folders]))
+    if not quick:
+        native_tests(venv, "dev")
+    cores = max(2, os.cpu_count() or 1)
+    # In this order, the long files first, or one of them would go on alone at the end.
+    folders = (
+        ["tests/unit", "-m", "not slow"] if quick else ["tests/faults", "tests/integration", "tests/unit"]
+    )
+    # Tests that start ranks wait half of their time, for them and for timeouts: so there are more than cores at once.
+    # A file's tests stay together: they share what they start.
+    together = ["--dist", "loadfile", "--no-loadscope-reorder"]
+    side_by_side = ["-n", str(cores if quick else 2 * cores), *together, "--durations=25"]
+    # Python compiles a module once and not in each of the thousands of processes, also where it is told otherwise.
+    venv.run("pytest", *(rest or [*side_by_side, *folders]), env={"PYTHONDONTWRITEBYTECODE": None})
 
 
 @nox.session

@@ -89,7 +89,7 @@ def test_a_healthy_training_reports_no_failure(tmp_path: Path) -> None:
 CONNECT = """
 import socket, sys, time
 begin = time.monotonic()
-socket.create_connection(("10.78.0.1", 29518), timeout=20).close()
+socket.create_connection(("10.78.0.1", 29518), timeout=60).close()
 print(time.monotonic() - begin)
 """
 LISTEN = """

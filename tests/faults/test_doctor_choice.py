@@ -47,7 +47,7 @@ def test_the_address_that_gloo_takes_is_predicted(host: str) -> None:
         inside(host, "ip", "-6", "addr", "add", "fd00:77::1/64", "dev", NAMES[0], "nodad"),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     need("ipv6", f"no IPv6 here: {added.stderr}" if added.returncode else "")
@@ -75,7 +75,7 @@ def test_a_host_name_on_loopback_and_an_interface_that_is_down_are_mended_by_the
         assert list(bad) == ["host name"] and "127.0.1.1" in bad["host name"]["text"]
         variables = variables_after(bad["host name"]["lines"], {})
         name = variables["GLOO_SOCKET_IFNAME"]
-        subprocess.run(inside(host, "ip", "link", "set", name, "down"), check=True, timeout=20)
+        subprocess.run(inside(host, "ip", "link", "set", name, "down"), check=True, timeout=60)
         bad = found(doctor(*places, prefix=inside(host), variables=variables)[1])
         assert list(bad) == ["GLOO_SOCKET_IFNAME"] and f"{name} is down" in bad["GLOO_SOCKET_IFNAME"]["text"]
         variables = variables_after(bad["GLOO_SOCKET_IFNAME"]["lines"], variables)

@@ -33,7 +33,7 @@ def inside(host: str, *words: str) -> list[str]:
 
 
 def do(host: str, line: str) -> None:
-    subprocess.run(inside(host, "sh", "-c", line), check=True, capture_output=True, text=True, timeout=20)
+    subprocess.run(inside(host, "sh", "-c", line), check=True, capture_output=True, text=True, timeout=60)
 
 
 def mesh(

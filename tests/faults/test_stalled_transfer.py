@@ -30,7 +30,7 @@ def let_no_large_packet_pass(hosts: Sequence[str]) -> None:
     for host in hosts:
         limit(host, NAMES[0], MBIT, burst_kb=2)
     port = ("ip", "netns", "exec", switch_of(hosts), "ip", "link", "set", f"port{len(hosts) - 1}")
-    subprocess.run([*port, "mtu", "1000"], check=True, capture_output=True, timeout=10)
+    subprocess.run([*port, "mtu", "1000"], check=True, capture_output=True, timeout=60)
 
 
 def switch_of(hosts: Sequence[str]) -> str:

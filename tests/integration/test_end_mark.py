@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support import ending
+from support.forks import context
 
 from pyddpdiag.model import RunReport
 from pyddpdiag.pipeline import load_report
@@ -58,9 +58,8 @@ def test_a_rank_that_ends_early_between_steps_is_lost(
 @pytest.mark.parametrize("way", ["raised", "raised inside"])
 def test_an_exception_in_a_process_of_multiprocessing_is_noted(way: str, tmp_path: Path) -> None:
     """It catches the exception itself, and then ends the process normally; the second closes the recorder, too."""
-    context = multiprocessing.get_context("spawn")
     ranks = [
-        context.Process(target=ending.run, args=(rank, WORLD, str(tmp_path), way)) for rank in range(WORLD)
+        context().Process(target=ending.run, args=(rank, WORLD, str(tmp_path), way)) for rank in range(WORLD)
     ]
     for rank in ranks:
         rank.start()

@@ -74,6 +74,7 @@ def test_a_run_that_moves_then_has_a_stopped_rank_then_a_killed_one(tmp_path: Pa
 
 def test_a_rank_that_sleeps_in_its_own_code_is_named_with_what_it_never_began(tmp_path: Path) -> None:
     with training(tmp_path, 3, "sleeps") as ranks:
+        wait_for(lambda: hang(ranks.folder, stacks=False).status != "moving", 60)
         found = ask(ranks.folder)
         assert only(found) == ("rank_stuck", 1)
         assert states(found) == ["waiting", "busy", "waiting"]
@@ -118,6 +119,7 @@ def _stacks_where_py_spy_is(folder: Path, scratch: Path) -> None:
 
 def test_a_rank_that_left_out_a_barrier_is_behind(tmp_path: Path) -> None:
     with training(tmp_path, 3, "skips") as ranks:
+        wait_for(lambda: hang(ranks.folder, stacks=False).status != "moving", 60)
         found = ask(ranks.folder)
         assert only(found) == ("rank_behind", 1)
         assert states(found) == ["waiting"] * 3

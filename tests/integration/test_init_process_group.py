@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import starting
 from support.doctored import environment
+from support.forked_command import forked
 
 import pyddpdiag
 from pyddpdiag.errors import RendezvousError, UsageError
@@ -34,18 +36,11 @@ def start(
     with ExitStack() as stack:
         processes = []
         for rank, world in enumerate(worlds):
-            words = (rank, world, (folder / "pg").as_uri(), seconds, how[rank])
-            process = subprocess.Popen(
-                [sys.executable, "-m", "support.starting", *map(str, words)],
-                env=environment({"GLOO_SOCKET_IFNAME": "" if WINDOWS else "lo", **variables[rank]}),
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            processes.append(process)
+            words = (starting.__file__, rank, world, (folder / "pg").as_uri(), seconds, how[rank])
+            ours = environment({"GLOO_SOCKET_IFNAME": "" if WINDOWS else "lo", **variables[rank]})
+            processes.append(stack.enter_context(forked(words, folder, ours)))
         waited = [process for process, what in zip(processes, how, strict=True) if what != "stalls"]
-        outs = [process.communicate(timeout=LIMIT_S)[0] for process in waited]
+        outs = [process.ended(LIMIT_S)[1] for process in waited]
         return [json.loads(out) if out else {} for out in outs]
 
 

@@ -19,6 +19,7 @@ from pyddpdiag.ranks.options import Options
 from pyddpdiag.ranks.rendezvous import FileTarget, Place
 from pyddpdiag.ranks.session import Session
 
+pytestmark = pytest.mark.usefixtures("forked_launches")
 OPTIONS = Options(timeout_s=100)
 
 

@@ -21,6 +21,7 @@ from pyddpdiag.train.loop import train_rank
 from pyddpdiag.train.rank_session import Session
 from pyddpdiag.workloads.samples import TensorSamples
 
+pytestmark = pytest.mark.usefixtures("forked_launches")
 SHORT = TrainSettings(epochs=4, batch_size=256, hook=HookKind.PLAIN, timeout_s=100)
 
 

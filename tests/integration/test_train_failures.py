@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 import train_support as support
 from train_support import (
@@ -29,9 +28,10 @@ from pyddpdiag.errors import RankFailedError
 from pyddpdiag.ranks.events import Joined
 from pyddpdiag.train import HookKind, TrainSettings, launch
 
-LONG = ("--epochs", 500, "--batch-size", 128, "--timeout", 30)
-# Ending everything after a failure takes at most this long.
-SECONDS = 15
+pytestmark = pytest.mark.usefixtures("forked_launches")
+LONG = ("--epochs", 500, "--batch-size", 128, "--timeout", 200)
+# Ending everything after a failure takes at most this long on a busy machine, which is less than the timeouts above.
+SECONDS = 60
 
 
 def launch_failing(job, folder: Path, timeout_s: float = 60) -> RankFailedError:
@@ -149,7 +149,7 @@ def test_a_stopped_rank_is_named(tmp_path: Path) -> None:
         wait_for(lambda: records_published(folder, 1) > 50, START_S, "training under way")
         family = descendants(process.pid)
         ranks_of(process.pid)[1].suspend()
-        code, _, err = finish(process, 30)
+        code, _, err = finish(process, 90)
         assert_gone(family)
     assert code == 2
     assert "rank 1 did not take part in time" in err
@@ -157,11 +157,10 @@ def test_a_stopped_rank_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")
-@pytest.mark.parametrize("delay_s", [0.0, 1.0])
-def test_a_rank_that_is_killed_while_it_starts_is_named(delay_s: float, tmp_path: Path) -> None:
+def test_a_rank_that_is_killed_while_it_starts_is_named(tmp_path: Path) -> None:
     with started(command(*LONG, "--hook", "plain"), tmp_path) as process:
         wait_for(lambda: len(ranks_of(process.pid)) == 2, START_S, "ranks started")
-        time.sleep(delay_s)
+        time.sleep(random.uniform(0, 1))
         family = descendants(process.pid)
         ranks_of(process.pid)[1].kill()
         code, _, err = finish(process, SECONDS)
@@ -205,9 +204,7 @@ def test_ranks_do_not_outlive_a_launcher_that_is_killed_while_they_start(tmp_pat
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a console of its own is needed to send Ctrl-C there")
-@pytest.mark.parametrize(
-    ("stage", "whole_group"), [("starting", True), ("starting", False), ("training", True)]
-)
+@pytest.mark.parametrize(("stage", "whole_group"), [("starting", False), ("training", True)])
 def test_ctrl_c_leaves_no_process_and_one_line(stage: str, whole_group: bool, tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -248,4 +245,4 @@ def test_a_terminated_launcher_takes_its_ranks_along(tmp_path: Path) -> None:
 
 
 def test_nothing_of_these_tests_is_left() -> None:
-    assert not [p for p in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(p.cmdline())]
+    assert not ranks_of(os.getpid())

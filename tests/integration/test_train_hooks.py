@@ -20,6 +20,7 @@ from pyddpdiag.train import Averaging, HookKind, TrainResult, TrainSettings, gpu
 from pyddpdiag.train.loop import train_rank
 from pyddpdiag.train.rank_session import Session
 
+pytestmark = pytest.mark.usefixtures("forked_launches")
 GOAL = 0.97
 # Fewer epochs than by default, to save time, at a rate a little lower: processors round differently, and this leaves
 # all of them a margin. The defaults are those of test_train_run.py.

@@ -13,10 +13,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from support.forked_command import forked
 from support.ports import own_port
 from train_support import (
     START_S,
+    TIMEOUT_S,
     command,
+    environment,
     finish,
     records_published,
     started,
@@ -28,20 +31,14 @@ SHORT = ("--epochs", 1, "--batch-size", 256, "--timeout", 60)
 
 
 def join_all(url: str, worlds: list[tuple[int, int]], cwd: Path, *options: object, each: dict | None = None):
-    """Starts one process per (rank, world size); (code, out, err) of each."""
+    """Starts one process per (rank, world size), a fork; (code, out, err) of each."""
     with ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                started(
-                    command(
-                        "--dist-url", url, "--rank", r, "--world-size", w, *options, *(each or {}).get(i, ())
-                    ),
-                    cwd,
-                )
-            )
-            for i, (r, w) in enumerate(worlds)
-        ]
-        return [finish(process) for process in processes]
+        processes = []
+        for i, (rank, world_size) in enumerate(worlds):
+            place = ("--dist-url", url, "--rank", rank, "--world-size", world_size)
+            words = ("train", *place, *options, *(each or {}).get(i, ()))
+            processes.append(stack.enter_context(forked(words, cwd, environment())))
+        return [process.ended(TIMEOUT_S) for process in processes]
 
 
 def test_two_ranks_meet_by_a_file_and_train(tmp_path: Path) -> None:
@@ -102,7 +99,7 @@ def test_file_of_a_killed_run_is_replaced_by_the_next(tmp_path: Path) -> None:
         for process in processes:
             process.kill()
         for process in processes:
-            process.wait(10)
+            process.wait(60)
     assert path.stat().st_size > 0
     ends = join_all(path.as_uri(), [(1, 2), (0, 2)], tmp_path, *SHORT, "--hook", "plain", "--json")
     assert [code for code, _, _ in ends] == [0, 0], ends
@@ -221,9 +218,9 @@ def two_in_training(folder: Path, timeout_s: int) -> Iterator[list[subprocess.Po
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")
 def test_a_killed_rank_takes_the_others_down(tmp_path: Path) -> None:
-    with two_in_training(tmp_path, 30) as ranks:
+    with two_in_training(tmp_path, 200) as ranks:
         ranks[1].kill()
-        code, _, err = finish(ranks[0], 15)
+        code, _, err = finish(ranks[0], 60)
     assert code == 2
     # Both: the one that died, and the one that the error reached.
     assert f"error: rank 1 (pid {ranks[1].pid} on " in err and "is gone: its process has ended" in err
@@ -236,6 +233,6 @@ def test_ctrl_c_ends_a_rank_that_waits_inside_gloo(tmp_path: Path) -> None:
         os.kill(ranks[1].pid, signal.SIGSTOP)
         time.sleep(1)  # rank 0 is in its next all-reduce by now
         ranks[0].send_signal(signal.SIGINT)
-        code, _, err = finish(ranks[0], 10)
+        code, _, err = finish(ranks[0], 60)
     assert code == 130
     assert "Interrupted: rank 0 ends." in err and "Traceback" not in err

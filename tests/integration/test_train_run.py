@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from train_support import FOREIGN, records_published, run, summary_of
+from train_support import FOREIGN, command, finish, records_published, run, started, summary_of
 
 from pyddpdiag.cli import main
 from pyddpdiag.ranks.events import Joined
@@ -20,18 +20,19 @@ from pyddpdiag.train.rank_session import Session
 
 
 def test_default_run_learns_the_digits_and_ends_with_the_report(tmp_path: Path) -> None:
-    done = run(cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    with started(command(), tmp_path) as process:
+        code, out, err = finish(process)
+    assert code == 0, err
     folders = list((tmp_path / "runs").iterdir())
     assert len(folders) == 1
     assert [p.name for p in sorted(folders[0].glob("*.ddptrace"))] == ["rank_0.ddptrace", "rank_1.ddptrace"]
-    epochs = re.findall(r"^epoch +(\d+)/10 .*test accuracy (\d+\.\d+)%", done.stderr, re.MULTILINE)
+    epochs = re.findall(r"^epoch +(\d+)/10 .*test accuracy (\d+\.\d+)%", err, re.MULTILINE)
     assert [int(number) for number, _ in epochs] == list(range(1, 11))
     assert float(epochs[-1][1]) >= 97
-    assert "loopback interface" in done.stderr
-    assert "batches of 64: 32 on each" in done.stderr
-    assert "\x1b" not in done.stdout + done.stderr
-    first, _, report = done.stdout.partition("\n")
+    assert "loopback interface" in err
+    assert "batches of 64: 32 on each" in err
+    assert "\x1b" not in out + err
+    first, _, report = out.partition("\n")
     match = re.fullmatch(
         r"Test accuracy (\d+\.\d+)% after 10 epochs in [\d.]+ s, 2 ranks, (\d+) buckets, hook native\.", first
     )
@@ -63,15 +64,17 @@ def _three_seeds(session: Session) -> tuple[float, ...]:
     return tuple(train_rank(each).history[0].train_loss for each in runs)
 
 
+@pytest.mark.usefixtures("forked_launches")
 def test_the_same_seed_repeats_and_another_one_does_not() -> None:
-    settings = TrainSettings(epochs=1, batch_size=128, hook=HookKind.PLAIN, timeout_s=60)
+    settings = TrainSettings(epochs=1, batch_size=128, hook=HookKind.PLAIN, timeout_s=60, threads=1)
     losses = cast(tuple[float, ...], launch(settings, 1, job=_three_seeds))
     assert losses[0] == losses[1] != losses[2]
 
 
+@pytest.mark.usefixtures("forked_launches")
 def test_two_ranks_learn_the_same_as_one_and_tell_of_it_in_order() -> None:
     """The global batch is what counts: how it is split changes rounding and nothing else."""
-    settings = TrainSettings(epochs=2, batch_size=127, hook=HookKind.BUILTIN, timeout_s=60)
+    settings = TrainSettings(epochs=2, batch_size=127, hook=HookKind.BUILTIN, timeout_s=60, threads=1)
     events: list[object] = []
     one = launch(settings, 1).history
     two = launch(settings, 2, on_event=events.append).history

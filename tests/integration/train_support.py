@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import psutil
+from support.forked_command import forked
 
 from pyddpdiag.ranks import interfaces
 from pyddpdiag.train.loop import train_rank
@@ -89,10 +90,9 @@ def started(arguments: list[str], cwd: Path, **extra: str):
 
 
 def run(*options: object, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
-    """Runs `pyddpdiag train` to its end."""
-    with started(command(*options), cwd, **extra) as process:
-        out, err = process.communicate(timeout=TIMEOUT_S)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    """Runs `pyddpdiag train` to its end, in forks (support/forked_command.py)."""
+    with forked(("train", *options), cwd, environment(**extra)) as process:
+        return subprocess.CompletedProcess(options, *process.ended(TIMEOUT_S))
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tuple[int, str, str]:
@@ -117,11 +117,15 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def ranks_of(pid: int) -> list[psutil.Process]:
-    """The rank processes of a launcher, in the order of their start, which is that of their ranks."""
+    """The rank processes of a launcher, in the order of their start, which is that of their ranks.
+
+    Spawned, or forked by the fork server, which is the launcher's own child.
+    """
     found = []
     for child in descendants(pid):
         try:
-            if any("spawn_main" in part for part in child.cmdline()):
+            command = " ".join(child.cmdline())
+            if "spawn_main" in command or ("multiprocessing.forkserver" in command and child.ppid() != pid):
                 found.append(child)
         except psutil.NoSuchProcess:
             continue
@@ -136,7 +140,7 @@ def wait_for(condition, timeout_s: float, what: str) -> None:
         time.sleep(0.02)
 
 
-def assert_gone(processes: list[psutil.Process], timeout_s: float = 10) -> None:
+def assert_gone(processes: list[psutil.Process], timeout_s: float = 60) -> None:
     """Fails unless all these processes end within the time."""
     _, alive = psutil.wait_procs(processes, timeout=timeout_s)
     assert not alive, f"still running: {alive}"

@@ -1,4 +1,4 @@
-"""Starts processes quickly where the system can: torch is imported once, in their common parent."""
+"""Starts processes quickly where the system can: what they import is imported once, in their common parent."""
 
 from __future__ import annotations
 
@@ -11,20 +11,28 @@ if TYPE_CHECKING:
     # Windows has no such class.
     from multiprocessing.context import ForkServerContext, SpawnContext
 
-PRELOADED = ("__main__", "pytest", "torch", "torch.distributed", "torch._dynamo")
-"""What nearly every process of a test imports; torch._dynamo is for DDP, whose constructor imports it.
-
-Not the package: the fork server of Python 3.11 does not take over the tests' sys.path, and would prefer the tree's
-package to an installed one. The one thread that these imports start is OpenBLAS's, which takes care of forks itself.
-"""
+PATH = "PYTHONPATH"
 
 
 def context() -> ForkServerContext | SpawnContext:
     """Where there is no fork server, as on Windows, each process imports torch itself."""
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
+    from multiprocessing.forkserver import ensure_running
+
     forks = multiprocessing.get_context("forkserver")
-    forks.set_forkserver_preload(list(PRELOADED))
+    forks.set_forkserver_preload(["__main__", "support.preloaded"])
+    # The fork server of Python 3.11 does not take over sys.path: it would find neither the tests' modules nor, where
+    # one is installed, the package that they test.
+    before = os.environ.get(PATH)
+    os.environ[PATH] = os.pathsep.join(filter(None, sys.path))
+    try:
+        ensure_running()
+    finally:
+        if before is None:
+            del os.environ[PATH]
+        else:
+            os.environ[PATH] = before
     return forks
 
 

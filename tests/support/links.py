@@ -40,7 +40,7 @@ def why_not() -> str:
     except subprocess.CalledProcessError as error:
         return f"this kernel or container refuses: {error.stderr.strip()}"
     finally:
-        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=10)
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=60)
     return ""
 
 
@@ -120,7 +120,7 @@ def _namespaces(count: int) -> Iterator[list[str]]:
 
 
 def _delete(host: str) -> None:
-    subprocess.run(["ip", "netns", "del", host], capture_output=True, check=False, timeout=10)
+    subprocess.run(["ip", "netns", "del", host], capture_output=True, check=False, timeout=60)
 
 
 def _wait_until_up(hosts: Sequence[str], names: Sequence[str]) -> None:
@@ -130,7 +130,7 @@ def _wait_until_up(hosts: Sequence[str], names: Sequence[str]) -> None:
         for name in names:
             while time.monotonic() < until:
                 shown = ["ip", "-n", host, "-o", "link", "show", "dev", name]
-                done = subprocess.run(shown, check=True, capture_output=True, text=True, timeout=10)
+                done = subprocess.run(shown, check=True, capture_output=True, text=True, timeout=60)
                 if "state UP" in done.stdout:
                     break
                 time.sleep(0.05)
@@ -157,7 +157,7 @@ def why_no_loss() -> str:
     except subprocess.CalledProcessError as error:
         return f"this kernel or container refuses: {error.stderr.strip()}"
     finally:
-        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=10)
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=60)
     return ""
 
 
@@ -205,4 +205,4 @@ def _shape(mbit: int, burst_kb: int | None = None) -> tuple[str, ...]:
 
 
 def _do(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)

@@ -1,4 +1,4 @@
-"""One rank that starts by `pyddpdiag.init_process_group`, for `python -m support.starting`; prints one line of JSON.
+"""One rank that starts by `pyddpdiag.init_process_group`, as a script; prints one line of JSON.
 
 RANK WORLD URL SECONDS HOW: `sums` averages something, `dies` is killed once it has met, `stalls` never connects.
 """

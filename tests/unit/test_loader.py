@@ -17,6 +17,7 @@ import pyddpdiag
 from pyddpdiag import _loader
 from pyddpdiag.errors import NativeModuleError
 
+pytestmark = pytest.mark.slow
 PACKAGE = Path(pyddpdiag.__file__).parent
 OTHER_MINOR = "2.11" if _loader.built_with() == "2.12" else "2.12"
 OTHER_TORCH = f"""

@@ -21,8 +21,9 @@ from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.json import report_to_json
 from pyddpdiag.report.text import print_text
 
+pytestmark = pytest.mark.slow
 SLOW = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

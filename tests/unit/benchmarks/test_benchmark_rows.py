@@ -19,6 +19,7 @@ import pytest
 
 pytest.importorskip("pytest_benchmark", reason="the benchmarks need pytest-benchmark")
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
 
 BENCHMARKS = """

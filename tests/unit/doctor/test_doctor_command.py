@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.doctored import command, environment
 
+pytestmark = pytest.mark.slow
 WITHOUT_TORCH = """
 import importlib.metadata as m, importlib.util as u, sys
 class Refuse:

@@ -21,6 +21,7 @@ from pyddpdiag.doctor.checks import installed
 from pyddpdiag.doctor.launcher_facts import Launch
 from pyddpdiag.messages.shells import Shell, write
 
+pytestmark = pytest.mark.slow
 TIMEOUT_S = 120
 LOADS = "def is_gloo_available():\n    return True\n"
 # As torch itself says it.

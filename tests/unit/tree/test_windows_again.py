@@ -33,7 +33,10 @@ AGAIN = (
     "tree/test_windows_forms.py::test_names_that_are_made_up_here_are_names_on_windows",
 )
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="on Windows itself they run as they are")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="on Windows itself they run as they are"),
+]
 
 
 def once_more(*options: str) -> subprocess.CompletedProcess[str]:

@@ -85,9 +85,8 @@ def texts(node: ast.expr) -> list[str]:
     return [one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
-def test_windows_can_pass(path: Path) -> None:
-    assert unfit(path.read_text(encoding="utf-8")) == []
+def test_windows_can_pass() -> None:
+    assert {path: found for path in FILES if (found := unfit(path.read_text(encoding="utf-8")))} == {}
 
 
 @pytest.mark.parametrize(
