@@ -222,10 +222,11 @@ def test(session: nox.Session) -> None:
     folders = (
         ["tests/unit", "-m", "not slow"] if quick else ["tests/faults", "tests/integration", "tests/unit"]
     )
-    # Tests that start ranks wait half of their time, for them and for timeouts: so there are more than cores at once.
-    # A file's tests stay together: they share what they start.
+    # Tests that start ranks wait half of their time, for them and for timeouts: so there is one more than cores. More
+    # would be the other load that they have to tell from what they inject. A file's tests stay together: they share
+    # what they start.
     together = ["--dist", "loadfile", "--no-loadscope-reorder"]
-    side_by_side = ["-n", str(cores if quick else 2 * cores), *together, "--durations=25"]
+    side_by_side = ["-n", str(cores if quick else cores + 1), *together, "--durations=25"]
     # Python compiles a module once and not in each of the thousands of processes, also where it is told otherwise.
     venv.run("pytest", *(rest or [*side_by_side, *folders]), env={"PYTHONDONTWRITEBYTECODE": None})
 
