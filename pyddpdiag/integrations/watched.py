@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import util
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.distributed as dist
@@ -18,12 +18,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 import pyddpdiag
-from pyddpdiag.cures.applied import Applied
-from pyddpdiag.cures.trial_options import Trial
 from pyddpdiag.errors import NotGlooError, PyddpdiagError
 from pyddpdiag.integrations.alone import at_next_step
 from pyddpdiag.integrations.recorded_training import Session
-from pyddpdiag.model.launch import Launch
 from pyddpdiag.output import say
 from pyddpdiag.record.attachments import is_attached
 from pyddpdiag.record.bucket_hook import RecorderHook
@@ -40,6 +37,11 @@ AT_ONCE_NS: Final = 50_000_000
 
 STEPS_PAST_IT: Final = 3
 """So many steps of an optimizer with a module's gradients, and no forward pass of the module, are no accident."""
+
+if TYPE_CHECKING:
+    from pyddpdiag.cures.applied import Applied
+    from pyddpdiag.cures.trial_options import Trial
+    from pyddpdiag.model.launch import Launch
 
 _OURS = (pyddpdiag.timed_allreduce, pyddpdiag.timed_bf16_allreduce, pyddpdiag.timed_fp16_allreduce)
 
@@ -94,6 +96,8 @@ class Watched:
         self._passed_by: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()  # recorded all the same
         self._alone = False  # no module is there
         self._hears_optimizers = False
+        self._usual: weakref.ref[Optimizer] | None = None  # the only one that steps
+        self._latest: weakref.ref[DistributedDataParallel] | None = None  # that passed, with gradients
         self._begun_by: DistributedDataParallel | None = None
         self._signs = 0  # of backward passes, when that pass began
         self._accumulates = False
@@ -123,10 +127,13 @@ class Watched:
         """A forward pass of a DDP module begins; `given` is torch.compile's module of it, or the same."""
         # DDP itself looks only at this, and never at `training`.
         may_train = torch.is_grad_enabled()
-        if may_train and ddp not in self._seen:
-            self._uncalled.pop(ddp, None)
-            self._seen.add(ddp)
-            self._attach(ddp, given)
+        # A set of weak references takes long to be asked.
+        if may_train and (self._latest is None or self._latest() is not ddp):
+            self._latest = weakref.ref(ddp)
+            if ddp not in self._seen:
+                self._uncalled.pop(ddp, None)
+                self._seen.add(ddp)
+                self._attach(ddp, given)
         marks = self._loop()
         if marks is None:
             return
@@ -135,7 +142,7 @@ class Watched:
             return
         # Lightning leaves the wrapper in evaluation mode, and the model inside trains. With all of it in that mode,
         # this is an evaluation that records gradients, or a fine-tuning: the backward pass will show it.
-        sure = any(module.training for module in ddp.modules())
+        sure = ddp.training or any(module.training for module in ddp.modules())
         if marks.open and self._is_another(marks, ddp, sure):
             marks.end()
         if not marks.open:
@@ -144,8 +151,9 @@ class Watched:
             if sure and self._by_batches:
                 self._note_epoch()
             # Only until there is something better to tell steps by.
-            self._begun_by = None if self._by_batches or self._optimizers else ddp
-            self._stepped.clear()
+            self._begun_by = None if self._by_batches or self._usual or self._optimizers else ddp
+            if not self._usual:
+                self._stepped.clear()
             self._signs = self._passes()
         # The gradients of a pass in no_sync are for a later one of the same step.
         self._accumulates = not ddp.require_backward_grad_sync
@@ -327,7 +335,10 @@ class Watched:
             self._look_for_uncalled(optimizer)
         marks = self._loop()
         if marks is not None:
-            self._begun_by = None
+            if self._usual is not None and self._usual() is optimizer and self._by_batches and marks.open:
+                marks.begin()
+                return
+            self._usual = self._begun_by = None
             if optimizer in self._stepped:
                 # It steps more often than the others, which then tell nothing of the end of a step.
                 self._optimizers = weakref.WeakSet(self._stepped)
@@ -340,6 +351,10 @@ class Watched:
             if (self._passed_by or self._alone) and not marks.open:
                 self._stepped.clear()
                 marks.begin()  # no forward pass will say so
+            elif self._by_batches and len(self._optimizers) == 1:
+                # It ends no step, and is the only one that could: nothing changes by its further ones.
+                self._stepped.clear()
+                self._usual = weakref.ref(optimizer)
 
     def _loop(self) -> LoopMarks | None:
         """The marks of the loop, on its thread and in the process that records."""

@@ -25,7 +25,7 @@ from pyddpdiag.record.modes import Modes
 from pyddpdiag.record.reduced import Reduced
 from pyddpdiag.record.sampled import is_sampled
 from pyddpdiag.record.script_lines import line_of_frame
-from pyddpdiag.record.stepping import Link, Stepping
+from pyddpdiag.record.stepping import Link, Stepping, gradient_of, version_of
 
 LOOK_INTERVAL: Final = 7
 """All parameters are looked at in the first steps, and in every n-th one after these.
@@ -75,6 +75,8 @@ class Optimizers:
         self._process = os.getpid()
         self._failed = False
         self._stepping: weakref.WeakKeyDictionary[Optimizer, Stepping] = weakref.WeakKeyDictionary()
+        self._usual: Usual | None = None  # the last one, if it steps with one module
+        self._as_usual = False  # the step that has begun is
         self._ended: list[Stepping] = []  # in their order, of optimizers that may be gone
         self._unreduced: dict[tuple[int | None, tuple[str, ...], int, bool], _Seen] = {}
         this = weakref.ref(self)
@@ -132,6 +134,10 @@ class Optimizers:
         """A step begins."""
         if not (self._modules or self.looks_at_all) or self._core.paused:
             return
+        usual = self._usual
+        self._as_usual = usual is not None and usual.begins(optimizer)
+        if self._as_usual:
+            return
         stepping = self._stepping.get(optimizer)
         if stepping is None:
             stepping = self._stepping[optimizer] = Stepping(optimizer)
@@ -156,6 +162,10 @@ class Optimizers:
 
     def ended(self, optimizer: Optimizer) -> None:
         """A step ended."""
+        usual = self._usual
+        if self._as_usual and usual is not None and usual.ended(optimizer):
+            self._again.due = _is_looked_at(usual.stepping.steps + 1)
+            return
         stepping = self._stepping.get(optimizer)
         if stepping is not None:
             self._again.due = _is_looked_at(stepping.steps + 1)
@@ -169,18 +179,20 @@ class Optimizers:
                 link.passes[max(link.before - since, 0) + min(now - link.before, 1)] += 1
             link.after = now
             link.module.stepped()
-            gradient = _gradient(link.module)
-            link.gradient = (weakref.ref(gradient), _version(gradient)) if gradient is not None else None
-        if stepping is not None and stepping.links and _is_power_of_4(stepping.steps):
-            self._found()
+            link.note(gradient_of(link.module))
+        if stepping is not None and stepping.links:
+            if _is_power_of_4(stepping.steps):
+                self._found()
+            alone = len(stepping.links) == 1 and len(self._modules) == 1
+            self._usual = Usual(weakref.ref(optimizer), stepping) if alone else None
 
     def _is_new(self, link: Link) -> bool:
         """Whether there is a gradient that came after the last step."""
-        gradient = _gradient(link.module)
+        gradient = gradient_of(link.module)
         if gradient is None or link.gradient is None:
             return gradient is not None
         before, version = link.gradient
-        return before() is not gradient or version != _version(gradient)
+        return before() is not gradient or version != version_of(gradient)
 
     def _look(self, optimizer: Optimizer, stepping: Stepping) -> None:
         """Looks for parameters outside every bucket, beside modules that were reduced."""
@@ -271,14 +283,43 @@ class Optimizers:
             self._found()
 
 
-def _gradient(module: Reduced) -> torch.Tensor | None:
-    """One of its gradients."""
-    living = (one for one in (ref() for ref in module.parameters) if one is not None)
-    return next((one.grad for one in living if one.grad is not None), None)
+@dataclass
+class Usual:
+    """A step like almost all others: one pass was reduced since the last one, and nothing is looked at. Its Python is
+    in no cache when an optimizer steps, so that each call less counts."""
 
+    optimizer: weakref.ref[Optimizer]
+    stepping: Stepping
 
-def _version(gradient: torch.Tensor) -> int:
-    return 0 if gradient.is_inference() else gradient._version
+    def begins(self, optimizer: Optimizer) -> bool:
+        """Whether it is one; then it was counted."""
+        stepping = self.stepping
+        [link] = stepping.links
+        module, steps = link.module, stepping.steps + 1
+        passes = module.native.passes
+        if (
+            self.optimizer() is not optimizer
+            or passes != link.after + 1
+            or link.after != module.stepped_at
+            or module.looks.local != module.local_at
+            or _is_looked_at(steps)
+            or not stepping.goes_on(optimizer)
+        ):
+            return False
+        stepping.steps, link.before = steps, passes
+        module.mark()
+        return True
+
+    def ended(self, optimizer: Optimizer) -> bool:
+        """Whether it ended as one, and was counted."""
+        [link] = self.stepping.links
+        if self.optimizer() is not optimizer or link.module.native.passes != link.before:
+            return False  # its closure has run passes
+        link.passes[1] += 1
+        link.after = link.before
+        link.module.stepped()
+        link.note(gradient_of(link.module))
+        return True
 
 
 def _place(group: int, place: int, parameter: torch.Tensor) -> str:

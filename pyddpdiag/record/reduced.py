@@ -13,7 +13,9 @@ from pyddpdiag import _native
 from pyddpdiag.model.training import MOST
 from pyddpdiag.record.pass_looks import PassLooks
 
-_SMALL_BYTES: Final = 2**16  # of what is read before every step
+_SMALL_BYTES: Final = 2**16  # of what is read before a step
+_MARKED: Final = (128, 32)
+"""Of so many passes, the steps after the first ones are marked: in these, the watch over weights reads each twice."""
 
 
 def parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.nn.Parameter]]:
@@ -64,12 +66,12 @@ class Reduced:
     def stepped(self) -> None:
         """An optimizer has stepped with it."""
         self.stepped_at, self.local_at = self.native.passes, self.looks.local
-        self.looks.steps(
-            self.stepped_at, (one for one in (ref() for ref in self.parameters) if one is not None)
-        )
+        self.looks.steps(self.stepped_at, self.parameters)
 
     def mark(self) -> None:
-        """Notes what one parameter is before a step."""
+        """Notes what one parameter is before a step, now and then."""
+        if self.native.passes % _MARKED[0] >= _MARKED[1]:
+            return
         one = self.parameters[self.smallest]() if self.parameters else None
         if one is not None and one.nbytes <= _SMALL_BYTES:
             self.marks[self.native.passes] = _native.weight_marks([one])[0]

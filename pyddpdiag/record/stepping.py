@@ -37,6 +37,23 @@ class Link:
     # One that was there then, and its version. Not its id: another one may get it.
     gradient: tuple[weakref.ref[torch.Tensor], int] | None = None
 
+    def note(self, gradient: torch.Tensor | None) -> None:
+        """The optimizer has stepped with this one."""
+        self.gradient = (weakref.ref(gradient), version_of(gradient)) if gradient is not None else None
+
+
+def gradient_of(module: Reduced) -> torch.Tensor | None:
+    """One of its gradients."""
+    for ref in module.parameters:
+        if (one := ref()) is not None and (gradient := one.grad) is not None:
+            return gradient
+    return None
+
+
+def version_of(gradient: torch.Tensor) -> int:
+    """Which one it is of those that were written into this tensor."""
+    return 0 if gradient.is_inference() else gradient._version
+
 
 class Stepping:
     """One optimizer."""
@@ -67,6 +84,15 @@ class Stepping:
             self._schedule = _schedule_of(optimizer, self.steps)
         elif self._schedule is not None:
             self._schedule.look(self.steps)
+
+    def goes_on(self, optimizer: Optimizer) -> bool:
+        """Whether the next step needs no `begins`: it learns as those before did, and is none of which more is noted."""
+        return (
+            self.steps & (self.steps + 1) != 0
+            and self._zero_since is None
+            and self._schedule is None
+            and _learns(optimizer.param_groups[0])
+        )
 
     def look(self, optimizer: Optimizer, modules: list[Reduced]) -> None:
         """Finds the modules that it has parameters of, some of which may have become known since."""
@@ -189,4 +215,4 @@ def _settings(group: dict[str, Any]) -> str:
     return ", ".join(settings)
 
 
-__all__ = ["Link", "Stepping"]
+__all__ = ["Link", "Stepping", "gradient_of", "version_of"]

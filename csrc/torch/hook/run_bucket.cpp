@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "torch/hook/in_flight.hpp"
-#include "torch/probe/finite_watch.hpp"
 #include "torch/probe/start_signal.hpp"
 
 namespace ddpdiag {
@@ -28,7 +27,7 @@ bool prepare(Path& path, const at::Tensor& buffer, BucketOperation& operation) {
         operation.look(buffer, seen.divided_by, seen.statistics);
     }
     const auto finite =
-        watched || seen.finite || facts.statistics == StatisticsFrom::sum ? seen.finite : all_finite(buffer);
+        watched || seen.finite || facts.statistics == StatisticsFrom::sum ? seen.finite : operation.search(buffer);
     if (finite == true) {
         operation.finite();
     } else if (finite == false && !watched) {

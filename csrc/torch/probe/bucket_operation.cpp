@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "torch/probe/finite_watch.hpp"
 #include "torch/probe/worker_group.hpp"
 
 namespace ddpdiag {
@@ -51,6 +52,10 @@ void BucketOperation::look(const at::Tensor& buffer, double divided_by,
             finite();
         }
     }
+}
+
+std::optional<bool> BucketOperation::search(const at::Tensor& buffer) const {
+    return all_finite(buffer, layout_->module->hook.searched, layout_->index == 0);
 }
 
 void BucketOperation::look_at_fault(const at::Tensor& buffer, double divided_by) {

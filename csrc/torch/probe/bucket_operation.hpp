@@ -31,6 +31,8 @@ public:
     // known.
     void look(const at::Tensor& buffer, double divided_by = 1.0,
               const std::optional<GradientStatistics>& statistics = std::nullopt);
+    // Whether they are finite, in other passes; nothing: that can't be read.
+    [[nodiscard]] std::optional<bool> search(const at::Tensor& buffer) const;
     // Whether all of this rank's gradients are finite; where not, they are noted outside of watched passes too.
     void finite() const { operation_.set_flags(flag_finite); }
     void look_at_fault(const at::Tensor& buffer, double divided_by);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/kernels/finite.hpp"
 #include "torch/probe/gradient_watch.hpp"
 #include "torch/probe/module_identity.hpp"
 #include "torch/probe/operation_pool.hpp"
@@ -41,6 +42,7 @@ struct PassMarks {
 struct HookThread {
     OperationPool operations;
     WatchedPass watched;
+    SearchedPart searched;           // for values that are not finite, in passes that are not watched
     bool signal_by_copy = false;     // how Gloo's workers signal starts in this pass (start_signal.hpp)
     bool other_collectives = false;  // than buckets run in its passes (backward_pass.hpp)
     std::int64_t ranks_left = 0;     // in join(), of those that divide the sum; 0: all (hook/uneven.hpp)
