@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -129,9 +128,7 @@ def measure(session: Session, folder: str, rounds: int, widths: list[int]) -> li
     order, found = random.Random(0), []
     for width in widths:
         batch, count = SIZES[width]
-        ddp = DistributedDataParallel(
-            torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4)))
-        )
+        ddp = DistributedDataParallel(torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4))))
         optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-6, momentum=0.9)
         loader = DataLoader(TensorDataset(torch.randn(batch * (BEFORE + count), width)), batch_size=batch)
         found.append({name: Steps([], [], []) for name in ("plain", *READINGS)})
@@ -171,7 +168,9 @@ class Steps:
     def of(self, picked: Any) -> dict[str, float]:
         """What a step takes in these rounds. On a busy machine other processes' use of the caches is most of what
         differs: of each step the lower quartile over the rounds, and of these the mean."""
-        quiet = [np.quantile(np.asarray(each)[picked], 0.25, axis=0).mean() for each in (self.thread, self.clock)]
+        quiet = [
+            np.quantile(np.asarray(each)[picked], 0.25, axis=0).mean() for each in (self.thread, self.clock)
+        ]
         return {
             "thread": quiet[0],
             "process": quiet[0] + np.median(np.asarray(self.others)[picked]),
@@ -187,17 +186,28 @@ def main(rounds: int, ranks: int, widths: list[int]) -> None:
     picks = [np.arange(rounds), *np.random.default_rng(0).integers(0, rounds, (300, rounds))]
     for by, width in zip(found, widths, strict=True):
         plain = [by["plain"].of(each) for each in picks]
-        print(f"{16 * width * (width + 1) / 1e6:.1f} MB; plain: " + ", ".join(f"{k} {1e3 * v:.2f} ms" for k, v in plain[0].items()))
+        print(
+            f"{16 * width * (width + 1) / 1e6:.1f} MB; plain: "
+            + ", ".join(f"{k} {1e3 * v:.2f} ms" for k, v in plain[0].items())
+        )
         for name in READINGS:
             cells = []
             for clock in plain[0]:
-                more = np.array([by[name].of(p)[clock] - one[clock] for p, one in zip(picks, plain, strict=True)])
+                more = np.array(
+                    [by[name].of(p)[clock] - one[clock] for p, one in zip(picks, plain, strict=True)]
+                )
                 low, high = np.quantile(more[1:], [0.025, 0.975])
                 share = 1 + more[0] / plain[0][clock]
-                cells.append(f"{clock} {1e6 * more[0]:5.0f} us [{1e6 * low:.0f}, {1e6 * high:.0f}] {share:.3f}")
+                cells.append(
+                    f"{clock} {1e6 * more[0]:5.0f} us [{1e6 * low:.0f}, {1e6 * high:.0f}] {share:.3f}"
+                )
             print(f"  {name:28}" + "   ".join(cells))
 
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(int(given[0]) if given else ROUNDS, int(given[1]) if len(given) > 1 else 1, [int(each) for each in given[2:]] or list(SIZES))
+    main(
+        int(given[0]) if given else ROUNDS,
+        int(given[1]) if len(given) > 1 else 1,
+        [int(each) for each in given[2:]] or list(SIZES),
+    )

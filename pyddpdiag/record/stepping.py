@@ -86,7 +86,7 @@ class Stepping:
             self._schedule.look(self.steps)
 
     def goes_on(self, optimizer: Optimizer) -> bool:
-        """Whether the next step needs no `begins`: it learns as those before did, and is none of which more is noted."""
+        """Whether the next step needs no `begins`: it learns as those before did, and no more is noted of it."""
         return (
             self.steps & (self.steps + 1) != 0
             and self._zero_since is None

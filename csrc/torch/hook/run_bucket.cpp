@@ -26,8 +26,9 @@ bool prepare(Path& path, const at::Tensor& buffer, BucketOperation& operation) {
     if (seen.statistics) {
         operation.look(buffer, seen.divided_by, seen.statistics);
     }
-    const auto finite =
-        watched || seen.finite || facts.statistics == StatisticsFrom::sum ? seen.finite : operation.search(buffer);
+    const auto finite = watched || seen.finite || facts.statistics == StatisticsFrom::sum
+                            ? seen.finite
+                            : operation.search(buffer);
     if (finite == true) {
         operation.finite();
     } else if (finite == false && !watched) {
