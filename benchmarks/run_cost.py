@@ -40,6 +40,7 @@ from pyddpdiag.record import attachments, ddp_modules, recorder, training
 ROUNDS = 20
 # Width of four layers, their batch, and the steps of a block.
 SIZES = {96: (32, 46), 256: (48, 46), 512: (80, 32), 1024: (160, 16)}
+OPERATIONS = 20_000  # of torch that a new recorder looks at, to learn which worker serves which group
 BEFORE = 17  # steps before a block. No power of 4 is among its own, at which the sidecar is written.
 
 OFF = {"parameter_interval": 0, "statistics_interval": 0, "weights_interval": 0, "sample_connections": False}
@@ -78,10 +79,13 @@ class Nothing:
 @contextmanager
 def patched() -> Iterator[None]:
     """What is replaced in torch meanwhile comes back, as if no `pyddpdiag run` were there."""
-    owners = [sys.modules[name] for name in unchanged._PATCHES if name in sys.modules]
+    owners: list[Any] = [sys.modules[name] for name in unchanged._PATCHES if name in sys.modules]
     owners += [DistributedDataParallel, dataloader.DataLoader, dataloader._BaseDataLoaderIter, torch, dist]
     before = [(owner, dict(vars(owner))) for owner in owners]
-    hooks = [torch_optimizer._global_optimizer_pre_hooks, torch_optimizer._global_optimizer_post_hooks]
+    hooks: list[dict[int, Any]] = [
+        torch_optimizer._global_optimizer_pre_hooks,
+        torch_optimizer._global_optimizer_post_hooks,
+    ]
     known = [dict(each) for each in hooks]
     try:
         yield
@@ -138,6 +142,10 @@ def measure(session: Session, folder: str, rounds: int, widths: list[int]) -> li
                     given = iter(loader)
                     thread, clock = [], []
                     for step in range(BEFORE + count):
+                        if step == 2:
+                            one = torch.ones(1)
+                            for _ in range(OPERATIONS):
+                                one.add_(1)
                         if step == BEFORE:
                             dist.barrier()
                             used = time.process_time() - time.thread_time()

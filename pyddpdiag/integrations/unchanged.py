@@ -111,7 +111,6 @@ class _State:
     failed: bool = False
     announced: int = 0  # the id of the module whose call was seen, but not its forward pass
     begun: bool = False  # a DDP module has run, or none will; batches before belong to nobody
-    called: bool = False  # a DDP module was
     set_up: SetUp | None = None  # looks at what comes before the first pass
 
 
@@ -384,13 +383,10 @@ _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
 
 
 def _forward(ddp: Any, given: Any = None) -> None:
-    if not _state.called:
-        _state.called = True
-        _early.calls()
+    _early.calls()
     watched = _state.watched or _watched()
     if watched is not None:
-        if not _state.begun:
-            _begins()
+        _begins()
         watched.forward(ddp, ddp if given is None else given)
 
 

@@ -1,6 +1,5 @@
 #include "core/kernels/finite.hpp"
 
-#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -11,7 +10,7 @@ using ddpdiag::SearchedPart;
 
 namespace {
 
-constexpr auto nan = std::numeric_limits<float>::quiet_NaN();
+constexpr auto not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 }  // namespace
 
@@ -21,8 +20,8 @@ CASE("a row or a column of NaN is found in every pass, however little is searche
             std::vector<float> rows(512 * width);
             std::vector<float> columns(512 * width);
             for (std::size_t i = 0; i < 512; ++i) {
-                columns[i * width + 17] = nan;
-                rows[100 * width + i % width] = nan;
+                columns[i * width + 17] = not_a_number;
+                rows[100 * width + i % width] = not_a_number;
             }
             CHECK(!finite_lines(rows.data(), rows.size(), SearchedPart::least, pass));
             CHECK(!finite_lines(columns.data(), columns.size(), SearchedPart::least, pass));
