@@ -3,8 +3,7 @@
 Run: python3 dev.py bench benchmarks/bench_lines.py
 The first case is the processor time of the thread that looks, per second, while the main thread trains: what is
 formatted and written is in it. The second is how long a look keeps the interpreter lock, for which the main thread may
-have to wait; the third, in which part of the time looks and the writing of what they saw keep it. The fourth compares
-steps with looks and without, in turns within each round.
+have to wait; the third, in which part of the time looks and the writing of what they saw keep it.
 """
 
 from __future__ import annotations
@@ -18,14 +17,13 @@ from typing import Any, cast
 
 import pytest
 import torch
-from harness.row import Row, ratios
+from harness.row import Row
 
 from pyddpdiag import _native
 from pyddpdiag.record import lines
 from pyddpdiag.record.lines import LineSampler
 from pyddpdiag.record.stacks import looks_at_main_thread
 
-ROUNDS, STEPS = 200, 40
 SECONDS = 5.0
 GOAL = 0.005
 """Of one core, while there are 20 looks a second: the first 100 s of a run."""
@@ -131,23 +129,6 @@ def test_lock_share(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         shares.append((held[0] - before) / (time.monotonic() - begun))
     sampler.close()
     row.report("interpreter lock held by looks and writes per second", shares)
-
-
-def test_steps(row: Row, tmp_path: Path) -> None:
-    """In one process, in turns, so that other load hits both alike."""
-    model, inputs = _model()
-    core = _Core()
-    took: dict[str, list[float]] = {"with looks": [], "without": []}
-    for number in range(row.rounds(ROUNDS)):
-        for name in sorted(took, reverse=bool(number % 2)):
-            sampler = _sampler(tmp_path, core) if name == "with looks" else None
-            begun = time.perf_counter()
-            for _ in range(STEPS):
-                _step(model, inputs)
-            took[name].append(time.perf_counter() - begun)
-            if sampler is not None:
-                sampler.close()
-    row.report("steps", took["with looks"], ratio_to=ratios(took, "with looks", ["without"]))
 
 
 def _used_s(task: Path) -> float:

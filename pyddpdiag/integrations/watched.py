@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import util
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.distributed as dist
@@ -18,12 +18,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 import pyddpdiag
-from pyddpdiag.cures.applied import Applied
-from pyddpdiag.cures.trial_options import Trial
 from pyddpdiag.errors import NotGlooError, PyddpdiagError
 from pyddpdiag.integrations.alone import at_next_step
 from pyddpdiag.integrations.recorded_training import Session
-from pyddpdiag.model.launch import Launch
 from pyddpdiag.output import say
 from pyddpdiag.record.attachments import is_attached
 from pyddpdiag.record.bucket_hook import RecorderHook
@@ -40,6 +37,12 @@ AT_ONCE_NS: Final = 50_000_000
 
 STEPS_PAST_IT: Final = 3
 """So many steps of an optimizer with a module's gradients, and no forward pass of the module, are no accident."""
+
+if TYPE_CHECKING:
+    # A rank's start is short.
+    from pyddpdiag.cures.applied import Applied
+    from pyddpdiag.cures.trial_options import Trial
+    from pyddpdiag.model.launch import Launch
 
 _OURS = (pyddpdiag.timed_allreduce, pyddpdiag.timed_bf16_allreduce, pyddpdiag.timed_fp16_allreduce)
 

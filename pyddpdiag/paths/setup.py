@@ -7,7 +7,7 @@ from typing import Final
 import torch.distributed as dist
 
 from pyddpdiag import _native
-from pyddpdiag.paths import exchange_setup, lanes, lanes_setup, shared_setup
+from pyddpdiag.paths import exchange_setup, lanes, shared_setup
 from pyddpdiag.paths.options import Compress, PathRequest
 
 _COMPRESSIONS: Final[dict[Compress | None, _native.Compression]] = {
@@ -34,7 +34,11 @@ def prepare(core: _native.Recorder, group: dist.ProcessGroup, request: PathReque
     shared = shared_setup.prepare(core, group, request.shared_memory)
     if request.compress is not None and shared is None:
         exchange_setup.prepare(core, group)
-    over = lanes_setup.prepare(core, group, lanes.parse(request.lanes)) if request.lanes else None
+    over = None
+    if request.lanes:
+        from pyddpdiag.paths import lanes_setup  # few runs have any, and a rank's start is short
+
+        over = lanes_setup.prepare(core, group, lanes.parse(request.lanes))
     return _native.PathOptions(_COMPRESSIONS[request.compress], request.error_feedback, shared, over)
 
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from types import TracebackType
 
-from pyddpdiag.messages.explain import explain
 from pyddpdiag.output import say
 from pyddpdiag.record.once import OncePerProcess
 
@@ -37,6 +36,8 @@ def words(error: BaseException, rank: int) -> str:
     # Gloo's and torch's errors are RuntimeErrors; those of other classes are the script's own business.
     if not isinstance(error, (RuntimeError, ConnectionError)):
         return ""
+    from pyddpdiag.messages.explain import explain  # a fifth of what a rank would load for us
+
     found = explain(error)
     if not found.known or found.kind == "pyddpdiag":
         return ""

@@ -43,6 +43,7 @@ class PassLooks:
     # Since the optimizer's last step, the passes that were looked at; and how many there were until then.
     _begun: list[Begun] = field(default_factory=list)
     _passes: int = 0
+    _sought: int = 0
     # Parameters that have had a gradient.
     _some: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
 
@@ -65,11 +66,13 @@ class PassLooks:
         if len(self._begun) < MOST:
             self._begun.append(begun)
 
-    def steps(self, reduced: int, parameters: Iterable[torch.Tensor] = ()) -> None:
+    def steps(self, reduced: int, parameters: Iterable[weakref.ref[torch.Tensor]] = ()) -> None:
         """An optimizer has stepped with these parameters, after so many passes that were reduced."""
-        if not self._some:
+        if not self._some and self._sought < MOST:
             # One that is not used has none at any time.
-            readable = (one for one in parameters if one.grad is not None and _is_soon_read(one.grad))
+            self._sought += 1
+            living = (one for one in (ref() for ref in parameters) if one is not None)
+            readable = (one for one in living if one.grad is not None and _is_soon_read(one.grad))
             self._some = [weakref.ref(one) for one in itertools.islice(readable, 4)]
         passes, begun = reduced + self.local, self._begun
         if begun and len(begun) == passes - self._passes:
@@ -85,7 +88,9 @@ class PassLooks:
                 seen.lost + (all(fresh) and unmoved and any(before)),
                 seen.dropped + (not all(before)),
             )
-        self._passes, self._begun = passes, []
+        if begun:
+            self._begun = []
+        self._passes = passes
 
 
 def _is_soon_read(gradient: torch.Tensor) -> bool:

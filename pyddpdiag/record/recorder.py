@@ -62,7 +62,8 @@ class Recorder:
         parameter_interval: record when each parameter's gradient became ready in every n-th backward pass
             (only with `attach`); 0 = never, 1 = always.
         statistics_interval: record each bucket's gradient statistics (sum of squares, absolute maximum, non-finite
-            values, and a checksum of the result) in every n-th backward pass; 0 = never.
+            values, and a checksum of the result) in every n-th backward pass, and after 16 times in every
+            4n-th unless n is 1; 0 = never.
         parameter_statistics: the same for every parameter, in the same passes.
         sentinel: "warn" or "raise" when the ranks' gradients are not finite or do not agree (docs/sentinel.md); the
             same on all ranks. The ranks then create a separate process group for the sentinel.
@@ -70,7 +71,7 @@ class Recorder:
         watchdog_s: print what `pyddpdiag hang` says (docs/hang.md) when an operation of this rank has been in flight,
             or nothing was recorded, for so many seconds; None = never.
         weights_interval: fingerprint every parameter once in so many backward passes, some in each pass, to find
-            weights that differ between ranks; 0 = never.
+            weights that differ between ranks, and as much rarer after 16 times; 0 = never.
         sample_connections: record twice a second what the system knows about this process's TCP connections, so that
             slow, delayed and lossy links can be named.
         lines: look at the main thread's Python stack, some 20 times a second at first, so that a late rank's line can

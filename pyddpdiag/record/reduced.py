@@ -64,9 +64,7 @@ class Reduced:
     def stepped(self) -> None:
         """An optimizer has stepped with it."""
         self.stepped_at, self.local_at = self.native.passes, self.looks.local
-        self.looks.steps(
-            self.stepped_at, (one for one in (ref() for ref in self.parameters) if one is not None)
-        )
+        self.looks.steps(self.stepped_at, self.parameters)
 
     def mark(self) -> None:
         """Notes what one parameter is before a step."""

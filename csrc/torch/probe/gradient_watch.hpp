@@ -16,8 +16,16 @@ namespace ddpdiag {
 
 class Recorder;
 
+// What is read of all gradients or weights every n-th time is read every 4n-th time after the first 16: in short steps
+// it is most of what a recording costs. The same on all ranks; who asks for each time gets it.
+[[nodiscard]] constexpr std::uint64_t interval_at(std::uint32_t interval, std::uint32_t pass) noexcept {
+    constexpr std::uint64_t often = 16;
+    constexpr std::uint64_t rarer = 4;
+    return interval > 1 && pass >= often * interval ? rarer * interval : interval;
+}
+
 struct GradientOptions {
-    // Statistics of every n-th synchronising backward pass go to the trace; 0 = never.
+    // Statistics of every n-th synchronising backward pass go to the trace (`interval_at`); 0 = never.
     std::uint32_t statistics_interval = 16;
     // Also one record per parameter.
     bool per_parameter = false;

@@ -338,7 +338,7 @@ void Recorder::record_weights(ModuleState& module, std::uint32_t pass) {
     record.step = step_of(module);
     record.module = module.identity.index();
     record.thread = platform::thread_id();
-    module.weights.look(trace_, record, pass, options_.weights_interval);
+    module.weights.look(trace_, record, pass, interval_at(options_.weights_interval, pass));
 }
 
 void Recorder::add_collector_pause(std::int64_t ns) noexcept {

@@ -121,7 +121,7 @@ std::optional<WeightMark> WeightsWatch::begun(const at::Tensor& values, std::siz
     return part_.next_pass == pass ? part_.mark : std::nullopt;
 }
 
-void WeightsWatch::look(TraceFile& trace, const Record& record, std::uint32_t pass, std::uint32_t interval) {
+void WeightsWatch::look(TraceFile& trace, const Record& record, std::uint32_t pass, std::uint64_t interval) {
     if (interval == 0 || ends_.empty()) {
         return;
     }

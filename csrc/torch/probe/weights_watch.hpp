@@ -31,7 +31,7 @@ public:
     explicit WeightsWatch(const std::vector<at::Tensor>& parameters);
 
     // Writes the marks of the parameters whose turn ends with this pass. `record`: of the pass, as it describes them.
-    void look(TraceFile& trace, const Record& record, std::uint32_t pass, std::uint32_t interval);
+    void look(TraceFile& trace, const Record& record, std::uint32_t pass, std::uint64_t interval);
 
     // Of these parameters together; 0 if one cannot be read.
     [[nodiscard]] std::uint64_t bits_of(const std::vector<std::uint32_t>& parameters) const;

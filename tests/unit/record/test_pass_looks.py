@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 
@@ -50,7 +52,7 @@ def test_a_pass_begins_without_gradients_that_it_could_add_to() -> None:
     for clears in (False, None, False, True):
         between = used(rows(torch.tensor([[1, 2]]))).sum() + wide(torch.ones(4)).sum()
         between.backward()
-        looks.steps(1, parameters)
+        looks.steps(1, map(weakref.ref, parameters))
         if clears is not None:
             for one in (used, rows, wide):
                 one.zero_grad(set_to_none=clears)
@@ -61,5 +63,5 @@ def test_a_pass_begins_without_gradients_that_it_could_add_to() -> None:
 def test_nothing_is_known_where_no_gradient_can_be_read_in_no_time() -> None:
     wide, looks = torch.nn.Linear(100, 50, bias=False), PassLooks()
     wide(torch.ones(100)).sum().backward()
-    looks.steps(1, wide.parameters())
+    looks.steps(1, map(weakref.ref, wide.parameters()))
     assert looks.begins(local=False) is None
