@@ -165,6 +165,7 @@ def print_report(
     memory_gb: float = USUAL_GB,
     file: TextIO | None = None,
     named: str = "",
+    report: RunReport | None = None,
 ) -> int:
     """Print the report of a folder and return its exit code.
 
@@ -180,12 +181,14 @@ def print_report(
         memory_gb: as in `load_report`.
         file: where to print; standard output by default.
         named: how the report calls the folder, which may be the copy of another one; empty: as it is called.
+        report: of the folder, if the caller has it already and nothing is to be narrowed.
 
     Raises:
         TraceError: there are no traces, or none can be read.
         UsageError: there is no such step, bucket or attempt.
     """
-    report = load_report(folder, step=step, bucket=bucket, attempt=attempt, memory_gb=memory_gb)
+    if report is None or step is not None or bucket is not None:
+        report = load_report(folder, step=step, bucket=bucket, attempt=attempt, memory_gb=memory_gb)
     if named:
         report = of_copy(report, folder, named)
     target = file if file is not None else sys.stdout

@@ -151,11 +151,9 @@ def _by_cause(rows: Sequence[Row]) -> str:
             words = ", ".join(f"{kind} {count}" for kind, count in said.most_common())
             lines.append((cause, f"{right} of {len(mine)}", cost, words))
         elif mine:
-            right_ones.append(f"{cause} {right}{f' ({cost})' if cost else ''}")
+            right_ones.append(cause)
     head = ("injected", "cause and culprit right", "step / without it", "said")
-    sentence = (
-        f"Right in all runs (how many, and the step over that without the fault): {'; '.join(right_ones)}."
-    )
+    sentence = f"Right in all of their runs: {', '.join(right_ones)}."
     return "\n\n".join([*([_table(head, lines)] if lines else []), *([sentence] if right_ones else [])])
 
 
@@ -203,8 +201,9 @@ def figures(rows: Sequence[Row], versions: str) -> str:
     broken = Counter(row["plan"]["cause"] for row in rows if row["problem"])
     parts = [_conditions(rows, versions)]
     if cheap:
-        counts = ", ".join(f"{cause} {count}" for cause, count in cheap.items())
-        parts.append(f"- Not counted, because the fault cost less than 10% of the step: {counts}.")
+        parts.append(
+            f"- Not counted, because the fault cost less than 10% of the step: {sum(cheap.values())}."
+        )
     if broken:
         counts = ", ".join(f"{cause} {count}" for cause, count in broken.items())
         parts.append(f"- Not judged, because the run itself failed: {counts}.")

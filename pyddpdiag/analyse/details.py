@@ -18,6 +18,9 @@ from pyddpdiag.trace.run import open_run
 SAMPLED: Final = 400
 """Steps that lateness by bucket rests on, evenly over the run."""
 
+SAMPLED_OF_ALL: Final = 2**15
+"""Steps of a rank, at most, over all ranks."""
+
 
 def run_details(
     report: RunReport, folder: Path, *, step: int | None = None, memory_gb: float = 0.0
@@ -45,7 +48,7 @@ def run_details(
             lines.append(timeline(trace, offsets.get(trace.rank, 0), wanted))
             norms.append(gradient_norms(trace))
 
-    open_run(folder, visit=take, memory_gb=memory_gb)
+    open_run(folder, visit=take, memory_gb=memory_gb, steps=wanted)
     clock_errors = [rank.clock.uncertainty_ms for rank in report.ranks]
     clock_error_ms = (
         None
@@ -71,9 +74,10 @@ def gradient_norms_of_none() -> GradientNorms:
 def _sample(report: RunReport) -> Int64:
     """Judged steps, evenly over the run."""
     numbers = np.unique(report.steps.step[report.steps.judged])
-    if len(numbers) <= SAMPLED:
+    most = min(SAMPLED, max(1, SAMPLED_OF_ALL // len(report.ranks)))
+    if len(numbers) <= most:
         return numbers
-    return np.asarray(numbers[np.linspace(0, len(numbers) - 1, SAMPLED).astype(np.int64)])
+    return np.asarray(numbers[np.linspace(0, len(numbers) - 1, most).astype(np.int64)])
 
 
 def _without(lines: list[RankTimeline], steps: Int64) -> list[RankTimeline]:

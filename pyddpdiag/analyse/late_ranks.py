@@ -39,6 +39,7 @@ from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.windows import Span, Stretches, by_window, gathered, joined, stretches
 from pyddpdiag.model.findings import Cause, Confidence
 from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.trace.rows import Bool
 
 SHORT: Final = 2 * WINDOW
 """In a shorter stretch it may have been any rank's turn to be slowed by something else: it must be late by more."""
@@ -213,27 +214,32 @@ def _places(
     usual = np.where(np.isnan(windows), steps.wall_ms, windows)
     threshold = least_ms(steps.wall_ms)
     some_rank_is = sure_median(lateness.extra.max(axis=1)) > threshold
+    # What each rank waits longer for a core than the one that waits least.
+    delay = usage.run_delay[lateness.rows]
+    waits = np.maximum(0.0, np.nan_to_num(delay - np.nanmin(np.nan_to_num(delay), axis=1)[:, None]))
+    unknown = np.isnan(delay).any(axis=1)
     for place in range(len(lateness.ranks)):
         extra = lateness.extra[:, place]
         if sure_median(extra) > threshold:
             yield place, None
             continue
-        span = _stretches(lateness, usage, usual, place)
+        span = _stretches(lateness, waits[:, place], unknown, usual, place)
         if span:
             yield place, span
         elif some_rank_is and median(extra) > threshold and _is_mostly_last(lateness, place):
             yield place, None
 
 
-def _stretches(lateness: Lateness, usage: UsageMatrix, usual: Float64, place: int) -> Stretches | None:
+def _stretches(
+    lateness: Lateness, waits: Float64, unknown: Bool, usual: Float64, place: int
+) -> Stretches | None:
     """The parts of the run in which a rank is late.
 
-    In a short one it must be later than healthy ranks are on a busy machine, without what it waits for a core.
+    In a short one it must be later than healthy ranks are on a busy machine, without what it waits for a core (`waits`;
+    `unknown`: the steps in which that is not known of all).
     """
     extra = lateness.extra[:, place]
     excess = extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual)
-    delay = usage.run_delay[lateness.rows]
-    waits = np.maximum(0.0, np.nan_to_num(delay - np.nanmin(np.nan_to_num(delay), axis=1)[:, None]))[:, place]
 
     def is_later(span: Span, share: float) -> bool:
         return sure_median((extra - waits)[span.rows]) > share * median(usual[span.rows])
@@ -246,7 +252,7 @@ def _stretches(lateness: Lateness, usage: UsageMatrix, usual: Float64, place: in
     if not extra[extra > 0.0].sum() >= worth_ms:
         return None
     short = gathered(excess, len(lateness.ranks))
-    if short is None or extra[short.rows].sum() < worth_ms or np.isnan(delay[short.rows]).any():
+    if short is None or extra[short.rows].sum() < worth_ms or unknown[short.rows].any():
         return None
     return joined([short] if is_later(short, EVENT_SHARE) else [])
 

@@ -14,7 +14,12 @@ from pyddpdiag.model.words import listed, number, size
 from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.table import Cell, Table
 
-PARTS = (("compute", "compute_s"), ("exposed", "exposed_s"), ("queue", "queue_s"), ("wire", "wire_s"))
+PARTS = (
+    ("compute", "compute_s"),
+    ("not hidden", "exposed_s"),
+    ("queue", "queue_s"),
+    ("on the wire", "wire_s"),
+)
 
 
 def print_entries(entries: Sequence[Entry], file: TextIO, left_out: Mapping[str, str] | None = None) -> None:

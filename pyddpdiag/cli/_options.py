@@ -43,6 +43,14 @@ Attempt = Annotated[
     int | None,
     typer.Option(min=0, help="For a restarted job: which attempt to read instead of the newest."),
 ]
+Memory = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="GB",
+        help="About how much the records may take: of more, only the newest are read. 0: no limit. Usually 0.4.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 TheirCommand = Annotated[
     list[str],

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pyddpdiag.cli._options import Attempt, Folder, Force, option, with_options
+from pyddpdiag.cli._options import Attempt, Folder, Force, Memory, option, with_options
 from pyddpdiag.errors import UsageError
 from pyddpdiag.export.formats import FORMATS
 from pyddpdiag.output import say
@@ -29,6 +29,7 @@ def export(
     ] = None,
     output_dir: Annotated[Path | None, typer.Option(help="Where to write. Default: DIR/export.")] = None,
     attempt: Attempt = None,
+    memory: Memory = None,
     force: Force = False,
     **formats: bool,
 ) -> None:
@@ -36,6 +37,7 @@ def export(
     from pyddpdiag.export.write import Wanted, write_exports
     from pyddpdiag.remote.copy import at_hand
     from pyddpdiag.remote.place import is_url
+    from pyddpdiag.trace.budget import USUAL_GB
     from pyddpdiag.trace.folder import folder_of
 
     chosen = parse_steps(steps) if steps is not None else None
@@ -46,7 +48,14 @@ def export(
         # Beside the traces; those at a URL are copied for a moment only.
         beside = Path(traces.name) if is_url(folder) else folder_of(traces)
         target = output_dir if output_dir is not None else beside / "export"
-        for path in write_exports(traces, target, wanted, attempt=attempt, force=force):
+        for path in write_exports(
+            traces,
+            target,
+            wanted,
+            attempt=attempt,
+            memory_gb=USUAL_GB if memory is None else memory,
+            force=force,
+        ):
             say(f"Written: {path}")
 
 

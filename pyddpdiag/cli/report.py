@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pyddpdiag.cli._options import Attempt, Folder, Force
+from pyddpdiag.cli._options import Attempt, Folder, Force, Memory
 from pyddpdiag.output import say
 
 
@@ -34,14 +34,7 @@ def report(
         bool, typer.Option("--all", help="All findings in full and all tables, with a row for every rank.")
     ] = False,
     attempt: Attempt = None,
-    memory: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="GB",
-            help="About how much the records may take: of more, only the newest are read. 0: no limit. Usually 0.4.",
-        ),
-    ] = None,
+    memory: Memory = None,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -84,10 +77,11 @@ def report(
     require_free(html, png, force=force, zoom=charts)
     memory_gb = USUAL_GB if memory is None else memory
     written: list[Path] = []
+    whole = None
     with at_hand(folder) as traces:
         if html is not None or png is not None:
-            details = load_details(traces, step=step, attempt=attempt, memory_gb=memory_gb)
-            written = write_pages(*details, html, png, force=force, zoom=charts)
+            whole, details = load_details(traces, step=step, attempt=attempt, memory_gb=memory_gb)
+            written = write_pages(whole, details, html, png, force=force, zoom=charts)
         code = print_report(
             traces,
             json=json,
@@ -99,6 +93,7 @@ def report(
             attempt=attempt,
             memory_gb=memory_gb,
             named=shown(folder) if is_url(folder) else "",
+            report=whole,
         )
     for path in written:
         # Standard output may be JSON for another program.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.occurrences import Occurrences
@@ -15,6 +16,25 @@ from pyddpdiag.model import METRICS, RunReport, Stat
 from pyddpdiag.model.account import PARTS
 
 Columns = Mapping[str, Sequence[Any]]
+
+
+class _Shown(Sequence[Any]):
+    """The values of an array as Python's objects, made when they are asked for."""
+
+    def __init__(self, values: npt.NDArray[Any], show: Callable[[npt.NDArray[Any]], list[Any]]) -> None:
+        self._values, self._show = values, show
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Any]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return self._show(self._values[place])
+        return self._show(self._values[[place]])[0]
 
 
 def tables(report: RunReport, occurrences: Occurrences) -> dict[str, Columns]:
@@ -35,8 +55,8 @@ def steps(report: RunReport) -> Columns:
     table = report.steps
     parts = step_parts(table)
     return {
-        "step": table.step.tolist(),
-        "rank": table.rank.tolist(),
+        "step": _each(table.step),
+        "rank": _each(table.rank),
         "wall_ms": _known(table.wall_ms),
         "compute_ms": _known(table.compute_ms),
         "data_wait_ms": _known(table.data_wait_ms),
@@ -45,9 +65,9 @@ def steps(report: RunReport) -> Columns:
         "late_ms": _known(parts.late),
         "communication_ms": _known(parts.communication),
         "own_ms": _known(table.own_ms),
-        "buckets": table.buckets.tolist(),
-        "bytes": table.bytes.tolist(),
-        "judged": table.judged.tolist(),
+        "buckets": _each(table.buckets),
+        "bytes": _each(table.bytes),
+        "judged": _each(table.judged),
     }
 
 
@@ -82,13 +102,16 @@ def occurrence_columns(report: RunReport, found: Occurrences) -> Columns:
     """One row per all-reduce of a bucket, over all ranks."""
     order = [rank.rank for rank in report.ranks]
     return {
-        "step": found.step.tolist(),
-        "bucket": [f"{reference:016x}" for reference in found.reference.tolist()],
-        "bytes": found.bytes.tolist(),
-        "group_size": found.group_size.tolist(),
-        "complete": found.complete.tolist(),
+        "step": _each(found.step),
+        "bucket": _Shown(found.reference, lambda values: [f"{one:016x}" for one in values.tolist()]),
+        "bytes": _each(found.bytes),
+        "group_size": _each(found.group_size),
+        "complete": _each(found.complete),
         **{name: _known(getattr(found, name)) for name in METRICS},
-        "last_rank": [order[who] if who >= 0 else None for who in found.last_arriver.tolist()],
+        "last_rank": _Shown(
+            found.last_arriver,
+            lambda values: [order[who] if who >= 0 else None for who in values.tolist()],
+        ),
     }
 
 
@@ -147,5 +170,9 @@ def _stats(name: str, values: Sequence[Stat]) -> dict[str, Sequence[Any]]:
     }
 
 
-def _known(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values.tolist()]
+def _each(values: npt.NDArray[Any]) -> Sequence[Any]:
+    return _Shown(values, lambda some: some.tolist())
+
+
+def _known(values: npt.NDArray[np.float64]) -> Sequence[float | None]:
+    return _Shown(values, lambda some: [one if math.isfinite(one) else None for one in some.tolist()])

@@ -17,10 +17,10 @@ if TYPE_CHECKING:  # it needs NumPy, which takes a while
 
 @dataclass(frozen=True)
 class Output:
-    """One file: its path below the folder of the export, and what makes its content."""
+    """One file: its path below the folder of the export, and what makes its content, as a whole or piece by piece."""
 
     path: PurePath
-    content: Callable[[], str | bytes]
+    content: Callable[[], str | bytes | Iterable[str]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,6 @@ class Format:
             taken for those of this one.
         stale: pattern of files below `folder`.
         needs: a package of the extra `frames`.
-        whole: it has something of each step, so that all records are read, whatever memory that takes.
     """
 
     name: str
@@ -47,7 +46,6 @@ class Format:
     folder: str = ""
     stale: str = ""
     needs: str = ""
-    whole: bool = True
 
     def require(self) -> None:
         """Looks before the work begins.

@@ -26,9 +26,6 @@ FORMATS: Final = (
         "openmetrics",
         "Gauges for Prometheus: a text file for the node exporter's folder.",
         "openmetrics:outputs",
-        whole=False,
     ),
-    Format(
-        "stacks", "The ranks' Python stacks, for speedscope and flamegraph.pl.", "stacks:outputs", whole=False
-    ),
+    Format("stacks", "The ranks' Python stacks, for speedscope and flamegraph.pl.", "stacks:outputs"),
 )

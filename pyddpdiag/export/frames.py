@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import importlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Final
 
 from pyddpdiag.errors import UsageError
 from pyddpdiag.export.columns import Columns, tables
 from pyddpdiag.export.format import Output
 from pyddpdiag.export.run import ExportedRun
+
+BLOCK: Final = 2**14
+"""Rows that are Python's objects at a time: a long run has millions."""
 
 
 def csv_outputs(run: ExportedRun) -> Iterator[Output]:
@@ -26,13 +29,17 @@ def parquet_outputs(run: ExportedRun) -> Iterator[Output]:
     return _outputs(run, as_parquet, "parquet")
 
 
-def as_csv(columns: Columns) -> str:
-    """Comma-separated values with a header; empty: not known."""
+def as_csv(columns: Columns) -> Iterator[str]:
+    """Comma-separated values with a header, in pieces; empty: not known."""
+    yield _lines([tuple(columns)])
+    for block in _blocks(columns):
+        yield _lines(zip(*block, strict=True))
+
+
+def _lines(rows: Iterable[Iterable[Any]]) -> str:
     target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow(["" if value is None else value for value in row])
+    # It writes nothing for None.
+    csv.writer(target, lineterminator="\n").writerows(rows)
     return target.getvalue()
 
 
@@ -46,8 +53,15 @@ def as_parquet(columns: Columns) -> bytes:
         _needed("pyarrow", "Parquet is written"),
         _needed("pyarrow.parquet", "Parquet is written"),
     )
+
+    def column(values: Sequence[Any]) -> Any:
+        parts = [arrow.array(values[rows]) for rows in _rows(len(values))]
+        # What a part knows nothing of has no type of its own.
+        kind = next((part.type for part in parts if part.type != arrow.null()), arrow.null())
+        return arrow.chunked_array([part.cast(kind) for part in parts], kind).combine_chunks()
+
     target = io.BytesIO()
-    parquet.write_table(arrow.table({name: list(values) for name, values in columns.items()}), target)
+    parquet.write_table(arrow.table({name: column(values) for name, values in columns.items()}), target)
     return target.getvalue()
 
 
@@ -58,11 +72,22 @@ def as_frame(columns: Columns) -> Any:
         UsageError: pandas is not installed.
     """
     return _needed("pandas", "data frames are made").DataFrame(
-        {name: list(values) for name, values in columns.items()}
+        {name: values[:] for name, values in columns.items()}
     )
 
 
-def _outputs(run: ExportedRun, made: Callable[[Columns], str | bytes], suffix: str) -> Iterator[Output]:
+def _rows(length: int) -> list[slice]:
+    return [slice(begin, begin + BLOCK) for begin in range(0, length, BLOCK)]
+
+
+def _blocks(columns: Columns) -> Iterator[list[Sequence[Any]]]:
+    """The columns, some rows at a time."""
+    length = max(map(len, columns.values()), default=0)
+    for rows in _rows(length):
+        yield [values[rows] for values in columns.values()]
+
+
+def _outputs(run: ExportedRun, made: Callable[[Columns], Any], suffix: str) -> Iterator[Output]:
     for name, table in tables(run.report, run.occurrences).items():
         if table:
             yield Output(PurePath(f"{name}.{suffix}"), partial(made, table))

@@ -53,18 +53,18 @@ def read_run(
     view = RunView(run, intake)
     offsets = {trace.rank: clock.offset_ns for trace, clock in zip(run.ranks, view.clocks, strict=True)}
     chosen = None if steps is None else np.arange(steps.start, steps.stop, dtype=np.int64)
+    # Single events only of the steps that are shown: of a long run they are few.
+    shown = chosen if timelines else np.empty(0, np.int64)
     lines: list[RankTimeline] = []
     norms: list[GradientNorms] = []
 
     def take(trace: RankTrace) -> None:
         # A run that has started again meanwhile is another one.
         if trace.header.run_id == run.run_id:
-            lines.append(
-                timeline(trace, offsets.get(trace.rank, 0), chosen if timelines else np.empty(0, np.int64))
-            )
+            lines.append(timeline(trace, offsets.get(trace.rank, 0), shown))
             norms.append(gradient_norms(trace))
 
-    open_run(folder, visit=take, memory_gb=memory_gb)
+    open_run(folder, visit=take, memory_gb=0.0 if timelines else memory_gb, steps=shown)
     if not lines:
         raise TraceError(f"{folder}: another run began there meanwhile.", hint="export it again.")
     found = ExportedRun(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -14,8 +15,10 @@ from pyddpdiag.export.format import Format
 from pyddpdiag.export.formats import FORMATS
 from pyddpdiag.export.read import read_run
 from pyddpdiag.model.words import listed
+from pyddpdiag.output import say
 from pyddpdiag.system.result_files import refuse_existing, write_whole
 from pyddpdiag.trace.budget import USUAL_GB
+from pyddpdiag.trace.run import IN_PART
 
 _OPTION: Final = "--output-dir"
 
@@ -33,11 +36,6 @@ class Wanted:
         """Whether single events are needed."""
         return bool(self.profiles) or any(wanted.timelines for wanted in self.formats)
 
-    @property
-    def memory_gb(self) -> float:
-        """How much memory the records may take; 0: as much as they need."""
-        return 0.0 if self.profiles or any(wanted.whole for wanted in self.formats) else USUAL_GB
-
 
 def write_exports(
     source: str | PathLike[str],
@@ -45,9 +43,10 @@ def write_exports(
     wanted: Wanted,
     *,
     attempt: int | None = None,
+    memory_gb: float = USUAL_GB,
     force: bool = False,
 ) -> list[Path]:
-    """Write the wanted files into `folder`. Returns what was written.
+    """Write the wanted files into `folder`; `memory_gb` as in `open_run`. Returns what was written.
 
     Raises:
         TraceError: there are no traces, or none can be read.
@@ -61,8 +60,11 @@ def write_exports(
     # Read before the traces, which take longer.
     profiles = [(path, merge.read_profile(path)) for path in wanted.profiles]
     run = read_run(
-        source, timelines=wanted.timelines, steps=wanted.steps, attempt=attempt, memory_gb=wanted.memory_gb
+        source, timelines=wanted.timelines, steps=wanted.steps, attempt=attempt, memory_gb=memory_gb
     )
+    for line in run.report.warnings:
+        if line.startswith(IN_PART):
+            say(line.replace("`pyddpdiag report", "`pyddpdiag export"), sys.stderr)
     outputs = [output for format in wanted.formats for output in format.outputs(run)]
     outputs += [merge.output(run, profile, path) for path, profile in profiles]
     owned = [folder / known.folder for known in wanted.formats if known.folder]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Sequence
 from os import PathLike
+from typing import Final
 
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.plan.paths import Path
@@ -13,6 +14,9 @@ from pyddpdiag.plan.settings import Link, Plan
 from pyddpdiag.plan.units import caps_of, latency_ms_of, ms_per_byte_of, ranks_of
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.run import open_run
+
+_MEMORY_GB: Final = 0.05
+"""What the records of a rank may take: those of all ranks are there at once."""
 
 
 def plan_folder(
@@ -34,7 +38,7 @@ def plan_folder(
     counts = ranks_of(ranks) if ranks else ()
     caps = caps_of(bucket_cap_mb) if bucket_cap_mb else ()
     chosen, _ = choose_attempt(pathlib.Path(folder))
-    return plan(RunView(open_run(chosen)), str(chosen), counts, caps, link, paths)
+    return plan(RunView(open_run(chosen, memory_gb=_MEMORY_GB)), str(chosen), counts, caps, link, paths)
 
 
 __all__ = ["plan_folder"]

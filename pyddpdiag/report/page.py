@@ -28,7 +28,7 @@ SMALL: Final = 300_000
 _ENOUGH: Final = 30
 """Rows of a table on such a page."""
 
-_CHOICES: Final = 3
+CHOICES: Final = 3
 """Charts of one choice on such a page."""
 
 _TABLES: Final = 180_000
@@ -212,7 +212,7 @@ class _Page:
             height = self._figures[f"{choice.name}-{pairs[0][0]}"]["layout"]["height"]
             plot = _plot(choice.name, choice.title, height, choice.name)
         else:
-            pairs = pairs[:_CHOICES]
+            pairs = pairs[:CHOICES]
             plot = "\n".join(
                 f"<div{_of(choice, key, place)}>{_picture(chart)}</div>"
                 for place, (key, _, chart) in enumerate(pairs)

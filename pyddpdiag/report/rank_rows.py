@@ -31,10 +31,10 @@ def screen_ranks(screen: Screen, report: RunReport, ranks: Sequence[RankStats]) 
         "steps": [str(rank.steps) for rank in ranks],
         "step": [_value(rank.wall_ms) for rank in ranks],
         "compute": [_value(rank.compute_ms) for rank in ranks],
-        "data wait": [_value(rank.data_wait_ms) for rank in ranks],
-        "exposed": [_value(rank.exposed_ms) for rank in ranks],
-        "other": [_value(rank.other_ms) for rank in ranks],
-        "own": [_value(rank.own_ms) for rank in ranks],
+        "data": [_value(rank.data_wait_ms) for rank in ranks],
+        "not hidden": [_value(rank.exposed_ms) for rank in ranks],
+        "other calls": [_value(rank.other_ms) for rank in ranks],
+        "own part": [_value(rank.own_ms) for rank in ranks],
         "comes last": [
             percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks
         ],
@@ -48,12 +48,12 @@ def screen_ranks(screen: Screen, report: RunReport, ranks: Sequence[RankStats]) 
         summed = _in_one_row(others)
         columns = {name: [*cells, summed.get(name, "")] for name, cells in columns.items()}
     if not any(rank.other_ms.median for rank in report.ranks):
-        del columns["other"]
+        del columns["other calls"]
     if len(report.ranks) < 2:
         del columns["comes last"]
     if all(rank.clock.uncertainty_ms == 0 for rank in report.ranks):
         del columns["clock +/-"]
-    screen.fit(columns, ["records", "steps", "own", "clock +/-", "comes last"])
+    screen.fit(columns, ["records", "steps", "own part", "clock +/-", "comes last"])
     micro_steps = max((rank.micro_steps for rank in ranks), default=1)
     per = "step" if micro_steps == 1 else f"synchronising step, of {micro_steps} steps"
     note = "Shown are ranks that findings name or that differ; --all shows every rank." if others else ""
@@ -73,10 +73,10 @@ def _in_one_row(ranks: Sequence[RankStats]) -> dict[str, str]:
         "steps": str(round(statistics.median(rank.steps for rank in ranks))),
         "step": middle(rank.wall_ms for rank in ranks),
         "compute": middle(rank.compute_ms for rank in ranks),
-        "data wait": middle(rank.data_wait_ms for rank in ranks),
-        "exposed": middle(rank.exposed_ms for rank in ranks),
-        "other": middle(rank.other_ms for rank in ranks),
-        "own": middle(rank.own_ms for rank in ranks),
+        "data": middle(rank.data_wait_ms for rank in ranks),
+        "not hidden": middle(rank.exposed_ms for rank in ranks),
+        "other calls": middle(rank.other_ms for rank in ranks),
+        "own part": middle(rank.own_ms for rank in ranks),
     }
 
 

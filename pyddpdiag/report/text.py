@@ -32,7 +32,8 @@ from pyddpdiag.report.trial import print_trial
 
 STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell": "bold magenta"}
 SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "note": "cyan"}
-PARTS = (("arrival", "yellow", "█", "a"), ("queue", "magenta", "▓", "q"), ("wire", "cyan", "░", "w"))
+PARTS = (("arrival", "yellow", "█", "."), ("queue", "magenta", "▓", "q"), ("wire", "cyan", "░", "w"))
+HEADS = {"arrival": "waiting", "queue": "queue", "wire": "on the wire"}
 WIDTHS = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 BAR = 14
 LEAST_NAME = 12
@@ -200,7 +201,7 @@ def _buckets(screen: Screen, report: RunReport, top: int) -> None:
     if paths := paths_in_words(report.groups):
         notes.append(f"{paths}.")
     if " bar" in columns:
-        signs = ", ".join(f"{screen.sign(fancy, plain)} {name}" for name, _, fancy, plain in PARTS)
+        signs = ", ".join(f"{screen.sign(fancy, plain)} {HEADS[name]}" for name, _, fancy, plain in PARTS)
         notes.append(f"Bars: {signs}.")
     screen.table(
         Table(
@@ -244,9 +245,9 @@ def _bucket_columns(screen: Screen, shown: Sequence[BucketStats]) -> dict[str, S
         "parameters": [""] * len(shown),
         "size": [size(bucket.bytes) for bucket in shown],
         "n": [str(bucket.count) for bucket in shown],
-        "arrival": [_value(time.arrival_ms) for time in times],
+        "waiting": [_value(time.arrival_ms) for time in times],
         "queue": [_value(time.queue_ms) for time in times],
-        "wire": [_value(time.wire_ms) for time in times],
+        "on the wire": [_value(time.wire_ms) for time in times],
         "total": [_value(time.total_ms) for time in times],
         "p95": ["-" if time.total_ms.p95 is None else number(time.total_ms.p95) for time in times],
         "busbw": [_value(time.busbw_gbps) for time in times],

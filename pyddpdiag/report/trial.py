@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from rich.text import Text
 
-from pyddpdiag.model.tried import AS_IT_IS, MARGIN, NOTHING, Tried, TriedCure
+from pyddpdiag.model.tried import MARGIN, NOTHING, Tried, TriedCure
 from pyddpdiag.model.words import closed, listed, milliseconds, number, percent, sentence
 from pyddpdiag.report.screen import Screen
 from pyddpdiag.report.table import Table
@@ -14,7 +15,9 @@ from pyddpdiag.report.table import Table
 _ROUNDS = 12
 """Most trials are decided by then."""
 
-_STYLE = {"faster": "bold green", "same": "bold", "unknown": "bold magenta"}
+_STYLE: Final = {"faster": "bold green", "same": "bold", "unknown": "bold magenta"}
+
+TODAYS: Final = "today's setting"
 
 
 def print_trial(screen: Screen, tried: Tried) -> None:
@@ -83,7 +86,7 @@ def _found(tried: Tried) -> str:
     could = 1.0 if most.ratio_low is None or most.left else most.ratio_low
     if tried.verdict == "nothing to gain":
         which = names if len(tried.cures) == 1 else f"none of {names}"
-        return f"{words}: {which} is {'not ' if len(tried.cures) == 1 else ''}faster than the run as it is."
+        return f"{words}: {which} is {'not ' if len(tried.cures) == 1 else ''}faster than today's setting."
     if could < 1 - MARGIN:
         more = f"{most.name} might still save up to {percent(1 - could)}, or nothing"
     else:
@@ -95,7 +98,7 @@ def _found(tried: Tried) -> str:
 def status(tried: Tried) -> str:
     """Where it stands, or what followed from it, in a few words."""
     if tried.state == "running":
-        return f"trial of cures, {tried.now or AS_IT_IS} is on"
+        return f"trial of cures, now with {tried.now or TODAYS}"
     best = tried.best_cure
     found = f"{best.name} is faster, {interval(best)} of the step" if best is not None else tried.verdict
     return f"trial of cures: {'interrupted' if found == 'not over' else found}"
@@ -103,11 +106,11 @@ def status(tried: Tried) -> str:
 
 def _state(tried: Tried) -> str:
     if tried.state == "running":
-        return f"The trial goes on; on now: {tried.now or AS_IT_IS}."
+        return f"The trial goes on; now with {tried.now or TODAYS}."
     return {
         "decided": "",
         "time_over": "Its time was over before the best was known to within 2%.",
-        "failed": "The trial failed, and the run was left as it is.",
+        "failed": "The trial failed, and nothing was changed.",
         "interrupted": "The trial was interrupted.",
     }[tried.state]
 
@@ -135,13 +138,13 @@ def table(tried: Tried, *, with_lines: bool = False) -> Table:
         return "-" if value is None else number(value)
 
     columns = {
-        "setting": [AS_IT_IS, *(cure.name for cure in tried.cures)],
+        "setting": ["today's", *(cure.name for cure in tried.cures)],
         "rounds": [str(cure.rounds) for cure in rows],
         "step": [ms(cure.step_ms) for cure in rows],
         "of today's (95%)": ["1", *(interval(cure) for cure in tried.cures)],
         "saves": ["", *(ms(cure.saved_ms) for cure in tried.cures)],
         **({"predicted": ["", *(ms(cure.predicted_saved_ms) for cure in tried.cures)]} if predicted else {}),
-        "exposed": [ms(cure.exposed_ms) for cure in rows],
+        "not hidden": [ms(cure.exposed_ms) for cure in rows],
         "bits": ["same", *(bits(cure) for cure in tried.cures)],
         " remark": ["", *(_remark(tried, cure) for cure in tried.cures)],
         **({" line": [cure.line for cure in rows]} if with_lines else {}),

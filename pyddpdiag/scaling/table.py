@@ -10,7 +10,7 @@ from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.table import Cell, Table
 from pyddpdiag.scaling.model import Run
 
-_PARTS = ("compute_s", "data_wait_s", "exposed_s", "other_s")
+_HEADS = {"compute_s": "compute", "data_wait_s": "data", "exposed_s": "not hidden", "other_s": "other"}
 
 
 def text(runs: Sequence[Run], target: TextIO | None = None) -> str:
@@ -67,8 +67,8 @@ def missing_table(runs: Sequence[Run]) -> Table:
         "real": [f"{run.duration_s:.2f}" for run in rows],
         "missing": [f"{run.duration_s - best:.2f}" for run, best in zip(rows, ideal, strict=True)],
     }
-    for part in _PARTS:
-        columns[part.removesuffix("_s").replace("_", " ")] = [
+    for part in _HEADS:
+        columns[_HEADS[part]] = [
             _figure(_beyond(getattr(run.split, part), getattr(base.split, part), times))
             for run, times in zip(rows, growth, strict=True)
         ]
@@ -79,10 +79,9 @@ def missing_table(runs: Sequence[Run]) -> Table:
         "(means over the ranks)",
         columns,
         1,
-        note="missing = compute + data wait + exposed + other. compute: steps slower than their share, as on cores "
-        "that the ranks share. exposed: waiting for gradients after backward. other: tests and checkpoints (without "
-        "DDP they count as compute). all queue and all wire are of all buckets; where exposed is small, most of it is "
-        "hidden behind backward.",
+        note="missing = compute + data + not hidden + other. compute: steps slower than their share, as on cores "
+        "that the ranks share. not hidden: waiting for gradients after backward. other: tests and checkpoints (without "
+        "DDP they count as compute). all queue and all wire are of all buckets, most of which may be hidden.",
     )
 
 

@@ -24,20 +24,24 @@ def refuse_existing(paths: Iterable[Path], force: bool, option: str) -> None:
         )
 
 
-def write_whole(path: Path, content: str | bytes, *, force: bool, option: str) -> None:
+def write_whole(path: Path, content: str | bytes | Iterable[str], *, force: bool, option: str) -> None:
     """Write a file under another name, then rename it: whoever reads it sees all of it, or the one before.
+
+    `content`: all of it, or one piece after the other.
 
     Raises:
         ResultExistsError: it exists, and `force` is not given.
         ResultWriteError: the system refuses.
     """
     refuse_existing([path], force, option)
-    data = content.encode("utf-8") if isinstance(content, str) else content
+    pieces = [content] if isinstance(content, str | bytes) else content
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            beside.write_bytes(data)
+            with beside.open("wb") as file:
+                for piece in pieces:
+                    file.write(piece.encode("utf-8") if isinstance(piece, str) else piece)
             replace(beside, path)
         finally:
             with suppress(OSError):

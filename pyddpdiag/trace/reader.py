@@ -49,6 +49,8 @@ ORDERED: Final = {
 RARE: Final = (Kind.ERROR, Kind.HISTORY)
 """Records that do not come again with every step; neither do the names of connections."""
 
+OF_A_STEP: Final = (Kind.BUCKET, Kind.BACKWARD, Kind.STEP, Kind.COLLECTIVE, Kind.USAGE)
+
 FIRST_NOT_FINITE: Final = 64
 """So many records of gradients that are not finite are read, however old: what came first matters."""
 
@@ -131,6 +133,7 @@ def read_trace(
     tables: Tables | None = None,
     newest: int | None = None,
     keep: int | None = None,
+    steps: npt.NDArray[np.int64] | None = None,
 ) -> RankTrace:
     """Read one trace file. It may still be written by a live process.
 
@@ -140,6 +143,7 @@ def read_trace(
         tables: where to put the records, until another trace is read into them; None: they are the trace's own.
         newest: read so many of the newest records, and not the others; None: all.
         keep: leave out what is not among so many of the newest records, unless it is rare; None: leave out nothing.
+        steps: of what has a step, keep only that of these; None: of all.
 
     Raises:
         TraceError: the file cannot be read or is not a trace; the message names it.
@@ -152,7 +156,8 @@ def read_trace(
         shared, tables = tables, tables or Tables()
         tables.clear()
         pieces = published if header.native else map(to_native, published)
-        unknown, unsound, left_out = sort_in(pieces, tables, 0 if keep is None else header.tickets - keep)
+        oldest = 0 if keep is None else header.tickets - keep
+        unknown, unsound, left_out = sort_in(pieces, tables, oldest, steps)
         if shared is None:
             tables.fit()
     sidecar = (sidecars or SidecarReader()).read(path.with_suffix(".json"))
@@ -252,8 +257,15 @@ def opened(path: Path) -> Iterator[RegularFile]:
         ) from error
 
 
-def sort_in(pieces: Iterable[Records], tables: Tables, since: int = 0) -> tuple[int, int, int]:
-    """Put records into the table of their kind, but before ticket `since` only the rare ones.
+def sort_in(
+    pieces: Iterable[Records],
+    tables: Tables,
+    since: int = 0,
+    steps: npt.NDArray[np.int64] | None = None,
+) -> tuple[int, int, int]:
+    """Put records into the table of their kind.
+
+    Before ticket `since` only the rare ones; of what has a step only that of `steps` (None: of all).
 
     Returns:
         How many are of unknown kinds, cannot be right, and are left out because they are older.
@@ -272,6 +284,10 @@ def sort_in(pieces: Iterable[Records], tables: Tables, since: int = 0) -> tuple[
             left_out += int(np.count_nonzero(old))
             # No kind: it goes into no table.
             kinds[old] = 0
+        if steps is not None:
+            other = np.isin(kinds, OF_A_STEP) & ~np.isin(piece["step"], steps)
+            left_out += int(np.count_nonzero(other))
+            kinds[other] = 0
         unknown += len(piece)
         for kind, table in tables.by_kind.items():
             chosen = np.flatnonzero(kinds == kind)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +22,15 @@ from pyddpdiag.trace.layout import HEADER_BYTES, RECORD_BYTES
 from pyddpdiag.trace.nodes import NodeNotes, read_nodes
 from pyddpdiag.trace.notes import read_command
 from pyddpdiag.trace.reader import RankTrace, read_header, read_trace
+from pyddpdiag.trace.rows import Int64
 from pyddpdiag.trace.sidecar import SidecarReader
 from pyddpdiag.trace.starts import read_starts
 from pyddpdiag.trace.table import Tables
 
 FILE_LIMIT: Final = 16384
+
+IN_PART: Final = "only the newest"
+"""So begins the warning that not all records were read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +87,9 @@ class Run:
 def open_run(
     folder: Path,
     visit: Callable[[RankTrace], None] | None = None,
-    read: Callable[[Path, SidecarReader, Tables | None], RankTrace] = read_trace,
+    read: Callable[..., RankTrace] = read_trace,
     memory_gb: float = 0.0,
+    steps: Int64 | None = None,
 ) -> Run:
     """Read the traces of all ranks in a folder: the files named rank_<number>.ddptrace.
 
@@ -94,6 +100,7 @@ def open_run(
         read: reads one rank.
         memory_gb: if all records would take more than about this many GB (10^9 bytes), the older ones of each rank are
             left out, and a warning says so; 0: none are. Needs the usual `read`.
+        steps: of what has a step, keep only that of these; None: of all. Needs the usual `read`.
 
     Raises:
         TraceError: there is no folder, no trace in it, or none that can be read.
@@ -104,6 +111,8 @@ def open_run(
     kept = _one_per_rank(_one_run(_headers(files[:FILE_LIMIT], failures, warnings), warnings), warnings)
     if memory_gb > 0 and (some := _some_of(kept, memory_gb, warnings)) is not None:
         read = some
+    if steps is not None:
+        read = partial(read, steps=steps)
     sidecars = SidecarReader()
     tables = None if visit is None else Tables()
     traces: list[RankTrace] = []
@@ -223,7 +232,7 @@ def _headers(paths: Sequence[Path], failures: dict[Path, TraceError], warnings: 
 
 def _some_of(
     files: Sequence[_File], memory_gb: float, warnings: list[str]
-) -> Callable[[Path, SidecarReader, Tables | None], RankTrace] | None:
+) -> Callable[..., RankTrace] | None:
     """What reads only the newest records of each rank, and a warning that says so; None: all of them fit."""
     held = {file.path: file.held for file in files}
     counts = list(held.values())
@@ -240,11 +249,11 @@ def _some_of(
     some = that_fit(counts, per_step, memory_gb)
     keep = dict(zip(held, some, strict=True))
     warnings.append(
-        f"only the newest {sum(some) / sum(counts):.0%} of the {sum(counts):,} records were read, which takes about "
+        f"{IN_PART} {sum(some) / sum(counts):.0%} of the {sum(counts):,} records were read, which takes about "
         f"{needed_gb(some, per_step):.2g} GB of memory; of earlier steps only the recorder's sums. `pyddpdiag report "
         f"--memory {math.ceil(10 * all_gb) / 10:g}` reads all."
     )
-    return lambda path, sidecars, tables: read_trace(path, sidecars, tables, keep=keep[path])
+    return lambda path, sidecars, tables, **more: read_trace(path, sidecars, tables, keep=keep[path], **more)
 
 
 def _require(file: _File, trace: RankTrace) -> RankTrace:

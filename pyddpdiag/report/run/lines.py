@@ -17,7 +17,7 @@ CHOOSER: Final = "lines"
 
 # As the same parts in other charts.
 _COLOURS: Final = {
-    "data wait": "data",
+    "data": "data",
     "forward": "forward",
     "backward": "compute",
     "communication": "wire",

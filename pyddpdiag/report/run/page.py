@@ -8,7 +8,7 @@ from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.words import count
 from pyddpdiag.report.charts.chart import Chart, Choice
-from pyddpdiag.report.page import Paragraph, Section, page
+from pyddpdiag.report.page import CHOICES, Paragraph, Section, page
 from pyddpdiag.report.run import (
     account,
     buckets,
@@ -30,18 +30,17 @@ def run_page(report: RunReport, details: RunDetails | None, *, zoom: bool = Fals
     Raises:
         UsageError: plotly is not installed.
     """
-    return page(f"Run {report.folder}", sections(report, details), _about(report), zoom=zoom)
+    return page(f"Run {report.folder}", sections(report, details, zoom=zoom), _about(report), zoom=zoom)
 
 
-def sections(report: RunReport, details: RunDetails | None) -> list[Section]:
-    """The views of the page that have something to show."""
+def sections(report: RunReport, details: RunDetails | None, *, zoom: bool = False) -> list[Section]:
+    """The views of the page that have something to show; `zoom`: as in `page`."""
+    single = waterfall.parts(report, details, most=None if zoom else CHOICES) if details else []
     found = [
         Section("Verdict", verdict.parts(report, details)),
         Section("Trial of cures", trial.parts(report)),
         Section("Steps", steps.parts(report, details)),
-        Section(
-            "One step", waterfall.parts(report, details) if details else [Paragraph(_NO_DETAILS, dim=True)]
-        ),
+        Section("One step", single if details else [Paragraph(_NO_DETAILS, dim=True)]),
         Section("Lines of the script", lines.parts(report)),
         Section("Buckets", buckets.parts(report, details)),
         Section("Links", links.parts(report)),

@@ -83,8 +83,8 @@ class _Drawn:
         )
 
 
-def parts(report: RunReport, details: RunDetails) -> list[Part]:
-    """The steps worth a look, of which one is shown at a time."""
+def parts(report: RunReport, details: RunDetails, most: int | None = None) -> list[Part]:
+    """The steps worth a look, of which one is shown at a time; `most`: no more than so many, None: all."""
     names = {bucket.bucket: _say(bucket.parameters) for bucket in report.buckets}
     charts: dict[int, Chart] = {}
     alike = _kinds(report, details)
@@ -93,6 +93,8 @@ def parts(report: RunReport, details: RunDetails) -> list[Part]:
         details.shown, key=lambda step: (step != details.opens, details.shown[step] != "the slowest", step)
     )
     for step in order:
+        if len(charts) == most:
+            break
         chart = _chart(
             step, details.shown[step], details.timelines, names, alike, _sleepers(report, details, step)
         )

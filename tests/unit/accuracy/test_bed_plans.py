@@ -91,9 +91,9 @@ def test_the_figures_count_what_is_costly_enough() -> None:
     assert "| blames another rank | 1 of 4 (25.0%; 4.6% to 69.9%) |" in text
     assert "| says healthy | 1 of 4 (25.0%; 4.6% to 69.9%) |" in text
     assert "| healthy runs without an alarm | 1 of 1 (100.0%; 20.7% to 100.0%) |" in text
-    assert "less than 10% of the step: straggler computes 1." in text
+    assert "less than 10% of the step: 1." in text
     assert "| straggler computes | 1 of 2 | 1.50 | late_rank 1, healthy 1 |" in text
-    assert "| killed | 0 of 1 |  | rank_lost 1 |" in text and "without the fault): stopped 1." in text
+    assert "| killed | 0 of 1 |  | rank_lost 1 |" in text and "Right in all of their runs: stopped." in text
     assert "Healthy trainings: plain 1. Alarms: none." in text
 
 

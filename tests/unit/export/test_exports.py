@@ -25,7 +25,6 @@ from pyddpdiag.export.chrome import COMMUNICATION
 from pyddpdiag.export.lanes import lanes
 from pyddpdiag.export.read import read_run
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.trace.budget import USUAL_GB
 from pyddpdiag.trace.layout import Kind, StepTime
 from pyddpdiag.trace.run import held_records, open_run
 
@@ -210,19 +209,6 @@ def test_too_much_for_a_viewer_says_which_part_fits(
         assert main(export) == 2
         assert said in capsys.readouterr().err
         monkeypatch.setattr("pyddpdiag.export.read.open_run", lambda *_, **__: pytest.fail("read"))
-
-
-def test_what_needs_no_single_step_reads_the_newest_records_of_a_long_run(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[float] = []
-    monkeypatch.setattr(
-        "pyddpdiag.export.read.open_run",
-        lambda *given, **more: (read.append(more["memory_gb"]), open_run(*given, **more))[1],
-    )
-    for each in ("--openmetrics", "--csv"):
-        assert main(["export", str(folder), each, "--output-dir", str(tmp_path)]) == 0
-    assert read == [USUAL_GB] * 2 + [0.0] * 2
 
 
 def test_pandas_reads_csv_and_parquet_alike(folder: Path, tmp_path: Path) -> None:

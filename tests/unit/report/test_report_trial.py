@@ -168,7 +168,7 @@ def test_a_terminal_that_hung_up_keeps_the_report_for_the_files(
 
 def test_nothing_to_gain_is_said_plainly() -> None:
     same = TriedCure("views", rounds=9, step_ms=20.1, ratio=1.0, ratio_low=0.99, ratio_high=1.01)
-    assert answer(tried(same)) == "Nothing to gain: views is not faster than the run as it is."
+    assert answer(tried(same)) == "Nothing to gain: views is not faster than today's setting."
     wide = replace(same, name="pin-ranks", ratio_low=0.7, ratio_high=1.3)
     assert answer(tried(same, wide)).startswith("No sure gain: no interval lies below 1. pin-ranks might")
     # Nobody knows what a cure with too few rounds is worth, whatever others are.
@@ -219,7 +219,7 @@ def test_watch_follows_a_trial_by_starts(tmp_path: Path) -> None:
     going = replace(tried(TriedCure("pin-ranks")), state="running", now="pin-ranks")
     (tmp_path / NAME).write_text(json.dumps(tried_to_json(going)))
     pulse = Watcher(tmp_path).look()
-    assert pulse.trial == "trial of cures, pin-ranks is on" and "on now: pin-ranks" in pulse.line
+    assert pulse.trial == "trial of cures, now with pin-ranks" and "now with pin-ranks" in pulse.line
 
 
 def test_a_file_that_anybody_wrote_does_no_harm() -> None:

@@ -33,7 +33,7 @@ def test_speed_up_efficiency_and_the_missing_part() -> None:
     columns = table.tables(RUNS)[1].columns
     ideal, real, missing, compute, wait, exposed, other = (
         float(str(columns[name][0]))
-        for name in ("ideal", "real", "missing", "compute", "data wait", "exposed", "other")
+        for name in ("ideal", "real", "missing", "compute", "data", "not hidden", "other")
     )
     assert (ideal, real, missing) == (25.0, 40.0, 15.0)
     assert (compute, wait, exposed, other) == (6.0, 1.0, 5.0, 3.0)
@@ -48,7 +48,7 @@ def test_unknown_parts_are_no_zeros() -> None:
     plain = one(2, 60.0, Split(None, 2.0, None, None, None, None))
     missing = table.tables([RUNS[0], plain])[1]
     assert missing.columns["compute"] == ["-"]
-    assert missing.columns["data wait"] == ["0.00"]
+    assert missing.columns["data"] == ["0.00"]
 
 
 @pytest.mark.parametrize(
