@@ -18,7 +18,7 @@ from pyddpdiag.trace.rows import Bool, Int64
 UNKNOWN: Final = "not in the records"
 START: Final = "before the first step"
 BETWEEN: Final = "between steps"
-DATA: Final = "data"
+DATA: Final = "data wait"
 BEFORE: Final = "before forward"
 FORWARD: Final = "forward"
 BACKWARD: Final = "backward"

@@ -217,7 +217,7 @@ def _places(
     # What each rank waits longer for a core than the one that waits least.
     delay = usage.run_delay[lateness.rows]
     waits = np.maximum(0.0, np.nan_to_num(delay - np.nanmin(np.nan_to_num(delay), axis=1)[:, None]))
-    unknown = np.isnan(delay).any(axis=1)
+    unknown = np.asarray(np.isnan(delay).any(axis=1))
     for place in range(len(lateness.ranks)):
         extra = lateness.extra[:, place]
         if sure_median(extra) > threshold:

@@ -16,7 +16,7 @@ from pyddpdiag.report.table import Cell, Table
 
 PARTS = (
     ("compute", "compute_s"),
-    ("not hidden", "exposed_s"),
+    ("exposed", "exposed_s"),
     ("queue", "queue_s"),
     ("on the wire", "wire_s"),
 )

@@ -110,7 +110,7 @@ def _figures(pulse: Pulse) -> list[str]:
     if pulse.step_ms is not None:
         found.append(f"{milliseconds(pulse.step_ms)} per step")
     if pulse.exposed_ms is not None and pulse.exposed_fraction is not None:
-        found.append(f"not hidden {milliseconds(pulse.exposed_ms)} ({percent(pulse.exposed_fraction)})")
+        found.append(f"exposed {milliseconds(pulse.exposed_ms)} ({percent(pulse.exposed_fraction)})")
     if pulse.busbw_gbps is not None:
         found.append(f"{number(pulse.busbw_gbps)} GB/s on the wire")
     return found
@@ -229,7 +229,7 @@ def _grids(pulse: Pulse, screen: Screen) -> list[Grid]:
         "ms": cells(rank.step_ms for rank in ranks),
         "compute": cells(rank.compute_ms for rank in ranks),
         "data": cells(rank.data_wait_ms for rank in ranks),
-        "not hidden": cells(rank.exposed_ms for rank in ranks),
+        "exposed": cells(rank.exposed_ms for rank in ranks),
         "late": cells(rank.late_ms for rank in ranks),
         " in flight": [_doing(rank, screen) for rank in ranks],
     }

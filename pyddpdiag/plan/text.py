@@ -78,7 +78,7 @@ def steps_table(found: Plan) -> Table:
             "step ms": [_shown(row.step_ms) for row in known],
             "from": [_shown(row.low_ms) for row in known],
             "to": [_shown(row.high_ms) for row in known],
-            "not hidden ms": [_shown(row.exposed_ms) for row in known],
+            "exposed ms": [_shown(row.exposed_ms) for row in known],
             "efficiency": ["" if row.efficiency is None else percent(row.efficiency) for row in known],
         },
         texts=1,

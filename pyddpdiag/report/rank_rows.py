@@ -32,7 +32,7 @@ def screen_ranks(screen: Screen, report: RunReport, ranks: Sequence[RankStats]) 
         "step": [_value(rank.wall_ms) for rank in ranks],
         "compute": [_value(rank.compute_ms) for rank in ranks],
         "data": [_value(rank.data_wait_ms) for rank in ranks],
-        "not hidden": [_value(rank.exposed_ms) for rank in ranks],
+        "exposed": [_value(rank.exposed_ms) for rank in ranks],
         "other calls": [_value(rank.other_ms) for rank in ranks],
         "own part": [_value(rank.own_ms) for rank in ranks],
         "comes last": [
@@ -74,7 +74,7 @@ def _in_one_row(ranks: Sequence[RankStats]) -> dict[str, str]:
         "step": middle(rank.wall_ms for rank in ranks),
         "compute": middle(rank.compute_ms for rank in ranks),
         "data": middle(rank.data_wait_ms for rank in ranks),
-        "not hidden": middle(rank.exposed_ms for rank in ranks),
+        "exposed": middle(rank.exposed_ms for rank in ranks),
         "other calls": middle(rank.other_ms for rank in ranks),
         "own part": middle(rank.own_ms for rank in ranks),
     }

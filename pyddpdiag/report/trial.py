@@ -144,7 +144,7 @@ def table(tried: Tried, *, with_lines: bool = False) -> Table:
         "of today's (95%)": ["1", *(interval(cure) for cure in tried.cures)],
         "saves": ["", *(ms(cure.saved_ms) for cure in tried.cures)],
         **({"predicted": ["", *(ms(cure.predicted_saved_ms) for cure in tried.cures)]} if predicted else {}),
-        "not hidden": [ms(cure.exposed_ms) for cure in rows],
+        "exposed": [ms(cure.exposed_ms) for cure in rows],
         "bits": ["same", *(bits(cure) for cure in tried.cures)],
         " remark": ["", *(_remark(tried, cure) for cure in tried.cures)],
         **({" line": [cure.line for cure in rows]} if with_lines else {}),

@@ -10,7 +10,7 @@ from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.table import Cell, Table
 from pyddpdiag.scaling.model import Run
 
-_HEADS = {"compute_s": "compute", "data_wait_s": "data", "exposed_s": "not hidden", "other_s": "other"}
+_HEADS = {"compute_s": "compute", "data_wait_s": "data", "exposed_s": "exposed", "other_s": "other"}
 
 
 def text(runs: Sequence[Run], target: TextIO | None = None) -> str:
@@ -79,8 +79,8 @@ def missing_table(runs: Sequence[Run]) -> Table:
         "(means over the ranks)",
         columns,
         1,
-        note="missing = compute + data + not hidden + other. compute: steps slower than their share, as on cores "
-        "that the ranks share. not hidden: waiting for gradients after backward. other: tests and checkpoints (without "
+        note="missing = compute + data + exposed + other. compute: steps slower than their share, as on cores "
+        "that the ranks share. exposed: waiting for gradients after backward. other: tests and checkpoints (without "
         "DDP they count as compute). all queue and all wire are of all buckets, most of which may be hidden.",
     )
 

@@ -38,10 +38,10 @@ def _exposed(report: RunReport, step: float) -> Figure:
     communication = step_parts(steps).communication
     known = communication[np.isfinite(communication)]
     if not len(known):
-        return Figure("Not hidden", "-", "how much communication is hidden is not known")
+        return Figure("Exposed", "-", "how much communication is hidden is not known")
     exposed = float(np.median(known))
     share = percent(exposed / step) if step else "-"
-    return Figure("Not hidden", milliseconds(exposed), f"{share} of the step: communication beyond backward")
+    return Figure("Exposed", milliseconds(exposed), f"{share} of the step: communication beyond backward")
 
 
 def _late(report: RunReport) -> Figure:

@@ -17,7 +17,7 @@ CHOOSER: Final = "lines"
 
 # As the same parts in other charts.
 _COLOURS: Final = {
-    "data": "data",
+    "data wait": "data",
     "forward": "forward",
     "backward": "compute",
     "communication": "wire",

@@ -87,7 +87,7 @@ def ranks_table(ranks: Sequence[RankStats]) -> Table:
             "step": [stat(rank.wall_ms) for rank in ranks],
             "compute": [stat(rank.compute_ms) for rank in ranks],
             "data": [stat(rank.data_wait_ms) for rank in ranks],
-            "not hidden": [stat(rank.exposed_ms) for rank in ranks],
+            "exposed": [stat(rank.exposed_ms) for rank in ranks],
             "own part": [stat(rank.own_ms) for rank in ranks],
             "comes last": [
                 percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks

@@ -85,7 +85,7 @@ def test_terminal_widths(tmp_path: Path, width: int, monkeypatch: pytest.MonkeyP
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert max(map(len, plain.splitlines())) <= width
     assert not re.search(r"\x1b\[3[0-7]m", text)
-    for name in ("waiting", "queue", "wire", "total", "hidden", "not"):
+    for name in ("waiting", "queue", "wire", "total", "hidden", "exposed"):
         assert re.search(rf"\b{name}\b", plain), name
 
 

@@ -33,7 +33,7 @@ def test_speed_up_efficiency_and_the_missing_part() -> None:
     columns = table.tables(RUNS)[1].columns
     ideal, real, missing, compute, wait, exposed, other = (
         float(str(columns[name][0]))
-        for name in ("ideal", "real", "missing", "compute", "data", "not hidden", "other")
+        for name in ("ideal", "real", "missing", "compute", "data", "exposed", "other")
     )
     assert (ideal, real, missing) == (25.0, 40.0, 15.0)
     assert (compute, wait, exposed, other) == (6.0, 1.0, 5.0, 3.0)
