@@ -65,7 +65,8 @@ def train(rank: int, meeting: str, trace: str) -> None:
     if rank == 0:
         equal = all(torch.equal(mine, other) for other in others)
         print(f"weights are equal on all ranks: {equal}")
-    del ddp  # it holds the group, whose end waits for a worker that may wait for Python's lock: pytorch issue 56297
+    # It holds the group, whose end would wait for a worker that may wait for Python's lock: pytorch issue 56297.
+    del ddp
     dist.destroy_process_group()
 
 
