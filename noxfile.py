@@ -134,7 +134,7 @@ def torch_venv(session: nox.Session, *groups: str) -> Venv:
     """The environment with torch, the package's dependencies and `groups`; not yet the package itself."""
     venv = Venv(session, "torch")
     venv.install("torch", [f"torch=={TORCH}"])
-    dependencies = PYPROJECT["tool"]["dynamic-metadata"][0]["dependencies"]
+    dependencies = PYPROJECT["tool"]["dynamic-metadata"][-1]["dependencies"]
     # torch again, so that no dependency moves it.
     venv.install("dependencies", [f"torch=={TORCH}", *dependencies, *group("build")])
     for name in groups:
@@ -383,7 +383,7 @@ def windows(session: nox.Session) -> None:
             session.error(why)
         session.warn(f"the core's tests under wine are left out: {why}")
     # What Windows does otherwise and Python can show anywhere; none of these tests needs torch.
-    venv.install("neutral", [*PYPROJECT["tool"]["dynamic-metadata"][0]["dependencies"], *group("test")])
+    venv.install("neutral", [*PYPROJECT["tool"]["dynamic-metadata"][-1]["dependencies"], *group("test")])
     neutral = (
         "tree/test_windows_again.py",
         "tree/test_windows_forms.py",
