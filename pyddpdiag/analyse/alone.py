@@ -85,7 +85,8 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     waited = others.min(axis=1) >= MOST * lead
     in_phase = found.phase[rows, last] >= MOST * lead
     seen = around | found.epoch | waited | in_phase
-    hit = lead >= TWICE * step_ms
+    # Who only takes longer for what all do there is not alone.
+    hit = (lead >= TWICE * step_ms) & (around | (lead >= MOST * beyond[rows, last]))
     hit[around] &= lead[around] >= STANDS_MS
     own, lead = lead, np.maximum(lead, whole[rows, last] - np.maximum(np.sort(whole, axis=1)[:, -2], 0.0))
     hit &= around | waited | in_phase | (outside >= MOST * lead)

@@ -212,7 +212,7 @@ def test_pages_of_a_comparison(running: Any, page_of_run: Path, tmp_path: Path) 
     seen, file = Seen(), tmp_path / "c" / "compare.html"
     page = opened(running, file, seen, viewport={"width": 400, "height": 900})
     drawn = page.evaluate(DRAWN)
-    assert [chart["name"] for chart in drawn] == ["changes", "ratios"]
+    assert [chart["name"] for chart in drawn] == ["changes"]
     assert all(chart["marks"] > 0 and chart["fits"] for chart in drawn)
     # Labels of several lines are no larger than others: Plotly's elements have class names, too.
     sizes = page.evaluate(
@@ -220,7 +220,7 @@ def test_pages_of_a_comparison(running: Any, page_of_run: Path, tmp_path: Path) 
     )
     assert set(sizes) == {"11px"}
     rows = page.evaluate(
-        "Array.from(document.querySelectorAll('[data-chart=ratios] .ytick text'), (one) => one.getBoundingClientRect())"
+        "Array.from(document.querySelectorAll('[data-chart=changes] .ytick text'), (one) => one.getBoundingClientRect())"
     )
     rows.sort(key=lambda row: row["top"])
     assert all(above["bottom"] <= below["top"] + 1 for above, below in itertools.pairwise(rows)), rows
