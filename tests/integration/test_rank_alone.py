@@ -37,7 +37,7 @@ def _train(way: str, rank: int) -> None:
     ddp = DistributedDataParallel(net)
     torch.manual_seed(rank)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
-    # Who computes alone on a busy machine gets a core for a part of that time: so much computing, however long it takes.
+    # Who computes alone on a busy machine has a core for a part of that time: so much computing, however long it takes.
     clock = time.monotonic if way == "checkpoint" else time.thread_time
     began, alone_s = clock(), 0.0
     for step in range(STEPS):

@@ -76,7 +76,7 @@ private:
         Division division;
         at::Tensor notes;
         // Not its work, which would keep Gloo's threads alive.
-        c10::intrusive_ptr<c10::ivalue::Future> agreed = {};
+        c10::intrusive_ptr<c10::ivalue::Future> agreed;
     };
 
     [[nodiscard]] std::size_t best(std::uint64_t bytes) const;

@@ -211,18 +211,12 @@ def test_pages_of_a_comparison(running: Any, page_of_run: Path, tmp_path: Path) 
     )
     seen, file = Seen(), tmp_path / "c" / "compare.html"
     page = opened(running, file, seen, viewport={"width": 400, "height": 900})
-    drawn = page.evaluate(DRAWN)
-    assert [chart["name"] for chart in drawn] == ["changes"]
-    assert all(chart["marks"] > 0 and chart["fits"] for chart in drawn)
-    # Labels of several lines are no larger than others: Plotly's elements have class names, too.
-    sizes = page.evaluate(
-        "Array.from(document.querySelectorAll('.ytick text, .ytick tspan'), (one) => getComputedStyle(one).fontSize)"
+    (chart,) = page.evaluate(DRAWN)
+    assert (chart["name"], chart["fits"], chart["hidden"]) == ("changes", True, True)
+    labels = page.evaluate(
+        "Array.from(document.querySelectorAll('.pd text[text-anchor=end]'), (one) => one.getBoundingClientRect())"
     )
-    assert set(sizes) == {"11px"}
-    rows = page.evaluate(
-        "Array.from(document.querySelectorAll('[data-chart=changes] .ytick text'), (one) => one.getBoundingClientRect())"
-    )
-    rows.sort(key=lambda row: row["top"])
-    assert all(above["bottom"] <= below["top"] + 1 for above, below in itertools.pairwise(rows)), rows
+    assert len(labels) == page.evaluate("document.querySelectorAll('.pd [stroke-width=\"2\"]').length") == 8
+    assert all(above["bottom"] <= below["top"] + 1 for above, below in itertools.pairwise(labels)), labels
     without_trouble(seen, file)
     page.context.close()
