@@ -99,7 +99,7 @@ Lanes::Size& Lanes::size_of(std::uint64_t bytes) {
     auto found = sizes_.find(bytes);
     if (found == sizes_.end()) {
         Division division(promised(bytes), best(bytes), tried_);
-        found = sizes_.emplace(bytes, Size{.division = std::move(division), .notes = {}}).first;
+        found = sizes_.emplace(bytes, Size{.division = std::move(division), .notes = {}, .agreed = {}}).first;
     }
     return found->second;
 }
