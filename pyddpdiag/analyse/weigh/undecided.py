@@ -203,6 +203,8 @@ def _open(share: Share, step_ms: float, what: str) -> str:
     bound = max(HEALTHY_SHARE, LEAST_MS / step_ms)
     needed = share.steps_to_tell(bound)
     said = f"{what} {low} to {high} of a step of {milliseconds(step_ms)}"
+    if share.at_least >= bound:
+        return f"{said}, more than {percent(bound)} of it, and what it comes from is not sure."
     if needed is None:
         return f"{said}: about {percent(bound)} of it, and more steps would hardly show whether it is more or less."
     return (

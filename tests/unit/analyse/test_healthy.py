@@ -9,7 +9,8 @@ import pytest
 from support.trace_writer import MS, RankWriter, write_training
 
 from pyddpdiag.analyse.exposure import exposure_of
-from pyddpdiag.analyse.shares import share_of_median, share_of_sums
+from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
+from pyddpdiag.analyse.weigh.undecided import _open
 from pyddpdiag.model import RunReport
 from pyddpdiag.pipeline import exit_code, load_report
 
@@ -166,3 +167,9 @@ def test_what_only_the_sum_shows_is_an_average_and_stands_beside_the_median() ->
     assert some.of_each_step == "4.10 ms of each step on average (2.00 ms of a typical one)"
     every = exposure_of(np.full(20, 8.0), np.full(20, 22.0), 22.0, can_judge=True)
     assert (every.of_step, every.of_each_step) == ("8.00 ms of 22.0 ms per step", "8.00 ms of each step")
+
+
+def test_what_surely_matters_is_not_said_to_be_open() -> None:
+    surely = _open(Share(0.125, 0.118, 0.135, 219), 23.1, "waiting for cores holds up")
+    assert "more than 10% of it" in surely and "too few" not in surely
+    assert "too few to tell" in _open(Share(0.125, 0.08, 0.17, 219), 23.1, "waiting for cores holds up")
