@@ -2,7 +2,7 @@
 
 Run: python docs/pictures.py [trouble ...]
 Needs `chromium` (Debian's package) on the path and Pillow. A picture is the top of the page that `pyddpdiag report
---html` writes, in 32 colours, so that it stays below 60 kB.
+--html` writes, in 96 colours, so that it stays below 60 kB.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def picture(trouble: str, target: Path) -> None:
         shot = [f"--screenshot={photo}", f"--window-size={WIDTH},{HEIGHT}", page.as_uri()]
         subprocess.run([*browser, *shot], check=True, timeout=120, stderr=subprocess.DEVNULL)
         with Image.open(photo) as image:
-            image.convert("RGB").quantize(32, dither=Image.Dither.NONE).save(target, optimize=True)
+            image.convert("RGB").quantize(96, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+                target, optimize=True
+            )
     if target.stat().st_size > MOST_BYTES:
         raise SystemExit(f"{target} has {target.stat().st_size} bytes, more than {MOST_BYTES}.")
 
