@@ -134,7 +134,7 @@ def test_a_rank_that_waits_for_its_disk_is_named_with_the_line(
     waits, core, cpu = (finding.evidence[name] for name in ("disk_wait_ms", "core_wait_share", "cpu_share"))
     assert isinstance(waits, float) and waits > 0, finding
     assert isinstance(core, float) and isinstance(cpu, float), finding
-    # After each wait for its disk, it may wait for a core for longer: on a machine that is so busy, that is the cause. So
-    # is copying what is written, where that takes the system longer.
+    # After each wait for its disk, it may wait for a core for longer: on a machine that is so busy, that is the cause.
+    # So is copying what is written, where that takes the system longer.
     if core + cpu < 0.4:
         assert finding.cause == "disk" and "because it waits for a disk" in finding.message, finding
