@@ -7,6 +7,7 @@ Needs `chromium` (Debian's package) on the path and Pillow. A picture is the top
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,16 +17,6 @@ from PIL import Image
 
 HERE = Path(__file__).resolve().parent
 SCRIPT = HERE.parent / "examples" / "troubles.py"
-TROUBLES = (
-    "slow_rank",
-    "slow_data",
-    "loopback",
-    "accumulation",
-    "lone_checkpoint",
-    "moving_average",
-    "same_data",
-    "nan",
-)
 MOST_BYTES = 60_000
 WIDTH, HEIGHT = 960, 720
 
@@ -64,6 +55,7 @@ def picture(trouble: str, target: Path) -> None:
 
 if __name__ == "__main__":
     (HERE / "images").mkdir(exist_ok=True)
-    for name in sys.argv[1:] or TROUBLES:
+    shown = re.findall(r"images/([\w-]+)\.png", (HERE / "gallery.md").read_text(encoding="utf-8"))
+    for name in sys.argv[1:] or (each.replace("-", "_") for each in shown):
         picture(name, HERE / "images" / f"{name.replace('_', '-')}.png")
         print(name, flush=True)

@@ -181,15 +181,14 @@ class _Run:
         fault = self.outcome.drawn.fault
         if self.look != "stuck" or rank != fault["rank"]:
             return False
-        if event == "strike" and fault["name"] == "cut":
-            self.where.switch(True)
-            return True
         if event == "strike":
             process = psutil.Process(self.ranks.processes[rank].pid)
             if fault["name"] == "kill":
                 process.kill()
             elif fault["name"] == "interrupt":
                 process.terminate()
+            elif fault["name"] == "cut":
+                self.where.switch(True)
             else:
                 process.suspend()
             return True

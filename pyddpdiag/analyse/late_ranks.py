@@ -33,7 +33,7 @@ from pyddpdiag.analyse.hot_lines import HotLine
 from pyddpdiag.analyse.lateness import Lateness
 from pyddpdiag.analyse.lateness import lateness as lateness_of
 from pyddpdiag.analyse.lines import RunLines, Where
-from pyddpdiag.analyse.settings import fewer_threads, host_cores
+from pyddpdiag.analyse.settings import by_host, fewer_threads, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, lower_median, median
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.windows import Span, Stretches, by_window, gathered, joined, stretches
@@ -382,5 +382,5 @@ def _others_wait_ms(
 
 
 def _on_its_host(sidecars: Mapping[int, Sidecar], ranks: Sequence[int], place: int) -> list[int]:
-    host = sidecars[ranks[place]].host if ranks[place] in sidecars else ""
-    return [rank for rank in ranks if rank in sidecars and sidecars[rank].host == host]
+    hosts = by_host(sidecars, ranks).values()
+    return next((members for members in hosts if ranks[place] in members), [])

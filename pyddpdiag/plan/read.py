@@ -16,7 +16,7 @@ from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.run import open_run
 
 _MEMORY_GB: Final = 0.05
-"""What the records of a rank may take: those of all ranks are there at once."""
+"""What the records of all ranks may take, which are there at once; of more, the newest are read."""
 
 
 def plan_folder(
