@@ -17,6 +17,10 @@ constexpr unsigned speed_bits = 24;
 
 }  // namespace
 
+bool LaneShares::divided() const {
+    return std::ranges::any_of(ends, [](auto end) { return end != 0 && end != whole; });
+}
+
 LaneShares LaneShares::alone(std::size_t lane, std::size_t lanes) {
     LaneShares result{.ends = std::vector<std::uint64_t>(lanes, whole)};
     std::fill_n(result.ends.begin(), lane, 0);
@@ -24,10 +28,10 @@ LaneShares LaneShares::alone(std::size_t lane, std::size_t lanes) {
 }
 
 Division::Division(LaneShares shares, std::size_t best, bool tried)
-    : shares_(std::move(shares)), best_(best), divides_(std::ranges::any_of(shares_.ends, [](auto end) {
-          return end != 0 && end != LaneShares::whole;
-      })) {
-    tried_ = tried && divides_;
+    : shares_(std::move(shares)),
+      best_(best),
+      tried_(tried && shares_.divided()),
+      divides_(shares_.divided()) {
     if (tried_) {
         times_.assign(trial_turns * (1 + shares_.ends.size()), unknown);
     }

@@ -18,6 +18,8 @@ struct LaneShares {
     [[nodiscard]] std::uint64_t of(std::size_t lane) const {
         return ends[lane] - (lane == 0 ? 0 : ends[lane - 1]);
     }
+    // Whether several lanes have a part.
+    [[nodiscard]] bool divided() const;
     [[nodiscard]] static LaneShares alone(std::size_t lane, std::size_t lanes);
 };
 
@@ -32,7 +34,7 @@ public:
         std::uint64_t number = 0;
         bool divided = false;
         bool tell = false;   // the ranks now begin to agree on what noted() says
-        bool learn = false;  // and this turn needs the outcome first: agreed(), then settled()
+        bool learn = false;  // and this turn needs the outcome first: agreed(), then divides()
     };
     static constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::max();
 

@@ -96,10 +96,9 @@ double level_of(const BucketLayout& layout, const at::Tensor& values, double div
 }
 
 WatchedPass WatchedPass::due(const GradientOptions& options, std::uint32_t pass) noexcept {
-    const auto due = [pass](std::uint32_t interval) { return interval != 0 && pass % interval == 0; };
+    const auto due = [pass](std::uint64_t interval) { return interval != 0 && pass % interval == 0; };
     const bool compares = due(options.sentinel_interval);
-    const std::uint64_t interval = interval_at(options.statistics_interval, pass);
-    return {.looks = compares || (interval != 0 && pass % interval == 0), .compares = compares};
+    return {.looks = compares || due(interval_at(options.statistics_interval, pass)), .compares = compares};
 }
 
 void Fingerprints::clear() {

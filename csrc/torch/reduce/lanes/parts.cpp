@@ -113,8 +113,7 @@ void LaneParts::cut(const at::Tensor& buffer) {
     const LaneCut cut = lanes_->cut(buffer.nbytes());
     version_ = cut.version;
     whole_ = ranges(buffer, LaneShares::alone(cut.best, cut.shares.ends.size()));
-    divides_ =
-        std::ranges::any_of(cut.shares.ends, [](auto end) { return end != 0 && end != LaneShares::whole; });
+    divides_ = cut.shares.divided();
     if (divides_) {
         divided_ = lanes_->ranks() > 2 ? ranges_of_chunks(buffer, cut.shares) : ranges(buffer, cut.shares);
     }
