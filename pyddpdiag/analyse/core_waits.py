@@ -85,7 +85,7 @@ def by_other_programs(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[i
     time. Where that is less than a core, though there is one for each rank, the ranks also lose to their other threads
     (Gloo's sums, a loader's) what these compute.
     """
-    found = usage.run_delay.copy()
+    found: Float64 = usage.run_delay.copy()
     for ranks in by_host(sidecars, steps.ranks).values():
         at, cores = [steps.place_of[rank] for rank in ranks], host_cores(sidecars, ranks)
         if not cores:
