@@ -54,6 +54,3 @@ class RankAccount:
     def part(self, name: str) -> float:
         """The seconds of one of `PARTS`."""
         return float(getattr(self, name))
-
-
-__all__ = ["BETWEEN", "PARTS", "START_UP", "STEPS", "RankAccount"]

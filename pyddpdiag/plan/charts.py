@@ -80,6 +80,3 @@ def _throughput(scaling: Scaling) -> Chart:
         Axis("ranks", logarithmic=True, ticks=ranks),
         scaling_table(scaling),
     )
-
-
-__all__ = ["charts"]

@@ -28,6 +28,3 @@ def write_page(found: Plan, path: Path, *, force: bool = False) -> None:
         ResultWriteError: it cannot be written.
     """
     write_whole(path, page(found), force=force, option="--html")
-
-
-__all__ = ["page", "write_page"]

@@ -39,6 +39,3 @@ def plan_folder(
     caps = caps_of(bucket_cap_mb) if bucket_cap_mb else ()
     chosen, _ = choose_attempt(pathlib.Path(folder))
     return plan(RunView(open_run(chosen, memory_gb=_MEMORY_GB)), str(chosen), counts, caps, link, paths)
-
-
-__all__ = ["plan_folder"]

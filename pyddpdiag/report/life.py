@@ -129,15 +129,3 @@ def phases_line(report: RunReport) -> str:
         took = "not ended" if worst.median_ms is None else f"{worst.count} x {number(worst.median_ms)} ms"
         texts.append(f"{clean(name)} {took} on {who}")
     return "Phases: " + "; ".join(texts)
-
-
-__all__ = [
-    "NAMES",
-    "account_rows",
-    "account_table",
-    "grouped",
-    "grouped_account",
-    "phases_line",
-    "short_table",
-    "shown_parts",
-]

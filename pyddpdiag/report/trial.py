@@ -190,6 +190,3 @@ def compared(cure: TriedCure) -> str:
             else "."
         )
     )
-
-
-__all__ = ["answer", "bits", "compared", "interval", "print_trial", "status", "table", "worth_a_paste"]

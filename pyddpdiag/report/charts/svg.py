@@ -364,6 +364,3 @@ def _heat(series: Heat, frame: _Frame) -> str:
             for column, text in enumerate(texts)
         ]
     return "".join([*found, _text(frame.right, frame.top - 2, series.unit, "d", "end")])
-
-
-__all__ = ["svg", "thinned"]

@@ -139,6 +139,3 @@ def _callout(account: RankAccount, names: list[str], part: str, lane: int, alone
     middle = sum(account.part(other) for other in names[: names.index(part)]) + account.part(part) / 2
     text = f"rank {account.rank} works alone, the others wait {seconds(alone.cost_s or 0.0)}"
     return Callout(middle, lane, text, "start" if middle < account.wall_s / 2 else "end")
-
-
-__all__ = ["COLOURS", "account_chart", "answers", "parts"]
