@@ -6,12 +6,13 @@ from typing import Final
 
 from pyddpdiag.plan.settings import Plan, Row, Scaling
 from pyddpdiag.plan.text import scaling_sentence, scaling_table, steps_table
-from pyddpdiag.report.charts.chart import Axis, Chart, Line, Mark, Panel, Points, Whiskers, plain
+from pyddpdiag.report.charts.chart import Axis, Chart, Interval, Line, Mark, Panel, Points, by_word, plain
 
-_LOOK: Final[dict[str, tuple[str, str, Mark]]] = {
-    "recorded": ("measured", "same", "diamond"),
-    "replayed": ("the same, by the model", "unsure", "cross"),
-    "planned": ("planned", "accent", "circle"),
+_NAMES: Final = {"recorded": "measured", "replayed": "the same, by the model", "planned": "planned"}
+_LOOK: Final[dict[str, tuple[str, Mark]]] = {
+    "measured": ("same", "diamond"),
+    "the same, by the model": ("unsure", "cross"),
+    "planned": ("accent", "circle"),
 }
 _ROW: Final = 26
 """Pixels of a setting."""
@@ -25,31 +26,24 @@ def charts(found: Plan) -> list[Chart]:
 
 
 def _steps(found: Plan, rows: list[Row]) -> Chart:
-    series = []
-    for kind, (name, colour, mark) in _LOOK.items():
-        mine = [(place, row) for place, row in enumerate(rows) if row.kind == kind]
-        series.append(
-            Whiskers(
-                name,
-                [place for place, _ in mine],
-                [row.step_ms or 0.0 for _, row in mine],
-                [row.low_ms or 0.0 for _, row in mine],
-                [row.high_ms or 0.0 for _, row in mine],
-                colour,
-                mark,
-                [
-                    f"{row.setting}: {row.step_ms:.4g} ms ({row.low_ms:.4g} to {row.high_ms:.4g}), "
-                    f"{row.exposed_ms:.4g} ms of it exposed"
-                    for _, row in mine
-                ],
-            )
+    intervals = [
+        Interval(
+            place,
+            row.step_ms or 0.0,
+            row.low_ms or 0.0,
+            row.high_ms or 0.0,
+            f"{row.setting}: {row.step_ms:.4g} ms ({row.low_ms:.4g} to {row.high_ms:.4g}), "
+            f"{row.exposed_ms:.4g} ms of it exposed",
         )
+        for place, row in enumerate(rows)
+    ]
+    series = by_word(_LOOK, zip((_NAMES[row.kind] for row in rows), intervals, strict=True))
     labels = [row.setting for row in rows]
     return Chart(
         "plan-steps",
         "The step in each setting",
         "Median steps with their intervals.",
-        [Panel([each for each in series if each.row], Axis("", labels=labels), height=_ROW * len(rows) + 24)],
+        [Panel(series, Axis("", labels=labels), height=_ROW * len(rows) + 24)],
         Axis("ms", from_zero=True),
         steps_table(found),
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pyddpdiag.report.charts.chart import Axis, Chart, Line, Panel, Spans, plain
+from pyddpdiag.model.words import seconds
+from pyddpdiag.report.charts.chart import Axis, Chart, Line, Panel, plain
+from pyddpdiag.report.charts.stacked import stacked
 from pyddpdiag.scaling.model import Run
 from pyddpdiag.scaling.table import durations_table, losses_table, missing_table
 
@@ -41,39 +43,12 @@ def _speedups(runs: Sequence[Run]) -> Chart:
 
 
 def _split(runs: Sequence[Run]) -> Chart:
-    spans: dict[str, list[tuple[float, float, int]]] = {part: [] for part in _PARTS}
-    for lane, run in enumerate(runs):
-        at = 0.0
-        for part in _PARTS:
-            took = getattr(run.split, part)
-            if took:
-                spans[part].append((at, at + took, lane))
-                at += took
-    labels = [
-        f"{name}, {end - begin:.2f} s" for part, (name, _) in _PARTS.items() for begin, end, _ in spans[part]
-    ]
-    series, first = [], 0
-    for part, (name, colour) in _PARTS.items():
-        mine = spans[part]
-        if mine:
-            places = range(first, first + len(mine))
-            series.append(
-                Spans(
-                    name,
-                    [b for b, _, _ in mine],
-                    [e for _, e, _ in mine],
-                    [n for *_, n in mine],
-                    colour,
-                    labels,
-                    places,
-                )
-            )
-        first += len(mine)
+    values = {part: [getattr(run.split, part) or 0.0 for run in runs] for part in _PARTS}
     return Chart(
         "time",
         "Where the time of each run went",
         "Seconds of the whole training, means over the ranks.",
-        [Panel(series, Axis("", labels=[run.name() for run in runs]), height=36 * len(runs) + 30)],
+        [stacked(_PARTS, values, [run.name() for run in runs], seconds)],
         Axis("seconds"),
         missing_table(runs) if len(runs) > 1 else durations_table(runs),
     )

@@ -204,34 +204,29 @@ def _series(series: Series, axes: Axes) -> None:
             [x for x, _ in known], [y for _, y in known], marker=_MARKS[series.mark], s=28, zorder=3, **style
         )
     elif isinstance(series, Spans):
-        long = [end - start for start, end in zip(series.start, series.end, strict=True)]
+        long = [bar.end - bar.start for bar in series.bars]
         frame: dict[str, Any] = {"edgecolor": "black", "linewidth": 1.6, "zorder": 3} if series.marked else {}
-        bars = axes.barh(list(series.lane), long, left=list(series.start), height=0.86, **frame, **style)
-        if series.texts:
-            _bar_texts(series, long, bars, axes)
+        lanes, left = [bar.lane for bar in series.bars], [bar.start for bar in series.bars]
+        drawn = axes.barh(lanes, long, left=left, height=0.86, **frame, **style)
+        if any(bar.text for bar in series.bars):
+            # In the bars that are wide enough for them.
+            least = _TEXT_SHARE * max(bar.end for bar in series.bars)
+            wide = [bar.end - bar.start >= least * len(bar.text) for bar in series.bars]
+            texts = [plain(bar.text) if fits else "" for bar, fits in zip(series.bars, wide, strict=True)]
+            ink = ink_on(style["color"])
+            axes.bar_label(drawn, texts, label_type="center", color=ink, fontsize="small", zorder=4)
     elif isinstance(series, Whiskers):
-        low = [value - low for value, low in zip(series.value, series.low, strict=True)]
-        high = [high - value for value, high in zip(series.value, series.high, strict=True)]
+        low = [one.value - one.low for one in series.intervals]
+        high = [one.high - one.value for one in series.intervals]
         axes.errorbar(
-            list(series.value),
-            list(series.row),
+            [one.value for one in series.intervals],
+            [one.row for one in series.intervals],
             xerr=[low, high],
             fmt=_MARKS[series.mark],
             capsize=3,
             markersize=5,
             **style,
         )
-
-
-def _bar_texts(series: Spans, long: list[float], bars: Any, axes: Axes) -> None:
-    """Texts in the bars that are wide enough for them."""
-    least = _TEXT_SHARE * max(series.end)
-    texts = [
-        plain(text) if took >= least * len(text) else ""
-        for text, took in zip(series.texts, long, strict=True)
-    ]
-    ink = ink_on(colour(series.colour))
-    axes.bar_label(bars, texts, label_type="center", color=ink, fontsize="small", zorder=4)
 
 
 def _heat(series: Heat, axes: Axes) -> None:

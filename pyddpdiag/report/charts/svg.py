@@ -80,7 +80,7 @@ def svg(chart: Chart) -> str:
     left = 20 + _LETTER * max(longest, 7)
     low, high = extent([each for panel in chart.panels for s in panel.series for each in _xs(s)], chart.x)
     x = scale(chart.x, low, high, left, WIDTH - _RIGHT)
-    named = sum(len(s.start) for p in chart.panels for s in p.series if isinstance(s, Spans)) <= _NAMED
+    named = sum(len(s.bars) for p in chart.panels for s in p.series if isinstance(s, Spans)) <= _NAMED
     top, drawn = 6.0, []
     for place, panel in enumerate(chart.panels):
         if panel.title or any(isinstance(each, Heat) for each in panel.series):
@@ -148,9 +148,9 @@ def _xs(series: Series) -> list[float | None]:
     if isinstance(series, Heat):
         return [0.0, max(map(len, series.values), default=1) - 1.0]
     if isinstance(series, Spans):
-        return [*series.start, *series.end]
+        return [each for bar in series.bars for each in (bar.start, bar.end)]
     if isinstance(series, Whiskers):
-        return [*series.low, *series.high, *series.value]
+        return [each for one in series.intervals for each in (one.low, one.high, one.value)]
     return list(series.x)
 
 
@@ -158,9 +158,9 @@ def _ys(series: Series) -> list[float | None]:
     if isinstance(series, Heat):
         return [0.0, len(series.values) - 1.0]
     if isinstance(series, Spans):
-        return list(map(float, series.lane))
+        return [float(bar.lane) for bar in series.bars]
     if isinstance(series, Whiskers):
-        return list(map(float, series.row))
+        return [float(one.row) for one in series.intervals]
     return [0.0] if isinstance(series, Area) else list(series.y)
 
 
@@ -287,35 +287,32 @@ def _mark(x: float, y: float, mark: str, shade: str, size: float = 4.5) -> str:
 def _spans(series: Spans, frame: _Frame, named: bool) -> str:
     shade = colour(series.colour)
     lane = abs(frame.y(1) - frame.y(0)) * 0.86
-    bars = [
-        (row, frame.x(start), max(frame.x(end) - frame.x(start), 0.2), place)
-        for place, (row, start, end) in enumerate(zip(series.lane, series.start, series.end, strict=True))
-    ]
+    bars = [(bar, frame.x(bar.start), max(frame.x(bar.end) - frame.x(bar.start), 0.2)) for bar in series.bars]
     kind = ' class="m"' if series.marked else ""
     if not named:
         path = "".join(
             f"M{x:.1f} {frame.y(row) - lane / 2:.1f}h{width:.1f}v{lane:.1f}h-{width:.1f}z"
-            for row, x, width in _merged(bars)
+            for row, x, width in _merged([(bar.lane, x, width) for bar, x, width in bars])
         )
         return f'<path fill="{shade}"{kind} d="{path}"/>'
     found = []
-    for row, x, width, place in bars:
-        title = f"<title>{as_html(clean(series.labels[series.hover[place]]))}</title>" if series.hover else ""
+    for bar, x, width in bars:
+        title = f"<title>{as_html(clean(bar.hover))}</title>" if bar.hover else ""
         found.append(
-            f'<rect fill="{shade}"{kind} x="{x:.1f}" y="{frame.y(row) - lane / 2:.1f}" width="{width:.1f}" '
+            f'<rect fill="{shade}"{kind} x="{x:.1f}" y="{frame.y(bar.lane) - lane / 2:.1f}" width="{width:.1f}" '
             f'height="{lane:.1f}">{title}</rect>'
         )
-        if series.texts and width > _LETTER * len(series.texts[place]) + 4:
+        if bar.text and width > _LETTER * len(bar.text) + 4:
             found.append(
-                _text(x + width / 2, frame.y(row) + 4, series.texts[place], "", "middle", fill=ink_on(shade))
+                _text(x + width / 2, frame.y(bar.lane) + 4, bar.text, "", "middle", fill=ink_on(shade))
             )
     return "".join(found)
 
 
-def _merged(bars: Sequence[tuple[int, float, float, int]]) -> list[tuple[int, float, float]]:
+def _merged(bars: Sequence[tuple[int, float, float]]) -> list[tuple[int, float, float]]:
     """Bars of a lane that lie within a pixel of one another as one."""
     found: list[tuple[int, float, float]] = []
-    for row, x, width, _ in sorted(bars):
+    for row, x, width in sorted(bars):
         if found and found[-1][0] == row and x - (found[-1][1] + found[-1][2]) < 0.5 and width < 1.0:
             found[-1] = row, found[-1][1], max(found[-1][2], x + width - found[-1][1])
         else:
@@ -325,11 +322,10 @@ def _merged(bars: Sequence[tuple[int, float, float, int]]) -> list[tuple[int, fl
 
 def _whiskers(series: Whiskers, frame: _Frame) -> str:
     shade = colour(series.colour)
-    rows = zip(series.row, series.value, series.low, series.high, strict=True)
     return "".join(
         f'<path stroke="{shade}" stroke-width="2" d="M{frame.x(low):.1f} {frame.y(row):.1f}H{frame.x(high):.1f}"/>'
         + _mark(frame.x(value), frame.y(row), series.mark, shade)
-        for row, value, low, high in rows
+        for row, value, low, high, _ in series.intervals
     )
 
 

@@ -12,6 +12,7 @@ from pyddpdiag.model.details import Lateness, RunDetails
 from pyddpdiag.model.words import listed, number, percent, size
 from pyddpdiag.report.charts.chart import (
     Axis,
+    Bar,
     Chart,
     Heat,
     Line,
@@ -159,21 +160,13 @@ def _bars(known: Sequence[BucketStats]) -> tuple[Panel, Axis]:
     order = sorted(known, key=lambda b: b.bytes)[:MOST_BARS]
     series = []
     for name, role, first in (("bucket", "accent", False), ("bucket of the first layout", "rest", True)):
-        mine = [(lane, b) for lane, b in enumerate(order) if b.first_steps_only == first]
-        if mine:
-            rates = [float(b.times.busbw_gbps.median or 0.0) for _, b in mine]
-            series.append(
-                Spans(
-                    name,
-                    [0.0] * len(mine),
-                    rates,
-                    [lane for lane, _ in mine],
-                    role,
-                    [_about(b) for _, b in mine],
-                    list(range(len(mine))),
-                    [number(rate) for rate in rates],
-                )
-            )
+        bars = []
+        for lane, b in enumerate(order):
+            if b.first_steps_only == first:
+                rate = float(b.times.busbw_gbps.median or 0.0)
+                bars.append(Bar(0.0, rate, lane, _about(b), number(rate)))
+        if bars:
+            series.append(Spans(name, bars, role))
     labels = [f"{size(b.bytes)}, {b.bucket[:8]}" for b in order]
     return Panel(series, Axis("", labels=labels), height=24 * len(order) + 16), Axis("GB/s", from_zero=True)
 

@@ -7,7 +7,7 @@ from typing import Final
 from pyddpdiag.model import RunReport
 from pyddpdiag.model.lines import Flame
 from pyddpdiag.model.words import number, percent
-from pyddpdiag.report.charts.chart import Axis, Chart, Choice, Panel, Spans
+from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.table import Table
 
@@ -56,27 +56,13 @@ def _place(flame: Flame, blamed: list[int | None]) -> tuple[int, int]:
 def _chart(flame: Flame) -> Chart:
     bars = list(zip(flame.names, flame.depth, flame.start_s, flame.end_s, strict=True))
     whole = max(flame.end_s)
-    by_part: dict[str, list[tuple[str, int, float, float]]] = {}
+    by_part: dict[str, list[Bar]] = {}
     part = ""
-    for bar in bars:
-        part = bar[0] if bar[1] == 0 else part
-        by_part.setdefault(part, []).append(bar)
-    series = [
-        Spans(
-            name,
-            [start for *_, start, _ in mine],
-            [end for *_, end in mine],
-            [depth for _, depth, *_ in mine],
-            _COLOURS.get(name, "rest"),
-            [
-                f"{text}: {number(end - start)} s, {percent((end - start) / whole)}"
-                for text, _, start, end in mine
-            ],
-            list(range(len(mine))),
-            [text for text, *_ in mine],
-        )
-        for name, mine in by_part.items()
-    ]
+    for text, lane, start, end in bars:
+        part = text if lane == 0 else part
+        said = f"{text}: {number(end - start)} s, {percent((end - start) / whole)}"
+        by_part.setdefault(part, []).append(Bar(start, end, lane, said, text))
+    series = [Spans(name, mine, _COLOURS.get(name, "rest")) for name, mine in by_part.items()]
     depth = max(flame.depth) + 1
     columns = {
         "line": ["  " * lane + text for text, lane, *_ in bars],

@@ -12,7 +12,7 @@ from pyddpdiag.analyse.anatomy import FEW, anatomy
 from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import Events, RankTimeline, RunDetails
 from pyddpdiag.model.words import milliseconds, number, size
-from pyddpdiag.report.charts.chart import Axis, Chart, Choice, Panel, Spans, plain
+from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
 from pyddpdiag.report.page import Paragraph, Part
 from pyddpdiag.report.run.parts import groups
 from pyddpdiag.report.run.steps import CHOOSER
@@ -49,38 +49,19 @@ COLOURS: Final = {
 
 @dataclass
 class _Drawn:
-    """The spans of one step by name, in ms since its begin, and what the lanes are called."""
+    """The bars of one step by name, in ms since its begin, and what the lanes are called."""
 
     zero: int
-    labels: list[str] = field(default_factory=list)
-    spans: dict[str, list[tuple[float, float, int, int]]] = field(default_factory=dict)
+    bars: dict[str, list[Bar]] = field(default_factory=dict)
     lanes: int = 0
     names: list[str] = field(default_factory=list)
-    places: list[float] = field(default_factory=list)
-    _label_of: dict[str, int] = field(default_factory=dict)
+    places: list[int] = field(default_factory=list)
 
     def add(self, name: str, begin: int, end: int, lane: int, label: str) -> None:
-        """A span from `begin` to `end`, ns; nothing if one of them is not known."""
-        if begin <= 0 or end <= begin:
-            return
-        at = self._label_of.setdefault(label, len(self.labels))
-        if at == len(self.labels):
-            self.labels.append(label)
-        self.spans.setdefault(name, []).append(((begin - self.zero) / 1e6, (end - self.zero) / 1e6, lane, at))
-
-    def series(self, name: str) -> Spans:
-        """The spans of one name, with the labels that they have."""
-        mine = self.spans[name]
-        used = {label: place for place, label in enumerate(dict.fromkeys(label for *_, label in mine))}
-        return Spans(
-            name,
-            [begin for begin, *_ in mine],
-            [end for _, end, *_ in mine],
-            [lane for *_, lane, _ in mine],
-            COLOURS[name],
-            [self.labels[label] for label in used],
-            [used[label] for *_, label in mine],
-        )
+        """A bar from `begin` to `end`, ns; nothing if one of them is not known."""
+        if 0 < begin < end:
+            bar = Bar((begin - self.zero) / 1e6, (end - self.zero) / 1e6, lane, label)
+            self.bars.setdefault(name, []).append(bar)
 
 
 def parts(report: RunReport, details: RunDetails, most: int | None = None) -> list[Part]:
@@ -98,7 +79,7 @@ def parts(report: RunReport, details: RunDetails, most: int | None = None) -> li
         chart = _chart(
             step, details.shown[step], details.timelines, names, alike, _sleepers(report, details, step)
         )
-        left -= sum(len(series.start) for series in chart.panels[0].series if isinstance(series, Spans))
+        left -= sum(len(series.bars) for series in chart.panels[0].series if isinstance(series, Spans))
         if charts and left < 0:
             break
         if not chart.empty:
@@ -155,7 +136,7 @@ def _chart(
         like = alike.get(line.rank, 1) - 1
         if like and len(ranks) < len(known):
             drawn.names[-1] += f", like {like} more"
-    series = [drawn.series(name) for name in COLOURS if name in drawn.spans]
+    series = [Spans(name, drawn.bars[name], COLOURS[name]) for name in COLOURS if name in drawn.bars]
     left = (
         f" {len(ranks)} of {len(known)} ranks are shown: one of each kind that is alike over the run, those that "
         "findings blame, and the last to bring a bucket."
@@ -168,15 +149,10 @@ def _chart(
         f"Step {step} over all ranks ({reason})",
         "For each rank, the program on top and its buckets below, on the run's common clock. A bucket waits until the "
         f"last rank brings it, then in Gloo's queue, then it is on the wire.{left}",
-        [Panel(series, Axis("", labels=drawn.names, at=plain_places(drawn.places)), height=height)],
+        [Panel(series, Axis("", labels=drawn.names, at=drawn.places), height=height)],
         Axis("ms since the step began"),
         _table(step, drawn),
     )
-
-
-def plain_places(places: Sequence[float]) -> list[float]:
-    """Numbers for an axis."""
-    return [value for value in plain(places) if value is not None]
 
 
 def _rank(
@@ -331,11 +307,7 @@ def _say(parameters: Sequence[str]) -> str:
 
 
 def _table(step: int, drawn: _Drawn) -> Table:
-    rows = sorted(
-        (begin, end, name, drawn.labels[label])
-        for name, spans in drawn.spans.items()
-        for begin, end, _, label in spans
-    )
+    rows = sorted((bar.start, bar.end, name, bar.hover) for name, bars in drawn.bars.items() for bar in bars)
     return Table(
         f"Step {step}: every span, milliseconds since the step began",
         {
