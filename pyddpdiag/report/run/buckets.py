@@ -25,8 +25,8 @@ from pyddpdiag.report.charts.chart import (
 )
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.paths import path_in_words
-from pyddpdiag.report.run.verdict import stat
 from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import cell, table_of
 
 MOST_COLUMNS = 60
 MOST_ROWS = 64
@@ -49,18 +49,19 @@ def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
 
 
 def _groups(groups: Sequence[GroupStats]) -> Table:
-    rows = groups[:MOST_ROWS]
-    return Table(
+    return table_of(
         "The way of each process group's buckets",
+        groups,
         {
-            "group": [group.group for group in rows],
-            "ranks": [listed(group.ranks, 8) for group in rows],
-            "buckets": [str(group.buckets) for group in rows],
-            "waiting": [_share(group.waiting_fraction) for group in rows],
-            "summing": [_share(group.summing_fraction) for group in rows],
-            " way": [path_in_words(group) for group in rows],
+            "group": "group",
+            "ranks": lambda group: listed(group.ranks, 8),
+            "buckets": "buckets",
+            "waiting": lambda group: _share(group.waiting_fraction),
+            "summing": lambda group: _share(group.summing_fraction),
+            " way": path_in_words,
         },
         2,
+        MOST_ROWS,
     )
 
 
@@ -132,9 +133,9 @@ def _bandwidth(buckets: Sequence[BucketStats]) -> Chart:
     columns = {
         "bucket": [b.bucket for b in known],
         "bytes": [str(b.bytes) for b in known],
-        "wire (ms)": [stat(b.times.wire_ms) for b in known],
-        "algbw (GB/s)": [stat(b.times.algbw_gbps) for b in known],
-        "busbw (GB/s)": [stat(b.times.busbw_gbps) for b in known],
+        "wire (ms)": [cell(b.times.wire_ms) for b in known],
+        "algbw (GB/s)": [cell(b.times.algbw_gbps) for b in known],
+        "busbw (GB/s)": [cell(b.times.busbw_gbps) for b in known],
     }
     line = f" {'The line is the fit to them' if not few else 'A fit to all'}: {fitted[1]}" if fitted else ""
     panel, x = _bars(known) if few else _cloud(lasting, fitted[0] if fitted else None)
@@ -150,8 +151,8 @@ def _bandwidth(buckets: Sequence[BucketStats]) -> Chart:
 
 def _about(b: BucketStats) -> str:
     return (
-        f"bucket {b.bucket[:8]}, {size(b.bytes)}; {_parameters(b)}; {stat(b.times.busbw_gbps)} GB/s; "
-        f"{stat(b.times.wire_ms)} ms on the wire"
+        f"bucket {b.bucket[:8]}, {size(b.bytes)}; {_parameters(b)}; {cell(b.times.busbw_gbps)} GB/s; "
+        f"{cell(b.times.wire_ms)} ms on the wire"
     )
 
 
@@ -216,11 +217,8 @@ def _table(buckets: Sequence[BucketStats]) -> Table:
             "size": [size(b.bytes) for b in rows],
             "type": [b.dtype for b in rows],
             "n": [str(b.count) for b in rows],
-            **{name.rpartition("_")[0]: [stat(getattr(b.times, name)) for b in rows] for name in times},
-            "hidden": [
-                "-" if b.times.hidden_fraction.median is None else percent(b.times.hidden_fraction.median)
-                for b in rows
-            ],
+            **{name.rpartition("_")[0]: [cell(getattr(b.times, name)) for b in rows] for name in times},
+            "hidden": [_share(b.times.hidden_fraction.median) for b in rows],
             "comes last": [_last(b) for b in rows],
             " parameters": [_parameters(b, 12) for b in rows],
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from pyddpdiag.model import RunReport
@@ -10,6 +11,7 @@ from pyddpdiag.model.words import number, percent
 from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import table_of
 
 MOST_RANKS: Final = 8
 MOST_ROWS: Final = 200
@@ -81,24 +83,21 @@ def _chart(flame: Flame) -> Chart:
 
 
 def _table(report: RunReport) -> Table:
-    rows = report.lines[:MOST_ROWS]
     missed = {row.rank: row.missed_s for row in report.lines if row.missed_s >= 0.05}
-    left = len(report.lines) - len(rows)
-    notes = [f"{left} more are in the JSON."] if left else []
-    notes += [
-        f"Rank {rank} could not be looked at for {number(missed[rank])} s." for rank in list(missed)[:8]
-    ]
-    return Table(
+    found = table_of(
         "Most frequent lines by rank and part",
+        report.lines,
         {
-            "rank": [str(row.rank) for row in rows],
-            "part": [row.part for row in rows],
-            "line": [row.where or "-" for row in rows],
-            "calls": [row.call or "-" for row in rows],
-            "looks": [str(row.samples) for row in rows],
-            "share of the part": [percent(row.fraction) for row in rows],
-            "seconds": [number(row.total_s) for row in rows],
+            "rank": "rank",
+            "part": "part",
+            "line": "where",
+            "calls": "call",
+            "looks": "samples",
+            "share of the part": lambda row: percent(row.fraction),
+            "seconds": "total_s",
         },
         4,
-        note=" ".join(notes),
+        MOST_ROWS,
     )
+    notes = [f"Rank {rank} could not be looked at for {number(missed[rank])} s." for rank in list(missed)[:8]]
+    return replace(found, note=" ".join(filter(None, [found.note, *notes])))
