@@ -64,7 +64,7 @@ def write_exports(
     )
     for line in run.report.warnings:
         if line.startswith(IN_PART):
-            say(line.replace("`pyddpdiag report", "`pyddpdiag export"), sys.stderr)
+            say(line, sys.stderr)
     outputs = [output for format in wanted.formats for output in format.outputs(run)]
     outputs += [merge.output(run, profile, path) for path, profile in profiles]
     owned = [folder / known.folder for known in wanted.formats if known.folder]

@@ -279,7 +279,9 @@ def _links(screen: Screen, report: RunReport) -> None:
 def _collectives(screen: Screen, report: RunReport) -> None:
     if report.other_collectives:
         table = collectives_table(report, SHOWN_COLLECTIVES)
-        empty = {name for name in ("group", "in flight", " called at") if {*table.columns[name]} <= {"-", "0"}}
+        empty = {
+            name for name in ("group", "in flight", " called at") if {*table.columns[name]} <= {"-", "0"}
+        }
         screen.table(table.only(*(name for name in table.columns if name not in {"total", *empty})))
 
 
