@@ -10,30 +10,10 @@ from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.words import seconds
 from pyddpdiag.report.charts.chart import Axis, Chart
 from pyddpdiag.report.charts.stacked import stacked
-from pyddpdiag.report.life import NAMES, account_rows, account_table, shown_parts
+from pyddpdiag.report.life import LIFE, account_rows, account_table, shown_parts
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.rank_rows import shown_ranks
 
-COLOURS: Final = {
-    "imports_s": "imports",
-    "rendezvous_s": "queue",
-    "construction_s": "optimizer",
-    "set_up_s": "set_up",
-    "first_steps_s": "forward",
-    "compute_s": "compute",
-    "blocked_s": "blocked",
-    "core_wait_s": "core",
-    "data_wait_s": "data",
-    "communication_s": "wire",
-    "rank_wait_s": "late",
-    "collectives_s": "other",
-    "phases_s": "phase",
-    "collectives_between_s": "calls",
-    "between_steps_s": "between",
-    "between_epochs_s": "bad",
-    "tail_s": "tail",
-    "unknown_s": "rest",
-}
 _ALONE: Final = (
     "between_epochs_s",
     "between_steps_s",
@@ -75,7 +55,7 @@ def account_chart(report: RunReport) -> Chart | None:
         f"Each rank's life from the start of its process to its end, split into its parts.{more}",
         [
             stacked(
-                {part: (NAMES[part], COLOURS[part]) for part in names},
+                {part: LIFE[part][:2] for part in names},
                 {part: [each.part(part) for each in accounts] for part in names},
                 labels,
                 seconds,
