@@ -30,7 +30,7 @@ WIDTH: Final = 860
 _RIGHT: Final = 26
 _GAP: Final = 30
 _BELOW: Final = 40
-_LETTER: Final = 6.4
+LETTER: Final = 6.4
 """Pixels of a letter of 12 pixels."""
 
 _LONGEST: Final = 34
@@ -77,7 +77,7 @@ def svg(chart: Chart) -> str:
     """The chart's element."""
     labels = [label for panel in chart.panels for label in panel.y.labels]
     longest = min(_LONGEST, max(map(len, labels), default=7))
-    left = 20 + _LETTER * max(longest, 7)
+    left = 20 + LETTER * max(longest, 7)
     low, high = extent([each for panel in chart.panels for s in panel.series for each in _xs(s)], chart.x)
     x = scale(chart.x, low, high, left, WIDTH - _RIGHT)
     named = sum(len(s.bars) for p in chart.panels for s in p.series if isinstance(s, Spans)) <= _NAMED
@@ -196,7 +196,7 @@ def _below(axis: Axis, x: Scale, across: tuple[float, float], left: float, top: 
     marks = written(axis, across, 8)
     # Labels that would lie on one another are left out.
     room = (WIDTH - _RIGHT - left) / max(1, len(marks))
-    every = max(1, math.ceil(_LETTER * max((len(label) for _, label in marks), default=1) / max(room, 1)))
+    every = max(1, math.ceil(LETTER * max((len(label) for _, label in marks), default=1) / max(room, 1)))
     shown = [_text(x(at), top + 15, label, "", "middle") for at, label in marks[::every]]
     return "".join(shown) + _text((left + WIDTH - _RIGHT) / 2, top + 33, axis.title, "d", "middle")
 
@@ -302,7 +302,7 @@ def _spans(series: Spans, frame: _Frame, named: bool) -> str:
             f'<rect fill="{shade}"{kind} x="{x:.1f}" y="{frame.y(bar.lane) - lane / 2:.1f}" width="{width:.1f}" '
             f'height="{lane:.1f}">{title}</rect>'
         )
-        if bar.text and width > _LETTER * len(bar.text) + 4:
+        if bar.text and width > LETTER * len(bar.text) + 4:
             found.append(
                 _text(x + width / 2, frame.y(bar.lane) + 4, bar.text, "", "middle", fill=ink_on(shade))
             )
