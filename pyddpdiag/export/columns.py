@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.occurrences import Occurrences
-from pyddpdiag.model import METRICS, RunReport, Stat
+from pyddpdiag.model import METRICS, BucketStats, RunReport, Stat
 from pyddpdiag.model.account import PARTS
 
 Columns = Mapping[str, Sequence[Any]]
@@ -74,23 +74,11 @@ def steps(report: RunReport) -> Columns:
 def buckets(report: RunReport) -> Columns:
     """One row per bucket; of times the median and the 95th percentile."""
     rows = report.buckets
+    other = ("parameters", "times", "last_arrivals", "shared_memory")
     columns: dict[str, Sequence[Any]] = {
-        name: [getattr(row, name) for row in rows]
-        for name in (
-            "bucket",
-            "module",
-            "bytes",
-            "dtype",
-            "gradient_dtype",
-            "group",
-            "group_size",
-            "count",
-            "judged",
-        )
-    }
-    columns |= {
-        name: [getattr(row, name) for row in rows]
-        for name in ("incomplete", "first_step", "last_step", "first_steps_only", "cost_ms")
+        each.name: [getattr(row, each.name) for row in rows]
+        for each in fields(BucketStats)
+        if each.name not in other
     }
     for name in METRICS:
         columns |= _stats(name, [getattr(row.times, name) for row in rows])

@@ -21,7 +21,12 @@ _PARTS: Final = {
 
 def charts(runs: Sequence[Run]) -> list[Chart]:
     """All charts of a series that have something to show."""
-    found = [_speedups(runs), _split(runs), _by_epoch(runs), _by_time(runs)]
+    found = [
+        _speedups(runs),
+        _split(runs),
+        _losses(runs, "loss-by-epoch", "Training loss by epoch", "epoch", 0),
+        _losses(runs, "loss-by-time", "Training loss by time", "seconds", 1),
+    ]
     return [chart for chart in (found if len(runs) > 1 else found[1:]) if not chart.empty]
 
 
@@ -52,14 +57,6 @@ def _split(runs: Sequence[Run]) -> Chart:
         Axis("seconds"),
         missing_table(runs) if len(runs) > 1 else durations_table(runs),
     )
-
-
-def _by_epoch(runs: Sequence[Run]) -> Chart:
-    return _losses(runs, "loss-by-epoch", "Training loss by epoch", "epoch", 0)
-
-
-def _by_time(runs: Sequence[Run]) -> Chart:
-    return _losses(runs, "loss-by-time", "Training loss by time", "seconds", 1)
 
 
 def _losses(runs: Sequence[Run], name: str, title: str, axis: str, column: int) -> Chart:
