@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
 
+import numpy as np
+
 from pyddpdiag.export.format import Output
-from pyddpdiag.export.lanes import lanes
 from pyddpdiag.export.run import ExportedRun
 from pyddpdiag.model.details import RankTimeline
 from pyddpdiag.output import clean
+from pyddpdiag.report.events import lanes, moments
 from pyddpdiag.trace.layout import BackwardTime, BucketTime, CollectiveTime, PhaseTime, StepTime
 
 COMMUNICATION: Final = "ncclKernel_AllReduce_Gloo"
@@ -175,22 +177,15 @@ def _program(run: ExportedRun, line: RankTimeline) -> Iterator[Event]:
 
 def _buckets(run: ExportedRun, line: RankTimeline) -> Iterator[Event]:
     buckets = line.buckets
-    rows = [
-        (place, times)
-        for place, times in enumerate(buckets.times.tolist())
-        if times[BucketTime.ENQUEUED] and times[BucketTime.ENDED]
-    ]
-    spans = [(times[BucketTime.ENQUEUED], times[BucketTime.ENDED]) for _, times in rows]
+    times = buckets.times[:, [BucketTime.ENQUEUED, BucketTime.ENDED]]
+    rows = np.flatnonzero((times > 0).all(axis=1)).tolist()
+    spans = [(begin, end) for begin, end in times[rows].tolist()]
     parameters = {bucket.bucket: bucket.parameters for bucket in run.report.buckets}
-    for (place, times), lane in zip(rows, lanes(spans), strict=True):
-        enqueued, started, ended = (
-            times[at] for at in (BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
-        )
+    for place, lane in zip(rows, lanes(spans), strict=True):
         key = int(buckets.group[place]), int(buckets.sequence[place])
         at, who = run.last_arrivals[key]
         reference = f"{int(buckets.reference[place]):016x}"
-        last = max(enqueued, min(at, ended))
-        begun = min(max(started, last), ended) if started else last
+        enqueued, last, begun, ended = moments(buckets, place, at)
         about = {
             "stream": BUCKETS + lane,
             "correlation": -1,

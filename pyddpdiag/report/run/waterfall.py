@@ -13,6 +13,7 @@ from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import Events, RankTimeline, RunDetails
 from pyddpdiag.model.words import milliseconds, number, size
 from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
+from pyddpdiag.report.events import lanes, last_arrivals, moments
 from pyddpdiag.report.page import Paragraph, Part
 from pyddpdiag.report.run.parts import groups
 from pyddpdiag.report.run.steps import CHOOSER
@@ -127,7 +128,7 @@ def _chart(
     ranks = _some(known, alike)
     begins = [_begin(line) for line in ranks]
     drawn = _Drawn(min((begin for begin in begins if begin), default=0))
-    everyone = _all_there([line.buckets for line in known])
+    everyone = last_arrivals(known)
     newest = max((_end(line) for line in known), default=0) + _OPEN_NS
     for line in ranks:
         _rank(drawn, line, everyone, names, newest)
@@ -158,25 +159,23 @@ def _chart(
 def _rank(
     drawn: _Drawn,
     line: RankTimeline,
-    everyone: Mapping[tuple[int, int], int],
+    everyone: Mapping[tuple[int, int], tuple[int, int]],
     names: Mapping[str, str],
     newest: int,
 ) -> None:
     """One rank's lanes: the program, then as many as its overlapping operations need."""
     top, who = drawn.lanes, f"rank {line.rank}"
     _program(drawn, line, top, who)
-    busy: list[int] = []
-    for begin, end, place, kind in sorted(_operations(line, newest)):
-        # The first lane that is free again.
-        lane = next((at for at, until in enumerate(busy) if until <= begin), len(busy))
-        busy[lane : lane + 1] = [end]
+    operations = _operations(line, newest)
+    places = lanes([(begin, end) for begin, end, *_ in operations])
+    for (begin, end, place, kind), lane in zip(operations, places, strict=True):
         if kind == "collective":
             _collective(drawn, line.collectives, place, (begin, end), top + 1 + lane, who)
         else:
             _bucket(drawn, line.buckets, place, newest, top + 1 + lane, who, everyone, names)
     drawn.names.append(who)
     drawn.places.append(top)
-    drawn.lanes = top + 1 + len(busy) + 1
+    drawn.lanes = top + 3 + max(places, default=-1)
 
 
 def _program(drawn: _Drawn, line: RankTimeline, lane: int, who: str) -> None:
@@ -221,20 +220,17 @@ def _bucket(
     newest: int,
     lane: int,
     who: str,
-    everyone: Mapping[tuple[int, int], int],
+    everyone: Mapping[tuple[int, int], tuple[int, int]],
     names: Mapping[str, str],
 ) -> None:
-    times = buckets.times[place].tolist()
-    enqueued, started, ended = (
-        times[at] for at in (BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
-    )
     reference = f"{int(buckets.reference[place]):016x}"
     about = f"{who}; bucket {reference[:8]}, {size(int(buckets.bytes[place]))}; {names.get(reference, '')}"
-    if not ended:
+    if not buckets.times[place, BucketTime.ENDED]:
+        enqueued = int(buckets.times[place, BucketTime.ENQUEUED])
         drawn.add("has not ended", enqueued, newest, lane, f"{about}; has not ended")
         return
-    last = max(enqueued, min(everyone[int(buckets.group[place]), int(buckets.sequence[place])], ended))
-    begun = min(max(started, last), ended) if started else last
+    arrived, _ = everyone[int(buckets.group[place]), int(buckets.sequence[place])]
+    enqueued, last, begun, ended = moments(buckets, place, arrived)
     text = (
         f"{about}; waits {number((last - enqueued) / 1e6)} ms for the last rank; "
         f"{number((begun - last) / 1e6)} ms in the queue; {number((ended - begun) / 1e6)} ms on the wire"
@@ -265,20 +261,6 @@ def _operations(line: RankTimeline, newest: int) -> list[tuple[int, int, int, st
         if begin:
             found.append((begin, max(begin, end), place, "collective"))
     return found
-
-
-def _all_there(every: Sequence[Events]) -> dict[tuple[int, int], int]:
-    """When the last rank brought each bucket."""
-    last: dict[tuple[int, int], int] = {}
-    for buckets in every:
-        for group, sequence, at in zip(
-            buckets.group.tolist(),
-            buckets.sequence.tolist(),
-            buckets.times[:, BucketTime.ENQUEUED].tolist(),
-            strict=True,
-        ):
-            last[group, sequence] = max(last.get((group, sequence), 0), at)
-    return last
 
 
 def _some(lines: Sequence[RankTimeline], alike: Mapping[int, int]) -> list[RankTimeline]:
