@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +23,7 @@ from pyddpdiag.report.life import grouped
 from pyddpdiag.report.life_bars import life_bars
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.tables import cell
 from pyddpdiag.report.text import STATUS_STYLE
 
 SCHEMA_VERSION: Final = 1
@@ -176,18 +177,15 @@ def _lives(pulse: Pulse, screen: Screen) -> list[RenderableType]:
 def _grids(pulse: Pulse, screen: Screen) -> list[Grid]:
     ranks = _shown(pulse, MOST_RANKS)
 
-    def cells(values: Iterable[float | None]) -> list[Cell]:
-        return ["-" if value is None else number(value) for value in values]
-
     columns: dict[str, Sequence[Cell]] = {
         "rank": [str(rank.rank) for rank in ranks],
         "host": [screen.cut(clean(rank.host) or "?", 16) for rank in ranks],
-        "step": ["-" if rank.last_step is None else str(rank.last_step) for rank in ranks],
-        "ms": cells(rank.step_ms for rank in ranks),
-        "compute": cells(rank.compute_ms for rank in ranks),
-        "data": cells(rank.data_wait_ms for rank in ranks),
-        "exposed": cells(rank.exposed_ms for rank in ranks),
-        "late": cells(rank.late_ms for rank in ranks),
+        "step": [cell(rank.last_step) for rank in ranks],
+        "ms": [cell(rank.step_ms) for rank in ranks],
+        "compute": [cell(rank.compute_ms) for rank in ranks],
+        "data": [cell(rank.data_wait_ms) for rank in ranks],
+        "exposed": [cell(rank.exposed_ms) for rank in ranks],
+        "late": [cell(rank.late_ms) for rank in ranks],
         " in flight": [_doing(rank, screen) for rank in ranks],
     }
     return screen.grids(Table("Ranks", columns, 2))

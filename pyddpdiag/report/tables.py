@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from pyddpdiag.model import LinkStats, RankStats, RunReport, Stat
-from pyddpdiag.model.words import number, percent, size
+from pyddpdiag.model import BucketStats, LinkStats, RankStats, RunReport, Stat
+from pyddpdiag.model.words import listed, number, percent, size
 from pyddpdiag.report.table import Table
 
 Column = str | Callable[[Any], object]
@@ -22,6 +23,11 @@ def cell(value: object) -> str:
     if value is None or value == "":
         return "-"
     return number(value) if isinstance(value, float) else str(value)
+
+
+def share(fraction: float | None) -> str:
+    """A fraction as percent; `-`: it is not known."""
+    return "-" if fraction is None else percent(fraction)
 
 
 def table_of(
@@ -71,6 +77,41 @@ def ranks_table(ranks: Sequence[RankStats]) -> Table:
         2,
         len(ranks),
     )
+
+
+def buckets_table(buckets: Sequence[BucketStats]) -> Table:
+    """What each bucket takes."""
+    # As many digits as distinguish them.
+    ids = {bucket.bucket for bucket in buckets}
+    digits = next(n for n in (8, 12, 16) if n == 16 or len({one[:n] for one in ids}) == len(ids))
+    found = table_of(
+        "Buckets, by what they cost (median ms; GB/s)",
+        buckets,
+        {
+            "bucket": lambda bucket: bucket.bucket[:digits],
+            "group": lambda bucket: bucket.group[:8],
+            "parameters": lambda bucket: listed(bucket.parameters, 12),
+            "size": lambda bucket: size(bucket.bytes),
+            "type": "dtype",
+            "n": "count",
+            "waiting": lambda bucket: bucket.times.arrival_ms,
+            "queue": lambda bucket: bucket.times.queue_ms,
+            "on the wire": lambda bucket: bucket.times.wire_ms,
+            "total": lambda bucket: bucket.times.total_ms,
+            "p95": lambda bucket: bucket.times.total_ms.p95,
+            "busbw": lambda bucket: bucket.times.busbw_gbps,
+            "hidden": lambda bucket: share(bucket.times.hidden_fraction.median),
+            "comes last": _last,
+        },
+        3,
+        len(buckets),
+    )
+    return replace(found, dim=[bucket.first_steps_only for bucket in buckets])
+
+
+def _last(bucket: BucketStats) -> str:
+    rank, often = max(bucket.last_arrivals.items(), key=lambda item: item[1], default=(0, 0))
+    return f"rank {rank}: {percent(often / sum(bucket.last_arrivals.values()))}" if often else ""
 
 
 def collectives_table(report: RunReport, most: int = _MOST) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 import numpy as np
@@ -11,7 +12,7 @@ from rich.text import Text
 from pyddpdiag.analyse.step_matrix import judged_walls
 from pyddpdiag.model import BucketStats, Finding, RunReport
 from pyddpdiag.model.kinds import brief, kind_of
-from pyddpdiag.model.words import count, number, percent, sentence, size
+from pyddpdiag.model.words import count, number, sentence, size
 from pyddpdiag.output import clean
 from pyddpdiag.report.life import account_rows, grouped_account, phases_line, short_table
 from pyddpdiag.report.life_bars import life_bars
@@ -21,8 +22,7 @@ from pyddpdiag.report.rank_rows import screen_ranks, shown_ranks
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.stacked_bar import stacked_bar
 from pyddpdiag.report.step_tree import print_step
-from pyddpdiag.report.table import Cell, Table
-from pyddpdiag.report.tables import cell, collectives_table, links_table
+from pyddpdiag.report.tables import buckets_table, collectives_table, links_table
 from pyddpdiag.report.trial import print_trial
 
 STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell": "bold magenta"}
@@ -176,7 +176,14 @@ def _buckets(screen: Screen, report: RunReport, top: int) -> None:
     if not report.buckets:
         return
     shown = report.buckets[:top] if top > 0 else report.buckets
-    columns = _bucket_columns(screen, shown)
+    table = buckets_table(shown)
+    # The same bucket of a module in another group is another bucket.
+    without = {"type", "comes last", *(["group"] if len({bucket.group for bucket in shown}) < 2 else [])}
+    columns = {name: cells for name, cells in table.columns.items() if name not in without}
+    # The parameters' names come later, in the remaining width.
+    columns["parameters"] = [""] * len(shown)
+    longest = max(sum(_split(bucket)) for bucket in shown)
+    columns[" bar"] = [_bar(screen, bucket, longest) for bucket in shown]
     heading = len("parameters")
     screen.fit(columns, ["p95"], GOOD_NAME - heading)
     screen.fit(columns, [" bar", "n", "size"], LEAST_NAME - heading)
@@ -194,15 +201,7 @@ def _buckets(screen: Screen, report: RunReport, top: int) -> None:
     if " bar" in columns:
         signs = ", ".join(f"{screen.sign(fancy, plain)} {HEADS[name]}" for name, _, fancy, plain in PARTS)
         notes.append(f"Bars: {signs}.")
-    screen.table(
-        Table(
-            "Buckets, by what they cost (median ms; GB/s)",
-            columns,
-            2,
-            [bucket.first_steps_only for bucket in shown],
-            " ".join(notes),
-        )
-    )
+    screen.table(replace(table, columns=columns, texts=3 if "group" in columns else 2, note=" ".join(notes)))
 
 
 def _saved(buckets: Sequence[BucketStats]) -> str:
@@ -218,33 +217,6 @@ def _saved(buckets: Sequence[BucketStats]) -> str:
     kinds = " and ".join(sorted({b.dtype for b in short}))
     between = " between hosts" if all(b.shared_memory for b in short) else ""
     return f"In {kinds}, {size(travels)} travel{between} in place of {size(gradients)} of gradients."
-
-
-def _bucket_columns(screen: Screen, shown: Sequence[BucketStats]) -> dict[str, Sequence[Cell]]:
-    """The cells of the bucket table by column; the parameters' names come later, in the remaining width."""
-    longest = max((sum(_split(bucket)) for bucket in shown), default=0.0)
-    times = [bucket.times for bucket in shown]
-    hidden = [time.hidden_fraction.median for time in times]
-    # As many digits as distinguish them.
-    ids = {bucket.bucket for bucket in shown}
-    digits = next(n for n in (8, 12, 16) if n == 16 or len({one[:n] for one in ids}) == len(ids))
-    groups = {bucket.group for bucket in shown}
-    return {
-        "bucket": [bucket.bucket[:digits] for bucket in shown],
-        # The same bucket of a module in another group is another bucket.
-        **({"group": [bucket.group[:8] for bucket in shown]} if len(groups) > 1 else {}),
-        "parameters": [""] * len(shown),
-        "size": [size(bucket.bytes) for bucket in shown],
-        "n": [str(bucket.count) for bucket in shown],
-        "waiting": [cell(time.arrival_ms) for time in times],
-        "queue": [cell(time.queue_ms) for time in times],
-        "on the wire": [cell(time.wire_ms) for time in times],
-        "total": [cell(time.total_ms) for time in times],
-        "p95": [cell(time.total_ms.p95) for time in times],
-        "busbw": [cell(time.busbw_gbps) for time in times],
-        "hidden": ["-" if part is None else percent(part) for part in hidden],
-        " bar": [_bar(screen, bucket, longest) for bucket in shown],
-    }
 
 
 def _parameters(bucket: BucketStats) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pyddpdiag.analyse.wire_fit import fit_wire, lasting_buckets
 from pyddpdiag.model import BucketStats, GroupStats, RunReport
 from pyddpdiag.model.details import Lateness, RunDetails
-from pyddpdiag.model.words import listed, number, percent, size
+from pyddpdiag.model.words import listed, number, size
 from pyddpdiag.report.charts.chart import (
     Axis,
     Bar,
@@ -26,7 +27,7 @@ from pyddpdiag.report.charts.chart import (
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.paths import path_in_words
 from pyddpdiag.report.table import Table
-from pyddpdiag.report.tables import cell, table_of
+from pyddpdiag.report.tables import buckets_table, cell, share, table_of
 
 MOST_COLUMNS = 60
 MOST_ROWS = 64
@@ -56,17 +57,13 @@ def _groups(groups: Sequence[GroupStats]) -> Table:
             "group": "group",
             "ranks": lambda group: listed(group.ranks, 8),
             "buckets": "buckets",
-            "waiting": lambda group: _share(group.waiting_fraction),
-            "summing": lambda group: _share(group.summing_fraction),
+            "waiting": lambda group: share(group.waiting_fraction),
+            "summing": lambda group: share(group.summing_fraction),
             " way": path_in_words,
         },
         2,
         MOST_ROWS,
     )
-
-
-def _share(fraction: float | None) -> str:
-    return "-" if fraction is None else percent(fraction)
 
 
 def _lateness(late: Lateness, buckets: Sequence[BucketStats]) -> Chart:
@@ -208,41 +205,16 @@ def _fitted(known: Sequence[BucketStats]) -> tuple[Line, str] | None:
 
 
 def _table(buckets: Sequence[BucketStats]) -> Table:
-    rows = buckets[:MOST_BUCKETS]
-    times = ("arrival_ms", "queue_ms", "wire_ms", "total_ms", "busbw_gbps")
-    return Table(
-        "Buckets, by what they cost: median milliseconds, GB/s",
-        {
-            "bucket": [b.bucket for b in rows],
-            "size": [size(b.bytes) for b in rows],
-            "type": [b.dtype for b in rows],
-            "n": [str(b.count) for b in rows],
-            **{name.rpartition("_")[0]: [cell(getattr(b.times, name)) for b in rows] for name in times},
-            "hidden": [_share(b.times.hidden_fraction.median) for b in rows],
-            "comes last": [_last(b) for b in rows],
-            " parameters": [_parameters(b, 12) for b in rows],
-        },
-        1,
-        [b.first_steps_only for b in rows],
-        "Faint: DDP's first layout, replaced after the first step."
-        if any(b.first_steps_only for b in rows)
-        else "",
+    found = buckets_table(buckets[:MOST_BUCKETS])
+    return (
+        replace(found, note="Faint: DDP's first layout, replaced after the first step.")
+        if any(found.dim)
+        else found
     )
 
 
-def _last(bucket: BucketStats) -> str:
-    total = sum(bucket.last_arrivals.values())
-    if not total:
-        return "-"
-    rank, often = max(bucket.last_arrivals.items(), key=lambda item: item[1])
-    return f"rank {rank}: {percent(often / total)}"
-
-
-def _parameters(bucket: BucketStats | None, limit: int = 6) -> str:
-    if bucket is None or not bucket.parameters:
-        return "parameters not known"
-    more = len(bucket.parameters) - limit
-    return ", ".join(bucket.parameters[:limit]) + (f" and {more} more" if more > 0 else "")
+def _parameters(bucket: BucketStats | None) -> str:
+    return listed(bucket.parameters, 6) if bucket and bucket.parameters else "parameters not known"
 
 
 def _ticks(values: Sequence[float | None]) -> list[float]:

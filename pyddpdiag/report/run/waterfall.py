@@ -11,7 +11,7 @@ import numpy as np
 from pyddpdiag.analyse.anatomy import FEW, anatomy
 from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import Events, RankTimeline, RunDetails
-from pyddpdiag.model.words import milliseconds, number, size
+from pyddpdiag.model.words import listed, milliseconds, number, size
 from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
 from pyddpdiag.report.events import lanes, last_arrivals, moments
 from pyddpdiag.report.page import Paragraph, Part
@@ -67,7 +67,7 @@ class _Drawn:
 
 def parts(report: RunReport, details: RunDetails, most: int | None = None) -> list[Part]:
     """The steps worth a look, of which one is shown at a time; `most`: no more than so many, None: all."""
-    names = {bucket.bucket: _say(bucket.parameters) for bucket in report.buckets}
+    names = {bucket.bucket: listed(bucket.parameters, NAMED_PARAMETERS) for bucket in report.buckets}
     charts: dict[int, Chart] = {}
     alike = _kinds(report, details)
     left = MOST_SPANS
@@ -281,11 +281,6 @@ def _begin(line: RankTimeline) -> int:
 def _end(line: RankTimeline) -> int:
     parts = (line.steps.times, line.passes.times[:, :4], line.buckets.times[:, :5], line.collectives.times)
     return max(int(part.max(initial=0)) for part in parts)
-
-
-def _say(parameters: Sequence[str]) -> str:
-    more = len(parameters) - NAMED_PARAMETERS
-    return ", ".join(parameters[:NAMED_PARAMETERS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _table(step: int, drawn: _Drawn) -> Table:
