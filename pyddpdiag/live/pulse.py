@@ -15,7 +15,8 @@ from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, extra_ms, matr
 from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.errors import TraceError
 from pyddpdiag.live.changes import Changes
-from pyddpdiag.model import OpenOperation, RunReport, Stat, Verdict
+from pyddpdiag.live.ranks import oldest_of
+from pyddpdiag.model import RunReport, Stat, Verdict
 from pyddpdiag.model.account import PARTS, START_UP, RankAccount
 from pyddpdiag.report.trial import answer, status
 from pyddpdiag.trace.follow import RunFollower
@@ -179,10 +180,7 @@ def _ranks(run: Run, report: RunReport, steps: StepMatrix) -> tuple[RankPulse, .
     if known.any() and len(steps.ranks) > 1:
         extra = np.maximum(0.0, np.median(extra_ms(steps.own[known]), axis=0))
         late = dict(zip(steps.ranks, extra.tolist(), strict=True))
-    oldest: dict[int, OpenOperation] = {}
-    for one in report.in_flight_operations:
-        if not one.abandoned and (one.rank not in oldest or one.open_ms > oldest[one.rank].open_ms):
-            oldest[one.rank] = one
+    oldest = oldest_of(report.in_flight_operations)
     names = {bucket.bucket: bucket.parameters for bucket in report.buckets}
     accounts = {one.rank: account_in_view(one) for one in report.account}
     found = []

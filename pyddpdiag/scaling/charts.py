@@ -1,4 +1,4 @@
-"""A series as charts: speed-up, where each run's time went, and loss against epochs and time."""
+"""A series as charts, and as a page: speed-up, where each run's time went, and loss against epochs and time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Final
 from pyddpdiag.model.words import seconds
 from pyddpdiag.report.charts.chart import Axis, Chart, Line, Panel, plain
 from pyddpdiag.report.charts.stacked import stacked
+from pyddpdiag.report.page import Section
+from pyddpdiag.report.page import page as whole_page
 from pyddpdiag.scaling.model import Run
-from pyddpdiag.scaling.table import durations_table, losses_table, missing_table
+from pyddpdiag.scaling.table import durations_table, losses_table, missing_table, tables
 
 _PARTS: Final = {
     "compute_s": ("compute", "compute"),
@@ -17,6 +19,12 @@ _PARTS: Final = {
     "exposed_s": ("exposed communication", "wire"),
     "other_s": ("tests, checkpoints and the rest", "rest"),
 }
+
+
+def page(runs: Sequence[Run]) -> str:
+    """Title, charts and tables, as one HTML file without anything outside it."""
+    title = f"Scaling of the training on {runs[0].result.dataset}"
+    return whole_page(title, [Section("Charts", charts(runs)), Section("Tables", tables(runs))])
 
 
 def charts(runs: Sequence[Run]) -> list[Chart]:
