@@ -195,8 +195,9 @@ def _ranks(run: Run, report: RunReport, steps: StepMatrix) -> tuple[RankPulse, .
                 **same,
                 step_ms=stats.wall_ms.median,
                 late_ms=late.get(stats.rank),
-                oldest=held
-                and InFlight(held.kind, held.what, names.get(held.what, ()), held.step, held.open_ms),
+                oldest=InFlight(held.kind, held.what, names.get(held.what, ()), held.step, held.open_ms)
+                if held
+                else None,
                 account=accounts.get(stats.rank, {}),
             )
         )

@@ -96,9 +96,9 @@ def _rank(rank: RankStats) -> dict[str, Any]:
 
 
 def _bucket(bucket: BucketStats) -> dict[str, Any]:
-    return {name: value for name, value in _as_json(bucket).items() if name != "times"} | _as_json(
-        bucket.times
-    )
+    own: dict[str, Any] = _as_json(bucket)
+    times: dict[str, Any] = own.pop("times")
+    return own | times
 
 
 def _steps(steps: StepTable, detailed: set[int] | None) -> list[dict[str, Any]]:

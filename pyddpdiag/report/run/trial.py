@@ -41,8 +41,8 @@ def _ratios(tried: Tried, known: list[TriedCure]) -> Chart:
     rows = []
     for place, cure in enumerate(known):
         ratio = _or(cure.ratio, 1.0)
-        ends = (_or(each, ratio) for each in (cure.ratio_low, cure.ratio_high))
-        rows.append((_word(cure), Interval(place, ratio, *ends, _tip(cure))))
+        low, high = _or(cure.ratio_low, ratio), _or(cure.ratio_high, ratio)
+        rows.append((_word(cure), Interval(place, ratio, low, high, _tip(cure))))
     series = by_word(_LOOK, rows)
     low, high = min(one.low for _, one in rows), max(one.high for _, one in rows)
     return Chart(
