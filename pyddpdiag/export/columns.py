@@ -118,7 +118,9 @@ def links(report: RunReport) -> Columns:
 
 def findings(report: RunReport) -> Columns:
     """One row per finding, without its evidence."""
-    return _by_field(Finding, report.verdict.findings, "evidence", "change_mind", "among")
+    found, texts = report.verdict.findings, ("message", "advice")
+    columns = _by_field(Finding, found, "evidence", "change_mind", "among", *texts)
+    return columns | {name: [getattr(each, name) for each in found] for name in texts}
 
 
 def _by_field(kind: Any, rows: Sequence[Any], *without: str) -> dict[str, Sequence[Any]]:
