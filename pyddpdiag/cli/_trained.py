@@ -43,6 +43,3 @@ def show(result: TrainResult, as_json: bool) -> None:
         return
     sys.stdout.flush()
     print_report(Path(result.trace))
-
-
-__all__ = ["show", "show_details"]

@@ -34,15 +34,15 @@ def export(
     **formats: bool,
 ) -> None:
     """Write a run in the formats of other tools (pyddpdiag help exports)."""
-    from pyddpdiag.export.write import Wanted, write_exports
+    from pyddpdiag.export.write import write_exports
     from pyddpdiag.remote.copy import at_hand
     from pyddpdiag.remote.place import is_url
     from pyddpdiag.trace.budget import USUAL_GB
     from pyddpdiag.trace.folder import folder_of
 
     chosen = parse_steps(steps) if steps is not None else None
-    wanted = Wanted([known for known in FORMATS if formats[known.name]], tuple(merge or ()), chosen)
-    for known in wanted.formats:
+    wanted = [known for known in FORMATS if formats[known.name]]
+    for known in wanted:
         known.require()
     with at_hand(folder) as traces:
         # Beside the traces; those at a URL are copied for a moment only.
@@ -52,6 +52,8 @@ def export(
             traces,
             target,
             wanted,
+            merge or (),
+            steps=chosen,
             attempt=attempt,
             memory_gb=USUAL_GB if memory is None else memory,
             force=force,

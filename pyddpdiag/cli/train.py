@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
@@ -198,9 +200,16 @@ def _scale(
 
     if elsewhere:
         raise UsageError("--scaling launches its ranks itself.", hint="leave --nproc and --dist-url out.")
+    with _display() as display:
+        say(run(settings, text, output_dir, display, as_json=as_json), end="")
+
+
+@contextmanager
+def _display() -> Iterator[Display]:
+    """Shows what ranks do that are launched here, and why they ended."""
     try:
         with Display() as display:
-            say(run(settings, text, output_dir, display, as_json=as_json), end="")
+            yield display
     except RankFailedError as error:
         show_details(error)
         raise
@@ -234,15 +243,8 @@ def _place(
 def _launch(
     settings: TrainSettings, nproc: int, as_json: bool, machine: rendezvous.Place | None = None
 ) -> None:
-    try:
-        with Display() as display:
-            result = training.launch(settings, nproc, on_event=display, on_note=display.note, machine=machine)
-    except RankFailedError as error:
-        show_details(error)
-        raise
-    except KeyboardInterrupt:
-        say("Interrupted: all ranks have been ended.", sys.stderr)
-        raise typer.Exit(130) from None
+    with _display() as display:
+        result = training.launch(settings, nproc, on_event=display, on_note=display.note, machine=machine)
     show(result, as_json)
 
 

@@ -44,14 +44,16 @@ def watch(
 
     if not is_url(folder) and Path(folder).is_file():
         raise UsageError(f"'{folder}' is a file.", hint="give the folder of all ranks.")
-    display = display_for(sys.stdout, as_json=json)
-    if openmetrics is not None:
-        from pyddpdiag.live.metrics import MetricsFile
-
-        display = MetricsFile(display, openmetrics)
     try:
-        with copied_while(folder, interval, may_be_empty=True) as traces:
-            code = look_on(traces.folder, display, interval_s=interval, once=once)
+        with (
+            copied_while(folder, interval, may_be_empty=True) as traces,
+            display_for(sys.stdout, as_json=json) as show,
+        ):
+            if openmetrics is not None:
+                from pyddpdiag.live.metrics import also_written
+
+                show = also_written(show, openmetrics)
+            code = look_on(traces.folder, show, interval_s=interval, once=once)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except BrokenPipeError:

@@ -32,6 +32,3 @@ def why_not(group: dist.ProcessGroup, ours: str) -> str:
     if ours:
         return ours
     return next((f"rank {rank} cannot: {why}" for rank, why in enumerate(brought) if why), "")
-
-
-__all__ = ["why_not"]

@@ -128,6 +128,3 @@ class Applied:
     def _say(text: str) -> None:
         rank = dist.get_rank() if dist.is_initialized() else os.environ.get("RANK", "?")
         say(f"pyddpdiag run: rank {rank}: {text}", sys.stderr)
-
-
-__all__ = ["Applied"]

@@ -64,6 +64,3 @@ def _refused(signature: inspect.Signature, name: str) -> str:
     if name == "bucket_cap_mb_list" and getattr(dynamo, "optimize_ddp", "") == "python_reducer":
         return "torch's python_reducer does not take it"
     return ""
-
-
-__all__ = ["option", "overridden"]

@@ -313,6 +313,3 @@ def _with_sizes(ddp: DistributedDataParallel, sizes_mb: Sequence[float]) -> Any:
 
 def _set(ddp: DistributedDataParallel, one: _Reducer) -> None:
     ddp.reducer, ddp.logger = one.reducer, one.logger
-
-
-__all__ = ["Reducers"]

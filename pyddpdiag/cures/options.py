@@ -308,16 +308,3 @@ def with_layout(today: Cures, sizes: tuple[float, ...]) -> Cures:
     if len(sizes) > 1:
         return replace(today, bucket_cap_mb=None, bucket_cap_mb_list=sizes)
     return replace(today, bucket_cap_mb=sizes[0], bucket_cap_mb_list=())
-
-
-__all__ = [
-    "OPTIONS",
-    "Cures",
-    "connections_of",
-    "divides_exactly",
-    "from_options",
-    "label_of",
-    "layout_of",
-    "sizes_of",
-    "with_layout",
-]

@@ -93,6 +93,3 @@ def _keep_to(cores: list[int]) -> None:
         for thread in process.threads():
             with suppress(OSError):  # it has ended meanwhile
                 os.sched_setaffinity(thread.id, cores)
-
-
-__all__ = ["in_order", "pin", "share_of", "use_threads"]

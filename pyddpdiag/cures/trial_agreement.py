@@ -112,6 +112,3 @@ class Agreement:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         return ""
-
-
-__all__ = ["WAIT_S", "Agreement", "Decided"]

@@ -315,6 +315,3 @@ def _buckets_of(run: Run, first_cap: float, cap: float) -> tuple[int, ...]:
             found.append(filled)
             filled = 0
     return (*found, filled) if filled else tuple(found)
-
-
-__all__ = ["KINDS", "Named", "Run", "Wanted", "bucket_sizes", "candidates", "wanted_of"]

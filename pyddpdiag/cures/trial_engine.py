@@ -382,6 +382,3 @@ def _is_finalized(ddp: DistributedDataParallel) -> bool:
 def _first(errors: list[Any]) -> str:
     """The first error of a rank, with its number; empty: there is none."""
     return next((f"rank {rank}: {error}" for rank, error in enumerate(errors) if error), "")
-
-
-__all__ = ["TrialEngine", "begin"]

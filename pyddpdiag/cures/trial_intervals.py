@@ -102,6 +102,3 @@ def reach(freedom: int, variance: float, chance: float) -> float:
     if level * part >= 1:
         return math.inf
     return math.sqrt(freedom * (level - 1) / (1 - level * part) * variance)
-
-
-__all__ = ["Comparison", "Ratio", "reach"]

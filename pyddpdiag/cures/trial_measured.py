@@ -73,6 +73,3 @@ def block_of(brought: Sequence[dict[str, Any] | None], round_: int) -> Block | N
     slowest = max(measured, key=lambda each: float(each["step_s"]))
     times = {name: slowest[name] for name in ("step_s", "exposed_s", "spread")}
     return Block(round=round_, **{**measured[0], **times})
-
-
-__all__ = ["Measured", "block_of"]

@@ -78,6 +78,3 @@ def from_text(text: str) -> Trial:
         UsageError, ValueError, TypeError: it was not made by that.
     """
     return Trial(**json.loads(text))
-
-
-__all__ = ["Trial", "from_text", "to_text"]

@@ -298,6 +298,3 @@ def _with_numbers(cure: TriedCure, ratio: Ratio, today_ms: float, *, is_today: b
         ratio_high=ratio.high if known else None,
         saved_ms=(1 - ratio.middle) * today_ms,
     )
-
-
-__all__ = ["UNCOUNTED", "Schedule", "Turn"]

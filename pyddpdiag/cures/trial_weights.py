@@ -80,6 +80,3 @@ def _others(marks: Sequence[Any]) -> str:
     if 2 * number <= len(marks):
         return "different on ranks " + ", ".join(map(str, range(len(marks))))
     return f"different on rank{'s' if len(others) > 1 else ''} {', '.join(others)}"
-
-
-__all__ = ["Weights"]

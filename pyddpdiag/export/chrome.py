@@ -8,16 +8,18 @@ kernel; everything else is an ordinary slice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
 
+import numpy as np
+
 from pyddpdiag.export.format import Output
-from pyddpdiag.export.lanes import lanes
 from pyddpdiag.export.run import ExportedRun
 from pyddpdiag.model.details import RankTimeline
 from pyddpdiag.output import clean
+from pyddpdiag.report.events import lanes, moments
 from pyddpdiag.trace.layout import BackwardTime, BucketTime, CollectiveTime, PhaseTime, StepTime
 
 COMMUNICATION: Final = "ncclKernel_AllReduce_Gloo"
@@ -88,7 +90,8 @@ def zero_ns(run: ExportedRun) -> int:
 
 def rank_events(run: ExportedRun, line: RankTimeline) -> list[Event]:
     """All events of one rank, with its rank as the process."""
-    return [*_names(run, line), *_program(run, line), *_buckets(run, line), *_collectives(run, line)]
+    rank = _Rank(run, line)
+    return [*rank.names(), *rank.program(), *rank.buckets(), *rank.collectives()]
 
 
 def _head(run: ExportedRun) -> dict[str, Any]:
@@ -101,166 +104,125 @@ def _head(run: ExportedRun) -> dict[str, Any]:
     }
 
 
-def _names(run: ExportedRun, line: RankTimeline) -> Iterator[Event]:
-    hosts = {rank.rank: rank.host for rank in run.report.ranks}
-    host = hosts.get(line.rank, "")
-    label = f"rank {line.rank}" + (f" on {clean(host)}" if host else "")
-    yield {"ph": "M", "name": "process_name", "pid": line.rank, "args": {"name": label}}
-    yield {"ph": "M", "name": "process_sort_index", "pid": line.rank, "args": {"sort_index": line.rank}}
-    for thread, name in ((STEPS, "steps"), (PROGRAM, "program"), (PHASES, "phases"), (BUCKETS, "buckets")):
-        yield {"ph": "M", "name": "thread_name", "pid": line.rank, "tid": thread, "args": {"name": name}}
-        yield {
-            "ph": "M",
-            "name": "thread_sort_index",
-            "pid": line.rank,
-            "tid": thread,
-            "args": {"sort_index": thread},
-        }
+class _Rank:
+    """The events of one rank."""
 
+    def __init__(self, run: ExportedRun, line: RankTimeline) -> None:
+        self._run, self._line, self._zero = run, line, zero_ns(run)
 
-def _slice(
-    run: ExportedRun, line: RankTimeline, name: str, begin: int, end: int, thread: int, **more: Any
-) -> list[Event]:
-    """A slice from `begin` to `end`, ns on the common clock; nothing if one of them is not known."""
-    if begin <= 0 or end < begin:
-        return []
-    zero = zero_ns(run)
-    return [
-        {
-            "ph": "X",
-            "cat": "cpu_op",
-            "name": name,
-            "pid": line.rank,
-            "tid": thread,
-            "ts": (begin - zero) / 1e3,
-            "dur": (end - begin) / 1e3,
-            **more,
-        }
-    ]
+    def _event(self, kind: str, name: str, **more: Any) -> Event:
+        return {"ph": kind, "name": name, "pid": self._line.rank, **more}
 
+    def _ts(self, at: int) -> float:
+        return (at - self._zero) / 1e3
 
-def _program(run: ExportedRun, line: RankTimeline) -> Iterator[Event]:
-    kernel = {"cat": "kernel", "args": {"stream": COMPUTE_STREAM, "correlation": -1}}
-    passes: dict[int, list[list[int]]] = {}
-    for step, times in zip(line.passes.step.tolist(), line.passes.times.tolist(), strict=True):
-        passes.setdefault(step, []).append(times)
-    marks = dict(zip(line.steps.step.tolist(), line.steps.times.tolist(), strict=True))
-    for step, times in marks.items():
-        wait, begin, end = times[StepTime.WAIT_BEGIN], times[StepTime.BEGIN], times[StepTime.END]
-        yield from _slice(run, line, f"ProfilerStep#{step}", wait, end, STEPS, cat="user_annotation")
-        yield from _slice(run, line, "data", wait, begin, PROGRAM)
-    for step in sorted({*passes, *marks}):
-        done = marks[step][StepTime.BEGIN] if step in marks else 0
-        for times in sorted(passes.get(step, []), key=lambda one: one[BackwardTime.FINALIZE_BEGIN]):
-            split = times[BackwardTime.BEGIN] or times[BackwardTime.FIRST_GRADIENT]
-            over = times[BackwardTime.FINALIZE_BEGIN]
-            done = done or times[BackwardTime.FORWARD_BEGIN] or split
-            if split and done <= split <= over:
-                yield from _slice(run, line, "forward", done, split, PROGRAM, **kernel)
-                yield from _slice(run, line, "backward", split, over, PROGRAM, **kernel)
-            else:
-                yield from _slice(run, line, "forward and backward", done, over, PROGRAM, **kernel)
-            yield from _slice(run, line, "waits for buckets", over, times[BackwardTime.FINALIZE_END], PROGRAM)
-            done = max(done, times[BackwardTime.FINALIZE_END])
-        if step in marks and step in passes:
-            yield from _slice(
-                run, line, "optimizer and the rest", done, marks[step][StepTime.END], PROGRAM, **kernel
-            )
-    for place, times in enumerate(line.phases.times.tolist()):
-        name = clean(line.phases.name_of(place))
-        yield from _slice(
-            run, line, name, times[PhaseTime.BEGIN], times[PhaseTime.END], PHASES, cat="user_annotation"
-        )
+    def _slice(self, name: str, begin: int, end: int, thread: int, **more: Any) -> list[Event]:
+        """A slice from `begin` to `end`, ns on the common clock; nothing if one of them is not known."""
+        if begin <= 0 or end < begin:
+            return []
+        times = {"ts": self._ts(begin), "dur": (end - begin) / 1e3}
+        return [self._event("X", name, **{"cat": "cpu_op", "tid": thread, **times, **more})]
 
-
-def _buckets(run: ExportedRun, line: RankTimeline) -> Iterator[Event]:
-    buckets = line.buckets
-    rows = [
-        (place, times)
-        for place, times in enumerate(buckets.times.tolist())
-        if times[BucketTime.ENQUEUED] and times[BucketTime.ENDED]
-    ]
-    spans = [(times[BucketTime.ENQUEUED], times[BucketTime.ENDED]) for _, times in rows]
-    parameters = {bucket.bucket: bucket.parameters for bucket in run.report.buckets}
-    for (place, times), lane in zip(rows, lanes(spans), strict=True):
-        enqueued, started, ended = (
-            times[at] for at in (BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
-        )
-        key = int(buckets.group[place]), int(buckets.sequence[place])
-        at, who = run.last_arrivals[key]
-        reference = f"{int(buckets.reference[place]):016x}"
-        last = max(enqueued, min(at, ended))
-        begun = min(max(started, last), ended) if started else last
-        about = {
-            "stream": BUCKETS + lane,
-            "correlation": -1,
-            "bucket": reference,
-            "step": int(buckets.step[place]),
-            "sequence": key[1],
-            "bytes": int(buckets.bytes[place]),
-            "last rank": who,
-            "parameters": clean(", ".join(parameters.get(reference, ())[:32])),
-        }
-        thread = BUCKETS + lane
-        yield from _slice(run, line, COMMUNICATION, enqueued, ended, thread, cat="kernel", args=about)
-        for name, begin, end in (
-            ("waiting for the last rank", enqueued, last),
-            ("in Gloo's queue", last, begun),
-            ("on the wire", begun, ended),
+    def names(self) -> Iterator[Event]:
+        rank = self._line.rank
+        host = {each.rank: each.host for each in self._run.report.ranks}.get(rank, "")
+        label = f"rank {rank}" + (f" on {clean(host)}" if host else "")
+        yield self._event("M", "process_name", args={"name": label})
+        yield self._event("M", "process_sort_index", args={"sort_index": rank})
+        for thread, name in (
+            (STEPS, "steps"),
+            (PROGRAM, "program"),
+            (PHASES, "phases"),
+            (BUCKETS, "buckets"),
         ):
-            if end > begin:
-                yield from _slice(run, line, name, begin, end, thread, cat="gloo")
-        yield from _flow(run, line, key, who, (enqueued, last, begun, ended), thread)
-    yield from _in_flight(run, line, spans)
+            yield self._event("M", "thread_name", tid=thread, args={"name": name})
+            yield self._event("M", "thread_sort_index", tid=thread, args={"sort_index": thread})
 
+    def program(self) -> Iterator[Event]:
+        line = self._line
+        kernel = {"cat": "kernel", "args": {"stream": COMPUTE_STREAM, "correlation": -1}}
+        passes: dict[int, list[list[int]]] = {}
+        for step, times in zip(line.passes.step.tolist(), line.passes.times.tolist(), strict=True):
+            passes.setdefault(step, []).append(times)
+        marks = dict(zip(line.steps.step.tolist(), line.steps.times.tolist(), strict=True))
+        for step, times in marks.items():
+            wait, begin, end = times[StepTime.WAIT_BEGIN], times[StepTime.BEGIN], times[StepTime.END]
+            yield from self._slice(f"ProfilerStep#{step}", wait, end, STEPS, cat="user_annotation")
+            yield from self._slice("data", wait, begin, PROGRAM)
+        for step in sorted({*passes, *marks}):
+            done = marks[step][StepTime.BEGIN] if step in marks else 0
+            for times in sorted(passes.get(step, []), key=lambda one: one[BackwardTime.FINALIZE_BEGIN]):
+                split = times[BackwardTime.BEGIN] or times[BackwardTime.FIRST_GRADIENT]
+                over, left = times[BackwardTime.FINALIZE_BEGIN], times[BackwardTime.FINALIZE_END]
+                done = done or times[BackwardTime.FORWARD_BEGIN] or split
+                if split and done <= split <= over:
+                    yield from self._slice("forward", done, split, PROGRAM, **kernel)
+                    yield from self._slice("backward", split, over, PROGRAM, **kernel)
+                else:
+                    yield from self._slice("forward and backward", done, over, PROGRAM, **kernel)
+                yield from self._slice("waits for buckets", over, left, PROGRAM)
+                done = max(done, left)
+            if step in marks and step in passes:
+                end = marks[step][StepTime.END]
+                yield from self._slice("optimizer and the rest", done, end, PROGRAM, **kernel)
+        for place, times in enumerate(line.phases.times.tolist()):
+            name, begin, end = clean(line.phases.name_of(place)), times[PhaseTime.BEGIN], times[PhaseTime.END]
+            yield from self._slice(name, begin, end, PHASES, cat="user_annotation")
 
-def _flow(
-    run: ExportedRun,
-    line: RankTimeline,
-    key: tuple[int, int],
-    who: int,
-    times: tuple[int, int, int, int],
-    thread: int,
-) -> Iterator[Event]:
-    """An arrow from where the last rank brings the bucket to where the others' waiting ends."""
-    enqueued, last, begun, ended = times
-    if ended <= enqueued or len(run.timelines) < 2:
-        return
-    event = {
-        "cat": "bucket",
-        "name": "last rank",
-        "id": f"{key[0]:x}-{key[1]}",
-        "pid": line.rank,
-        "tid": thread,
-    }
-    at = enqueued if line.rank == who else min(max(last, begun), ended - 1)
-    yield {**event, "ph": "s" if line.rank == who else "f", "bp": "e", "ts": (at - zero_ns(run)) / 1e3}
+    def buckets(self) -> Iterator[Event]:
+        buckets = self._line.buckets
+        times = buckets.times[:, [BucketTime.ENQUEUED, BucketTime.ENDED]]
+        rows = np.flatnonzero((times > 0).all(axis=1)).tolist()
+        spans = [(begin, end) for begin, end in times[rows].tolist()]
+        parameters = {bucket.bucket: bucket.parameters for bucket in self._run.report.buckets}
+        for place, lane in zip(rows, lanes(spans), strict=True):
+            key = int(buckets.group[place]), int(buckets.sequence[place])
+            at, who = self._run.last_arrivals[key]
+            reference = f"{int(buckets.reference[place]):016x}"
+            enqueued, last, begun, ended = moments(buckets, place, at)
+            thread = BUCKETS + lane
+            about = {
+                "stream": thread,
+                "correlation": -1,
+                "bucket": reference,
+                "step": int(buckets.step[place]),
+                "sequence": key[1],
+                "bytes": int(buckets.bytes[place]),
+                "last rank": who,
+                "parameters": clean(", ".join(parameters.get(reference, ())[:32])),
+            }
+            yield from self._slice(COMMUNICATION, enqueued, ended, thread, cat="kernel", args=about)
+            for name, begin, end in (
+                ("waiting for the last rank", enqueued, last),
+                ("in Gloo's queue", last, begun),
+                ("on the wire", begun, ended),
+            ):
+                if end > begin:
+                    yield from self._slice(name, begin, end, thread, cat="gloo")
+            if ended > enqueued and len(self._run.timelines) > 1:
+                # An arrow from where the last rank brings the bucket to where the others' waiting ends.
+                begins = self._line.rank == who
+                moment = self._ts(enqueued if begins else min(max(last, begun), ended - 1))
+                arrow = {
+                    "cat": "bucket",
+                    "id": f"{key[0]:x}-{key[1]}",
+                    "bp": "e",
+                    "tid": thread,
+                    "ts": moment,
+                }
+                yield self._event("s" if begins else "f", "last rank", **arrow)
+        # A counter of the buckets that are in flight.
+        count = 0
+        for moment, change in sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans]):
+            count += change
+            yield self._event("C", "buckets in flight", ts=self._ts(moment), args={"buckets": count})
 
-
-def _in_flight(run: ExportedRun, line: RankTimeline, spans: Sequence[tuple[int, int]]) -> Iterator[Event]:
-    """A counter of the buckets that are in flight."""
-    changes = sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans])
-    count = 0
-    for at, change in changes:
-        count += change
-        yield {
-            "ph": "C",
-            "name": "buckets in flight",
-            "pid": line.rank,
-            "ts": (at - zero_ns(run)) / 1e3,
-            "args": {"buckets": count},
-        }
-
-
-def _collectives(run: ExportedRun, line: RankTimeline) -> Iterator[Event]:
-    events = line.collectives
-    rows = [
-        (place, times[CollectiveTime.STARTED], times[CollectiveTime.ENDED])
-        for place, times in enumerate(events.times.tolist())
-        if times[CollectiveTime.STARTED] and times[CollectiveTime.ENDED]
-    ]
-    for (place, begin, end), lane in zip(rows, lanes([(begin, end) for _, begin, end in rows]), strict=True):
-        about = {"bytes": int(events.bytes[place]), "step": int(events.step[place])}
-        yield from _slice(
-            run, line, clean(events.name_of(place)), begin, end, COLLECTIVES + lane, cat="gloo", args=about
-        )
+    def collectives(self) -> Iterator[Event]:
+        events = self._line.collectives
+        times = events.times[:, [CollectiveTime.STARTED, CollectiveTime.ENDED]]
+        rows = np.flatnonzero((times > 0).all(axis=1)).tolist()
+        spans = [(begin, end) for begin, end in times[rows].tolist()]
+        for place, (begin, end), lane in zip(rows, spans, lanes(spans), strict=True):
+            about = {"bytes": int(events.bytes[place]), "step": int(events.step[place])}
+            name = clean(events.name_of(place))
+            yield from self._slice(name, begin, end, COLLECTIVES + lane, cat="gloo", args=about)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, overload
+from typing import Any, get_type_hints, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.occurrences import Occurrences
-from pyddpdiag.model import METRICS, RunReport, Stat
+from pyddpdiag.model import METRICS, BucketStats, BucketTimes, Finding, LinkStats, RankStats, RunReport, Stat
 from pyddpdiag.model.account import PARTS
 
 Columns = Mapping[str, Sequence[Any]]
@@ -54,17 +54,15 @@ def steps(report: RunReport) -> Columns:
     """One row per step and rank."""
     table = report.steps
     parts = step_parts(table)
+    times = {
+        name: getattr(table, name)
+        for name in ("wall_ms", "compute_ms", "data_wait_ms", "exposed_ms", "other_ms")
+    }
+    times |= {"late_ms": parts.late, "communication_ms": parts.communication, "own_ms": table.own_ms}
     return {
         "step": _each(table.step),
         "rank": _each(table.rank),
-        "wall_ms": _known(table.wall_ms),
-        "compute_ms": _known(table.compute_ms),
-        "data_wait_ms": _known(table.data_wait_ms),
-        "exposed_ms": _known(table.exposed_ms),
-        "other_ms": _known(table.other_ms),
-        "late_ms": _known(parts.late),
-        "communication_ms": _known(parts.communication),
-        "own_ms": _known(table.own_ms),
+        **{name: _known(values) for name, values in times.items()},
         "buckets": _each(table.buckets),
         "bytes": _each(table.bytes),
         "judged": _each(table.judged),
@@ -74,28 +72,9 @@ def steps(report: RunReport) -> Columns:
 def buckets(report: RunReport) -> Columns:
     """One row per bucket; of times the median and the 95th percentile."""
     rows = report.buckets
-    columns: dict[str, Sequence[Any]] = {
-        name: [getattr(row, name) for row in rows]
-        for name in (
-            "bucket",
-            "module",
-            "bytes",
-            "dtype",
-            "gradient_dtype",
-            "group",
-            "group_size",
-            "count",
-            "judged",
-        )
-    }
-    columns |= {
-        name: [getattr(row, name) for row in rows]
-        for name in ("incomplete", "first_step", "last_step", "first_steps_only", "cost_ms")
-    }
-    for name in METRICS:
-        columns |= _stats(name, [getattr(row.times, name) for row in rows])
-    columns["parameters"] = [" ".join(row.parameters) for row in rows]
-    return columns
+    own = _by_field(BucketStats, rows, "parameters", "times", "last_arrivals", "shared_memory")
+    times = _by_field(BucketTimes, [row.times for row in rows])
+    return {**own, **times, "parameters": [" ".join(row.parameters) for row in rows]}
 
 
 def occurrence_columns(report: RunReport, found: Occurrences) -> Columns:
@@ -117,17 +96,14 @@ def occurrence_columns(report: RunReport, found: Occurrences) -> Columns:
 
 def ranks(report: RunReport) -> Columns:
     """One row per rank; of times the median and the 95th percentile."""
-    columns: dict[str, Sequence[Any]] = {}
-    for each in fields(report.ranks[0]) if report.ranks else ():
-        values = [getattr(rank, each.name) for rank in report.ranks]
-        if each.name == "clock":
-            columns["clock_offset_ms"] = [clock.offset_ms for clock in values]
-            columns["clock_uncertainty_ms"] = [clock.uncertainty_ms for clock in values]
-        elif isinstance(values[0], Stat):
-            columns |= _stats(each.name, values)
-        else:
-            columns[each.name] = values
-    return columns
+    if not report.ranks:
+        return {}
+    clocks = [rank.clock for rank in report.ranks]
+    return {
+        **_by_field(RankStats, report.ranks, "clock"),
+        "clock_offset_ms": [clock.offset_ms for clock in clocks],
+        "clock_uncertainty_ms": [clock.uncertainty_ms for clock in clocks],
+    }
 
 
 def account(report: RunReport) -> Columns:
@@ -137,37 +113,27 @@ def account(report: RunReport) -> Columns:
 
 def links(report: RunReport) -> Columns:
     """One row per link between two ranks."""
-    names = [each.name for each in fields(report.links[0])] if report.links else []
-    return {name: [getattr(link, name) for link in report.links] for name in names}
+    return _by_field(LinkStats, report.links) if report.links else {}
 
 
 def findings(report: RunReport) -> Columns:
     """One row per finding, without its evidence."""
-    names = (
-        "kind",
-        "severity",
-        "confidence",
-        "rank",
-        "peer",
-        "bucket",
-        "parameter",
-        "since_step",
-        "until_step",
-        "cost_ms",
-        "cost_s",
-        "where",
-        "cause",
-    )
-    found = report.verdict.findings
-    columns: dict[str, Sequence[Any]] = {name: [getattr(each, name) for each in found] for name in names}
-    return {**columns, "message": [each.message for each in found], "advice": [each.advice for each in found]}
+    found, texts = report.verdict.findings, ("message", "advice")
+    columns = _by_field(Finding, found, "evidence", "change_mind", "among", *texts)
+    return columns | {name: [getattr(each, name) for each in found] for name in texts}
 
 
-def _stats(name: str, values: Sequence[Stat]) -> dict[str, Sequence[Any]]:
-    return {
-        f"{name}_median": [value.median for value in values],
-        f"{name}_p95": [value.p95 for value in values],
-    }
+def _by_field(kind: Any, rows: Sequence[Any], *without: str) -> dict[str, Sequence[Any]]:
+    """A column for each field of these dataclasses, and two for one that holds a median."""
+    columns: dict[str, Sequence[Any]] = {}
+    for name in [each.name for each in fields(kind) if each.name not in without]:
+        values = [getattr(row, name) for row in rows]
+        if get_type_hints(kind)[name] is Stat:
+            columns[f"{name}_median"] = [value.median for value in values]
+            columns[f"{name}_p95"] = [value.p95 for value in values]
+        else:
+            columns[name] = values
+    return columns
 
 
 def _each(values: npt.NDArray[Any]) -> Sequence[Any]:

@@ -115,6 +115,3 @@ def _checksum(rows: Bytes) -> Bytes:
     crc = ~crc
     masked: UInt32 = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
     return np.asarray(masked.astype("<u4").view(np.uint8).reshape(-1, 4))
-
-
-__all__ = ["Series", "event_file", "file_name"]

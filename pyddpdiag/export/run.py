@@ -13,7 +13,7 @@ from pyddpdiag.analyse.occurrences import Occurrences
 from pyddpdiag.analyse.steps import StepEnds
 from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import GradientNorms, RankTimeline
-from pyddpdiag.trace.layout import BucketTime
+from pyddpdiag.report.events import last_arrivals
 from pyddpdiag.trace.rows import Int64
 
 
@@ -58,15 +58,4 @@ class ExportedRun:
     @cached_property
     def last_arrivals(self) -> dict[tuple[int, int], tuple[int, int]]:
         """By group and sequence of each bucket's all-reduce: when the last rank brought it, and which one."""
-        last: dict[tuple[int, int], tuple[int, int]] = {}
-        for line in self.timelines:
-            buckets = line.buckets
-            for group, sequence, at in zip(
-                buckets.group.tolist(),
-                buckets.sequence.tolist(),
-                buckets.times[:, BucketTime.ENQUEUED].tolist(),
-                strict=True,
-            ):
-                if at > last.get((group, sequence), (0, 0))[0]:
-                    last[group, sequence] = (at, line.rank)
-        return last
+        return last_arrivals(self.timelines)

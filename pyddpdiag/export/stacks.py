@@ -12,6 +12,3 @@ from pyddpdiag.export.run import ExportedRun
 def outputs(run: ExportedRun) -> Iterator[Output]:
     """The one file of all ranks."""
     yield Output(PurePath("stacks.txt"), lambda: "".join(f"{line}\n" for line in run.stacks))
-
-
-__all__ = ["outputs"]

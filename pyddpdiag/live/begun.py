@@ -48,6 +48,3 @@ def _state(start: Start) -> State:
     if start.process == "unknown":
         return "unseen"
     return "waiting" if start.waits_in else "busy"
-
-
-__all__ = ["begun_state", "judge_begun"]

@@ -74,6 +74,3 @@ class Changes:
 def _whom(key: Key) -> str:
     kind, rank = key
     return kind + ("" if rank is None else f" of rank {rank}")
-
-
-__all__ = ["Changes"]

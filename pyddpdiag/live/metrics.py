@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 
 from pyddpdiag.export.openmetrics import Metrics, verdict
 from pyddpdiag.live.pulse import Pulse
-from pyddpdiag.live.watch import Display
+from pyddpdiag.live.watch import Show
 from pyddpdiag.system.result_files import write_whole
 
 
-class MetricsFile:
-    """A display that also keeps a file of the newest look.
+def also_written(show: Show, path: Path) -> Show:
+    """Shows looks, and keeps a file of the newest one.
 
-    The file stays when the watching ends: `pyddpdiag_look_time_seconds` tells how old it is.
+    It stays when the watching ends: `pyddpdiag_look_time_seconds` tells how old it is. A file that cannot be written
+    is an error of showing.
     """
 
-    def __init__(self, display: Display, path: Path) -> None:
-        self._display, self._path = display, path
+    def both(pulse: Pulse) -> None:
+        show(pulse)
+        write_whole(path, pulse_metrics(pulse), force=True, option="--openmetrics")
 
-    def __enter__(self) -> MetricsFile:
-        self._display.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._display.__exit__(kind, error, trace)
-
-    def show(self, pulse: Pulse) -> None:
-        """Show a look, and write it.
-
-        Raises:
-            ResultWriteError: the file cannot be written.
-        """
-        self._display.show(pulse)
-        write_whole(self._path, pulse_metrics(pulse), force=True, option="--openmetrics")
+    return both
 
 
 def pulse_metrics(pulse: Pulse) -> str:

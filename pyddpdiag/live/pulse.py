@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final, Literal
 
@@ -15,7 +15,8 @@ from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, extra_ms, matr
 from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.errors import TraceError
 from pyddpdiag.live.changes import Changes
-from pyddpdiag.model import OpenOperation, RankStats, RunReport, Verdict
+from pyddpdiag.live.ranks import oldest_of
+from pyddpdiag.model import RunReport, Stat, Verdict
 from pyddpdiag.model.account import PARTS, START_UP, RankAccount
 from pyddpdiag.report.trial import answer, status
 from pyddpdiag.trace.follow import RunFollower
@@ -179,22 +180,28 @@ def _ranks(run: Run, report: RunReport, steps: StepMatrix) -> tuple[RankPulse, .
     if known.any() and len(steps.ranks) > 1:
         extra = np.maximum(0.0, np.median(extra_ms(steps.own[known]), axis=0))
         late = dict(zip(steps.ranks, extra.tolist(), strict=True))
-    oldest: dict[int, OpenOperation] = {}
-    for one in report.in_flight_operations:
-        if not one.abandoned and (one.rank not in oldest or one.open_ms > oldest[one.rank].open_ms):
-            oldest[one.rank] = one
+    oldest = oldest_of(report.in_flight_operations)
     names = {bucket.bucket: bucket.parameters for bucket in report.buckets}
     accounts = {one.rank: account_in_view(one) for one in report.account}
-    return tuple(
-        _rank(
-            stats,
-            late.get(stats.rank),
-            oldest.get(stats.rank),
-            names,
-            accounts.get(stats.rank, {}),
+    found = []
+    for stats in report.ranks:
+        same = {
+            each.name: getattr(stats, each.name) for each in fields(RankPulse) if hasattr(stats, each.name)
+        }
+        same = {name: each.median if isinstance(each, Stat) else each for name, each in same.items()}
+        held = oldest.get(stats.rank)
+        found.append(
+            RankPulse(
+                **same,
+                step_ms=stats.wall_ms.median,
+                late_ms=late.get(stats.rank),
+                oldest=InFlight(held.kind, held.what, names.get(held.what, ()), held.step, held.open_ms)
+                if held
+                else None,
+                account=accounts.get(stats.rank, {}),
+            )
         )
-        for stats in report.ranks
-    )
+    return tuple(found)
 
 
 def account_in_view(account: RankAccount) -> dict[str, float]:
@@ -205,34 +212,6 @@ def account_in_view(account: RankAccount) -> dict[str, float]:
     is_whole = account.unknown_s < WHOLE * account.wall_s
     shown = PARTS if is_whole else [part for part in PARTS if part not in (*START_UP, "unknown_s")]
     return {part: account.part(part) for part in shown if account.part(part) > 0.0}
-
-
-def _rank(
-    stats: RankStats,
-    late_ms: float | None,
-    oldest: OpenOperation | None,
-    names: dict[str, tuple[str, ...]],
-    account: dict[str, float],
-) -> RankPulse:
-    return RankPulse(
-        rank=stats.rank,
-        host=stats.host,
-        process=stats.process,
-        closed=stats.closed,
-        ended_well=stats.ended_well,
-        last_step=stats.last_step,
-        step_ms=stats.wall_ms.median,
-        compute_ms=stats.compute_ms.median,
-        data_wait_ms=stats.data_wait_ms.median,
-        exposed_ms=stats.exposed_ms.median,
-        late_ms=late_ms,
-        in_flight=stats.in_flight,
-        oldest=None
-        if oldest is None
-        else InFlight(oldest.kind, oldest.what, names.get(oldest.what, ()), oldest.step, oldest.open_ms),
-        silent_ms=stats.silent_ms,
-        account=account,
-    )
 
 
 def _known(value: float) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pyddpdiag.analyse.progress import Awaited
 from pyddpdiag.analyse.view import RunView
@@ -24,11 +24,7 @@ def rank_states(seen: Look, moving: frozenset[int] = frozenset()) -> tuple[RankS
 
 def _states(seen: Look, moving: frozenset[int]) -> Iterator[RankState]:
     view = seen.view
-    oldest: dict[int, OpenOperation] = {}
-    for operation in view.in_flight.first:
-        other = oldest.get(operation.rank)
-        if not operation.abandoned and (other is None or operation.open_ms > other.open_ms):
-            oldest[operation.rank] = operation
+    oldest = oldest_of(view.in_flight.first)
     missing: dict[int, Awaited] = {}
     for awaited in view.awaited:
         for rank in awaited.missing:
@@ -54,6 +50,12 @@ def _states(seen: Look, moving: frozenset[int]) -> Iterator[RankState]:
     begun = {start.rank: begun_state(start) for start in seen.run.starts}
     for rank in seen.run.missing:
         yield begun.get(rank) or RankState(rank, "absent")
+
+
+def oldest_of(operations: Iterable[OpenOperation]) -> dict[int, OpenOperation]:
+    """By rank, the operation that is in flight for longest; those that were abandoned are no longer."""
+    by_age = sorted(operations, key=lambda one: one.open_ms)
+    return {one.rank: one for one in by_age if not one.abandoned}
 
 
 def _state(stats: RankStats, moves: bool, waits: bool) -> State:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Protocol, TextIO
+from typing import Final, TextIO
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -23,6 +23,7 @@ from pyddpdiag.report.life import grouped
 from pyddpdiag.report.life_bars import life_bars
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.tables import cell
 from pyddpdiag.report.text import STATUS_STYLE
 
 SCHEMA_VERSION: Final = 1
@@ -33,24 +34,13 @@ MOST_RANKS: Final = 24
 MOST_BARS: Final = 8
 LEAST_LATE_MS: Final = 1.0
 
-
-class Display(Protocol):
-    """Where looks are shown. A context manager."""
-
-    def __enter__(self) -> Display: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def show(self, pulse: Pulse) -> None:
-        """Show a look."""
-        ...
+Show = Callable[[Pulse], None]
+"""Shows a look."""
 
 
 def watch(
     folder: Path,
-    display: Display,
+    show: Show,
     *,
     interval_s: float,
     once: bool = False,
@@ -61,25 +51,41 @@ def watch(
     Takes at most `SHARE` of one core: if looks take longer, they come less often.
     """
     watcher = Watcher(folder)
-    with display:
-        while True:
-            begin, spent = time.monotonic(), time.process_time()
-            pulse = watcher.look()
-            display.show(pulse)
-            if once:
-                return 2 if pulse.verdict is None else EXIT_CODES[pulse.verdict.status]
-            spent = time.process_time() - spent
-            pause(max(0.0, max(interval_s, spent / SHARE) - (time.monotonic() - begin)))
+    while True:
+        begin, spent = time.monotonic(), time.process_time()
+        pulse = watcher.look()
+        show(pulse)
+        if once:
+            return 2 if pulse.verdict is None else EXIT_CODES[pulse.verdict.status]
+        spent = time.process_time() - spent
+        pause(max(0.0, max(interval_s, spent / SHARE) - (time.monotonic() - begin)))
 
 
-def display_for(file: TextIO, *, as_json: bool) -> Display:
-    """A live view on a terminal; a line for each look elsewhere, or as JSON."""
-    if as_json:
-        return _Lines(file, pulse_to_json)
+@contextmanager
+def display_for(file: TextIO, *, as_json: bool) -> Iterator[Show]:
+    """A live view on a terminal, which replaces the last look; a line for each look elsewhere, or as JSON."""
     screen = screen_for(file)
-    if screen.console.is_terminal and not screen.console.is_dumb_terminal:
-        return LiveView(screen)
-    return _Lines(file, pulse_line)
+    if as_json or not screen.console.is_terminal or screen.console.is_dumb_terminal:
+        yield _lines(file, pulse_to_json if as_json else pulse_line)
+        return
+    # No thread that repaints: nothing changes between looks.
+    with Live(console=screen.console, auto_refresh=False, vertical_overflow="crop") as live:
+        yield lambda pulse: live.update(picture(pulse, screen), refresh=True)
+
+
+def _lines(file: TextIO, line: Callable[[Pulse], str]) -> Show:
+    """A line for each look; of a run that is over, one."""
+    over = ""
+
+    def show(pulse: Pulse) -> None:
+        nonlocal over
+        before, over = over, pulse.run_id if pulse.status == "over" else ""
+        if not over or over != before:
+            say(line(pulse), file)
+            # Whoever reads it through a pipe wants it now.
+            file.flush()
+
+    return show
 
 
 def pulse_to_json(pulse: Pulse) -> str:
@@ -114,54 +120,6 @@ def _figures(pulse: Pulse) -> list[str]:
     if pulse.busbw_gbps is not None:
         found.append(f"{number(pulse.busbw_gbps)} GB/s on the wire")
     return found
-
-
-class _Lines:
-    """A line for each look."""
-
-    def __init__(self, file: TextIO, line: Callable[[Pulse], str]) -> None:
-        self._file = file
-        self._line = line
-        self._over = ""  # the run whose end is shown
-
-    def __enter__(self) -> _Lines:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-    def show(self, pulse: Pulse) -> None:
-        over = pulse.run_id if pulse.status == "over" else ""
-        if over and over == self._over:
-            return
-        self._over = over
-        say(self._line(pulse), self._file)
-        # Whoever reads it through a pipe wants it now.
-        self._file.flush()
-
-
-class LiveView:
-    """Replaces the last look on a terminal by the new one."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        # No thread that repaints: nothing changes between looks.
-        self._live = Live(console=screen.console, auto_refresh=False, vertical_overflow="crop")
-
-    def __enter__(self) -> LiveView:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
-
-    def show(self, pulse: Pulse) -> None:
-        """Show a look."""
-        self._live.update(picture(pulse, self._screen), refresh=True)
 
 
 def picture(pulse: Pulse, screen: Screen) -> RenderableType:
@@ -219,18 +177,15 @@ def _lives(pulse: Pulse, screen: Screen) -> list[RenderableType]:
 def _grids(pulse: Pulse, screen: Screen) -> list[Grid]:
     ranks = _shown(pulse, MOST_RANKS)
 
-    def cells(values: Iterable[float | None]) -> list[Cell]:
-        return ["-" if value is None else number(value) for value in values]
-
     columns: dict[str, Sequence[Cell]] = {
         "rank": [str(rank.rank) for rank in ranks],
         "host": [screen.cut(clean(rank.host) or "?", 16) for rank in ranks],
-        "step": ["-" if rank.last_step is None else str(rank.last_step) for rank in ranks],
-        "ms": cells(rank.step_ms for rank in ranks),
-        "compute": cells(rank.compute_ms for rank in ranks),
-        "data": cells(rank.data_wait_ms for rank in ranks),
-        "exposed": cells(rank.exposed_ms for rank in ranks),
-        "late": cells(rank.late_ms for rank in ranks),
+        "step": [cell(rank.last_step) for rank in ranks],
+        "ms": [cell(rank.step_ms) for rank in ranks],
+        "compute": [cell(rank.compute_ms) for rank in ranks],
+        "data": [cell(rank.data_wait_ms) for rank in ranks],
+        "exposed": [cell(rank.exposed_ms) for rank in ranks],
+        "late": [cell(rank.late_ms) for rank in ranks],
         " in flight": [_doing(rank, screen) for rank in ranks],
     }
     return screen.grids(Table("Ranks", columns, 2))

@@ -57,6 +57,3 @@ def to_pass_on(code: int) -> int:
     all become 0xFFFFFFFF.
     """
     return code - 2**32 if code >= _FIRST_NTSTATUS else code
-
-
-__all__ = ["ended", "shown", "to_pass_on"]

@@ -3,23 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
-
-START_UP: Final = ("imports_s", "rendezvous_s", "construction_s", "set_up_s")
-STEPS: Final = (
-    "first_steps_s",
-    "compute_s",
-    "blocked_s",
-    "core_wait_s",
-    "data_wait_s",
-    "communication_s",
-    "rank_wait_s",
-    "collectives_s",
-)
-BETWEEN: Final = ("phases_s", "collectives_between_s", "between_steps_s", "between_epochs_s")
-PARTS: Final = (*START_UP, *STEPS, *BETWEEN, "tail_s", "unknown_s")
-"""All parts in the order of a life; together they are its wall time."""
 
 
 @dataclass(frozen=True)
@@ -56,4 +41,9 @@ class RankAccount:
         return float(getattr(self, name))
 
 
-__all__ = ["BETWEEN", "PARTS", "START_UP", "STEPS", "RankAccount"]
+PARTS: Final = tuple(
+    each.name for each in fields(RankAccount) if each.name not in ("rank", "wall_s", "phases")
+)
+"""All parts in the order of a life; together they are its wall time."""
+
+START_UP: Final = PARTS[:4]

@@ -23,6 +23,3 @@ class Caller:
     package: str
     calls: int
     bytes: int
-
-
-__all__ = ["CALLERS", "Caller"]

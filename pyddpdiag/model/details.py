@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -35,16 +35,9 @@ class Events:
 
     def take(self, chosen: npt.NDArray[np.bool_]) -> Events:
         """The chosen records."""
-        return Events(
-            self.step[chosen],
-            self.reference[chosen],
-            self.group[chosen],
-            self.sequence[chosen],
-            self.bytes[chosen],
-            self.times[chosen],
-            self.names,
-            None if self.name is None else self.name[chosen],
-        )
+        columns = ("step", "reference", "group", "sequence", "bytes", "times", "name")
+        taken = {each: getattr(self, each)[chosen] for each in columns if getattr(self, each) is not None}
+        return replace(self, **taken)
 
     def name_of(self, place: int) -> str:
         """The name of one record."""
@@ -65,16 +58,9 @@ class RankTimeline:
     def take(self, steps: Int64) -> RankTimeline:
         """Some of its steps; all of its phases, which have none."""
 
-        def some(events: Events) -> Events:
-            return events.take(np.isin(events.step, steps))
-
-        return RankTimeline(
-            self.rank,
-            some(self.buckets),
-            some(self.passes),
-            some(self.steps),
-            some(self.collectives),
-            self.phases,
+        of_steps = {name: getattr(self, name) for name in ("buckets", "passes", "steps", "collectives")}
+        return replace(
+            self, **{name: events.take(np.isin(events.step, steps)) for name, events in of_steps.items()}
         )
 
 

@@ -227,19 +227,3 @@ def _mapping(key: Any, value: Any, raw: Any, most: int) -> dict[Any, Any]:
         except MISFITS:
             continue
     return found
-
-
-__all__ = [
-    "ELSEWHERE",
-    "IF_ANY",
-    "INLINE",
-    "MISFITS",
-    "Code",
-    "Form",
-    "Key",
-    "Limit",
-    "exit_code",
-    "from_json",
-    "maybe_from_json",
-    "to_json",
-]

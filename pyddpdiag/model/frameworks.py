@@ -70,6 +70,3 @@ def framework_of(module: str) -> str:
         if any(module == package or module.startswith(f"{package}.") for package in one.packages):
             return name
     return ""
-
-
-__all__ = ["FRAMEWORKS", "Framework", "framework_of"]

@@ -49,6 +49,3 @@ def launch_of(text: str) -> Launch | None:
         return maybe_from_json(Launch, json.loads(text))
     except ValueError:
         return None
-
-
-__all__ = ["ARGUMENTS_LIMIT", "LENGTH_LIMIT", "Launch", "launch_of"]

@@ -186,18 +186,3 @@ def _lines(raw: Mapping[str, Any]) -> Lines:
     missed_ns = 1000 * needed_whole(raw["missed_us"], LATEST_NS // 1000)
     memory = memory_from_json(raw.get("memory"))
     return Lines(raw["run_id"], interval_ns, missed_ns, stacks, tuple(at_ns), stack, memory)
-
-
-__all__ = [
-    "DEPTH_LIMIT",
-    "SAMPLES_LIMIT",
-    "STACKS_LIMIT",
-    "Flame",
-    "Line",
-    "LineStats",
-    "Lines",
-    "Stack",
-    "from_json",
-    "lines_beside",
-    "to_json",
-]

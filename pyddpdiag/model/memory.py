@@ -67,6 +67,3 @@ def memory_from_json(raw: Any) -> Memory:
         raise ValueError("readings that lack a part")
     limit = needed_whole(raw["limit_kib"], 2**43) << 10
     return Memory(tuple(at_ns), own, workers, free, limit, raw["container"] is True)
-
-
-__all__ = ["MOST", "Memory", "memory_from_json", "memory_to_json"]

@@ -38,6 +38,3 @@ class Mode:
     def sound(self) -> bool:
         """Whether its looks agree."""
         return self.before <= self.looks and (self.since_step is None) == (self.before == self.looks)
-
-
-__all__ = ["SURE_LOOKS", "Mode"]

@@ -79,6 +79,3 @@ def parse_note(node: str, content: bytes) -> NodeNote | None:
         return maybe_from_json(NodeNote, json.loads(content), node=node)
     except (ValueError, RecursionError):
         return None
-
-
-__all__ = ["BEAT_S", "NOTE_BYTES", "NodeNote", "node_of", "note_name", "parse_note"]

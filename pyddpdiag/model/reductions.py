@@ -74,6 +74,3 @@ class Reductions:
             letter, steps, place = self.first[call], self.first_steps, call
         number = LETTERS.find(letter) if letter else -1
         return (self.kinds[number], steps[place]) if 0 <= number < len(self.kinds) else None
-
-
-__all__ = ["CALLS", "GROUPS", "LETTERS", "ReductionKind", "Reductions"]

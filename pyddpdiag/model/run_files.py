@@ -39,6 +39,3 @@ def is_safe(relative: str) -> bool:
     """Whether a name that another machine gives is one of a run's files, at most one attempt's folder down."""
     attempt, slash, name = relative.rpartition("/")
     return belongs(name) and (not slash or attempt_number(attempt) is not None)
-
-
-__all__ = ["HEADER_BYTES", "RUN_ID", "belongs", "is_safe", "is_trace", "rank_of"]

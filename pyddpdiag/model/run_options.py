@@ -34,6 +34,3 @@ def with_options(today: Mapping[str, str], wanted: Mapping[str, str]) -> dict[st
 def excluded(names: Collection[str]) -> bool:
     """Whether two of these exclude each other, though each of them says something else."""
     return any(one in names and other in names for one, other in _EXCLUDE)
-
-
-__all__ = ["PATH", "excluded", "with_options"]

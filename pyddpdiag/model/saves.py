@@ -37,6 +37,3 @@ class Saved:
     def sound(self) -> bool:
         """Whether it names a file, and each span ends after it begins."""
         return self.file != "" and all(begin <= end < LATEST_NS for begin, end in self.spans)
-
-
-__all__ = ["FILES", "SPANS", "Saved"]

@@ -221,15 +221,3 @@ class Training:
     averaged_again: Mapping[int, AveragedAgain] = field(default_factory=dict)
     callers: tuple[Caller, ...] = ()
     clearing: Mapping[int, Clearing] = field(default_factory=dict)
-
-
-__all__ = [
-    "MOST",
-    "MOST_NAMES",
-    "Evaluated",
-    "Loaded",
-    "Marked",
-    "Stepped",
-    "Training",
-    "Unreduced",
-]

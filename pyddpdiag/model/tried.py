@@ -198,22 +198,3 @@ def tried_from_json(raw: Any) -> Tried | None:
     """What can be understood of it; None: it is no trial."""
     known = isinstance(raw, Mapping) and raw.get("schema_version") == SCHEMA_VERSION
     return maybe_from_json(Tried, raw) if known else None
-
-
-__all__ = [
-    "AS_IT_IS",
-    "MARGIN",
-    "MOST_BLOCKS",
-    "NAME",
-    "NOTHING",
-    "TODAY",
-    "Block",
-    "Keep",
-    "TrialState",
-    "TrialWay",
-    "Tried",
-    "TriedCure",
-    "Verdict",
-    "tried_from_json",
-    "tried_to_json",
-]

@@ -81,16 +81,3 @@ def needed_list(value: Any, limit: int) -> list[Any]:
 
 def _is_whole(value: Any, below: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < below
-
-
-__all__ = [
-    "LATEST_NS",
-    "needed_list",
-    "needed_number",
-    "needed_text",
-    "needed_whole",
-    "number",
-    "text",
-    "time_ns",
-    "whole",
-]

@@ -33,6 +33,3 @@ def on_path(path: Path, sizes: Float64, latency: Float64, rest: Float64) -> Floa
         return LATENCY_SHARE * latency + BYTES_SHARE * rest
     # Small ones take as long as before.
     return latency + rest * np.where(sizes > ALL_LATENCY_BYTES, 1.0 - HALVED, 1.0)
-
-
-__all__ = ["HALVED", "Path", "on_path"]

@@ -39,6 +39,3 @@ def scaling(step_ms: StepMs) -> Scaling:
     }
     limit = max(saved, key=lambda each: saved[each])
     return Scaling(alone, tuple(points), ends_at, limit, saved[limit])
-
-
-__all__ = ["WORTHWHILE", "scaling"]

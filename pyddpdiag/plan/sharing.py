@@ -93,6 +93,3 @@ def fit(
             return found, Sharing(pace, max(compute, 1.0 - pace))
     # Buckets that were on their way together did not get equal parts of the link.
     return fit_ring(sizes, work, ranks, most), Sharing(1.0, compute)
-
-
-__all__ = ["Contention", "Sharing", "busy_before", "fit"]

@@ -104,6 +104,3 @@ def scaling_table(scaling: Scaling) -> Table:
 
 def _shown(value: float | None) -> str:
     return "" if value is None else number(value)
-
-
-__all__ = ["print_plan", "scaling_sentence", "scaling_table", "sentences", "steps_table"]

@@ -31,6 +31,10 @@ class Culprit:
     finding: Finding
     everywhere: bool = False
 
+    def rows(self, count: int) -> range:
+        """Of so many rows, those in which the part is marked."""
+        return range(count) if self.everywhere else range(self.row, self.row + 1)
+
 
 def culprit(
     report: RunReport, rows: Sequence[Sequence[int]], values: Mapping[str, Sequence[float]]

@@ -62,23 +62,13 @@ def _widths(
 ) -> dict[str, int] | None:
     """The widths of these columns; None if they do not fit."""
     lows = {name: _least(table, name, broken, least) for name in names}
-    free = width - sum(lows.values()) - GAP * len(names)
-    if free < 0:
-        return None
-    whole = {
-        name: max(lows[name], natural(name, table.columns[name])) for name in names if _is_text(table, name)
-    }
-    # The widest gives way first: all are as wide as they like, up to one width for all.
-    for name in sorted(whole, key=lambda name: whole[name]):
-        rest = [other for other in whole if whole[other] >= whole[name] and lows[other] < whole[other]]
-        if name not in rest:
-            continue
-        more = min(whole[name] - lows[name], free)
-        if len(rest) > 1:
-            more = min(more, max(0, (free + sum(lows[other] for other in rest)) // len(rest) - lows[name]))
-        lows[name] += more
-        free -= more
-    return lows
+    # The widest gives way first: all texts are as wide as they like, up to one width for all.
+    whole = {name: natural(name, table.columns[name]) if _is_text(table, name) else 0 for name in names}
+    for most in range(width, least - 1, -1):
+        found = {name: max(lows[name], min(whole[name], most)) for name in names}
+        if sum(found.values()) + GAP * len(names) <= width:
+            return found
+    return None
 
 
 def _parted(table: Table, names: Sequence[str], width: int) -> Iterator[list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -51,16 +51,18 @@ def report_to_dict(report: RunReport, *, detail: bool = False) -> dict[str, Any]
         detail: the ranks' times of every step, however many; else of about `ROWS` rows, in steps spread evenly.
     """
     detailed = None if detail else _detailed(report.steps, ROWS)
+    apart = ("step", "bucket", "steps", "verdict", "ranks", "buckets", "tried", "flames", "cube")
     return {
         "schema_version": SCHEMA_VERSION,
-        "folder": report.folder,
-        "run_id": report.run_id,
-        "world_size": report.world_size,
+        **{
+            each.name: _as_json(getattr(report, each.name))
+            for each in fields(report)
+            if each.name not in apart
+        },
         "only_step": report.step,
         "only_bucket": report.bucket,
         "verdict": {
-            "status": report.verdict.status,
-            "line": report.verdict.line,
+            **_as_json(report.verdict),
             "findings": [_finding(finding) for finding in report.verdict.findings],
         },
         "ranks": [_rank(rank) for rank in report.ranks],
@@ -69,52 +71,34 @@ def report_to_dict(report: RunReport, *, detail: bool = False) -> dict[str, Any]
         "steps_left_out": list(report.steps.left_out),
         "steps": _steps(report.steps, detailed),
         "steps_without_ranks": 0 if detailed is None else len(np.unique(report.steps.step)) - len(detailed),
-        "other_collectives": [asdict(collective) for collective in report.other_collectives],
-        "links": [asdict(link) for link in report.links],
-        "lines": [asdict(line) for line in report.lines],
-        "groups": [{**asdict(group), "ranks": list(group.ranks)} for group in report.groups],
-        "parts": [asdict(each) for each in report.parts],
-        "account": [asdict(each) for each in report.account],
-        "phases": [asdict(phase) for phase in report.phases],
-        "tried": None if report.tried is None else {"verdict": report.tried.verdict, **asdict(report.tried)},
-        "in_flight_total": report.in_flight_total,
-        "in_flight_operations": [asdict(operation) for operation in report.in_flight_operations],
-        "errors_total": report.errors_total,
-        "errors": [asdict(error) for error in report.errors],
-        "gaps": [asdict(gap) for gap in report.gaps],
-        "mismatches": [
-            {**asdict(mismatch), "values": _by_rank(mismatch.values)} for mismatch in report.mismatches
-        ],
-        "warnings": list(report.warnings),
+        "tried": report.tried and {"verdict": report.tried.verdict, **_as_json(report.tried)},
         "units": UNITS,
     }
 
 
+def _as_json(value: Any) -> Any:
+    """A value of a report as dictionaries, lists, numbers and strings."""
+    if is_dataclass(value):
+        return {each.name: _as_json(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(each) for key, each in value.items()}
+    return [_as_json(each) for each in value] if isinstance(value, tuple) else value
+
+
 def _finding(finding: Finding) -> dict[str, Any]:
     kind = kind_of(finding)
-    return {**asdict(finding), "family": kind.family, "short": kind.in_short(finding)}
+    return {**_as_json(finding), "family": kind.family, "short": kind.in_short(finding)}
 
 
 def _rank(rank: RankStats) -> dict[str, Any]:
-    fields = asdict(rank)
-    clock = fields.pop("clock")
-    return {
-        **fields,
-        "clock_offset_ms": clock["offset_ms"],
-        "clock_uncertainty_ms": clock["uncertainty_ms"],
-        "clock_inconsistent": clock["inconsistent"],
-    }
+    clock = {f"clock_{name}": value for name, value in _as_json(rank.clock).items()}
+    return {name: value for name, value in _as_json(rank).items() if name != "clock"} | clock
 
 
 def _bucket(bucket: BucketStats) -> dict[str, Any]:
-    fields = asdict(bucket)
-    times = fields.pop("times")
-    own = {"parameters": list(bucket.parameters), "last_arrivals": _by_rank(bucket.last_arrivals)}
-    return {**fields, **own, **times}
-
-
-def _by_rank(values: Mapping[int, Any]) -> dict[str, Any]:
-    return {str(rank): value for rank, value in values.items()}
+    own: dict[str, Any] = _as_json(bucket)
+    times: dict[str, Any] = own.pop("times")
+    return own | times
 
 
 def _steps(steps: StepTable, detailed: set[int] | None) -> list[dict[str, Any]]:

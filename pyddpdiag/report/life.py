@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Final
 
 from pyddpdiag.model import PhaseStats, RunReport
-from pyddpdiag.model.account import BETWEEN, PARTS, START_UP, STEPS, RankAccount
+from pyddpdiag.model.account import PARTS, RankAccount
 from pyddpdiag.model.cube import NAMES as STEP_NAMES
 from pyddpdiag.model.words import count, number, ranks
 from pyddpdiag.output import clean
@@ -17,26 +17,27 @@ SHOWN_PHASES: Final = 8
 LEAST: Final = 0.005
 """Of the longest life: a part that takes less on every rank has no column of its own."""
 
-NAMES: Final = {
-    "imports_s": "imports",
-    "rendezvous_s": "rendezvous",
-    "construction_s": "making DDP",
-    "set_up_s": "set-up",
-    "first_steps_s": "first step",
-    "compute_s": STEP_NAMES["compute"],
-    "blocked_s": STEP_NAMES["blocked"],
-    "core_wait_s": STEP_NAMES["core"],
-    "data_wait_s": STEP_NAMES["data_wait"],
-    "communication_s": STEP_NAMES["communication"],
-    "rank_wait_s": STEP_NAMES["late"],
-    "collectives_s": STEP_NAMES["other"],
-    "phases_s": STEP_NAMES["phase"],
-    "collectives_between_s": "collectives between",
-    "between_steps_s": "between steps",
-    "between_epochs_s": "between epochs",
-    "tail_s": "after the steps",
-    "unknown_s": "not known",
+LIFE: Final = {
+    "imports_s": ("imports", "imports", "start-up"),
+    "rendezvous_s": ("rendezvous", "queue", "start-up"),
+    "construction_s": ("making DDP", "optimizer", "start-up"),
+    "set_up_s": ("set-up", "set_up", "start-up"),
+    "first_steps_s": ("first step", "forward", "first step"),
+    "compute_s": (STEP_NAMES["compute"], "compute", "compute"),
+    "blocked_s": (STEP_NAMES["blocked"], "blocked", "asleep"),
+    "core_wait_s": (STEP_NAMES["core"], "core", "core"),
+    "data_wait_s": (STEP_NAMES["data_wait"], "data", "data"),
+    "communication_s": (STEP_NAMES["communication"], "wire", "wire"),
+    "rank_wait_s": (STEP_NAMES["late"], "late", "ranks"),
+    "collectives_s": (STEP_NAMES["other"], "other", "collectives"),
+    "phases_s": (STEP_NAMES["phase"], "phase", "between"),
+    "collectives_between_s": ("collectives between", "calls", "waits between"),
+    "between_steps_s": ("between steps", "between", "between"),
+    "between_epochs_s": ("between epochs", "bad", "between"),
+    "tail_s": ("after the steps", "tail", "tail"),
+    "unknown_s": ("not known", "rest", "not known"),
 }
+"""Of each part its name, its colour in pictures, and its group, of which there are so few that a screen shows them."""
 
 
 def shown_parts(accounts: Sequence[RankAccount]) -> list[str]:
@@ -64,7 +65,7 @@ def account_table(rows: Mapping[str, RankAccount]) -> Table:
         {
             "rank": list(rows),
             "all": [number(each.wall_s) for each in shown],
-            **{NAMES[part]: [number(each.part(part)) for each in shown] for part in shown_parts(shown)},
+            **{LIFE[part][0]: [number(each.part(part)) for each in shown] for part in shown_parts(shown)},
         },
         1,
         note=_note(rows),
@@ -76,26 +77,12 @@ def _note(rows: Mapping[str, RankAccount]) -> str:
     return "The others' row is their mean." if mixed else ""
 
 
-_GROUPED: Final[Mapping[str, tuple[str, ...]]] = {
-    "start-up": START_UP,
-    "first step": STEPS[:1],
-    "compute": ("compute_s",),
-    "asleep": ("blocked_s",),
-    "core": ("core_wait_s",),
-    "data": ("data_wait_s",),
-    "wire": ("communication_s",),
-    "ranks": ("rank_wait_s",),
-    "collectives": ("collectives_s",),
-    "between": tuple(part for part in BETWEEN if part != "collectives_between_s"),
-    "waits between": ("collectives_between_s",),
-    "tail": ("tail_s",),
-    "not known": ("unknown_s",),
-}
-
-
 def grouped(parts: Mapping[str, float]) -> dict[str, float]:
-    """The parts of an account, in seconds, in groups that fit on a screen, in the order of a life."""
-    return {name: sum(parts.get(part, 0.0) for part in some) for name, some in _GROUPED.items()}
+    """The parts of an account, in seconds, by their groups, in the order of a life."""
+    found: dict[str, float] = {}
+    for part, (*_, group) in LIFE.items():
+        found[group] = found.get(group, 0.0) + parts.get(part, 0.0)
+    return found
 
 
 def grouped_account(account: RankAccount) -> dict[str, float]:
@@ -109,7 +96,7 @@ def short_table(rows: Mapping[str, RankAccount]) -> Table:
     columns = {"rank": full.columns["rank"], "all": full.columns["all"]}
     longest = max((each.wall_s for each in shown), default=0.0)
     bars = [grouped_account(each) for each in shown]
-    for name in _GROUPED:
+    for name in grouped({}):
         values = [each[name] for each in bars]
         if max(values, default=0.0) >= LEAST * longest > 0:
             columns[name] = [number(value) for value in values]
@@ -129,15 +116,3 @@ def phases_line(report: RunReport) -> str:
         took = "not ended" if worst.median_ms is None else f"{worst.count} x {number(worst.median_ms)} ms"
         texts.append(f"{clean(name)} {took} on {who}")
     return "Phases: " + "; ".join(texts)
-
-
-__all__ = [
-    "NAMES",
-    "account_rows",
-    "account_table",
-    "grouped",
-    "grouped_account",
-    "phases_line",
-    "short_table",
-    "shown_parts",
-]

@@ -64,6 +64,3 @@ def _legend(bars: Iterable[Text]) -> Text:
 def _style(name: str) -> str:
     background = colour(SIGNS[name][1])
     return f"{ink_on(background)} on {background}"
-
-
-__all__ = ["SIGNS", "life_bars"]

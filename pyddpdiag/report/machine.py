@@ -45,6 +45,3 @@ def _of_host(ranks: list[RankStats]) -> str:
 def _span(values: list[int], noun: str) -> str:
     least, most = min(values), max(values)
     return count(most, noun) if least == most else f"{least} to {count(most, noun)}"
-
-
-__all__ = ["machines_line"]

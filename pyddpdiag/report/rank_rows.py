@@ -9,11 +9,12 @@ from typing import Final
 from rich.text import Text
 
 from pyddpdiag.model import ProcessEnd, ProcessStatus, RankStats, RunReport, Stat
-from pyddpdiag.model.words import count, number, percent
+from pyddpdiag.model.words import count, number
 from pyddpdiag.output import clean
 from pyddpdiag.report.outstanding import outstanding
 from pyddpdiag.report.screen import Screen
-from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import ranks_table
 
 
 def shown_ranks(report: RunReport, *, every_rank: bool = False) -> list[RankStats]:
@@ -25,23 +26,9 @@ def shown_ranks(report: RunReport, *, every_rank: bool = False) -> list[RankStat
 
 def screen_ranks(screen: Screen, report: RunReport, ranks: Sequence[RankStats]) -> None:
     """Print the table: a row for each of these ranks, and one for the others."""
-    columns: dict[str, Sequence[Cell]] = {
-        "rank": [str(rank.rank) for rank in ranks],
-        "host": [screen.cut(rank.host or "?", 16) for rank in ranks],
-        "steps": [str(rank.steps) for rank in ranks],
-        "step": [_value(rank.wall_ms) for rank in ranks],
-        "compute": [_value(rank.compute_ms) for rank in ranks],
-        "data": [_value(rank.data_wait_ms) for rank in ranks],
-        "exposed": [_value(rank.exposed_ms) for rank in ranks],
-        "other calls": [_value(rank.other_ms) for rank in ranks],
-        "own part": [_value(rank.own_ms) for rank in ranks],
-        "comes last": [
-            percent(rank.last_arrivals / rank.arrivals) if rank.arrivals else "-" for rank in ranks
-        ],
-        "clock +/-": [_clock_error(rank.clock.uncertainty_ms) for rank in ranks],
-        "records": [str(rank.records) for rank in ranks],
-        " remarks": [_remarks(rank) for rank in ranks],
-    }
+    every = ranks_table(ranks).columns
+    columns = {name: every[name] for name in list(every)[: 1 + list(every).index("records")]}
+    columns[" remarks"] = [_remarks(rank) for rank in ranks]
     shown = {rank.rank for rank in ranks}
     others = [rank for rank in report.ranks if rank.rank not in shown]
     if others:
@@ -80,10 +67,6 @@ def _in_one_row(ranks: Sequence[RankStats]) -> dict[str, str]:
     }
 
 
-def _clock_error(uncertainty_ms: float | None) -> str:
-    return "?" if uncertainty_ms is None else number(uncertainty_ms)
-
-
 _PROCESS: Final[dict[ProcessStatus, str]] = {
     "running": "running",
     "stopped": "stopped",
@@ -112,7 +95,3 @@ def _remarks(rank: RankStats) -> Text:
         (f"{rank.overwritten} overwritten" if rank.overwritten else "", "dim"),
     ]
     return Text(", ").join(Text(text, style) for text, style in remarks if text)
-
-
-def _value(stat: Stat) -> str:
-    return "-" if stat.median is None else number(stat.median)

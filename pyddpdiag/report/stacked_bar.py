@@ -23,6 +23,3 @@ def stacked_bar(parts: Iterable[tuple[float, str, str]], longest: float, width: 
         drawn += cells
         found.append(character * cells, style)
     return found
-
-
-__all__ = ["stacked_bar"]

@@ -150,6 +150,3 @@ def _cell(value: float | None, column: RankParts) -> str:
         return "-"
     share = percent(value / column.step_ms) if column.step_ms > 0 else "-"
     return f"{number(value)} {share:>4}"
-
-
-__all__ = ["print_step", "waited_for"]

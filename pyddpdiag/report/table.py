@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 
@@ -32,3 +32,8 @@ class Table:
         """The cells of each row, and whether to show it faintly."""
         cells = list(zip(*self.columns.values(), strict=True))
         return list(zip(cells, self.dim or [False] * len(cells), strict=True))
+
+    def only(self, *names: str) -> Table:
+        """These of its columns."""
+        texts = sum(name in names for name in list(self.columns)[: self.texts])
+        return replace(self, columns={name: self.columns[name] for name in names}, texts=texts)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 import numpy as np
 from rich.text import Text
 
 from pyddpdiag.analyse.step_matrix import judged_walls
-from pyddpdiag.model import (
-    BucketStats,
-    Finding,
-    LinkStats,
-    RunReport,
-    Stat,
-)
+from pyddpdiag.model import BucketStats, Finding, RunReport
 from pyddpdiag.model.kinds import brief, kind_of
-from pyddpdiag.model.words import count, number, percent, sentence, size
+from pyddpdiag.model.words import count, number, sentence, size
 from pyddpdiag.output import clean
 from pyddpdiag.report.life import account_rows, grouped_account, phases_line, short_table
 from pyddpdiag.report.life_bars import life_bars
@@ -27,7 +22,7 @@ from pyddpdiag.report.rank_rows import screen_ranks, shown_ranks
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.stacked_bar import stacked_bar
 from pyddpdiag.report.step_tree import print_step
-from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.tables import buckets_table, collectives_table, links_table
 from pyddpdiag.report.trial import print_trial
 
 STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell": "bold magenta"}
@@ -148,10 +143,6 @@ def print_finding(screen: Screen, finding: Finding, *, is_headline: bool) -> Non
     screen.print(Text(f"Confidence: {finding.confidence}.{mind}", "dim"), 4)
 
 
-def _value(stat: Stat) -> str:
-    return "-" if stat.median is None else number(stat.median)
-
-
 def _steps(screen: Screen, report: RunReport) -> None:
     """One line about the spread of the steps; look next at steps far above it."""
     number_of, walls = judged_walls(report.steps)
@@ -185,7 +176,14 @@ def _buckets(screen: Screen, report: RunReport, top: int) -> None:
     if not report.buckets:
         return
     shown = report.buckets[:top] if top > 0 else report.buckets
-    columns = _bucket_columns(screen, shown)
+    table = buckets_table(shown)
+    # The same bucket of a module in another group is another bucket.
+    without = {"type", "comes last", *(["group"] if len({bucket.group for bucket in shown}) < 2 else [])}
+    columns = {name: cells for name, cells in table.columns.items() if name not in without}
+    # The parameters' names come later, in the remaining width.
+    columns["parameters"] = [""] * len(shown)
+    longest = max(sum(_split(bucket)) for bucket in shown)
+    columns[" bar"] = [_bar(screen, bucket, longest) for bucket in shown]
     heading = len("parameters")
     screen.fit(columns, ["p95"], GOOD_NAME - heading)
     screen.fit(columns, [" bar", "n", "size"], LEAST_NAME - heading)
@@ -203,15 +201,7 @@ def _buckets(screen: Screen, report: RunReport, top: int) -> None:
     if " bar" in columns:
         signs = ", ".join(f"{screen.sign(fancy, plain)} {HEADS[name]}" for name, _, fancy, plain in PARTS)
         notes.append(f"Bars: {signs}.")
-    screen.table(
-        Table(
-            "Buckets, by what they cost (median ms; GB/s)",
-            columns,
-            2,
-            [bucket.first_steps_only for bucket in shown],
-            " ".join(notes),
-        )
-    )
+    screen.table(replace(table, columns=columns, texts=3 if "group" in columns else 2, note=" ".join(notes)))
 
 
 def _saved(buckets: Sequence[BucketStats]) -> str:
@@ -227,33 +217,6 @@ def _saved(buckets: Sequence[BucketStats]) -> str:
     kinds = " and ".join(sorted({b.dtype for b in short}))
     between = " between hosts" if all(b.shared_memory for b in short) else ""
     return f"In {kinds}, {size(travels)} travel{between} in place of {size(gradients)} of gradients."
-
-
-def _bucket_columns(screen: Screen, shown: Sequence[BucketStats]) -> dict[str, Sequence[Cell]]:
-    """The cells of the bucket table by column; the parameters' names come later, in the remaining width."""
-    longest = max((sum(_split(bucket)) for bucket in shown), default=0.0)
-    times = [bucket.times for bucket in shown]
-    hidden = [time.hidden_fraction.median for time in times]
-    # As many digits as distinguish them.
-    ids = {bucket.bucket for bucket in shown}
-    digits = next(n for n in (8, 12, 16) if n == 16 or len({one[:n] for one in ids}) == len(ids))
-    groups = {bucket.group for bucket in shown}
-    return {
-        "bucket": [bucket.bucket[:digits] for bucket in shown],
-        # The same bucket of a module in another group is another bucket.
-        **({"group": [bucket.group[:8] for bucket in shown]} if len(groups) > 1 else {}),
-        "parameters": [""] * len(shown),
-        "size": [size(bucket.bytes) for bucket in shown],
-        "n": [str(bucket.count) for bucket in shown],
-        "waiting": [_value(time.arrival_ms) for time in times],
-        "queue": [_value(time.queue_ms) for time in times],
-        "on the wire": [_value(time.wire_ms) for time in times],
-        "total": [_value(time.total_ms) for time in times],
-        "p95": ["-" if time.total_ms.p95 is None else number(time.total_ms.p95) for time in times],
-        "busbw": [_value(time.busbw_gbps) for time in times],
-        "hidden": ["-" if part is None else percent(part) for part in hidden],
-        " bar": [_bar(screen, bucket, longest) for bucket in shown],
-    }
 
 
 def _parameters(bucket: BucketStats) -> str:
@@ -280,64 +243,18 @@ def _links(screen: Screen, report: RunReport) -> None:
     """Links that carry gradients; most pairs of ranks exchange next to nothing."""
     most = max((link.bytes or 0 for link in report.links), default=0)
     links = [link for link in report.links if most and (link.bytes or 0) >= LEAST_LINK * most]
-    shown = links[:SHOWN_LINKS]
-    if not shown:
-        return
-
-    def text(value: float | None) -> str:
-        return "-" if value is None else number(value)
-
-    def way(link: LinkStats) -> str:
-        return "loopback" if link.loopback else link.interface or link.local
-
-    columns: dict[str, Sequence[Cell]] = {
-        "from": [str(link.rank) for link in shown],
-        "to": [str(link.peer) for link in shown],
-        "over": [screen.cut(way(link), 16) for link in shown],
-        "sent": ["-" if link.bytes is None else size(link.bytes) for link in shown],
-        "busy/MB": [text(link.busy_ms_per_mb) for link in shown],
-        "round trip": [text(link.min_rtt_ms) for link in shown],
-        "lost": ["-" if link.loss_fraction is None else f"{link.loss_fraction:.2%}" for link in shown],
-    }
-    more = len(links) - len(shown)
-    note = f"{more} more; see --json." if more else ""
-    screen.table(Table("Links (ms; least round trip)", columns, 3, note=note))
+    if links:
+        table = links_table(links, SHOWN_LINKS)
+        screen.table(table.only("from", "to", "over", "sent", "ms per MB", "round trip", "lost"))
 
 
 def _collectives(screen: Screen, report: RunReport) -> None:
-    shown = report.other_collectives[:SHOWN_COLLECTIVES]
-    if not shown:
-        return
-    columns: dict[str, Sequence[Cell]] = {
-        "name": [screen.cut(collective.name, 32) for collective in shown],
-        **({"group": [screen.cut(c.group or "-", 12) for c in shown]} if any(c.group for c in shown) else {}),
-        "rank": [str(collective.rank) for collective in shown],
-        "n": [str(collective.count) for collective in shown],
-        "median": ["-" if c.median_ms is None else number(c.median_ms) for c in shown],
-        "p95": ["-" if c.p95_ms is None else number(c.p95_ms) for c in shown],
-        "waits for last rank": ["-" if c.wait_ms is None else number(c.wait_ms) for c in shown],
-        "in flight": [str(collective.in_flight or "") for collective in shown],
-        **(
-            {"called at": [screen.cut(_line(c.where), 40) for c in shown]}
-            if any(c.where for c in shown)
-            else {}
-        ),
-    }
-    more = len(report.other_collectives) - len(shown)
-    note = f"{more} more; see --json." if more else ""
-    screen.table(
-        Table(
-            "Other collectives (ms)",
-            columns,
-            2 if "group" in columns else 1,
-            note=note,
-        )
-    )
-
-
-def _line(where: str) -> str:
-    """The first of these lines, without its folders."""
-    return where.partition(", ")[0].rpartition("/")[2]
+    if report.other_collectives:
+        table = collectives_table(report, SHOWN_COLLECTIVES)
+        empty = {
+            name for name in ("group", "in flight", " called at") if {*table.columns[name]} <= {"-", "0"}
+        }
+        screen.table(table.only(*(name for name in table.columns if name not in {"total", *empty})))
 
 
 def _operations(screen: Screen, report: RunReport) -> None:

@@ -8,9 +8,10 @@ from typing import Final
 from rich.text import Text
 
 from pyddpdiag.model.tried import MARGIN, NOTHING, Tried, TriedCure
-from pyddpdiag.model.words import closed, listed, milliseconds, number, percent, sentence
+from pyddpdiag.model.words import closed, listed, milliseconds, percent, sentence
 from pyddpdiag.report.screen import Screen
 from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import cell
 
 _ROUNDS = 12
 """Most trials are decided by then."""
@@ -134,17 +135,16 @@ def table(tried: Tried, *, with_lines: bool = False) -> Table:
     rows = [tried.today, *tried.cures]
     predicted = any(cure.predicted_saved_ms is not None for cure in rows)
 
-    def ms(value: float | None) -> str:
-        return "-" if value is None else number(value)
-
     columns = {
         "setting": ["today's", *(cure.name for cure in tried.cures)],
         "rounds": [str(cure.rounds) for cure in rows],
-        "step": [ms(cure.step_ms) for cure in rows],
+        "step": [cell(cure.step_ms) for cure in rows],
         "of today's (95%)": ["1", *(interval(cure) for cure in tried.cures)],
-        "saves": ["", *(ms(cure.saved_ms) for cure in tried.cures)],
-        **({"predicted": ["", *(ms(cure.predicted_saved_ms) for cure in tried.cures)]} if predicted else {}),
-        "exposed": [ms(cure.exposed_ms) for cure in rows],
+        "saves": ["", *(cell(cure.saved_ms) for cure in tried.cures)],
+        **(
+            {"predicted": ["", *(cell(cure.predicted_saved_ms) for cure in tried.cures)]} if predicted else {}
+        ),
+        "exposed": [cell(cure.exposed_ms) for cure in rows],
         "bits": ["same", *(bits(cure) for cure in tried.cures)],
         " remark": ["", *(_remark(tried, cure) for cure in tried.cures)],
         **({" line": [cure.line for cure in rows]} if with_lines else {}),
@@ -190,6 +190,3 @@ def compared(cure: TriedCure) -> str:
             else "."
         )
     )
-
-
-__all__ = ["answer", "bits", "compared", "interval", "print_trial", "status", "table", "worth_a_paste"]

@@ -1,13 +1,17 @@
-"""A series as charts: speed-up, where each run's time went, and loss against epochs and time."""
+"""A series as charts, and as a page: speed-up, where each run's time went, and loss against epochs and time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from pyddpdiag.report.charts.chart import Axis, Chart, Line, Panel, Spans, plain
+from pyddpdiag.model.words import seconds
+from pyddpdiag.report.charts.chart import Axis, Chart, Line, Panel, plain
+from pyddpdiag.report.charts.stacked import stacked
+from pyddpdiag.report.page import Section
+from pyddpdiag.report.page import page as whole_page
 from pyddpdiag.scaling.model import Run
-from pyddpdiag.scaling.table import durations_table, losses_table, missing_table
+from pyddpdiag.scaling.table import durations_table, losses_table, missing_table, tables
 
 _PARTS: Final = {
     "compute_s": ("compute", "compute"),
@@ -17,9 +21,20 @@ _PARTS: Final = {
 }
 
 
+def page(runs: Sequence[Run]) -> str:
+    """Title, charts and tables, as one HTML file without anything outside it."""
+    title = f"Scaling of the training on {runs[0].result.dataset}"
+    return whole_page(title, [Section("Charts", charts(runs)), Section("Tables", tables(runs))])
+
+
 def charts(runs: Sequence[Run]) -> list[Chart]:
     """All charts of a series that have something to show."""
-    found = [_speedups(runs), _split(runs), _by_epoch(runs), _by_time(runs)]
+    found = [
+        _speedups(runs),
+        _split(runs),
+        _losses(runs, "loss-by-epoch", "Training loss by epoch", "epoch", 0),
+        _losses(runs, "loss-by-time", "Training loss by time", "seconds", 1),
+    ]
     return [chart for chart in (found if len(runs) > 1 else found[1:]) if not chart.empty]
 
 
@@ -41,50 +56,15 @@ def _speedups(runs: Sequence[Run]) -> Chart:
 
 
 def _split(runs: Sequence[Run]) -> Chart:
-    spans: dict[str, list[tuple[float, float, int]]] = {part: [] for part in _PARTS}
-    for lane, run in enumerate(runs):
-        at = 0.0
-        for part in _PARTS:
-            took = getattr(run.split, part)
-            if took:
-                spans[part].append((at, at + took, lane))
-                at += took
-    labels = [
-        f"{name}, {end - begin:.2f} s" for part, (name, _) in _PARTS.items() for begin, end, _ in spans[part]
-    ]
-    series, first = [], 0
-    for part, (name, colour) in _PARTS.items():
-        mine = spans[part]
-        if mine:
-            places = range(first, first + len(mine))
-            series.append(
-                Spans(
-                    name,
-                    [b for b, _, _ in mine],
-                    [e for _, e, _ in mine],
-                    [n for *_, n in mine],
-                    colour,
-                    labels,
-                    places,
-                )
-            )
-        first += len(mine)
+    values = {part: [getattr(run.split, part) or 0.0 for run in runs] for part in _PARTS}
     return Chart(
         "time",
         "Where the time of each run went",
         "Seconds of the whole training, means over the ranks.",
-        [Panel(series, Axis("", labels=[run.name() for run in runs]), height=36 * len(runs) + 30)],
+        [stacked(_PARTS, values, [run.name() for run in runs], seconds)],
         Axis("seconds"),
         missing_table(runs) if len(runs) > 1 else durations_table(runs),
     )
-
-
-def _by_epoch(runs: Sequence[Run]) -> Chart:
-    return _losses(runs, "loss-by-epoch", "Training loss by epoch", "epoch", 0)
-
-
-def _by_time(runs: Sequence[Run]) -> Chart:
-    return _losses(runs, "loss-by-time", "Training loss by time", "seconds", 1)
 
 
 def _losses(runs: Sequence[Run], name: str, title: str, axis: str, column: int) -> Chart:

@@ -10,8 +10,8 @@ from pathlib import Path
 from pyddpdiag.bench import results
 from pyddpdiag.errors import ResultExistsError, ResultWriteError, UsageError
 from pyddpdiag.report.charts import picture
-from pyddpdiag.scaling import page, table
-from pyddpdiag.scaling.charts import charts
+from pyddpdiag.scaling import table
+from pyddpdiag.scaling.charts import charts, page
 from pyddpdiag.scaling.model import Run
 from pyddpdiag.scaling.split import split_of
 from pyddpdiag.train import launch
@@ -68,7 +68,7 @@ def run(
     results.save(target / _RESULT, [_entry(settings, run) for run in runs], force=True)
     try:
         (target / "scaling.txt").write_text(table.text(runs), encoding="utf-8")
-        (target / "scaling.html").write_text(page.page(runs), encoding="utf-8")
+        (target / "scaling.html").write_text(page(runs), encoding="utf-8")
         if picture.available():
             for chart in charts(runs):
                 (target / f"scaling-{chart.name}.png").write_bytes(picture.as_png(chart))

@@ -250,8 +250,8 @@ def _some_of(
     keep = dict(zip(held, some, strict=True))
     warnings.append(
         f"{IN_PART} {sum(some) / sum(counts):.0%} of the {sum(counts):,} records were read, which takes about "
-        f"{needed_gb(some, per_step):.2g} GB of memory; of earlier steps only the recorder's sums. `pyddpdiag report "
-        f"--memory {math.ceil(10 * all_gb) / 10:g}` reads all."
+        f"{needed_gb(some, per_step):.2g} GB of memory; of earlier steps only the recorder's sums. "
+        f"`--memory {math.ceil(10 * all_gb) / 10:g}` reads all."
     )
     return lambda path, sidecars, tables, **more: read_trace(path, sidecars, tables, keep=keep[path], **more)
 

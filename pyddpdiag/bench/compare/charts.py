@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from pyddpdiag.bench.compare.comparison import Change, Comparison, Pair, PartChange
 from pyddpdiag.bench.compare.names import short_names
 from pyddpdiag.bench.compare.tables import changes_table, curves_table, pairs_table, scaling_table
 from pyddpdiag.bench.intervals import TOO_FEW, Word
-from pyddpdiag.report.charts.chart import Axis, Chart, Line, Mark, Panel, Whiskers, plain, ratio_ticks
+from pyddpdiag.report.charts.chart import (
+    Axis,
+    Chart,
+    Interval,
+    Line,
+    Mark,
+    Panel,
+    by_word,
+    plain,
+    ratio_ticks,
+)
 
 MOST_PAIRS: Final = 40
 _ROW: Final = 26
@@ -30,17 +39,6 @@ _CHANGED: Final[dict[Change, tuple[str, Mark]]] = {
 }
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One row of a chart: what it is called, and its value with its interval."""
-
-    word: str
-    median: float
-    low: float
-    high: float
-    tip: str
-
-
 def charts(comparison: Comparison) -> list[Chart]:
     """The charts that have something to show."""
     found = [_changes(comparison.changes)] if comparison.changes else []
@@ -58,19 +56,14 @@ def charts(comparison: Comparison) -> list[Chart]:
 def _ratios(name: str, every: Sequence[Pair]) -> Chart:
     pairs = every[:MOST_PAIRS]
     common, labels = short_names(pairs)
-    series = _by_word(
-        _LOOK,
-        [
-            _Row(
-                pair.word,
-                pair.ratio.median,
-                *interval(pair),
-                f"{pair.other}, {pair.case}; {pair.word}{': ' + pair.why if pair.why else ''}; "
-                f"{pair.ratio.median:.3g} [{pair.ratio.low:.3g} to {pair.ratio.high:.3g}]",
-            )
-            for pair in pairs
-        ],
-    )
+    rows = []
+    for place, pair in enumerate(pairs):
+        tip = (
+            f"{pair.other}, {pair.case}; {pair.word}{': ' + pair.why if pair.why else ''}; "
+            f"{pair.ratio.median:.3g} [{pair.ratio.low:.3g} to {pair.ratio.high:.3g}]"
+        )
+        rows.append((pair.word, Interval(place, pair.ratio.median, *interval(pair), tip)))
+    series = by_word(_LOOK, rows)
     others = list(dict.fromkeys(pair.other for pair in pairs))
     left = "" if len(pairs) == len(every) else f" The first {len(pairs)} of {len(every)} are shown."
     low, high = min(interval(pair)[0] for pair in pairs), max(interval(pair)[1] for pair in pairs)
@@ -85,27 +78,6 @@ def _ratios(name: str, every: Sequence[Pair]) -> Chart:
     )
 
 
-def _by_word(look: Mapping[Any, tuple[str, Mark]], rows: Sequence[_Row]) -> list[Whiskers]:
-    """One series for each word that rows are called by, in the order of `look`."""
-    series = []
-    for word, (colour, mark) in look.items():
-        chosen = [(place, row) for place, row in enumerate(rows) if row.word == word]
-        if chosen:
-            series.append(
-                Whiskers(
-                    word,
-                    [place for place, _ in chosen],
-                    [row.median for _, row in chosen],
-                    [row.low for _, row in chosen],
-                    [row.high for _, row in chosen],
-                    colour,
-                    mark,
-                    [row.tip for _, row in chosen],
-                )
-            )
-    return series
-
-
 def interval(pair: Pair) -> tuple[float, float]:
     """The interval to draw: none where there are too few rounds for one, as in the table."""
     if pair.why == TOO_FEW:
@@ -115,19 +87,12 @@ def interval(pair: Pair) -> tuple[float, float]:
 
 def _changes(every: Sequence[PartChange]) -> Chart:
     changes = every[:MOST_PAIRS]
-    series = _by_word(
-        _CHANGED,
-        [
-            _Row(
-                change.word,
-                change.difference_ms.median,
-                change.difference_ms.low,
-                change.difference_ms.high,
-                f"{change.part}; {change.base_ms:.4g} ms before, {change.other_ms:.4g} ms after; {change.word}",
-            )
-            for change in changes
-        ],
-    )
+    rows = []
+    for place, change in enumerate(changes):
+        found = change.difference_ms
+        tip = f"{change.part}; {change.base_ms:.4g} ms before, {change.other_ms:.4g} ms after; {change.word}"
+        rows.append((change.word, Interval(place, found.median, found.low, found.high, tip)))
+    series = by_word(_CHANGED, rows)
     others = list(dict.fromkeys(change.other for change in changes))
     several = len(others) > 1
     labels = [f"{change.other}: {change.part}" if several else change.part for change in changes]

@@ -6,8 +6,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -28,49 +28,36 @@ if TYPE_CHECKING:
     from pyddpdiag.ranks.rendezvous import Place
 
 
-class Bar:
-    """A progress bar on standard error, if that is a terminal: over rounds, or over the budget's time."""
+@contextmanager
+def _bar(plan: SweepPlan) -> Iterator[Callable[[News], None]]:
+    """A progress bar on standard error, if that is a terminal, over rounds or the budget's time; it takes the news."""
+    console = Console(stderr=True)
+    rounds = left_out = 0
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f}%"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        refresh_per_second=2,  # the ranks need the processor
+    ) as progress:
+        task = progress.add_task("starting ranks", total=1.0)
 
-    def __init__(self, plan: SweepPlan) -> None:
-        self._plan = plan
-        self._rounds = self._left_out = 0
-        console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:.0f}%"),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-            refresh_per_second=2,  # the ranks need the processor
-        )
-        self._task = self._progress.add_task("starting ranks", total=1.0)
+        def show(news: News) -> None:
+            nonlocal rounds, left_out
+            rounds += isinstance(news, Measured)
+            left_out += isinstance(news, LeftOut)
+            done = 0.0
+            if plan.rounds is not None:
+                done = rounds / max(1, plan.rounds * (len(plan.cases) - left_out))
+            if plan.budget is not None:
+                done = max(done, plan.budget.fraction(time.time()))
+            what = f"set up {plan.cases[news.case].label('')}" if isinstance(news, Built) else "measuring"
+            progress.update(task, completed=min(1.0, done), description=clean(what))
 
-    def __enter__(self) -> Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
-    def __call__(self, news: News) -> None:
-        """Shows what rank 0 reported."""
-        if isinstance(news, Measured):
-            self._rounds += 1
-        elif isinstance(news, LeftOut):
-            self._left_out += 1
-        plan, done = self._plan, 0.0
-        if plan.rounds is not None:
-            done = self._rounds / max(1, plan.rounds * (len(plan.cases) - self._left_out))
-        if plan.budget is not None:
-            done = max(done, plan.budget.fraction(time.time()))
-        what = "measuring"
-        if isinstance(news, Built):
-            what = f"set up {plan.cases[news.case].label('')}"
-        self._progress.update(self._task, completed=min(1.0, done), description=clean(what))
+        yield show
 
 
 def sweep(cases: Sequence[Case], names: tuple[str, ...], given: Mapping[str, Any], started_s: float) -> None:
@@ -100,7 +87,7 @@ def run(plan: SweepPlan, writer: ResultWriter | None, place: Place | None = None
     Raises:
         UsageError: the sweep cannot be run like this; and whatever else `run_sweep` raises.
     """
-    with Bar(plan) as bar:
+    with _bar(plan) as bar:
         outcome = run_sweep(
             plan,
             writer,

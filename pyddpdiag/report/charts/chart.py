@@ -7,9 +7,9 @@ numbers, None where nothing is known; texts may come from elsewhere, and whoever
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from pyddpdiag.report.table import Table
 
@@ -58,36 +58,47 @@ class Points:
     chooser: str = ""
 
 
-@dataclass(frozen=True)
-class Spans:
-    """Bars from `start` to `end` in the lane `lane`, counted from the top. `hover`: indices into `labels`.
+class Bar(NamedTuple):
+    """From `start` to `end` in the lane `lane`, counted from the top.
 
-    `texts` stand in the bars that have room for them; `marked` ones have a frame.
+    `hover` is shown when it is pointed at; `text` stands in it if it has room for that.
     """
 
+    start: float
+    end: float
+    lane: int
+    hover: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Bars; `marked` ones have a frame."""
+
     name: str
-    start: Sequence[float]
-    end: Sequence[float]
-    lane: Sequence[int]
+    bars: Sequence[Bar]
     colour: str
-    labels: Sequence[str] = ()
-    hover: Sequence[int] = ()
-    texts: Sequence[str] = ()
     marked: bool = False
+
+
+class Interval(NamedTuple):
+    """A value with its interval in the row `row`, counted from the top."""
+
+    row: int
+    value: float
+    low: float
+    high: float
+    hover: str = ""
 
 
 @dataclass(frozen=True)
 class Whiskers:
-    """A value with its interval in each row, counted from the top."""
+    """Values with their intervals."""
 
     name: str
-    row: Sequence[int]
-    value: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
+    intervals: Sequence[Interval]
     colour: str
     mark: Mark = "circle"
-    hover: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -176,6 +187,14 @@ class Choice:
     charts: Sequence[Chart] = field(default_factory=tuple)
 
 
+def by_word(look: Mapping[Any, tuple[str, Mark]], rows: Iterable[tuple[str, Interval]]) -> list[Whiskers]:
+    """Intervals, each with the word that it is called by: a series for each word, in the order of `look`."""
+    found: dict[str, list[Interval]] = {word: [] for word in look}
+    for word, each in rows:
+        found[word].append(each)
+    return [Whiskers(word, each, *look[word]) for word, each in found.items() if each]
+
+
 def plain(values: Iterable[Any], digits: int = 4) -> list[Number]:
     """Numbers with so many digits, None for what is not finite: short when written, and safe for JSON."""
     return [None if value is None or not math.isfinite(value) else rounded(value, digits) for value in values]
@@ -209,8 +228,6 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 def _drawable(series: Series) -> bool:
     if isinstance(series, Heat):
         return any(value is not None for row in series.values for value in row)
-    if isinstance(series, Spans):
-        return len(series.start) > 0
-    if isinstance(series, Whiskers):
-        return len(series.value) > 0
+    if isinstance(series, (Spans, Whiskers)):
+        return len(series.bars if isinstance(series, Spans) else series.intervals) > 0
     return any(value is not None for value in series.y)

@@ -1,58 +1,43 @@
-"""A chart as a picture for a slide: drawn by matplotlib, which needs neither a browser nor a screen."""
+"""A chart as a picture for a slide: its SVG, drawn by matplotlib, which needs neither a browser nor a screen."""
 
 from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import textwrap
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
+from xml.etree import ElementTree
 
 from pyddpdiag.errors import UsageError
 from pyddpdiag.output import clean
-from pyddpdiag.report.charts.chart import (
-    Area,
-    Axis,
-    Chart,
-    Heat,
-    Line,
-    Panel,
-    Points,
-    Series,
-    Spans,
-    Whiskers,
-)
-from pyddpdiag.report.charts.colours import colour, ink_on
+from pyddpdiag.report.charts.chart import Chart, Heat
+from pyddpdiag.report.charts.colours import colour
+from pyddpdiag.report.charts.svg import LETTER, WIDTH, svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.path import Path
 
 DPI: Final = 160
-WIDTH: Final = 10.0
-"""Inches: 1600 pixels."""
+_INCH: Final = WIDTH / 10
+"""Pixels of the element: a picture is 1600 wide."""
 
-LONGEST_LABEL: Final = 60
+_POINT: Final = 72 / _INCH
+"""Of a pixel of the element."""
+
+_TITLE: Final = 34
+_ROW: Final = 16
+"""Pixels of the title, and of each line of what is said below it."""
+
+_KEY: Final = 20
+_LINE: Final = 130
+"""Characters of such a line."""
+
+_LONGEST_TITLE: Final = 80
 _LONGEST_SENTENCES: Final = 600
-_LINE: Final = 140
-"""Characters of a line below the title."""
-
-_TITLE: Final = 0.36
-_SAYS: Final = 0.18
-"""Inches of the title, and of each line below it."""
-
-_KEY: Final = 0.75
-_LETTER: Final = 0.085
-"""Inches of a colour in the legend, and of a letter of its name."""
-
-_INCH: Final = 100.0
-"""Pixels of a page that become an inch of a picture."""
-
-_CELLS_WITH_TEXT: Final = 144
-_TEXT_SHARE: Final = 0.012
-"""Of the widest bar: what a character in a bar takes."""
-
-_MARKS: Final = {"circle": "o", "cross": "x", "diamond": "D"}
-_STROKES: Final = {"solid": "-", "dash": "--", "dot": ":"}
+_ANCHORS: Final = {"start": "left", "middle": "center", "end": "right"}
 
 
 def available() -> bool:
@@ -74,177 +59,124 @@ def require() -> None:
 
 
 def as_png(chart: Chart) -> bytes:
-    """The chart as the bytes of a PNG file.
+    """The chart as the bytes of a PNG file, with its title, what it shows, and its legend.
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    target = io.BytesIO()
-    _draw(chart).savefig(target, format="png", dpi=DPI)
-    return target.getvalue()
-
-
-def plain(text: str) -> str:
-    """Text that can be drawn, leaves room for the picture, and does not look like a formula to matplotlib."""
-    return clean(text, LONGEST_LABEL).replace("$", r"\$")
-
-
-def _draw(chart: Chart) -> Figure:
     require()
     # Without pyplot, which would look for a screen and keep every figure alive.
     from matplotlib.figure import Figure
 
-    heights = [panel.height for panel in chart.panels]
-    says = textwrap.wrap(clean(chart.says, _LONGEST_SENTENCES).replace("$", r"\$"), _LINE)
-    drawn = (sum(heights) + 60 * len(heights) + 60) / _INCH
-    above = _TITLE + _SAYS * len(says)
-    whole = drawn + above
-    figure = Figure(figsize=(WIDTH, whole), layout="constrained")
-    # Below what is written above it; constrained layout itself knows of one text only.
-    figure.get_layout_engine().set(rect=(0, 0, 1, drawn / whole))  # type: ignore[union-attr,call-arg]
-    figure.text(0.01, 1 - 0.08 / whole, plain(chart.title), va="top", fontsize="large", fontweight="bold")
-    figure.text(
-        0.01,
-        1 - _TITLE / whole,
-        "\n".join(says),
-        va="top",
-        fontsize="small",
-        color="dimgrey",
-        linespacing=1.3,
+    drawing = ElementTree.fromstring(svg(chart))
+    high = float(drawing.get("height", 0))
+    says = textwrap.wrap(clean(chart.says, _LONGEST_SENTENCES), _LINE)
+    keys = list(_keys(chart))
+    top, bottom = -_TITLE - _ROW * len(says), high + _KEY * (1 + max((row for row, *_ in keys), default=-1))
+    figure = Figure(figsize=(WIDTH / _INCH, (bottom - top) / _INCH))
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(bottom, top))
+    axes.set_axis_off()
+    _write(axes, 10, top + 22, clean(chart.title, _LONGEST_TITLE), size=15, weight="bold")
+    for place, line in enumerate(says):
+        _write(axes, 10, top + _TITLE + _ROW * place + 4, line, color="#666")
+    for element in drawing:
+        _draw(axes, element.tag.rpartition("}")[2], element)
+    for row, x, name, shade in keys:
+        axes.plot(x, high + _KEY * row + 6, "s", color=shade)
+        _write(axes, x + 8, high + _KEY * row + 10, name)
+    target = io.BytesIO()
+    figure.savefig(target, format="png", dpi=DPI)
+    return target.getvalue()
+
+
+def _keys(chart: Chart) -> Iterator[tuple[int, float, str, str]]:
+    """Row and place of each name in the legend, and its colour."""
+    every = [each for panel in chart.panels for each in panel.series if not isinstance(each, Heat)]
+    row, x = 0, 20.0
+    for name, shade in {clean(each.name): colour(each.colour) for each in every if chart.legend}.items():
+        wide = LETTER * len(name) + 40
+        if x + wide > WIDTH:
+            row, x = row + 1, 20.0
+        yield row, x, name, shade
+        x += wide
+
+
+def _write(axes: Axes, x: float, y: float, text: str, size: float = 12, **look: Any) -> None:
+    axes.text(x, y, text, fontsize=size * _POINT, parse_math=False, **look)
+
+
+def _draw(axes: Axes, kind: str, element: ElementTree.Element) -> None:
+    """One of the elements of which `svg` makes a chart, with what its style sheet says of it."""
+    from matplotlib.patches import Circle, PathPatch
+
+    number = {name: float(element.get(name, 0)) for name in ("x", "y", "cx", "cy", "r", "width", "height")}
+    said, style = element.get("class", ""), element.get("style", "")
+    if kind == "text":
+        look: dict[str, Any] = {"color": _shade(style) or ("#666" if said == "d" else "#222")}
+        look |= {
+            "ha": _ANCHORS[element.get("text-anchor", "start")],
+            "weight": "bold" if said == "b" else "normal",
+        }
+        if element.get("transform"):
+            look |= {"rotation": 90, "rotation_mode": "anchor"}
+        _write(axes, number["x"], number["y"], element.text or "", **look)
+        return
+    if kind == "circle":
+        axes.add_patch(Circle((number["cx"], number["cy"]), number["r"], color=element.get("fill")))
+    if kind not in ("path", "polyline", "rect"):
+        return
+    commands = element.get("d", "M" + element.get("points", ""))
+    if kind == "rect":
+        commands = f"M{number['x']} {number['y']}h{number['width']}v{number['height']}h-{number['width']}z"
+    stroke = {"g": _shade(style) or "#ddd", "m": "#222"}.get(said, element.get("stroke", "none"))
+    fill = "none" if stroke != "none" and said != "m" else element.get("fill") or _shade(style)
+    wide = 2.5 if said == "m" else float(element.get("stroke-width", 1))
+    dashes = [float(each) * _POINT for each in element.get("stroke-dasharray", "").split()]
+    axes.add_patch(
+        PathPatch(
+            _path(commands),
+            facecolor=fill,
+            edgecolor=stroke,
+            linewidth=wide * _POINT if stroke != "none" else 0,
+            linestyle=(0, dashes) if dashes else "-",
+        )
     )
-    grid: Any = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
-    named: dict[str, Any] = {}
-    for place, (panel, axes) in enumerate(zip(chart.panels, grid[:, 0], strict=True)):
-        _panel(panel, chart.x, axes)
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            named.setdefault(label, handle)
-        if place < len(heights) - 1:
-            axes.tick_params(labelbottom=False)
+
+
+def _shade(style: str) -> str:
+    """The colour in a style, or the one between two of a heat map; empty: it has none."""
+    found = re.findall(r"#(\w+)", style)
+    if len(found) < 2:
+        return f"#{found[0]}" if found else ""
+    share = int(re.findall(r"(\d+)%", style)[0]) / 100
+    high, low = ([int(each[at : at + 2], 16) for at in (0, 2, 4)] for each in found)
+    return "#" + "".join(f"{round(b + share * (a - b)):02x}" for a, b in zip(high, low, strict=True))
+
+
+def _path(commands: str) -> Path:
+    """The path of these commands, of those that `svg` uses: M, m, L, l, H, h, V, v and z."""
+    from matplotlib.path import Path
+
+    points: list[tuple[float, float]] = []
+    codes: list[Any] = []
+    x = y = 0.0
+    command = ""
+    tokens = iter(re.findall(r"[a-zA-Z]|-?[\d.]+", commands))
+    for token in tokens:
+        if token.isalpha():
+            command = token
+            if token == "z":
+                points.append((x, y))
+                codes.append(Path.CLOSEPOLY)
+            continue
+        value, relative = float(token), command.islower()
+        if command in "Hh":
+            x = value + x * relative
+        elif command in "Vv":
+            y = value + y * relative
         else:
-            axes.set_xlabel(plain(chart.x.title))
-    if chart.legend and named:
-        figure.legend(
-            list(named.values()),
-            list(named),
-            loc="outside lower left",
-            ncols=max(1, min(len(named), int(WIDTH / (_KEY + _LETTER * max(map(len, named)))))),
-            frameon=False,
-        )
-    return figure
-
-
-def _panel(panel: Panel, x: Axis, axes: Axes) -> None:
-    areas = [series for series in panel.series if isinstance(series, Area)]
-    if areas:
-        axes.stackplot(
-            [value or 0 for value in areas[0].x],
-            *([value or 0 for value in area.y] for area in areas),
-            labels=[plain(area.name) for area in areas],
-            colors=[colour(area.colour) for area in areas],
-            step="post",
-        )
-    for series in panel.series:
-        if not isinstance(series, Area):
-            _series(series, axes)
-    for callout in panel.callouts:
-        ends = callout.side == "end"
-        text = f"{plain(callout.text)} ▲" if ends else f"▲ {plain(callout.text)}"
-        axes.text(
-            callout.x, callout.lane, text, ha="right" if ends else "left", va="center", fontweight="bold"
-        )
-    axes.set_title(plain(panel.title), loc="left", fontsize="medium")
-    axes.set_ylabel(plain(panel.y.title))
-    _scale(panel.y, axes, "y")
-    _scale(x, axes, "x")
-    heat = any(isinstance(series, Heat) for series in panel.series)
-    if panel.y.labels and not heat:
-        axes.invert_yaxis()
-    if areas:
-        axes.margins(x=0)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    if not heat:
-        axes.grid(alpha=0.25)
-    axes.set_axisbelow(True)
-
-
-def _scale(axis: Axis, axes: Axes, which: str) -> None:
-    target = axes.yaxis if which == "y" else axes.xaxis
-    if axis.logarithmic:
-        (axes.set_yscale if which == "y" else axes.set_xscale)("log")
-    if axis.ticks:
-        texts = [plain(text) for text in axis.tick_texts] or [f"{tick:g}" for tick in axis.ticks]
-        target.set_ticks(list(axis.ticks), texts)
-        target.set_ticks([], minor=True)
-    if axis.labels:
-        at = list(axis.at) if axis.at else list(range(len(axis.labels)))
-        target.set_ticks(at, [plain(label) for label in axis.labels], fontsize="small")
-        if which == "x" and len(axis.labels) > 8:
-            axes.tick_params(axis="x", rotation=60)
-    if axis.from_zero:
-        (axes.set_ylim if which == "y" else axes.set_xlim)(0)
-    if axis.line_at is not None:
-        (axes.axhline if which == "y" else axes.axvline)(
-            axis.line_at, color="grey", linestyle=":", linewidth=1
-        )
-
-
-def _series(series: Series, axes: Axes) -> None:
-    if isinstance(series, Heat):
-        _heat(series, axes)
-        return
-    style: dict[str, Any] = {"color": colour(series.colour), "label": plain(series.name)}
-    if isinstance(series, Line):
-        x, y = ([float("nan") if value is None else value for value in each] for each in (series.x, series.y))
-        marker = "o" if series.marks else None
-        axes.plot(x, y, _STROKES[series.stroke], marker=marker, markersize=3.5, linewidth=1.6, **style)
-    elif isinstance(series, Points):
-        known = [(x, y) for x, y in zip(series.x, series.y, strict=True) if x is not None and y is not None]
-        axes.scatter(
-            [x for x, _ in known], [y for _, y in known], marker=_MARKS[series.mark], s=28, zorder=3, **style
-        )
-    elif isinstance(series, Spans):
-        long = [end - start for start, end in zip(series.start, series.end, strict=True)]
-        frame: dict[str, Any] = {"edgecolor": "black", "linewidth": 1.6, "zorder": 3} if series.marked else {}
-        bars = axes.barh(list(series.lane), long, left=list(series.start), height=0.86, **frame, **style)
-        if series.texts:
-            _bar_texts(series, long, bars, axes)
-    elif isinstance(series, Whiskers):
-        low = [value - low for value, low in zip(series.value, series.low, strict=True)]
-        high = [high - value for value, high in zip(series.value, series.high, strict=True)]
-        axes.errorbar(
-            list(series.value),
-            list(series.row),
-            xerr=[low, high],
-            fmt=_MARKS[series.mark],
-            capsize=3,
-            markersize=5,
-            **style,
-        )
-
-
-def _bar_texts(series: Spans, long: list[float], bars: Any, axes: Axes) -> None:
-    """Texts in the bars that are wide enough for them."""
-    least = _TEXT_SHARE * max(series.end)
-    texts = [
-        plain(text) if took >= least * len(text) else ""
-        for text, took in zip(series.texts, long, strict=True)
-    ]
-    ink = ink_on(colour(series.colour))
-    axes.bar_label(bars, texts, label_type="center", color=ink, fontsize="small", zorder=4)
-
-
-def _heat(series: Heat, axes: Axes) -> None:
-    values = [[float("nan") if value is None else value for value in row] for row in series.values]
-    picture = axes.imshow(values, aspect="auto", cmap="YlOrRd", interpolation="nearest")
-    figure = axes.get_figure()
-    if figure is not None:
-        figure.colorbar(picture, ax=axes, label=plain(series.unit))
-    if sum(map(len, series.values)) > _CELLS_WITH_TEXT:
-        return
-    most = max((value for row in series.values for value in row if value is not None), default=0.0)
-    for row, cells in enumerate(series.texts):
-        for column, cell in enumerate(cells):
-            value = series.values[row][column]
-            ink = "white" if value is not None and most and value > 0.6 * most else "black"
-            axes.text(column, row, plain(cell), ha="center", va="center", color=ink, fontsize="x-small")
+            x, y = value + x * relative, float(next(tokens)) + y * relative
+        points.append((x, y))
+        codes.append(Path.MOVETO if command in "Mm" else Path.LINETO)
+        command = {"M": "L", "m": "l"}.get(command, command)
+    return Path(points, codes)

@@ -265,52 +265,52 @@ def _spans(series: Spans, trace: dict[str, Any]) -> dict[str, Any]:
     trace |= {
         "type": "bar",
         "orientation": "h",
-        "base": [rounded(value, 7) for value in series.start],
-        "x": [rounded(end - start, 5) for start, end in zip(series.start, series.end, strict=True)],
-        "y": list(series.lane),
+        "base": [rounded(bar.start, 7) for bar in series.bars],
+        "x": [rounded(bar.end - bar.start, 5) for bar in series.bars],
+        "y": [bar.lane for bar in series.bars],
         "width": 0.86,
         "marker": {"color": colour(series.colour), "line": {"width": 0}},
     }
     if series.marked:
         trace["meta"] = {"marked": True}
-    if series.texts:
+    if any(bar.text for bar in series.bars):
         trace |= {
-            "text": [shown(text) for text in series.texts],
+            "text": [shown(bar.text) for bar in series.bars],
             "textposition": "inside",
             "insidetextanchor": "middle",
             "textangle": 0,
             "insidetextfont": {"color": ink_on(colour(series.colour))},
         }
-    if series.hover:
+    labels = {text: place for place, text in enumerate(dict.fromkeys(bar.hover for bar in series.bars))}
+    if any(labels):
         # The page puts each text in its place: many spans share a few.
         trace |= {
             "hoverinfo": "text",
-            "customdata": list(series.hover),
-            "meta": {**trace.get("meta", {}), "labels": _texts(series.labels)},
+            "customdata": [labels[bar.hover] for bar in series.bars],
+            "meta": {**trace.get("meta", {}), "labels": _texts(list(labels))},
         }
     return trace
 
 
 def _whiskers(series: Whiskers, trace: dict[str, Any]) -> dict[str, Any]:
-    values = zip(series.value, series.low, series.high, strict=True)
     trace |= {
         "type": "scatter",
         "mode": "markers",
-        "x": list(series.value),
-        "y": list(series.row),
+        "x": [one.value for one in series.intervals],
+        "y": [one.row for one in series.intervals],
         "marker": {"color": colour(series.colour), "symbol": _SYMBOLS[series.mark], "size": 9},
         "error_x": {
             "type": "data",
             "symmetric": False,
-            "array": [high - value for value, _, high in values],
-            "arrayminus": [value - low for value, low in zip(series.value, series.low, strict=True)],
+            "array": [one.high - one.value for one in series.intervals],
+            "arrayminus": [one.value - one.low for one in series.intervals],
             "color": colour(series.colour),
             "thickness": 2,
             "width": 4,
         },
     }
-    if series.hover:
-        trace |= {"hovertext": _texts(series.hover), "hoverinfo": "text"}
+    if any(one.hover for one in series.intervals):
+        trace |= {"hovertext": _texts([one.hover for one in series.intervals]), "hoverinfo": "text"}
     return trace
 
 

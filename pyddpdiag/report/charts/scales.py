@@ -60,6 +60,3 @@ def written(axis: Axis, ends: tuple[float, float], most: int) -> list[tuple[floa
         powers = range(math.ceil(math.log10(ends[0])), math.floor(math.log10(ends[1])) + 1)
         return [(10.0**power, f"{10.0**power:g}") for power in powers]
     return [(each, f"{each:.6g}") for each in ticks(*ends, most)]
-
-
-__all__ = ["Scale", "extent", "scale", "ticks", "written"]

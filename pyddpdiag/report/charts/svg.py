@@ -30,7 +30,7 @@ WIDTH: Final = 860
 _RIGHT: Final = 26
 _GAP: Final = 30
 _BELOW: Final = 40
-_LETTER: Final = 6.4
+LETTER: Final = 6.4
 """Pixels of a letter of 12 pixels."""
 
 _LONGEST: Final = 34
@@ -77,10 +77,10 @@ def svg(chart: Chart) -> str:
     """The chart's element."""
     labels = [label for panel in chart.panels for label in panel.y.labels]
     longest = min(_LONGEST, max(map(len, labels), default=7))
-    left = 20 + _LETTER * max(longest, 7)
+    left = 20 + LETTER * max(longest, 7)
     low, high = extent([each for panel in chart.panels for s in panel.series for each in _xs(s)], chart.x)
     x = scale(chart.x, low, high, left, WIDTH - _RIGHT)
-    named = sum(len(s.start) for p in chart.panels for s in p.series if isinstance(s, Spans)) <= _NAMED
+    named = sum(len(s.bars) for p in chart.panels for s in p.series if isinstance(s, Spans)) <= _NAMED
     top, drawn = 6.0, []
     for place, panel in enumerate(chart.panels):
         if panel.title or any(isinstance(each, Heat) for each in panel.series):
@@ -148,9 +148,9 @@ def _xs(series: Series) -> list[float | None]:
     if isinstance(series, Heat):
         return [0.0, max(map(len, series.values), default=1) - 1.0]
     if isinstance(series, Spans):
-        return [*series.start, *series.end]
+        return [each for bar in series.bars for each in (bar.start, bar.end)]
     if isinstance(series, Whiskers):
-        return [*series.low, *series.high, *series.value]
+        return [each for one in series.intervals for each in (one.low, one.high, one.value)]
     return list(series.x)
 
 
@@ -158,9 +158,9 @@ def _ys(series: Series) -> list[float | None]:
     if isinstance(series, Heat):
         return [0.0, len(series.values) - 1.0]
     if isinstance(series, Spans):
-        return list(map(float, series.lane))
+        return [float(bar.lane) for bar in series.bars]
     if isinstance(series, Whiskers):
-        return list(map(float, series.row))
+        return [float(one.row) for one in series.intervals]
     return [0.0] if isinstance(series, Area) else list(series.y)
 
 
@@ -196,7 +196,7 @@ def _below(axis: Axis, x: Scale, across: tuple[float, float], left: float, top: 
     marks = written(axis, across, 8)
     # Labels that would lie on one another are left out.
     room = (WIDTH - _RIGHT - left) / max(1, len(marks))
-    every = max(1, math.ceil(_LETTER * max((len(label) for _, label in marks), default=1) / max(room, 1)))
+    every = max(1, math.ceil(LETTER * max((len(label) for _, label in marks), default=1) / max(room, 1)))
     shown = [_text(x(at), top + 15, label, "", "middle") for at, label in marks[::every]]
     return "".join(shown) + _text((left + WIDTH - _RIGHT) / 2, top + 33, axis.title, "d", "middle")
 
@@ -287,35 +287,32 @@ def _mark(x: float, y: float, mark: str, shade: str, size: float = 4.5) -> str:
 def _spans(series: Spans, frame: _Frame, named: bool) -> str:
     shade = colour(series.colour)
     lane = abs(frame.y(1) - frame.y(0)) * 0.86
-    bars = [
-        (row, frame.x(start), max(frame.x(end) - frame.x(start), 0.2), place)
-        for place, (row, start, end) in enumerate(zip(series.lane, series.start, series.end, strict=True))
-    ]
+    bars = [(bar, frame.x(bar.start), max(frame.x(bar.end) - frame.x(bar.start), 0.2)) for bar in series.bars]
     kind = ' class="m"' if series.marked else ""
     if not named:
         path = "".join(
             f"M{x:.1f} {frame.y(row) - lane / 2:.1f}h{width:.1f}v{lane:.1f}h-{width:.1f}z"
-            for row, x, width in _merged(bars)
+            for row, x, width in _merged([(bar.lane, x, width) for bar, x, width in bars])
         )
         return f'<path fill="{shade}"{kind} d="{path}"/>'
     found = []
-    for row, x, width, place in bars:
-        title = f"<title>{as_html(clean(series.labels[series.hover[place]]))}</title>" if series.hover else ""
+    for bar, x, width in bars:
+        title = f"<title>{as_html(clean(bar.hover))}</title>" if bar.hover else ""
         found.append(
-            f'<rect fill="{shade}"{kind} x="{x:.1f}" y="{frame.y(row) - lane / 2:.1f}" width="{width:.1f}" '
+            f'<rect fill="{shade}"{kind} x="{x:.1f}" y="{frame.y(bar.lane) - lane / 2:.1f}" width="{width:.1f}" '
             f'height="{lane:.1f}">{title}</rect>'
         )
-        if series.texts and width > _LETTER * len(series.texts[place]) + 4:
+        if bar.text and width > LETTER * len(bar.text) + 4:
             found.append(
-                _text(x + width / 2, frame.y(row) + 4, series.texts[place], "", "middle", fill=ink_on(shade))
+                _text(x + width / 2, frame.y(bar.lane) + 4, bar.text, "", "middle", fill=ink_on(shade))
             )
     return "".join(found)
 
 
-def _merged(bars: Sequence[tuple[int, float, float, int]]) -> list[tuple[int, float, float]]:
+def _merged(bars: Sequence[tuple[int, float, float]]) -> list[tuple[int, float, float]]:
     """Bars of a lane that lie within a pixel of one another as one."""
     found: list[tuple[int, float, float]] = []
-    for row, x, width, _ in sorted(bars):
+    for row, x, width in sorted(bars):
         if found and found[-1][0] == row and x - (found[-1][1] + found[-1][2]) < 0.5 and width < 1.0:
             found[-1] = row, found[-1][1], max(found[-1][2], x + width - found[-1][1])
         else:
@@ -325,11 +322,10 @@ def _merged(bars: Sequence[tuple[int, float, float, int]]) -> list[tuple[int, fl
 
 def _whiskers(series: Whiskers, frame: _Frame) -> str:
     shade = colour(series.colour)
-    rows = zip(series.row, series.value, series.low, series.high, strict=True)
     return "".join(
         f'<path stroke="{shade}" stroke-width="2" d="M{frame.x(low):.1f} {frame.y(row):.1f}H{frame.x(high):.1f}"/>'
         + _mark(frame.x(value), frame.y(row), series.mark, shade)
-        for row, value, low, high in rows
+        for row, value, low, high, _ in series.intervals
     )
 
 
@@ -364,6 +360,3 @@ def _heat(series: Heat, frame: _Frame) -> str:
             for column, text in enumerate(texts)
         ]
     return "".join([*found, _text(frame.right, frame.top - 2, series.unit, "d", "end")])
-
-
-__all__ = ["svg", "thinned"]

@@ -4,36 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model import RunReport
 from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.words import seconds
-from pyddpdiag.report.charts.chart import Axis, Callout, Chart, Panel, Spans
-from pyddpdiag.report.life import NAMES, account_rows, account_table, shown_parts
+from pyddpdiag.report.charts.chart import Axis, Chart
+from pyddpdiag.report.charts.stacked import stacked
+from pyddpdiag.report.life import LIFE, account_rows, account_table, shown_parts
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.rank_rows import shown_ranks
 
-_ROW: Final = 34
-COLOURS: Final = {
-    "imports_s": "imports",
-    "rendezvous_s": "queue",
-    "construction_s": "optimizer",
-    "set_up_s": "set_up",
-    "first_steps_s": "forward",
-    "compute_s": "compute",
-    "blocked_s": "blocked",
-    "core_wait_s": "core",
-    "data_wait_s": "data",
-    "communication_s": "wire",
-    "rank_wait_s": "late",
-    "collectives_s": "other",
-    "phases_s": "phase",
-    "collectives_between_s": "calls",
-    "between_steps_s": "between",
-    "between_epochs_s": "bad",
-    "tail_s": "tail",
-    "unknown_s": "rest",
-}
 _ALONE: Final = (
     "between_epochs_s",
     "between_steps_s",
@@ -58,21 +38,12 @@ def account_chart(report: RunReport) -> Chart | None:
     row = next(
         (at for at, each in enumerate(accounts) if alone is not None and each.rank == alone.rank), None
     )
-    lanes = [place + (row is not None and place > row) for place in range(len(accounts))]
     labels = [f"rank {name}" if each.rank >= 0 else f"{name} (mean)" for name, each in rows.items()]
-    series, callouts = [], []
     marked = _marked(accounts, row, names) if row is not None else ""
-    for part in names:
-        for frame in (False, True):
-            chosen = [
-                (labels[place], each, lanes[place])
-                for place, each in enumerate(accounts)
-                if each.part(part) > 0 and frame == (part == marked and place == row)
-            ]
-            if chosen:
-                series.append(_series(part, names, chosen, frame))
+    marks, said = [], ""
     if row is not None and alone is not None and marked:
-        callouts = [_callout(accounts[row], names, marked, lanes[row] + 1, alone)]
+        waited = seconds(alone.cost_s or 0.0)
+        marks, said = [(marked, row)], f"rank {alone.rank} works alone, the others wait {waited}"
     more = (
         ""
         if len(accounts) == len(report.account)
@@ -83,11 +54,13 @@ def account_chart(report: RunReport) -> Chart | None:
         "Where the whole run went",
         f"Each rank's life from the start of its process to its end, split into its parts.{more}",
         [
-            Panel(
-                series,
-                Axis("", labels=labels, at=lanes),
-                height=_ROW * (len(lanes) + (row is not None)) + 8,
-                callouts=callouts,
+            stacked(
+                {part: LIFE[part][:2] for part in names},
+                {part: [each.part(part) for each in accounts] for part in names},
+                labels,
+                seconds,
+                marks=marks,
+                said=said,
             )
         ],
         Axis("s", from_zero=True),
@@ -115,30 +88,3 @@ def _marked(accounts: list[RankAccount], row: int, names: list[str]) -> str:
         return accounts[row].part(part) - min((each.part(part) for each in others), default=0.0)
 
     return max((part for part in _ALONE if part in names), key=more, default="")
-
-
-def _series(part: str, names: list[str], bars: list[tuple[str, RankAccount, int]], marked: bool) -> Spans:
-    """This part of bars, each with its label and its lane."""
-    before = names[: names.index(part)]
-    start = [sum(each.part(other) for other in before) for _, each, _ in bars]
-    took = [each.part(part) for _, each, _ in bars]
-    return Spans(
-        NAMES[part],
-        start,
-        [begin + spent for begin, spent in zip(start, took, strict=True)],
-        [lane for *_, lane in bars],
-        COLOURS[part],
-        [f"{label}; {NAMES[part]}: {seconds(spent)}" for (label, *_), spent in zip(bars, took, strict=True)],
-        list(range(len(bars))),
-        [seconds(spent) for spent in took],
-        marked,
-    )
-
-
-def _callout(account: RankAccount, names: list[str], part: str, lane: int, alone: Finding) -> Callout:
-    middle = sum(account.part(other) for other in names[: names.index(part)]) + account.part(part) / 2
-    text = f"rank {account.rank} works alone, the others wait {seconds(alone.cost_s or 0.0)}"
-    return Callout(middle, lane, text, "start" if middle < account.wall_s / 2 else "end")
-
-
-__all__ = ["COLOURS", "account_chart", "answers", "parts"]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pyddpdiag.analyse.wire_fit import fit_wire, lasting_buckets
 from pyddpdiag.model import BucketStats, GroupStats, RunReport
 from pyddpdiag.model.details import Lateness, RunDetails
-from pyddpdiag.model.words import listed, number, percent, size
+from pyddpdiag.model.words import listed, number, size
 from pyddpdiag.report.charts.chart import (
     Axis,
+    Bar,
     Chart,
     Heat,
     Line,
@@ -24,8 +26,8 @@ from pyddpdiag.report.charts.chart import (
 )
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.paths import path_in_words
-from pyddpdiag.report.run.verdict import stat
 from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import buckets_table, cell, share, table_of
 
 MOST_COLUMNS = 60
 MOST_ROWS = 64
@@ -48,23 +50,20 @@ def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
 
 
 def _groups(groups: Sequence[GroupStats]) -> Table:
-    rows = groups[:MOST_ROWS]
-    return Table(
+    return table_of(
         "The way of each process group's buckets",
+        groups,
         {
-            "group": [group.group for group in rows],
-            "ranks": [listed(group.ranks, 8) for group in rows],
-            "buckets": [str(group.buckets) for group in rows],
-            "waiting": [_share(group.waiting_fraction) for group in rows],
-            "summing": [_share(group.summing_fraction) for group in rows],
-            " way": [path_in_words(group) for group in rows],
+            "group": "group",
+            "ranks": lambda group: listed(group.ranks, 8),
+            "buckets": "buckets",
+            "waiting": lambda group: share(group.waiting_fraction),
+            "summing": lambda group: share(group.summing_fraction),
+            " way": path_in_words,
         },
         2,
+        MOST_ROWS,
     )
-
-
-def _share(fraction: float | None) -> str:
-    return "-" if fraction is None else percent(fraction)
 
 
 def _lateness(late: Lateness, buckets: Sequence[BucketStats]) -> Chart:
@@ -131,9 +130,9 @@ def _bandwidth(buckets: Sequence[BucketStats]) -> Chart:
     columns = {
         "bucket": [b.bucket for b in known],
         "bytes": [str(b.bytes) for b in known],
-        "wire (ms)": [stat(b.times.wire_ms) for b in known],
-        "algbw (GB/s)": [stat(b.times.algbw_gbps) for b in known],
-        "busbw (GB/s)": [stat(b.times.busbw_gbps) for b in known],
+        "wire (ms)": [cell(b.times.wire_ms) for b in known],
+        "algbw (GB/s)": [cell(b.times.algbw_gbps) for b in known],
+        "busbw (GB/s)": [cell(b.times.busbw_gbps) for b in known],
     }
     line = f" {'The line is the fit to them' if not few else 'A fit to all'}: {fitted[1]}" if fitted else ""
     panel, x = _bars(known) if few else _cloud(lasting, fitted[0] if fitted else None)
@@ -149,8 +148,8 @@ def _bandwidth(buckets: Sequence[BucketStats]) -> Chart:
 
 def _about(b: BucketStats) -> str:
     return (
-        f"bucket {b.bucket[:8]}, {size(b.bytes)}; {_parameters(b)}; {stat(b.times.busbw_gbps)} GB/s; "
-        f"{stat(b.times.wire_ms)} ms on the wire"
+        f"bucket {b.bucket[:8]}, {size(b.bytes)}; {_parameters(b)}; {cell(b.times.busbw_gbps)} GB/s; "
+        f"{cell(b.times.wire_ms)} ms on the wire"
     )
 
 
@@ -159,21 +158,13 @@ def _bars(known: Sequence[BucketStats]) -> tuple[Panel, Axis]:
     order = sorted(known, key=lambda b: b.bytes)[:MOST_BARS]
     series = []
     for name, role, first in (("bucket", "accent", False), ("bucket of the first layout", "rest", True)):
-        mine = [(lane, b) for lane, b in enumerate(order) if b.first_steps_only == first]
-        if mine:
-            rates = [float(b.times.busbw_gbps.median or 0.0) for _, b in mine]
-            series.append(
-                Spans(
-                    name,
-                    [0.0] * len(mine),
-                    rates,
-                    [lane for lane, _ in mine],
-                    role,
-                    [_about(b) for _, b in mine],
-                    list(range(len(mine))),
-                    [number(rate) for rate in rates],
-                )
-            )
+        bars = []
+        for lane, b in enumerate(order):
+            if b.first_steps_only == first:
+                rate = float(b.times.busbw_gbps.median or 0.0)
+                bars.append(Bar(0.0, rate, lane, _about(b), number(rate)))
+        if bars:
+            series.append(Spans(name, bars, role))
     labels = [f"{size(b.bytes)}, {b.bucket[:8]}" for b in order]
     return Panel(series, Axis("", labels=labels), height=24 * len(order) + 16), Axis("GB/s", from_zero=True)
 
@@ -214,44 +205,16 @@ def _fitted(known: Sequence[BucketStats]) -> tuple[Line, str] | None:
 
 
 def _table(buckets: Sequence[BucketStats]) -> Table:
-    rows = buckets[:MOST_BUCKETS]
-    times = ("arrival_ms", "queue_ms", "wire_ms", "total_ms", "busbw_gbps")
-    return Table(
-        "Buckets, by what they cost: median milliseconds, GB/s",
-        {
-            "bucket": [b.bucket for b in rows],
-            "size": [size(b.bytes) for b in rows],
-            "type": [b.dtype for b in rows],
-            "n": [str(b.count) for b in rows],
-            **{name.rpartition("_")[0]: [stat(getattr(b.times, name)) for b in rows] for name in times},
-            "hidden": [
-                "-" if b.times.hidden_fraction.median is None else percent(b.times.hidden_fraction.median)
-                for b in rows
-            ],
-            "comes last": [_last(b) for b in rows],
-            " parameters": [_parameters(b, 12) for b in rows],
-        },
-        1,
-        [b.first_steps_only for b in rows],
-        "Faint: DDP's first layout, replaced after the first step."
-        if any(b.first_steps_only for b in rows)
-        else "",
+    found = buckets_table(buckets[:MOST_BUCKETS])
+    return (
+        replace(found, note="Faint: DDP's first layout, replaced after the first step.")
+        if any(found.dim)
+        else found
     )
 
 
-def _last(bucket: BucketStats) -> str:
-    total = sum(bucket.last_arrivals.values())
-    if not total:
-        return "-"
-    rank, often = max(bucket.last_arrivals.items(), key=lambda item: item[1])
-    return f"rank {rank}: {percent(often / total)}"
-
-
-def _parameters(bucket: BucketStats | None, limit: int = 6) -> str:
-    if bucket is None or not bucket.parameters:
-        return "parameters not known"
-    more = len(bucket.parameters) - limit
-    return ", ".join(bucket.parameters[:limit]) + (f" and {more} more" if more > 0 else "")
+def _parameters(bucket: BucketStats | None) -> str:
+    return listed(bucket.parameters, 6) if bucket and bucket.parameters else "parameters not known"
 
 
 def _ticks(values: Sequence[float | None]) -> list[float]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from pyddpdiag.model import RunReport
 from pyddpdiag.model.lines import Flame
 from pyddpdiag.model.words import number, percent
-from pyddpdiag.report.charts.chart import Axis, Chart, Choice, Panel, Spans
+from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import table_of
 
 MOST_RANKS: Final = 8
 MOST_ROWS: Final = 200
@@ -56,27 +58,13 @@ def _place(flame: Flame, blamed: list[int | None]) -> tuple[int, int]:
 def _chart(flame: Flame) -> Chart:
     bars = list(zip(flame.names, flame.depth, flame.start_s, flame.end_s, strict=True))
     whole = max(flame.end_s)
-    by_part: dict[str, list[tuple[str, int, float, float]]] = {}
+    by_part: dict[str, list[Bar]] = {}
     part = ""
-    for bar in bars:
-        part = bar[0] if bar[1] == 0 else part
-        by_part.setdefault(part, []).append(bar)
-    series = [
-        Spans(
-            name,
-            [start for *_, start, _ in mine],
-            [end for *_, end in mine],
-            [depth for _, depth, *_ in mine],
-            _COLOURS.get(name, "rest"),
-            [
-                f"{text}: {number(end - start)} s, {percent((end - start) / whole)}"
-                for text, _, start, end in mine
-            ],
-            list(range(len(mine))),
-            [text for text, *_ in mine],
-        )
-        for name, mine in by_part.items()
-    ]
+    for text, lane, start, end in bars:
+        part = text if lane == 0 else part
+        said = f"{text}: {number(end - start)} s, {percent((end - start) / whole)}"
+        by_part.setdefault(part, []).append(Bar(start, end, lane, said, text))
+    series = [Spans(name, mine, _COLOURS.get(name, "rest")) for name, mine in by_part.items()]
     depth = max(flame.depth) + 1
     columns = {
         "line": ["  " * lane + text for text, lane, *_ in bars],
@@ -95,24 +83,21 @@ def _chart(flame: Flame) -> Chart:
 
 
 def _table(report: RunReport) -> Table:
-    rows = report.lines[:MOST_ROWS]
     missed = {row.rank: row.missed_s for row in report.lines if row.missed_s >= 0.05}
-    left = len(report.lines) - len(rows)
-    notes = [f"{left} more are in the JSON."] if left else []
-    notes += [
-        f"Rank {rank} could not be looked at for {number(missed[rank])} s." for rank in list(missed)[:8]
-    ]
-    return Table(
+    found = table_of(
         "Most frequent lines by rank and part",
+        report.lines,
         {
-            "rank": [str(row.rank) for row in rows],
-            "part": [row.part for row in rows],
-            "line": [row.where or "-" for row in rows],
-            "calls": [row.call or "-" for row in rows],
-            "looks": [str(row.samples) for row in rows],
-            "share of the part": [percent(row.fraction) for row in rows],
-            "seconds": [number(row.total_s) for row in rows],
+            "rank": "rank",
+            "part": "part",
+            "line": "where",
+            "calls": "call",
+            "looks": "samples",
+            "share of the part": lambda row: percent(row.fraction),
+            "seconds": "total_s",
         },
         4,
-        note=" ".join(notes),
+        MOST_ROWS,
     )
+    notes = [f"Rank {rank} could not be looked at for {number(missed[rank])} s." for rank in list(missed)[:8]]
+    return replace(found, note=" ".join(filter(None, [found.note, *notes])))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pyddpdiag.model import LinkStats, RunReport
-from pyddpdiag.model.words import number, percent, size
+from pyddpdiag.model.words import number, percent
 from pyddpdiag.report.charts.chart import Axis, Chart, Heat, Number, Panel, rounded
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import links_table
 
 MOST_RANKS = 64
 LEAST = 0.1
@@ -46,7 +47,7 @@ def parts(report: RunReport) -> list[Part]:
                 lambda link: link.busy_ms_per_mb,
             )
         )
-    return [*found, _table(links)]
+    return [*found, links_table(links, len(links))]
 
 
 def _matrix(
@@ -103,28 +104,3 @@ def _say(link: LinkStats) -> str:
     loss = "" if link.loss_fraction is None else f", {link.loss_fraction:.2%} lost"
     trip = "" if link.min_rtt_ms is None else f", round trip {number(link.min_rtt_ms)} ms"
     return f"{link.interface or link.local} to {link.peer_interface or link.remote}{trip}{loss}"
-
-
-def _table(links: Sequence[LinkStats]) -> Table:
-    return Table(
-        "Links between ranks",
-        {
-            "from": [str(link.rank) for link in links],
-            "to": [str(link.peer) for link in links],
-            "interface": [link.interface or "?" for link in links],
-            "address": [link.local for link in links],
-            "peer's address": [link.remote for link in links],
-            "sent": ["-" if link.bytes is None else size(link.bytes) for link in links],
-            "ms per MB": [
-                "-" if link.busy_ms_per_mb is None else number(link.busy_ms_per_mb) for link in links
-            ],
-            "round trip (ms)": [
-                "-" if link.min_rtt_ms is None else number(link.min_rtt_ms) for link in links
-            ],
-            "segments": ["-" if link.segments is None else str(link.segments) for link in links],
-            "sent again": ["-" if link.retransmitted is None else str(link.retransmitted) for link in links],
-            "lost": ["-" if link.loss_fraction is None else percent(link.loss_fraction) for link in links],
-            "read for (s)": [number(link.seconds) for link in links],
-        },
-        5,
-    )

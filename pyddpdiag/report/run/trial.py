@@ -7,7 +7,7 @@ from typing import Final
 from pyddpdiag.model import RunReport
 from pyddpdiag.model.tried import Tried, TriedCure
 from pyddpdiag.model.words import number
-from pyddpdiag.report.charts.chart import Axis, Chart, Mark, Panel, Whiskers, ratio_ticks
+from pyddpdiag.report.charts.chart import Axis, Chart, Interval, Mark, Panel, by_word, ratio_ticks
 from pyddpdiag.report.page import Notice, Paragraph, Part
 from pyddpdiag.report.trial import answer, bits, compared, interval, table, worth_a_paste
 
@@ -38,24 +38,13 @@ def parts(report: RunReport) -> list[Part]:
 
 
 def _ratios(tried: Tried, known: list[TriedCure]) -> Chart:
-    series = []
-    for word, (colour, mark) in _LOOK.items():
-        rows = [(place, cure) for place, cure in enumerate(known) if _word(cure) == word]
-        if rows:
-            series.append(
-                Whiskers(
-                    word,
-                    [place for place, _ in rows],
-                    [_or(cure.ratio, 1.0) for _, cure in rows],
-                    [_or(cure.ratio_low, _or(cure.ratio, 1.0)) for _, cure in rows],
-                    [_or(cure.ratio_high, _or(cure.ratio, 1.0)) for _, cure in rows],
-                    colour,
-                    mark,
-                    [_tip(cure) for _, cure in rows],
-                )
-            )
-    low = min(min(one.low) for one in series)
-    high = max(max(one.high) for one in series)
+    rows = []
+    for place, cure in enumerate(known):
+        ratio = _or(cure.ratio, 1.0)
+        low, high = _or(cure.ratio_low, ratio), _or(cure.ratio_high, ratio)
+        rows.append((_word(cure), Interval(place, ratio, low, high, _tip(cure))))
+    series = by_word(_LOOK, rows)
+    low, high = min(one.low for _, one in rows), max(one.high for _, one in rows)
     return Chart(
         "trial",
         "What each cure does to the step",

@@ -11,8 +11,9 @@ import numpy as np
 from pyddpdiag.analyse.anatomy import FEW, anatomy
 from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import Events, RankTimeline, RunDetails
-from pyddpdiag.model.words import milliseconds, number, size
-from pyddpdiag.report.charts.chart import Axis, Chart, Choice, Panel, Spans, plain
+from pyddpdiag.model.words import listed, milliseconds, number, size
+from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
+from pyddpdiag.report.events import lanes, last_arrivals, moments
 from pyddpdiag.report.page import Paragraph, Part
 from pyddpdiag.report.run.parts import groups
 from pyddpdiag.report.run.steps import CHOOSER
@@ -49,43 +50,94 @@ COLOURS: Final = {
 
 @dataclass
 class _Drawn:
-    """The spans of one step by name, in ms since its begin, and what the lanes are called."""
+    """The bars of one step by name, in ms since its begin, and what the lanes are called.
+
+    `newest`: until then what has not ended is drawn, ns. `arrivals`: of the last rank with each bucket.
+    """
 
     zero: int
-    labels: list[str] = field(default_factory=list)
-    spans: dict[str, list[tuple[float, float, int, int]]] = field(default_factory=dict)
+    newest: int
+    arrivals: Mapping[tuple[int, int], tuple[int, int]]
+    parameters: Mapping[str, str]
+    bars: dict[str, list[Bar]] = field(default_factory=dict)
     lanes: int = 0
     names: list[str] = field(default_factory=list)
-    places: list[float] = field(default_factory=list)
-    _label_of: dict[str, int] = field(default_factory=dict)
+    places: list[int] = field(default_factory=list)
 
     def add(self, name: str, begin: int, end: int, lane: int, label: str) -> None:
-        """A span from `begin` to `end`, ns; nothing if one of them is not known."""
-        if begin <= 0 or end <= begin:
-            return
-        at = self._label_of.setdefault(label, len(self.labels))
-        if at == len(self.labels):
-            self.labels.append(label)
-        self.spans.setdefault(name, []).append(((begin - self.zero) / 1e6, (end - self.zero) / 1e6, lane, at))
+        """A bar of the latest rank from `begin` to `end`, ns; nothing if one of them is not known."""
+        if 0 < begin < end:
+            label = f"{self.names[-1]}; {label}"
+            bar = Bar((begin - self.zero) / 1e6, (end - self.zero) / 1e6, lane, label)
+            self.bars.setdefault(name, []).append(bar)
 
-    def series(self, name: str) -> Spans:
-        """The spans of one name, with the labels that they have."""
-        mine = self.spans[name]
-        used = {label: place for place, label in enumerate(dict.fromkeys(label for *_, label in mine))}
-        return Spans(
-            name,
-            [begin for begin, *_ in mine],
-            [end for _, end, *_ in mine],
-            [lane for *_, lane, _ in mine],
-            COLOURS[name],
-            [self.labels[label] for label in used],
-            [used[label] for *_, label in mine],
+    def rank(self, line: RankTimeline) -> None:
+        """One rank's lanes: the program, then as many as its overlapping operations need."""
+        top = self.lanes
+        self.names.append(f"rank {line.rank}")
+        self.places.append(top)
+        self._program(line, top)
+        found = []
+        for events, first, last, draw in (
+            (line.buckets, BucketTime.ENQUEUED, BucketTime.ENDED, self._bucket),
+            (line.collectives, CollectiveTime.STARTED, CollectiveTime.ENDED, self._collective),
+        ):
+            for place, times in enumerate(events.times.tolist()):
+                if begin := times[first]:
+                    found.append((begin, max(begin, times[last] or self.newest), draw, events, place))
+        places = lanes([(begin, end) for begin, end, *_ in found])
+        for (begin, end, draw, events, place), lane in zip(found, places, strict=True):
+            draw(events, place, begin, end, top + 1 + lane)
+        self.lanes = top + 3 + max(places, default=-1)
+
+    def _program(self, line: RankTimeline, lane: int) -> None:
+        done = start = 0
+        for times in line.steps.times.tolist():
+            start = times[StepTime.BEGIN]
+            self.add("data", times[StepTime.WAIT_BEGIN], start, lane, "waits for data")
+        for times in line.passes.times.tolist():
+            forward, end = times[BackwardTime.FORWARD_BEGIN], times[BackwardTime.FORWARD_END]
+            begin = times[BackwardTime.BEGIN] or times[BackwardTime.FIRST_GRADIENT] or end
+            over, left = times[BackwardTime.FINALIZE_BEGIN], times[BackwardTime.FINALIZE_END]
+            self.add(REST, max(start, done), forward, lane, "in the script, before forward")
+            self.add("forward", forward, end, lane, "forward")
+            name = "backward" if begin else "forward and backward"
+            self.add(name, begin or start, over, lane, name)
+            self.add("waits for buckets", over, left, lane, "waits for buckets")
+            done = max(done, left)
+        for times in line.steps.times.tolist():
+            self.add(REST, done, times[StepTime.END], lane, "optimizer and the rest")
+        first, last = _begin(line), _end(line)
+        for place, times in enumerate(line.phases.times.tolist()):
+            begin, end = max(first, times[PhaseTime.BEGIN]), min(last, times[PhaseTime.END])
+            self.add("phase of the program", begin, end, lane, f"phase {line.phases.name_of(place)}")
+
+    def _bucket(self, buckets: Events, place: int, begin: int, end: int, lane: int) -> None:
+        reference = f"{int(buckets.reference[place]):016x}"
+        about = (
+            f"bucket {reference[:8]}, {size(int(buckets.bytes[place]))}; {self.parameters.get(reference, '')}"
         )
+        if not buckets.times[place, BucketTime.ENDED]:
+            self.add("has not ended", begin, end, lane, f"{about}; has not ended")
+            return
+        arrived, _ = self.arrivals[int(buckets.group[place]), int(buckets.sequence[place])]
+        enqueued, last, begun, ended = moments(buckets, place, arrived)
+        text = (
+            f"{about}; waits {number((last - enqueued) / 1e6)} ms for the last rank; "
+            f"{number((begun - last) / 1e6)} ms in the queue; {number((ended - begun) / 1e6)} ms on the wire"
+        )
+        self.add("bucket: waiting for the last rank", enqueued, last, lane, text)
+        self.add("bucket: in Gloo's queue", last, begun, lane, text)
+        self.add("bucket: on the wire", begun, ended, lane, text)
+
+    def _collective(self, events: Events, place: int, begin: int, end: int, lane: int) -> None:
+        about = f"{events.name_of(place)}, {number((end - begin) / 1e6)} ms"
+        self.add("other collective", begin, end, lane, about)
 
 
 def parts(report: RunReport, details: RunDetails, most: int | None = None) -> list[Part]:
     """The steps worth a look, of which one is shown at a time; `most`: no more than so many, None: all."""
-    names = {bucket.bucket: _say(bucket.parameters) for bucket in report.buckets}
+    names = {bucket.bucket: listed(bucket.parameters, NAMED_PARAMETERS) for bucket in report.buckets}
     charts: dict[int, Chart] = {}
     alike = _kinds(report, details)
     left = MOST_SPANS
@@ -98,7 +150,7 @@ def parts(report: RunReport, details: RunDetails, most: int | None = None) -> li
         chart = _chart(
             step, details.shown[step], details.timelines, names, alike, _sleepers(report, details, step)
         )
-        left -= sum(len(series.start) for series in chart.panels[0].series if isinstance(series, Spans))
+        left -= sum(len(series.bars) for series in chart.panels[0].series if isinstance(series, Spans))
         if charts and left < 0:
             break
         if not chart.empty:
@@ -145,17 +197,17 @@ def _chart(
     known = [line for line in here if len(line.buckets) or len(line.steps) or len(line.passes)]
     ranks = _some(known, alike)
     begins = [_begin(line) for line in ranks]
-    drawn = _Drawn(min((begin for begin in begins if begin), default=0))
-    everyone = _all_there([line.buckets for line in known])
     newest = max((_end(line) for line in known), default=0) + _OPEN_NS
+    zero = min((begin for begin in begins if begin), default=0)
+    drawn = _Drawn(zero, newest, last_arrivals(known), names)
     for line in ranks:
-        _rank(drawn, line, everyone, names, newest)
+        drawn.rank(line)
         if line.rank in asleep:
             drawn.names[-1] += f", asleep: {milliseconds(asleep[line.rank])}"
         like = alike.get(line.rank, 1) - 1
         if like and len(ranks) < len(known):
             drawn.names[-1] += f", like {like} more"
-    series = [drawn.series(name) for name in COLOURS if name in drawn.spans]
+    series = [Spans(name, drawn.bars[name], COLOURS[name]) for name in COLOURS if name in drawn.bars]
     left = (
         f" {len(ranks)} of {len(known)} ranks are shown: one of each kind that is alike over the run, those that "
         "findings blame, and the last to bring a bucket."
@@ -168,141 +220,10 @@ def _chart(
         f"Step {step} over all ranks ({reason})",
         "For each rank, the program on top and its buckets below, on the run's common clock. A bucket waits until the "
         f"last rank brings it, then in Gloo's queue, then it is on the wire.{left}",
-        [Panel(series, Axis("", labels=drawn.names, at=plain_places(drawn.places)), height=height)],
+        [Panel(series, Axis("", labels=drawn.names, at=drawn.places), height=height)],
         Axis("ms since the step began"),
         _table(step, drawn),
     )
-
-
-def plain_places(places: Sequence[float]) -> list[float]:
-    """Numbers for an axis."""
-    return [value for value in plain(places) if value is not None]
-
-
-def _rank(
-    drawn: _Drawn,
-    line: RankTimeline,
-    everyone: Mapping[tuple[int, int], int],
-    names: Mapping[str, str],
-    newest: int,
-) -> None:
-    """One rank's lanes: the program, then as many as its overlapping operations need."""
-    top, who = drawn.lanes, f"rank {line.rank}"
-    _program(drawn, line, top, who)
-    busy: list[int] = []
-    for begin, end, place, kind in sorted(_operations(line, newest)):
-        # The first lane that is free again.
-        lane = next((at for at, until in enumerate(busy) if until <= begin), len(busy))
-        busy[lane : lane + 1] = [end]
-        if kind == "collective":
-            _collective(drawn, line.collectives, place, (begin, end), top + 1 + lane, who)
-        else:
-            _bucket(drawn, line.buckets, place, newest, top + 1 + lane, who, everyone, names)
-    drawn.names.append(who)
-    drawn.places.append(top)
-    drawn.lanes = top + 1 + len(busy) + 1
-
-
-def _program(drawn: _Drawn, line: RankTimeline, lane: int, who: str) -> None:
-    done = 0
-    start = 0
-    for times in line.steps.times.tolist():
-        drawn.add(
-            "data",
-            times[StepTime.WAIT_BEGIN],
-            times[StepTime.BEGIN],
-            lane,
-            f"{who}; waits for data",
-        )
-        start = times[StepTime.BEGIN]
-    for times in line.passes.times.tolist():
-        forward, end = times[BackwardTime.FORWARD_BEGIN], times[BackwardTime.FORWARD_END]
-        begin = times[BackwardTime.BEGIN] or times[BackwardTime.FIRST_GRADIENT] or end
-        over = times[BackwardTime.FINALIZE_BEGIN]
-        drawn.add(REST, max(start, done), forward, lane, f"{who}; in the script, before forward")
-        drawn.add("forward", forward, end, lane, f"{who}; forward")
-        if begin:
-            drawn.add("backward", begin, over, lane, f"{who}; backward")
-        else:
-            drawn.add("forward and backward", start, over, lane, f"{who}; forward and backward")
-        drawn.add(
-            "waits for buckets", over, times[BackwardTime.FINALIZE_END], lane, f"{who}; waits for buckets"
-        )
-        done = max(done, times[BackwardTime.FINALIZE_END])
-    for times in line.steps.times.tolist():
-        drawn.add(REST, done, times[StepTime.END], lane, f"{who}; optimizer and the rest")
-    first, last = _begin(line), _end(line)
-    for place, times in enumerate(line.phases.times.tolist()):
-        begin, end = max(first, times[PhaseTime.BEGIN]), min(last, times[PhaseTime.END])
-        name = line.phases.name_of(place)
-        drawn.add("phase of the program", begin, end, lane, f"{who}; phase {name}")
-
-
-def _bucket(
-    drawn: _Drawn,
-    buckets: Events,
-    place: int,
-    newest: int,
-    lane: int,
-    who: str,
-    everyone: Mapping[tuple[int, int], int],
-    names: Mapping[str, str],
-) -> None:
-    times = buckets.times[place].tolist()
-    enqueued, started, ended = (
-        times[at] for at in (BucketTime.ENQUEUED, BucketTime.STARTED, BucketTime.ENDED)
-    )
-    reference = f"{int(buckets.reference[place]):016x}"
-    about = f"{who}; bucket {reference[:8]}, {size(int(buckets.bytes[place]))}; {names.get(reference, '')}"
-    if not ended:
-        drawn.add("has not ended", enqueued, newest, lane, f"{about}; has not ended")
-        return
-    last = max(enqueued, min(everyone[int(buckets.group[place]), int(buckets.sequence[place])], ended))
-    begun = min(max(started, last), ended) if started else last
-    text = (
-        f"{about}; waits {number((last - enqueued) / 1e6)} ms for the last rank; "
-        f"{number((begun - last) / 1e6)} ms in the queue; {number((ended - begun) / 1e6)} ms on the wire"
-    )
-    drawn.add("bucket: waiting for the last rank", enqueued, last, lane, text)
-    drawn.add("bucket: in Gloo's queue", last, begun, lane, text)
-    drawn.add("bucket: on the wire", begun, ended, lane, text)
-
-
-def _collective(
-    drawn: _Drawn, events: Events, place: int, span: tuple[int, int], lane: int, who: str
-) -> None:
-    name = events.name_of(place)
-    drawn.add(
-        "other collective", span[0], span[1], lane, f"{who}; {name}, {number((span[1] - span[0]) / 1e6)} ms"
-    )
-
-
-def _operations(line: RankTimeline, newest: int) -> list[tuple[int, int, int, str]]:
-    """Begin, end, place and kind of what overlaps with the program; what has not ended lasts to the end of the step."""
-    found = []
-    for place, times in enumerate(line.buckets.times.tolist()):
-        begin, end = times[BucketTime.ENQUEUED], times[BucketTime.ENDED] or newest
-        if begin:
-            found.append((begin, max(begin, end), place, "bucket"))
-    for place, times in enumerate(line.collectives.times.tolist()):
-        begin, end = times[CollectiveTime.STARTED], times[CollectiveTime.ENDED] or newest
-        if begin:
-            found.append((begin, max(begin, end), place, "collective"))
-    return found
-
-
-def _all_there(every: Sequence[Events]) -> dict[tuple[int, int], int]:
-    """When the last rank brought each bucket."""
-    last: dict[tuple[int, int], int] = {}
-    for buckets in every:
-        for group, sequence, at in zip(
-            buckets.group.tolist(),
-            buckets.sequence.tolist(),
-            buckets.times[:, BucketTime.ENQUEUED].tolist(),
-            strict=True,
-        ):
-            last[group, sequence] = max(last.get((group, sequence), 0), at)
-    return last
 
 
 def _some(lines: Sequence[RankTimeline], alike: Mapping[int, int]) -> list[RankTimeline]:
@@ -325,17 +246,8 @@ def _end(line: RankTimeline) -> int:
     return max(int(part.max(initial=0)) for part in parts)
 
 
-def _say(parameters: Sequence[str]) -> str:
-    more = len(parameters) - NAMED_PARAMETERS
-    return ", ".join(parameters[:NAMED_PARAMETERS]) + (f" and {more} more" if more > 0 else "")
-
-
 def _table(step: int, drawn: _Drawn) -> Table:
-    rows = sorted(
-        (begin, end, name, drawn.labels[label])
-        for name, spans in drawn.spans.items()
-        for begin, end, _, label in spans
-    )
+    rows = sorted((bar.start, bar.end, name, bar.hover) for name, bars in drawn.bars.items() for bar in bars)
     return Table(
         f"Step {step}: every span, milliseconds since the step began",
         {

@@ -22,9 +22,9 @@ from support.trace_writer import COLLECTIVE, MS, record_dtype, write_training
 
 from pyddpdiag.cli import main
 from pyddpdiag.export.chrome import COMMUNICATION
-from pyddpdiag.export.lanes import lanes
 from pyddpdiag.export.read import read_run
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.report.events import lanes
 from pyddpdiag.trace.layout import Kind, StepTime
 from pyddpdiag.trace.run import held_records, open_run
 

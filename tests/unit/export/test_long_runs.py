@@ -20,7 +20,7 @@ def events(path: Path) -> list[dict[str, Any]]:
 
 
 def test_of_a_long_run_what_fits_into_memory_is_exported_and_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, steps = tmp_path / "run", 1500
     write_bulk(run, ranks=2, records=steps * 2 * 12)
@@ -37,7 +37,10 @@ def test_of_a_long_run_what_fits_into_memory_is_exported_and_said(
 
     assert exported("--csv") == exported("--csv", "--memory", "0") == (10 * steps, "")
     rows, said = exported("--csv", "--memory", "0.002")
-    assert 0 < rows < 10 * steps and "only the newest" in said and "`pyddpdiag export --memory" in said
+    assert 0 < rows < 10 * steps and "only the newest" in said and "`--memory" in said
+    monkeypatch.setattr("pyddpdiag.plan.read._MEMORY_GB", 0.002)
+    main(["plan", str(run)])
+    assert capsys.readouterr().err.startswith("only the newest ")
     # A time line shows the steps that were asked for, however old.
     exported("--chrome", "--steps", "3-4", "--memory", "0.002")
     shown = events(tmp_path / "--chrome---steps-3-4---memory-0.002" / "chrome" / "rank_1.json")

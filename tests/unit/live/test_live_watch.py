@@ -132,8 +132,8 @@ def test_it_waits_for_a_run_and_follows_the_next_one(tmp_path: Path) -> None:
         else:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        watch(folder, display_for(out, as_json=True), interval_s=1.0, pause=pause)
+    with pytest.raises(KeyboardInterrupt), display_for(out, as_json=True) as show:
+        watch(folder, show, interval_s=1.0, pause=pause)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [each["status"] for each in lines] == ["waiting", "waiting", "over", "over"]
     assert [each["runs"] for each in lines] == [0, 0, 1, 2]
@@ -152,8 +152,8 @@ def test_of_a_run_that_is_over_there_is_one_line(tmp_path: Path) -> None:
         if next(looks, None) is None:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        watch(tmp_path, display_for(out, as_json=False), interval_s=1.0, pause=pause)
+    with pytest.raises(KeyboardInterrupt), display_for(out, as_json=False) as show:
+        watch(tmp_path, show, interval_s=1.0, pause=pause)
     (line,) = out.getvalue().splitlines()
     assert "the run is over at step" in line
 
@@ -169,8 +169,8 @@ def test_it_keeps_to_its_share_of_a_core(tmp_path: Path) -> None:
         if len(pauses) == 5:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        watch(tmp_path, display_for(io.StringIO(), as_json=False), interval_s=0.0, pause=pause)
+    with pytest.raises(KeyboardInterrupt), display_for(io.StringIO(), as_json=False) as show:
+        watch(tmp_path, show, interval_s=0.0, pause=pause)
     spent = time.process_time() - spent
     assert 0 < spent <= 1.2 * SHARE * (sum(pauses) + time.monotonic() - begin)
 

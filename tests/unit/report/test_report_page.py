@@ -14,8 +14,10 @@ import pytest
 from pyddpdiag.report.charts.chart import (
     Area,
     Axis,
+    Bar,
     Chart,
     Heat,
+    Interval,
     Line,
     Panel,
     Points,
@@ -101,8 +103,8 @@ def test_a_chart_is_what_plotly_takes_and_matplotlib_draws() -> None:
     series = [
         [Area("a", [0, 1], [1.0, None], "compute"), Area("b", [0, 1], [1.0, 2.0], "data")],
         [Points("p", [0], [1.0], "bad", "cross", ["<b>bold</b>; c"], [7], "step")],
-        [Spans("s", [0.0], [1.5], [0], "wire", ["a <label>"], [0])],
-        [Whiskers("w", [0], [1.0], [0.5], [2.0], "same", "diamond")],
+        [Spans("s", [Bar(0.0, 1.5, 0, "a <label>")], "wire")],
+        [Whiskers("w", [Interval(0, 1.0, 0.5, 2.0)], "same", "diamond")],
         [Heat([[1.0, None]], "ms", [["1", "-"]], [["x", "y"]])],
     ]
     for each in series:

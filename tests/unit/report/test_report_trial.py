@@ -118,7 +118,7 @@ def test_the_page_has_a_section_with_a_chart_of_intervals(tmp_path: Path) -> Non
     report = load_report(run_with(tmp_path, DECIDED))
     (section,) = [one for one in sections(report, None) if one.title == "Trial of cures"]
     (chart,) = [part for part in section.parts if getattr(part, "name", "") == "trial"]
-    names = [name for one in chart.panels[0].series for name in [one.name] * len(one.row)]  # type: ignore[union-attr]
+    names = [name for one in chart.panels[0].series for name in [one.name] * len(one.intervals)]  # type: ignore[union-attr]
     assert names == ["faster", "no sure difference"]
     assert chart.panels[0].y.labels == ["shared memory", "views"]  # type: ignore[union-attr]
 

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from pyddpdiag.errors import UsageError
-from pyddpdiag.scaling import page, parse_sizes, table
+from pyddpdiag.scaling import charts, parse_sizes, table
 from pyddpdiag.scaling.model import Run, Split
 from pyddpdiag.train.events import EpochDone, TrainResult
 
@@ -60,7 +60,7 @@ def test_durations(seconds: float, words: str) -> None:
 
 
 def test_the_page_escapes_names() -> None:
-    text = page.page(RUNS)
+    text = charts.page(RUNS)
     assert "&lt;digits&gt;" in text and "<digits>" not in text
 
 

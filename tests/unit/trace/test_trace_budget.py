@@ -56,7 +56,7 @@ def test_the_newest_records_are_read_and_the_report_says_so(tmp_path: Path, rank
     report = load_report(tmp_path, memory_gb=memory_gb)
     [said] = [text for text in report.warnings if "newest" in text]
     assert f"only the newest 25% of the {written:,} records were read" in said
-    assert "`pyddpdiag report --memory 0.1` reads all." in said
+    assert "sums. `--memory 0.1` reads all." in said
     for rank in report.ranks:
         assert rank.records == pytest.approx(0.25 * per_rank, rel=0.01)
         assert rank.overwritten == 0

@@ -81,7 +81,7 @@ def test_a_rank_that_evaluates_alone_while_the_others_wait_in_a_barrier(tmp_path
     chart = next(iter(charts(report, None)))
     assert chart.name == "account" and "rank 0 works alone" in chart.panels[0].callouts[0].text
     (marked,) = (each for each in chart.panels[0].series if isinstance(each, Spans) and each.marked)
-    assert marked.lane == [0] and marked.name in ("between epochs", "after the steps")
+    assert [bar.lane for bar in marked.bars] == [0] and marked.name in ("between epochs", "after the steps")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_the_bars_mark_where_a_rank_works_alone_though_no_loader_marks_the_steps
     chart = account_chart(report)
     assert chart is not None
     (marked,) = (each for each in chart.panels[0].series if isinstance(each, Spans) and each.marked)
-    assert (marked.name, marked.lane) == ("asleep", [0])
+    assert (marked.name, [bar.lane for bar in marked.bars]) == ("asleep", [0])
 
 
 def test_work_before_the_first_step_by_one_rank(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pyddpdiag.model.account import PARTS
 from pyddpdiag.report.charts.colours import ROLES, brightness, colour, ink_on
-from pyddpdiag.report.run.account import COLOURS
+from pyddpdiag.report.life import LIFE
 
 CSS = files("pyddpdiag.report").joinpath("page.css").read_text(encoding="utf-8")
 AA = 4.5
@@ -71,5 +71,5 @@ def test_the_contrast_is_that_of_the_standard() -> None:
 
 
 def test_no_two_parts_of_a_life_have_one_colour() -> None:
-    taken = [colour(COLOURS[part]) for part in PARTS]
+    taken = [colour(LIFE[part][1]) for part in PARTS]
     assert len(set(taken)) == len(taken)

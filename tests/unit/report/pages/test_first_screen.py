@@ -50,8 +50,8 @@ def bars(chart: Chart) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, float]] = {}
     for series in chart.panels[0].series:
         assert isinstance(series, Spans)
-        for lane, start, end in zip(series.lane, series.start, series.end, strict=True):
-            found.setdefault(series.name, {})[lanes[lane]] = end - start
+        for bar in series.bars:
+            found.setdefault(series.name, {})[lanes[bar.lane]] = bar.end - bar.start
     return found
 
 
@@ -67,7 +67,7 @@ def test_a_rank_that_sleeps_is_not_drawn_as_computing_and_is_marked(folder: Path
     )
     assert max(drawn["asleep"].get(0, 0.0), drawn["asleep"].get(2, 0.0)) < 1
     marked = [series for series in chart.panels[0].series if isinstance(series, Spans) and series.marked]
-    assert [(series.name, len(series.start)) for series in marked] == [("asleep", 1)]
+    assert [(series.name, len(series.bars)) for series in marked] == [("asleep", 1)]
     (callout,) = chart.panels[0].callouts
     assert callout.text.startswith("rank 1, asleep: 1") and callout.lane not in chart.panels[0].y.at
 
@@ -143,7 +143,7 @@ def test_what_holds_up_all_ranks_is_marked_on_all(tmp_path: Path) -> None:
     chart = where_chart(report, details)
     assert chart is not None and "on the wire" in chart.panels[0].callouts[0].text
     marked = [series for series in chart.panels[0].series if isinstance(series, Spans) and series.marked]
-    assert [len(series.start) for series in marked] == [3]
+    assert [len(series.bars) for series in marked] == [3]
     late, saved = figures(report)[2:]
     assert "most often, for" in late.about and saved.name == "Could be saved"
 
@@ -167,7 +167,7 @@ def test_the_bandwidth_of_few_buckets_is_bars_and_of_many_points(tmp_path: Path,
     (series,) = chart.panels[0].series
     if buckets == 3:
         # Bars begin at 0: the longest one spans the picture.
-        assert isinstance(series, Spans) and set(series.start) == {0.0} and len(series.end) == 3
+        assert isinstance(series, Spans) and [bar.start for bar in series.bars] == [0.0] * 3
         assert chart.x.from_zero and chart.panels[0].height < 100
     else:
         assert isinstance(series, Points) and len(series.x) == buckets

@@ -179,10 +179,10 @@ def test_a_waterfall_shows_what_was_written(folder: Path) -> None:
         spans[f"bucket: {name}"] for name in ("on the wire", "in Gloo's queue", "waiting for the last rank")
     )
     # 3 ranks with 3 buckets each; the last rank waits for nobody.
-    assert len(wire.start) == 9 and len(late.start) == 6
-    assert [end - begin for begin, end in zip(wire.start, wire.end, strict=True)] == pytest.approx([1.0] * 9)
-    assert queue.end[0] - queue.start[0] == pytest.approx(0.5)
-    said = wire.labels[wire.hover[0]]
+    assert len(wire.bars) == 9 and len(late.bars) == 6
+    assert [bar.end - bar.start for bar in wire.bars] == pytest.approx([1.0] * 9)
+    assert queue.bars[0].end - queue.bars[0].start == pytest.approx(0.5)
+    said = wire.bars[0].hover
     assert "layer0.weight" in said and "4.00 MB" in said and "1.00 ms on the wire" in said
     assert list(chart.panels[0].y.labels) == ["rank 0", "rank 1", "rank 2"]
 
