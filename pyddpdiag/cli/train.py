@@ -236,7 +236,7 @@ def _launch(
 ) -> None:
     try:
         with Display() as display:
-            result = training.launch(settings, nproc, on_event=display, on_note=display.note, machine=machine)
+            result = training.launch(settings, nproc, on_event=display, machine=machine)
     except RankFailedError as error:
         show_details(error)
         raise
