@@ -198,6 +198,3 @@ def why_nothing(early: Early, exit_code: int) -> str:
         "no DistributedDataParallel module trained over Gloo in a Python that has pyddpdiag installed and heeds "
         "PYTHONPATH (python -I and -E do not)."
     )
-
-
-__all__ = ["NOTES", "Early", "Watch", "read", "why_nothing"]

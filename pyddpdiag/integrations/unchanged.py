@@ -395,6 +395,3 @@ def _begins() -> None:
     if not _state.begun and _state.set_up is not None and _state.set_up.is_here:
         _state.set_up.close()
     _state.begun = True
-
-
-__all__ = ["FOLDER", "LINES", "TRIAL", "watch", "watch_imports"]

@@ -72,6 +72,3 @@ def options_like(group: dist.ProcessGroup) -> Any:
     # Gloo's workers do not run messages.
     options._threads = 1
     return options
-
-
-__all__ = ["options_like", "prepare"]

@@ -152,6 +152,3 @@ def _values(calls: list[str]) -> list[str]:
 
 def _keys(what: str, group: dist.ProcessGroup) -> list[str]:
     return [f"{what}/{rank}" for rank in range(group.size())]
-
-
-__all__ = ["Meeting", "meet"]

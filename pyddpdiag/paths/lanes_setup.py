@@ -221,6 +221,3 @@ class _Measuring:
         taken = lanes.seconds(size, times)
         self._swaps += 1
         return max(float(each) for each in self._meeting.swap(f"time/{self._swaps}", repr(taken)))
-
-
-__all__ = ["connect", "outcome", "prepare", "tell"]

@@ -170,6 +170,3 @@ def _ranks(group: dist.ProcessGroup) -> list[int]:
         return dist.get_process_group_ranks(group)
     except (KeyError, ValueError):
         return list(range(group.size()))  # made without torch.distributed
-
-
-__all__ = ["USED", "outcome", "prepare"]

@@ -50,6 +50,3 @@ class Door:
 def _hang_up(connection: socket.socket) -> None:
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-
-
-__all__ = ["KNOWN_S", "MOST_UNKNOWN", "Door"]
