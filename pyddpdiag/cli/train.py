@@ -244,7 +244,7 @@ def _launch(
     settings: TrainSettings, nproc: int, as_json: bool, machine: rendezvous.Place | None = None
 ) -> None:
     with _display() as display:
-        result = training.launch(settings, nproc, on_event=display, on_note=display.note, machine=machine)
+        result = training.launch(settings, nproc, on_event=display, machine=machine)
     show(result, as_json)
 
 

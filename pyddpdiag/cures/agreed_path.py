@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import time
-import weakref
-
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore  # torch.distributed does not export it to mypy
 
-from pyddpdiag.paths import gathering, gloo
-
-# For how many modules of a group the ranks have asked: the same on all of them.
-_asked: weakref.WeakKeyDictionary[dist.ProcessGroup, int] = weakref.WeakKeyDictionary()
+from pyddpdiag.paths import gathering
 
 
 def why_not(group: dist.ProcessGroup, ours: str) -> str:
@@ -21,11 +14,8 @@ def why_not(group: dist.ProcessGroup, ours: str) -> str:
         group: over Gloo; all of its ranks call this, for the same modules in the same order.
         ours: why this rank cannot; empty: it can.
     """
-    number = _asked[group] = _asked.get(group, 0) + 1
-    store = PrefixStore(f"pyddpdiag/cures/{number}", group.get_group_store())
-    until = time.monotonic() + float(gloo.options_of(group)._timeout.total_seconds())
     try:
-        with gathering.meet(store, " ".join(ours.split()), group, until) as meeting:
+        with gathering.meet(group, "cures", " ".join(ours.split())) as meeting:
             brought = meeting.values
     except RuntimeError as error:
         return f"not all ranks could agree on it: {error}"

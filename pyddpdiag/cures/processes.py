@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 import psutil
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore  # torch.distributed does not export it to mypy
 
 from pyddpdiag.paths import gathering, processes
 
 _TOPOLOGY: Final = "/sys/devices/system/cpu/cpu{core}/topology/{what}"
-_WAIT: Final = timedelta(seconds=30)
+_WAIT_S: Final = 30
 
 
 def use_threads(number: int) -> str:
@@ -45,10 +42,8 @@ def pin(group: dist.ProcessGroup) -> str:
         return "--pin-ranks is not applied: this system pins no process."
     cores = psutil.Process().cpu_affinity()
     ours = {"host": processes.ours()["machine"] or socket.gethostname(), "cores": cores}
-    store = PrefixStore("pyddpdiag/pinning", group.get_group_store())
     try:
-        until = time.monotonic() + _WAIT.total_seconds()
-        with gathering.meet(store, json.dumps(ours), group, until) as meeting:
+        with gathering.meet(group, "pinning", json.dumps(ours), within_s=_WAIT_S) as meeting:
             all_ranks = [json.loads(value) for value in meeting.values]
     except RuntimeError as error:
         return f"--pin-ranks is not applied: {error}."

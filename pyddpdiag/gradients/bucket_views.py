@@ -76,6 +76,3 @@ class BucketViews:
 def _copy(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
     for gradient, average in pairs:
         gradient.copy_(average)
-
-
-__all__ = ["BucketViews"]

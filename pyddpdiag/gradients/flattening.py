@@ -120,6 +120,3 @@ def _refusal(what: str, error: ValueError) -> FlattenError:
     message, _, hint = str(error).partition("\n  hint: ")
     rank = f"rank {dist.get_rank()}: " if dist.is_available() and dist.is_initialized() else ""
     return FlattenError(f"{rank}cannot {what}: {message}", hint=hint)
-
-
-__all__ = ["Flat", "FlatStatistics", "flatten", "unflatten_"]

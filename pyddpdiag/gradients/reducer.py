@@ -395,6 +395,3 @@ def _ready(this: weakref.ref[GradientReducer], index: int, parameter: torch.Tens
     reducer = this()
     if reducer is not None:
         reducer._ready(index, parameter)
-
-
-__all__ = ["GradientReducer"]

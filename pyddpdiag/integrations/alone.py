@@ -73,6 +73,3 @@ def _collectives_begun() -> int | None:
         return None
     groups: Mapping[Any, Any] = c10d._world.pg_map
     return sum(int(group._get_sequence_number_for_group()) for group in groups)
-
-
-__all__ = ["AloneWatch", "at_next_step"]

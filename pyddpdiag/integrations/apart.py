@@ -31,6 +31,3 @@ def how_to_collect(folder: Path) -> str:
 
 def _of(ranks: list[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranges(ranks)}"
-
-
-__all__ = ["how_to_collect"]

@@ -62,6 +62,3 @@ def _ends(looks: SetUp) -> None:
     """The process comes to its end: without an error, there is nothing to tell of its start."""
     if looks.is_here and looks.note is not None and not looks.note.failed:
         looks.close()
-
-
-__all__ = ["given_rank", "launched_as_rank", "notes"]

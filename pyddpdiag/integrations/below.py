@@ -84,6 +84,3 @@ def _take_orphans(orphans: bool) -> None:
     if system.ADOPTS_ORPHANS:
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(orphans), 0, 0, 0)
-
-
-__all__ = ["MARK", "Below"]

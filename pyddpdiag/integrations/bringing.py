@@ -204,6 +204,3 @@ class Bringing:
             newest, _ = choose_attempt(self._folder)
             self._world_size = open_run(newest).world_size
             self._attempt = "" if newest == self._folder else newest.name
-
-
-__all__ = ["Bringing", "Gather", "gather_of", "local_folder", "names_machines", "run_gather"]

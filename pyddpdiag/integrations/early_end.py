@@ -22,8 +22,10 @@ from pyddpdiag.output import clean
 NOTES: Final = "PYDDPDIAG_RUN_NOTES"
 """The environment variable that names the folder of the notes."""
 
-_LOADED, _UNCALLED, _ERROR = "loaded", "uncalled", "error"
-_JOINED, _MADE, _CALLED, _STEPPED = "joined", "made", "called", "stepped"
+LOADED, JOINED, CALLED, STEPPED = "loaded", "joined", "called", "stepped"
+"""DistributedDataParallel is there; a process group is; such a module is called; an optimizer has stepped."""
+
+_MADE, _UNCALLED, _ERROR = "made", "uncalled", "error"
 _LIMIT: Final = 300
 
 # What a launcher says of its ranks is never the cause.
@@ -69,25 +71,10 @@ class Watch:
     @property
     def called(self) -> bool:
         """Whether this process has called one."""
-        return _CALLED in self._done
+        return CALLED in self._done
 
-    def loaded(self) -> None:
-        """DistributedDataParallel is there."""
-        self._once(_LOADED)
-
-    def joined(self, backend: str) -> None:
-        """This process is in a process group."""
-        self._once(_JOINED, backend=backend)
-
-    def calls(self) -> None:
-        """A DistributedDataParallel module is called."""
-        self._once(_CALLED)
-
-    def stepped(self) -> None:
-        """An optimizer has stepped."""
-        self._once(_STEPPED)
-
-    def _once(self, kind: str, **content: str) -> None:
+    def note(self, kind: str, **content: str) -> None:
+        """What has happened, if it is the first time; `JOINED` with its `backend`."""
         if kind not in self._done:
             self._done.add(kind)
             _write(kind, content)
@@ -97,7 +84,7 @@ class Watch:
         if not self.knows_modules:
             from multiprocessing import util
 
-            self._once(_MADE)
+            self.note(_MADE)
             util.Finalize(None, self._ends, exitpriority=0)
 
     def _ends(self) -> None:
@@ -154,7 +141,7 @@ def read(folder: Path) -> Early:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             raw = json.loads(path.read_text(encoding="utf-8"))
             errors.append((raw["error"] in _SUMMARIES, float(raw["at"]), _said(raw)))
-    joined = list(folder.glob(f"{_JOINED}_*.json"))
+    joined = list(folder.glob(f"{JOINED}_*.json"))
     backends = set()
     for path in joined:
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -163,12 +150,12 @@ def read(folder: Path) -> Early:
     return Early(
         error=own[2] if own is not None else "",
         uncalled=any(folder.glob(f"{_UNCALLED}_*.json")),
-        loaded=_count(folder, _LOADED),
+        loaded=_count(folder, LOADED),
         groups=len(joined),
         backends=tuple(sorted(backends)),
         made=_count(folder, _MADE),
-        called=_count(folder, _CALLED) > 0,
-        stepped=_count(folder, _STEPPED),
+        called=_count(folder, CALLED) > 0,
+        stepped=_count(folder, STEPPED),
     )
 
 
@@ -211,6 +198,3 @@ def why_nothing(early: Early, exit_code: int) -> str:
         "no DistributedDataParallel module trained over Gloo in a Python that has pyddpdiag installed and heeds "
         "PYTHONPATH (python -I and -E do not)."
     )
-
-
-__all__ = ["NOTES", "Early", "Watch", "read", "why_nothing"]

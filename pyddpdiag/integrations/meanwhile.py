@@ -110,6 +110,3 @@ def missing(early: Early) -> str:
     if not early.made:
         return "a DistributedDataParallel module around the model"
     return "a call of the DDP module itself: ddp(batch), and not ddp.module(batch)"
-
-
-__all__ = ["SAID_S", "Meanwhile", "missing", "seen"]

@@ -85,6 +85,3 @@ class NodeBeat:
                 beside = self._folder / f".{note_name(self.node)}.part"
                 beside.write_text(json.dumps(to_json(note)), encoding="utf-8")
                 replace(beside, self._folder / note_name(self.node), within_s)
-
-
-__all__ = ["NodeBeat"]

@@ -299,6 +299,3 @@ def show(
         say(f"no verdict: {error}", sys.stderr)
         return None
     return report
-
-
-__all__ = ["environment", "environment_below", "new_folder", "program_of", "run", "show"]

@@ -108,6 +108,3 @@ class Session:
             return f"pyddpdiag: no verdict over {folder}: {error}"
         self.summary = report.summary()
         return f"pyddpdiag: {report.verdict.line} More: pyddpdiag report {folder}"
-
-
-__all__ = ["Session"]

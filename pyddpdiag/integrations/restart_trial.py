@@ -208,6 +208,3 @@ def seen(sidecars: Sequence[Sidecar], today: Cures) -> Run:
 
 def _is_loopback(sidecar: Sidecar, name: str) -> bool:
     return all(address.startswith(("127.", "::1/")) for address in sidecar.interfaces[name].addresses)
-
-
-__all__ = ["Asked", "RestartTrial", "seen"]

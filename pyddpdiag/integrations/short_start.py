@@ -201,6 +201,3 @@ def _said(folder: Path) -> str:
         if lines:
             return f" (its last line: {clean(lines[-1], 160)}; all of its output: {folder / OUTPUT})"
     return f" (its output: {folder / OUTPUT})"
-
-
-__all__ = ["FEWEST", "NEEDED", "OUTPUT", "STEPS", "Limits", "Measured", "medians", "run_shortly", "steps_of"]

@@ -240,6 +240,3 @@ class _Command:
             if not left or self._again or self._first != first or time.monotonic() > limit:
                 return left
             self._take(_LOOK_S)
-
-
-__all__ = ["Ended", "to_its_end"]

@@ -152,6 +152,3 @@ def _start_of(launcher: psutil.Process | None) -> str:
 
 def _whole(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
-
-
-__all__ = ["MISSING_S", "WAIT_S", "Task", "here", "number_among", "wait_for_others"]

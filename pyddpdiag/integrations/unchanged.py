@@ -186,7 +186,7 @@ def _compiling() -> bool:
 def _patch_ddp(module: Any) -> None:
     ddp = module.DistributedDataParallel
     make, before, register = ddp.__init__, ddp._pre_forward, ddp.register_comm_hook
-    _early.loaded()
+    _early.note(early_end.LOADED)
 
     @functools.wraps(make)
     def init(self: Any, *arguments: Any, **options: Any) -> None:
@@ -252,7 +252,7 @@ def _patch_groups(module: Any) -> None:
         marks.note("rendezvous_begin_ns")
         made = make(*arguments, **options)
         marks.note("rendezvous_end_ns")
-        _early.joined(module.get_backend())
+        _early.note(early_end.JOINED, backend=module.get_backend())
         if begun is not None:
             begun.begin()
         return made
@@ -361,7 +361,7 @@ def _patch_optimizers(module: Any) -> None:
 def _stepped(optimizer: Any, *_: Any) -> None:
     """An optimizer of any script has stepped: one that knows no DDP, perhaps."""
     if not (_alone.over or _state.begun or _early.knows_modules or _compiling()):
-        _early.stepped()
+        _early.note(early_end.STEPPED)
         _alone.stepped(optimizer)
 
 
@@ -383,7 +383,7 @@ _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
 
 
 def _forward(ddp: Any, given: Any = None) -> None:
-    _early.calls()
+    _early.note(early_end.CALLED)
     watched = _watched()
     if watched is not None:
         _begins()
@@ -395,6 +395,3 @@ def _begins() -> None:
     if not _state.begun and _state.set_up is not None and _state.set_up.is_here:
         _state.set_up.close()
     _state.begun = True
-
-
-__all__ = ["FOLDER", "LINES", "TRIAL", "watch", "watch_imports"]

@@ -134,6 +134,3 @@ def refuse_combined(name: str) -> None:
     options += ["--error-feedback"] if way.error_feedback else []
     options += [f"--shared-memory {way.shared_memory}"] if way.shared_memory != "off" else []
     raise UsageError(f"--hook {name} stands for several options.", hint=f"give {' '.join(options)}.")
-
-
-__all__ = ["Averaging", "HookKind", "current_label", "from_label", "refuse_combined"]

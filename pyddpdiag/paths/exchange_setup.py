@@ -9,13 +9,11 @@ environment may not name those any more, so `dist.new_group`, which would use th
 from __future__ import annotations
 
 import socket
-import time
 import weakref
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, Store  # torch.distributed does not export them to mypy
 
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
@@ -36,34 +34,22 @@ def prepare(core: _native.Recorder, group: dist.ProcessGroup) -> None:
     """
     if group.size() == 1 or core.knows_peers(group):
         return
-    made = _messages.setdefault(group, [])
-    store = PrefixStore(f"pyddpdiag/exchange/{len(made)}", group.get_group_store())
+    messages = None
     try:
-        hosts, messages = _meet(store, _host(core), group)
+        with gathering.meet(group, "exchange", _host(core)) as meeting:
+            hosts = meeting.values
+            # Two ranks of one host need no messages beside the all-to-all.
+            if len(set(hosts)) > 1 or group.size() > 2:
+                messages = dist.ProcessGroupGloo(
+                    meeting.store, group.rank(), group.size(), options_like(group)
+                )
     except RuntimeError as error:
         raise ReductionError(
             f"rank {dist.get_rank()}: cannot reach the other ranks to set up 16-bit gradients: {error}",
             hint="compress on all ranks or on none, with the same hook.",
         ) from error
-    made.append(messages)
+    _messages.setdefault(group, []).append(messages)
     core.set_peers(group, hosts, messages)
-
-
-def _meet(
-    store: Store, host: str, group: dist.ProcessGroup
-) -> tuple[list[str], dist.ProcessGroupGloo | None]:
-    """The host of each rank, and the group for messages where one is needed."""
-    options = options_like(group)
-    until = time.monotonic() + options._timeout.total_seconds()
-    with gathering.meet(store, host, group, until) as meeting:
-        hosts = meeting.values
-        messages = None
-        # Two ranks of one host need no messages beside the all-to-all.
-        if len(set(hosts)) > 1 or group.size() > 2:
-            messages = dist.ProcessGroupGloo(meeting.store, group.rank(), group.size(), options)
-        # Either all ranks have made it or none: then the next meeting has the same number on all ranks.
-        meeting.swap("done", "done")
-    return hosts, messages
 
 
 def _host(core: _native.Recorder) -> str:
@@ -86,6 +72,3 @@ def options_like(group: dist.ProcessGroup) -> Any:
     # Gloo's workers do not run messages.
     options._threads = 1
     return options
-
-
-__all__ = ["options_like", "prepare"]

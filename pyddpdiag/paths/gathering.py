@@ -11,11 +11,17 @@ import contextlib
 import hashlib
 import time
 import uuid
+import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store  # torch.distributed does not export them to mypy
 
+from pyddpdiag.paths import gloo
+
+# How many times the ranks of a group have met for a purpose: the same on all of them.
+_met: weakref.WeakKeyDictionary[dist.ProcessGroup, Counter[str]] = weakref.WeakKeyDictionary()
 # Takes the place of the token of a call that has failed.
 _FAILED = "failed"
 # Why no attempt can succeed any more.
@@ -54,35 +60,44 @@ class Meeting:
 
 @contextlib.contextmanager
 def meet(
-    store: Store,
-    value: str,
     group: dist.ProcessGroup,
-    until: float,
+    purpose: str,
+    value: str,
     lost: Callable[[list[str]], str] | None = None,
+    within_s: float | None = None,
 ) -> Iterator[Meeting]:
-    """Meets the other ranks. If the block fails, they see that this attempt has failed here.
+    """Meets the other ranks; all of them leave the block, or none.
+
+    If the block fails, they see that this attempt has failed here.
 
     Args:
-        store: for this purpose alone.
-        value: for the others; without a line break.
         group: all of its ranks call this.
-        until: when to give up, on `time.monotonic`.
+        purpose: of the meeting: which keys of the group's store it takes.
+        value: for the others; without a line break.
         lost: given what each rank brought, asked now and then while waiting: why there is no hope; empty: there is.
             One rank that sees it is enough for all.
+        within_s: when to give up; None: after the group's timeout.
 
     Raises:
         RuntimeError: not all ranks came within the time, or there is no hope.
     """
+    met = _met.setdefault(group, Counter())
+    store = PrefixStore(f"pyddpdiag/{purpose}/{met[purpose]}", group.get_group_store())
+    if within_s is None:
+        within_s = gloo.options_of(group)._timeout.total_seconds()
     ours = f"call/{group.rank()}"
     try:
         store.set(ours, f"{uuid.uuid4().hex} {value}")
-        wait = _Wait(store, until, lost)
+        wait = _Wait(store, time.monotonic() + within_s, lost)
         calls, shared = _agree(store, group, wait)
-        yield Meeting(_values(calls), shared, group, wait)
+        meeting = Meeting(_values(calls), shared, group, wait)
+        yield meeting
+        meeting.swap("done", "done")
     except BaseException:
         with contextlib.suppress(RuntimeError):
             store.set(ours, _FAILED)
         raise
+    met[purpose] += 1
 
 
 class _Wait:
@@ -137,6 +152,3 @@ def _values(calls: list[str]) -> list[str]:
 
 def _keys(what: str, group: dist.ProcessGroup) -> list[str]:
     return [f"{what}/{rank}" for rank in range(group.size())]
-
-
-__all__ = ["Meeting", "meet"]

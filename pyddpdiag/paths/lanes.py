@@ -70,6 +70,3 @@ def _parse(text: str) -> Lane:
             hint="give Mbit/s from 0.01 to 1000000, as in eth0=100.",
         )
     return Lane(name.strip(), mbit)
-
-
-__all__ = ["LIMIT", "OWN", "Lane", "parse"]

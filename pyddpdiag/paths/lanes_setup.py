@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import weakref
 from collections.abc import Sequence
 from typing import Any, Final
@@ -100,15 +99,12 @@ def connect(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.
     Raises:
         ReductionError: as `prepare`.
     """
-    made = _backends.setdefault(group, [])
-    store = PrefixStore(f"pyddpdiag/lanes/{len(made)}", group.get_group_store())
     devices, error = _devices(lanes)
     rates = None if lanes[0].mbit is None else [lane.mbit for lane in lanes]
     ours = {"count": len(lanes), "rates": rates, "error": error}
-    until = time.monotonic() + float(gloo.options_of(group)._timeout.total_seconds())
     # Only what goes wrong between the ranks; what does not fit is the same error on all of them.
     try:
-        with gathering.meet(store, json.dumps(ours), group, until) as meeting:
+        with gathering.meet(group, "lanes", json.dumps(ours)) as meeting:
             problem = _problem([json.loads(value) for value in meeting.values])
             if not problem:
                 backends = [
@@ -122,8 +118,6 @@ def connect(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.
                     # 8 bits of a byte at a million bits a second.
                     found = [(_LATENCY_NS, round(8e6 / float(rate or 1))) for rate in rates]
                 chosen = json.loads(meeting.swap("rates", json.dumps(found))[0])
-            # Either all ranks have them or none: then the next meeting has the same number on all ranks.
-            meeting.swap("done", "done")
     except RuntimeError as failure:
         raise ReductionError(
             f"rank {dist.get_rank()}: cannot connect the ranks over several interfaces "
@@ -132,13 +126,12 @@ def connect(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.
             "place of the other ranks' lists.",
         ) from failure
     if problem:
-        made.append([])
         raise ReductionError(
             f"rank {dist.get_rank()}: no lanes for these ranks: {problem}.",
             hint="name as many interfaces on each rank, each the one that reaches those in the same place of the "
             "other ranks' lists.",
         )
-    made.append(backends)
+    _backends.setdefault(group, []).append(backends)
     agreed = [(int(latency), int(cost)) for latency, cost in chosen]
     # Rates of the user's own are not tried.
     result = _native.Lanes(names, backends, agreed, rates is None)
@@ -228,6 +221,3 @@ class _Measuring:
         taken = lanes.seconds(size, times)
         self._swaps += 1
         return max(float(each) for each in self._meeting.swap(f"time/{self._swaps}", repr(taken)))
-
-
-__all__ = ["connect", "outcome", "prepare", "tell"]

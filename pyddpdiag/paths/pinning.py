@@ -38,6 +38,3 @@ def _pin(address: int, size: int) -> bool:
 
 def _unpin(address: int) -> bool:
     return int(torch.cuda.cudart().cudaHostUnregister(address)) == 0  # type: ignore[no-untyped-call]
-
-
-__all__ = ["arrange"]

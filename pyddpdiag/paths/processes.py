@@ -38,6 +38,3 @@ def _machine() -> str:
     if not clock or not (numbering or ONE_NUMBERING_OF_PROCESSES):
         return ""
     return f"{clock} {numbering}"
-
-
-__all__ = ["Identity", "has_ended", "ours"]

@@ -40,6 +40,3 @@ def prepare(core: _native.Recorder, group: dist.ProcessGroup, request: PathReque
 
         over = lanes_setup.prepare(core, group, lanes.parse(request.lanes))
     return _native.PathOptions(_COMPRESSIONS[request.compress], request.error_feedback, shared, over)
-
-
-__all__ = ["prepare"]

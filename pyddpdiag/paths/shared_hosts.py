@@ -96,6 +96,3 @@ def connect(
     link = _native.HostLink(backend)
     _links.setdefault(group, []).append(link)
     return _native.GlooBetween(link, PrefixStore("end", store), [names[host[place]] for host in hosts], home)
-
-
-__all__ = ["Readers", "agree", "connect", "proof", "readers"]

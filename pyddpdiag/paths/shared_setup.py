@@ -10,21 +10,17 @@ numbers of ranks; otherwise none share memory.
 from __future__ import annotations
 
 import json
-import time
 import weakref
 from functools import partial
 from typing import Any
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore  # torch.distributed does not export it to mypy
 
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
 from pyddpdiag.paths import gathering, gloo, pinning, processes, shared_hosts
 from pyddpdiag.paths.options import SharedMemory
 
-# How many times the ranks of a group have set it up: the same on all of them.
-_made: weakref.WeakKeyDictionary[dist.ProcessGroup, int] = weakref.WeakKeyDictionary()
 # What sums in shared memory, if that is possible; and USED, or why it is not.
 _Outcome = tuple[_native.SharedRanks | None, str]
 # For recorders that have asked, by the name of the group.
@@ -101,14 +97,11 @@ def _require(found: str, mode: SharedMemory) -> None:
 def _try(group: dist.ProcessGroup) -> _Outcome:
     if group.size() == 1:
         return None, "the group has one rank"
-    attempt = _made.get(group, 0)
-    store = PrefixStore(f"pyddpdiag/shared/{attempt}", group.get_group_store())
-    timeout_s = float(gloo.options_of(group)._timeout.total_seconds())
     own, offer = _offer()
     between = None
     try:
-        until = time.monotonic() + timeout_s
-        with gathering.meet(store, json.dumps(offer), group, until, partial(_lost, _ranks(group))) as meeting:
+        # No rank leaves before every rank has opened what it needs.
+        with gathering.meet(group, "shared", json.dumps(offer), partial(_lost, _ranks(group))) as meeting:
             offers = [json.loads(value) for value in meeting.values]
             peers, proofs = _open(offers, group.rank())
             given = [json.loads(value) for value in meeting.swap("proof", json.dumps(proofs))]
@@ -119,22 +112,19 @@ def _try(group: dist.ProcessGroup) -> _Outcome:
             names = [_name(*pair) for pair in zip(_ranks(group), offers, strict=True)]
             if len(hosts) > 1:
                 between = shared_hosts.connect(hosts, names, group, meeting.store)
-            # Only now has every rank opened what it needs.
-            meeting.swap("done", "done")
     except RuntimeError as error:
         raise ReductionError(
             f"rank {dist.get_rank()}: cannot reach the other ranks to find out whether they share memory: {error}",
             hint="use the same shared_memory=... on all ranks, with the same hook.",
         ) from error
-    _made[group] = attempt + 1
     if refusal:
         return None, refusal
     assert own is not None
     pinning.arrange()
     ours = next(host for host in hosts if group.rank() in host)
     members = [peers[rank] for rank in ours]
-    ranks = _native.SharedRanks(own, members, [names[rank] for rank in ours], int(timeout_s * 1000), between)
-    return ranks, USED
+    timeout_ms = int(gloo.options_of(group)._timeout.total_seconds() * 1000)
+    return _native.SharedRanks(own, members, [names[rank] for rank in ours], timeout_ms, between), USED
 
 
 def _offer() -> tuple[_native.SharedMember | None, dict[str, Any]]:
@@ -180,6 +170,3 @@ def _ranks(group: dist.ProcessGroup) -> list[int]:
         return dist.get_process_group_ranks(group)
     except (KeyError, ValueError):
         return list(range(group.size()))  # made without torch.distributed
-
-
-__all__ = ["USED", "outcome", "prepare"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pyddpdiag.errors import RankFailedError
 from pyddpdiag.messages.exit_codes import ended
+from pyddpdiag.model import words
 from pyddpdiag.ranks.failure import Failure, sentence, short
 from pyddpdiag.system import KILLS_WHEN_OUT_OF_MEMORY
 
@@ -81,8 +82,7 @@ def blame(
 def _unaware(ranks: Sequence[int]) -> list[str]:
     if not ranks:
         return []
-    names = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
-    return [f"  {names} had noticed nothing yet and {'was' if len(ranks) == 1 else 'were'} ended."]
+    return [f"  {words.ranks(ranks)} had noticed nothing yet and {words.verb(ranks, 'was', 'were')} ended."]
 
 
 def _blame_unknown(ordered: list[Trouble], unaware: Sequence[int]) -> RankFailedError:

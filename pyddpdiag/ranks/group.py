@@ -31,7 +31,6 @@ _CONNECTED = "pyddpdiag/connected/"
 _CONNECT_SLACK_S = 2.0
 # Whoever can reach the store can write there.
 _MAX_REASON = 1000
-_MOST_NAMED = 8
 
 
 class Group:
@@ -83,9 +82,7 @@ class Group:
 
 
 def _gone(hellos: list[Hello]) -> str:
-    names = ", ".join(hello.who() for hello in hellos[:_MOST_NAMED])
-    if len(hellos) > _MOST_NAMED:
-        names += f" and {len(hellos) - _MOST_NAMED} more"
+    names = words.listed(hello.who() for hello in hellos)
     if len(hellos) <= 1:
         return f"{names} is gone: its process has ended and left no reason." if hellos else ""
     return f"{names} are gone: which of them failed first is unknown."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyddpdiag import system
 from pyddpdiag.errors import NativeModuleError, RendezvousError
 from pyddpdiag.ranks import interfaces
-from pyddpdiag.ranks.deadline import Deadline
+from pyddpdiag.ranks.deadline import deadline
 from pyddpdiag.ranks.meeting import introduce
 from pyddpdiag.ranks.rendezvous import Place, TcpTarget, join_url
 
@@ -71,7 +71,7 @@ def init_process_group(
     if store is None:
         from pyddpdiag.ranks.stores import open_store
 
-        with Deadline(seconds + _SLACK_S, lambda: _give_up(place, seconds)):
+        with deadline(seconds + _SLACK_S, lambda: _give_up(place, seconds)):
             store = open_store(place, seconds)
     group_timeout = timeout if timeout is not None else dist.default_pg_timeout
     connect(

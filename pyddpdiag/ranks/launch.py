@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from pyddpdiag._loader import require_torch
 from pyddpdiag.ranks import interfaces, interrupts, process
-from pyddpdiag.ranks.events import Event
+from pyddpdiag.ranks.events import Event, Note
 from pyddpdiag.ranks.lifetime import Assignment
 from pyddpdiag.ranks.meeting_file import fresh_file
 from pyddpdiag.ranks.nodes import Node
@@ -26,7 +26,6 @@ def launch(
     *,
     prepare: Callable[[], str | None] = lambda: None,
     on_event: Callable[[Event], None] = lambda _: None,
-    on_note: Callable[[str], None] = lambda _: None,
 ) -> T:
     """Runs a job on the ranks of `node` and returns the result of the first. No process outlives the call.
 
@@ -37,8 +36,7 @@ def launch(
         node: which ranks are started here.
         prepare: called after all other checks and before the first rank is started. Its result on the machine
             of rank 0 is every rank's `Session.payload`; its errors are raised.
-        on_event: called in this thread with every event of every rank.
-        on_note: called with sentences for the user.
+        on_event: called in this thread with every event of every rank, and with notes of the launcher's own.
 
     Raises:
         NativeModuleError: torch is not installed; nothing was started.
@@ -49,7 +47,7 @@ def launch(
     require_torch()  # here, or each rank ends in a traceback
     interface, note = interfaces.choose(options.interfaces, local=node.alone)
     if note:
-        on_note(note)
+        on_event(Note(note))
     payload = prepare()
     ranks: list[process.RankProcess] = []
     with interrupts.noted() as stop, fresh_file() as path:
@@ -59,6 +57,6 @@ def launch(
                     place, options, interface, payload=payload, fresh_file=node.place is None
                 )
                 ranks.append(process.start(assignment, job, path.parent))
-            return cast("T", supervise(ranks, stop, options.timeout_s, on_event, on_note))
+            return cast("T", supervise(ranks, stop, options.timeout_s, on_event))
         finally:
             process.end(ranks)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pyddpdiag.ranks import interfaces
-from pyddpdiag.ranks.deadline import Deadline
+from pyddpdiag.ranks.deadline import deadline
 from pyddpdiag.ranks.events import Event, Joined
 from pyddpdiag.ranks.failure import Failure, describe, sentence
 from pyddpdiag.ranks.meeting import introduce
@@ -94,7 +94,7 @@ def _in_group(
         os._exit(2)
 
     with ExitStack() as stack:
-        with Deadline(timeout_s + _START_SLACK_S, expired):
+        with deadline(timeout_s + _START_SLACK_S, expired):
             mine = introduce(place, assignment.options.settings, assignment.payload, assignment.problem)
             group = stack.enter_context(
                 process_group(place, mine, timeout_s, fresh_file=assignment.fresh_file, phase=doing.append)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from pyddpdiag.errors import RendezvousError
+from pyddpdiag.model import words
 from pyddpdiag.output import clean
 from pyddpdiag.ranks import identity
 from pyddpdiag.ranks.hello import Hello
@@ -99,7 +100,7 @@ def _collect(
         if clock() >= deadline:
             raise RendezvousError(
                 f"Only {len(came)} of {mine.world_size} ranks came to {where} within {timeout_s:g} s; "
-                f"missing: {_list(set(range(mine.world_size)) - set(came))}.",
+                f"missing: {words.listed(rank for rank in range(mine.world_size) if rank not in came)}.",
                 hint="start the missing ranks, or see their output; --timeout waits longer.",
             )
         time.sleep(_POLL_S)
@@ -142,9 +143,3 @@ def _hello(value: bytes, rank: int) -> Hello:
             hint="something else writes to this store: use another file or port.",
         )
     return hello
-
-
-def _list(ranks: set[int], limit: int = 8) -> str:
-    names = [str(rank) for rank in sorted(ranks)]
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more

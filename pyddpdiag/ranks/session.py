@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyddpdiag.ranks.events import Event, JobMessage, Note
+from pyddpdiag.ranks.events import Event, JobMessage
 from pyddpdiag.ranks.rendezvous import Place
 
 
@@ -26,7 +26,3 @@ class Session:
     def tell(self, what: object) -> None:
         """Sends the job's own message; it must be picklable."""
         self.send(JobMessage(self.place.rank, what))
-
-    def note(self, text: str) -> None:
-        """Sends a sentence for the user."""
-        self.send(Note(text))

@@ -9,7 +9,7 @@ from multiprocessing import connection
 
 from pyddpdiag.errors import RankFailedError
 from pyddpdiag.ranks.blame import blame
-from pyddpdiag.ranks.events import Event
+from pyddpdiag.ranks.events import Event, Note
 from pyddpdiag.ranks.interrupts import StopRequest
 from pyddpdiag.ranks.process import RankProcess
 
@@ -29,7 +29,6 @@ def supervise(
     stop: StopRequest,
     timeout_s: float,
     on_event: Callable[[Event], None],
-    on_note: Callable[[str], None],
 ) -> object:
     """Returns the first rank's result when all ranks are done. Does not end any rank.
 
@@ -55,9 +54,10 @@ def supervise(
                 return done[0].result
             if now - finished_at > _LEAVE_S:
                 late = ", ".join(str(r.rank) for r in ranks if not r.ended)
-                on_note(
+                text = (
                     f"All ranks are done, but rank {late} did not leave within {_LEAVE_S:g} s and was ended."
                 )
+                on_event(Note(text))
                 return done[0].result
         if now > start_limit and not all(r.joined for r in ranks):
             late = ", ".join(str(r.rank) for r in ranks if not r.joined)

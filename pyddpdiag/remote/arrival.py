@@ -33,6 +33,3 @@ def wait_for_ranks(place: Place, world_size: int, attempt: str = "", limit_s: fl
         if not missing or time.monotonic() >= end:
             return missing
         time.sleep(min(_LOOK_S, max(0.0, end - time.monotonic())))
-
-
-__all__ = ["LIMIT_S", "wait_for_ranks"]

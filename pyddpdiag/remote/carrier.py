@@ -230,6 +230,3 @@ def remove_brought(folder: Path, brought: Brought) -> None:
     for place in (*(path for path in folder.glob("attempt-*") if path.is_dir()), folder):
         with suppress(OSError):
             place.rmdir()
-
-
-__all__ = ["Brought", "Carrier", "Syncing", "remove_brought", "require_free", "run_at"]

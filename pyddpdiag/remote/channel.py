@@ -130,6 +130,3 @@ class Channel:
         expected = self.digest.digest()
         if not hmac.compare_digest(self.receive(DIGEST), expected):
             raise RemoteError("the files were changed on the way.")
-
-
-__all__ = ["DIGEST", "SILENCE_S", "Channel"]

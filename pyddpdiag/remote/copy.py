@@ -216,6 +216,3 @@ def copied_while(source: str, every_s: float, *, may_be_empty: bool = False) -> 
         finally:
             ended.set()
             thread.join(5)
-
-
-__all__ = ["Copy", "Renewed", "at_hand", "copied", "copied_while"]

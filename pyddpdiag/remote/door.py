@@ -18,40 +18,35 @@ class Door:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._unknown: list[socket.socket] = []  # in the order in which they came
-        self._known: list[socket.socket] = []
+        self._known: dict[socket.socket, bool] = {}  # of each that is in, in the order in which they came
 
     def let_in(self, connection: socket.socket) -> None:
         """One that nobody knows yet; the oldest of these one goes if there are too many."""
         with self._lock:
-            self._unknown.append(connection)
-            if len(self._unknown) > MOST_UNKNOWN:
-                _hang_up(self._unknown.pop(0))
+            self._known[connection] = False
+            unknown = [each for each, known in self._known.items() if not known]
+            if len(unknown) > MOST_UNKNOWN:
+                del self._known[unknown[0]]
+                _hang_up(unknown[0])
 
     def is_known(self, connection: socket.socket) -> None:
         """It has shown that it belongs to the run."""
         with self._lock:
-            if connection in self._unknown:
-                self._unknown.remove(connection)
-                self._known.append(connection)
+            if connection in self._known:
+                self._known[connection] = True
 
     def left(self, connection: socket.socket) -> None:
         """It goes; its thread closes it after this."""
         with self._lock:
-            for those in (self._unknown, self._known):
-                if connection in those:
-                    those.remove(connection)
+            self._known.pop(connection, None)
 
     def close(self) -> None:
         """Everybody goes: whoever waits for one of these connections is told that it ended."""
         with self._lock:
-            for connection in (*self._unknown, *self._known):
+            for connection in self._known:
                 _hang_up(connection)
 
 
 def _hang_up(connection: socket.socket) -> None:
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-
-
-__all__ = ["KNOWN_S", "MOST_UNKNOWN", "Door"]

@@ -339,6 +339,3 @@ def _reason(error: Exception) -> str:
     return (
         error.message if isinstance(error, PyddpdiagError) else f"{getattr(error, 'strerror', '') or error}"
     )
-
-
-__all__ = ["LIMIT_S", "Gathered", "Gatherer", "send"]

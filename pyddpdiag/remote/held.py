@@ -52,6 +52,3 @@ def _is_of_nobody(trace: Path, pid: int, identity: bytes) -> bool:
         return False
     sidecar = json.loads(trace.with_suffix(".json").read_text(encoding="utf-8"))
     return sidecar.get("process_namespace") == processes.namespace() and processes.find(pid) is None
-
-
-__all__ = ["cut"]

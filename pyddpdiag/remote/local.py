@@ -74,6 +74,3 @@ def runs_of(folder: Path, files: Sequence[str]) -> dict[str, bytes]:
                 if identity:
                     found[attempt] = identity
     return found
-
-
-__all__ = ["files_of", "links_of", "open_own", "run_id", "runs_of"]

@@ -89,6 +89,3 @@ def read_pieces(path: Path) -> dict[int, bytes]:
 def checksum(piece: bytes) -> int:
     """Of one piece."""
     return zlib.crc32(piece)
-
-
-__all__ = ["INDEX", "LIVE", "MOST_BYTES", "PIECE_BYTES", "Index", "checksum", "read_index", "read_pieces"]

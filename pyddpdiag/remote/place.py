@@ -294,6 +294,3 @@ def _opened(url: str, *, again: bool = False) -> tuple[Any, str]:
             hint="as s3://bucket/run or sftp://user@host/folder/run",
         ) from error
     return fs, str(root).rstrip("/")
-
-
-__all__ = ["OPERATION_S", "Place", "is_url", "name_of", "shown", "within"]

@@ -52,6 +52,3 @@ def handed_over(folder: Path) -> tuple[bytes, ...]:
             if name and _TEXT.fullmatch(text):
                 found[int(name[1])] = bytes.fromhex(text.decode())
     return tuple(found[attempt] for attempt in sorted(found))
-
-
-__all__ = ["BYTES", "FOLDER", "hand_over", "handed_over", "is_wanted"]

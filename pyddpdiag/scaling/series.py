@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyddpdiag.bench import results
 from pyddpdiag.errors import ResultExistsError, ResultWriteError, UsageError
+from pyddpdiag.ranks.events import Note
 from pyddpdiag.report.charts import picture
 from pyddpdiag.scaling import table
 from pyddpdiag.scaling.charts import charts, page
@@ -63,7 +64,7 @@ def run(
     _prepare(target, settings.force)
     runs = []
     for number in numbers:
-        display.note(f"--- {number} {'rank, without DDP' if number == 1 else 'ranks'} ---")
+        display(Note(f"--- {number} {'rank, without DDP' if number == 1 else 'ranks'} ---"))
         runs.append(_one(settings, number, target, display))
     results.save(target / _RESULT, [_entry(settings, run) for run in runs], force=True)
     try:
@@ -101,12 +102,7 @@ def _one(settings: TrainSettings, number: int, target: Path, display: Display) -
     else:
         trace = str(target / f"ranks-{number}") if settings.hook.records else None
         one = replace(settings, trace=trace)
-    result = launch(
-        one,
-        number,
-        on_event=display,
-        on_note=display.note,
-    )
+    result = launch(one, number, on_event=display)
     return Run(number, result, split_of(result))
 
 

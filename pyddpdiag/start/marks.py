@@ -23,6 +23,3 @@ def take() -> dict[str, str | int]:
     global _taken
     first, _taken = not _taken, True
     return dict(_marks) if first else {}
-
-
-__all__ = ["keep", "note", "take"]

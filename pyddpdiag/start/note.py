@@ -131,6 +131,3 @@ class StartNoteFile:
         except OSError:
             return None
         return status.st_mtime_ns, status.st_ino
-
-
-__all__ = ["SUFFIX", "StartNote", "StartNoteFile", "place_of"]

@@ -26,6 +26,3 @@ def current_frames() -> dict[int, FrameType]:
 def main_frame() -> FrameType | None:
     """Where the main thread is; None: it has no frame."""
     return current_frames().get(threading.main_thread().ident or 0)
-
-
-__all__ = ["current_frames", "main_frame"]

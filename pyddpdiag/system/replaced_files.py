@@ -96,6 +96,3 @@ def open_shared(path: Path, flags: int) -> int:
     except OSError:
         kernel.CloseHandle(ctypes.c_void_p(handle))
         raise
-
-
-__all__ = ["WITHIN_S", "open_shared", "patiently", "replace"]

@@ -157,6 +157,3 @@ def _copy(path: Path, target: Path) -> None:
             f"cannot copy '{path}' to '{target}': {error.strerror or error}.",
             hint="check the folder's permissions and that its disk has space.",
         ) from error
-
-
-__all__ = ["Collected", "collect"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from pyddpdiag.errors import TraceError
+from pyddpdiag.model.words import listed
 
 SUFFIX: Final = ".ddptrace"
 NAMED_RANKS: Final = 16
@@ -47,7 +48,11 @@ def find_traces(folder: Path) -> tuple[list[Path], list[str]]:
     except OSError as error:
         raise TraceError(f"{folder}: cannot be read: {error.strerror or error}.") from error
     others = sorted(path.name for path in named_so if number_of(path) is None)
-    other = f"only files named rank_<number>{SUFFIX} are read, and not {named(others)}." if others else ""
+    other = (
+        f"only files named rank_<number>{SUFFIX} are read, and not {listed(others, NAMED_RANKS)}."
+        if others
+        else ""
+    )
     if not files:
         hint = "did you mean " + " or ".join(map(str, below)) + "?" if below else other
         raise TraceError(
@@ -55,9 +60,3 @@ def find_traces(folder: Path) -> tuple[list[Path], list[str]]:
             hint=hint or "record some first: pyddpdiag train --trace DIR, or a Recorder in your script.",
         )
     return [files[number] for number in sorted(files)], [other] if other else []
-
-
-def named(names: list[str]) -> str:
-    """Names separated by commas, at most `NAMED_RANKS` of them."""
-    shown = ", ".join(names[:NAMED_RANKS])
-    return shown if len(names) <= NAMED_RANKS else f"{shown} and {len(names) - NAMED_RANKS} more"

@@ -25,6 +25,10 @@ _COUNTERS: Final = 256
 """Where the page's counters begin; they stay 0 until the header is done."""
 
 
+_NUMBERS: Final = (
+    *("minor", "capacity", "pid", "rank", "world_size", "monotonic_ns", "wall_ns"),
+    *("tickets", "overwritten", "skipped", "dropped"),
+)
 _ENDS: Final[dict[int, ProcessEnd]] = {1: "orderly", 2: "exception"}
 
 
@@ -97,21 +101,11 @@ def parse_header(page: bytes, path: Path) -> Header:
         )
     _check_sizes(raw, path)
     return Header(
-        minor=int(raw["minor"]),
+        **{name: int(raw[name]) for name in _NUMBERS},
         byte_order=order,
-        capacity=int(raw["capacity"]),
-        pid=int(raw["pid"]),
-        rank=int(raw["rank"]),
-        world_size=int(raw["world_size"]),
         run_id=bytes(raw["run_id"]).hex(),
-        monotonic_ns=int(raw["monotonic_ns"]),
-        wall_ns=int(raw["wall_ns"]),
         clock_name=decode(bytes(raw["clock_name"])),
         clock_identity=decode(bytes(raw["clock_identity"])),
-        tickets=int(raw["tickets"]),
-        overwritten=int(raw["overwritten"]),
-        skipped=int(raw["skipped"]),
-        dropped=int(raw["dropped"]),
         closed=bool(raw["closed"]),
         heartbeat_ns=_beat(int(raw["heartbeat_ns"])),
         ended=_ENDS.get(int(raw["ended"])),

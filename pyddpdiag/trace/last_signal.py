@@ -48,6 +48,3 @@ def _parse(raw: bytes, pid: int) -> End:
     return End(
         signal=_NAMES[signal], message=clean(text.strip().partition("\n")[0], MESSAGE_LIMIT), at_ns=at_ns
     )
-
-
-__all__ = ["with_last_signal"]

@@ -33,6 +33,3 @@ class LinesReader:
         except (OSError, ValueError, RecursionError):
             return None
         return lines if lines is not None and lines.run_id == trace.header.run_id else None
-
-
-__all__ = ["LinesReader"]

@@ -48,6 +48,3 @@ def read_note(path: Path) -> NodeNote | None:
             return parse_note(node, file.read(0, NOTE_BYTES))
     except OSError:
         return None
-
-
-__all__ = ["NodeNotes", "is_over", "read_nodes", "read_note"]

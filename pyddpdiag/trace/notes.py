@@ -77,6 +77,3 @@ def start_to_show(folder: Path) -> Path | None:
         )
     except OSError:
         return None
-
-
-__all__ = ["LOSSES", "read_command", "read_loss", "read_note", "read_trial", "start_to_show"]

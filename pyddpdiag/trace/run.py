@@ -14,9 +14,10 @@ from pyddpdiag.errors import TraceError
 from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.sidecar import Group, Layout, Module, Sidecar
 from pyddpdiag.model.start import Start
+from pyddpdiag.model.words import listed
 from pyddpdiag.system.regular_file import FileIdentity
 from pyddpdiag.trace.budget import FEWEST, SAMPLE, needed_gb, records_per_step, that_fit
-from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, named, number_of
+from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, number_of
 from pyddpdiag.trace.header import Header
 from pyddpdiag.trace.layout import HEADER_BYTES, RECORD_BYTES
 from pyddpdiag.trace.nodes import NodeNotes, read_nodes
@@ -149,7 +150,9 @@ def open_run(
         )
     still_open = [trace.path.name for trace in traces if not (trace.header.closed or trace.header.ended)]
     if still_open:
-        warnings.append(f"not closed: {named(still_open)}; the process still runs, or was killed.")
+        warnings.append(
+            f"not closed: {listed(still_open, NAMED_RANKS)}; the process still runs, or was killed."
+        )
     # The same problem in many files is one line.
     problems: dict[str, list[str]] = {}
     for trace in traces:
@@ -162,7 +165,7 @@ def open_run(
                     "graph and calls no hook, so it has no buckets."
                 )
                 problems.setdefault(text, []).append(trace.path.name)
-    warnings.extend(f"{named(names)}: {text}" for text, names in problems.items())
+    warnings.extend(f"{listed(names, NAMED_RANKS)}: {text}" for text, names in problems.items())
     damaged = {trace.rank: trace.damage for trace in traces if trace.damage}
     for path, failure in failures.items():
         rank = number_of(path)
@@ -226,7 +229,7 @@ def _headers(paths: Sequence[Path], failures: dict[Path, TraceError], warnings: 
         else:
             found.append(_File(path, header, size))
     if again:
-        warnings.append(f"left out, as they are links to the same file: {named(again)}.")
+        warnings.append(f"left out, as they are links to the same file: {listed(again, NAMED_RANKS)}.")
     return found
 
 
@@ -275,7 +278,7 @@ def _one_run(files: list[_File], warnings: list[str]) -> list[_File]:
         return files
     kept = max(runs, key=lambda run: (len(runs[run]), max(file.header.wall_ns for file in runs[run])))
     listed_runs = "; ".join(
-        f"run {run[:8]}: {named([file.path.name for file in members])}"
+        f"run {run[:8]}: {listed([file.path.name for file in members], NAMED_RANKS)}"
         for run, members in list(runs.items())[:8]
     )
     warnings.append(f"traces of {len(runs)} runs are mixed ({listed_runs}). Only run {kept[:8]} is reported.")
@@ -306,7 +309,7 @@ def _world_size(traces: list[RankTrace], warnings: list[str]) -> int:
     world_size = max(counts, key=lambda size: (counts[size], size))
     if len(counts) > 1:
         sizes = "; ".join(
-            f"{size} in {named([t.path.name for t in traces if t.header.world_size == size])}"
+            f"{size} in {listed([t.path.name for t in traces if t.header.world_size == size], NAMED_RANKS)}"
             for size in list(counts)[:8]
         )
         warnings.append(f"the ranks disagree about the world size: {sizes}. {world_size} is used.")
@@ -315,6 +318,6 @@ def _world_size(traces: list[RankTrace], warnings: list[str]) -> int:
 
 def _ranks(ranks: tuple[int, ...], count: int) -> str:
     word = "rank" if count == 1 else "ranks"
-    return f"{word} {named([str(rank) for rank in ranks[:NAMED_RANKS]])}" + (
+    return f"{word} {listed(ranks[:NAMED_RANKS], NAMED_RANKS)}" + (
         f" and {count - NAMED_RANKS} more" if count > NAMED_RANKS else ""
     )

@@ -84,6 +84,3 @@ def _status(note: StartNote) -> ProcessStatus:
             return "dead"
         return "stopped" if process.stopped else "running"
     return "running" if abs(time.time() - note.until_s) <= FRESH_ELSEWHERE_MS / 1e3 else "unknown"
-
-
-__all__ = ["forget_ended", "read_starts"]

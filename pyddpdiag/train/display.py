@@ -32,10 +32,6 @@ class Display:
             self._progress.stop()
             self._progress = None
 
-    def note(self, text: str) -> None:
-        """A sentence for the user."""
-        self._print(text)
-
     def __call__(self, event: object) -> None:
         """Shows an event; most have nothing for people."""
         if isinstance(event, Planned):

@@ -11,7 +11,6 @@ import torch.distributed as dist
 from pyddpdiag.model import GpuUse
 from pyddpdiag.ranks.rendezvous import Place
 from pyddpdiag.record.gpu import watch
-from pyddpdiag.train.evaluate import total
 
 
 @contextmanager
@@ -34,27 +33,8 @@ def watched(device: torch.device, tell: Callable[[str], None]) -> Iterator[Calla
 
 def gather(mine: GpuUse | None, place: Place) -> tuple[GpuUse, ...]:
     """The use of all ranks' GPUs, in the order of ranks without those that have none; all ranks must call it."""
-    if not dist.is_initialized():  # a script may have destroyed the process group
-        return (mine,) if mine is not None else ()
-    width = 4
-    row = [0.0] * width
-    if mine is not None:
-        known = (mine.utilisation_percent, mine.memory_used_bytes, mine.memory_total_bytes)
-        row = [float(mine.samples), *(-1.0 if value is None else float(value) for value in known)]
-    # Each rank fills only its own row, so the sum holds all rows.
-    before, after = place.rank, place.world_size - place.rank - 1
-    sums = total(*[0.0] * (before * width), *row, *[0.0] * (after * width))
-    found = []
-    for rank in range(place.world_size):
-        samples, percent, used, whole = sums[rank * width : (rank + 1) * width]
-        if samples > 0:
-            found.append(
-                GpuUse(
-                    rank,
-                    int(samples),
-                    percent if percent >= 0 else None,
-                    int(used) if used >= 0 else None,
-                    int(whole) if whole >= 0 else None,
-                )
-            )
-    return tuple(found)
+    found: list[GpuUse | None] = [mine]
+    if dist.is_initialized():  # a script may have destroyed the process group
+        found *= place.world_size
+        dist.all_gather_object(found, mine)
+    return tuple(use for use in found if use is not None)

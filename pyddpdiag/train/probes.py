@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.paths.averaging import Averaging, HookKind
 
+if TYPE_CHECKING:
+    from pyddpdiag.record.recorder import Recorder
+
 T = TypeVar("T")
-
-
-class Probe(Protocol):
-    """What the training loop needs from a recorder."""
-
-    def steps(self, loader: Iterable[T]) -> Iterable[T]:
-        """The loader's batches, each of them one step."""
-        ...
-
-    def phase(self, name: str) -> AbstractContextManager[None]:
-        """Marks a part of the program that is not training."""
-        ...
 
 
 class NoProbe:
@@ -35,6 +26,10 @@ class NoProbe:
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Marks nothing."""
         return nullcontext()
+
+
+Probe: TypeAlias = "Recorder | NoProbe"
+"""What the training loop marks its steps and phases with."""
 
 
 @contextmanager

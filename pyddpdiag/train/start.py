@@ -14,7 +14,7 @@ from pyddpdiag.ranks.launch import launch as launch_ranks
 from pyddpdiag.ranks.nodes import Node
 from pyddpdiag.ranks.options import Options
 from pyddpdiag.ranks.rendezvous import Place
-from pyddpdiag.train import job as training
+from pyddpdiag.ranks.session import Session as RankSession
 from pyddpdiag.train import traces
 from pyddpdiag.train.events import TrainResult
 from pyddpdiag.train.inputs import check_inputs
@@ -32,7 +32,6 @@ def launch(
     nproc: int,
     *,
     on_event: Callable[[object], None] = lambda _: None,
-    on_note: Callable[[str], None] = lambda _: None,
     job: Callable[[Session], TrainResult] | None = None,
     machine: Place | None = None,
 ) -> TrainResult:
@@ -43,7 +42,6 @@ def launch(
         nproc: number of ranks.
         on_event: called in this thread with every event of every rank (`pyddpdiag.ranks.events`), and with what the
             training tells (`pyddpdiag.train.events`).
-        on_note: called with sentences for the user.
         job: a picklable function to run on each rank instead of `loop.train_rank`.
         machine: this machine's place among several that each launch `nproc` ranks; None: all ranks are here.
 
@@ -57,12 +55,11 @@ def launch(
     if job is None:
         check_inputs(settings)
     return launch_ranks(
-        partial(training.train, settings, job),
+        partial(_train, settings, job),
         _options(settings),
         node,
         prepare=lambda: _folder_of_node(settings, node),
         on_event=_unpacked(on_event),
-        on_note=on_note,
     )
 
 
@@ -91,12 +88,23 @@ def join(
         return _folder_of_rank(settings, place)
 
     return join_ranks(
-        partial(training.train, settings, job),
+        partial(_train, settings, job),
         _options(settings),
         place,
         prepare=prepare,
         on_event=_unpacked(on_event),
     )
+
+
+def _train(
+    settings: TrainSettings, own: Callable[[Session], TrainResult] | None, rank: RankSession
+) -> TrainResult:
+    """Trains on one rank with the built-in loop, or with `own` if given."""
+    # The process that starts the ranks does without torch.
+    from pyddpdiag.train.loop import train_rank
+    from pyddpdiag.train.rank_session import Session
+
+    return (own or train_rank)(Session(settings, rank.place, rank.payload, rank.tell))
 
 
 def _options(settings: TrainSettings) -> Options:

@@ -24,31 +24,14 @@ def summary(result: TrainResult, low_use: Mapping[int, Finding] | None = None) -
         result: of the run.
         low_use: why GPUs were used little, by rank; see `pipeline.explain_gpus`.
     """
-    return {
+    kept = ("world_size", "hook", "trace", "parameters", "buckets", "seconds", "dataset", "batch_size", "lr")
+    found = {
         "schema_version": SCHEMA_VERSION,
-        "world_size": result.world_size,
-        "hook": result.hook,
-        "trace": result.trace,
-        "parameters": result.parameters,
-        "buckets": result.buckets,
-        "seconds": result.seconds,
-        "dataset": result.dataset,
-        "batch_size": result.batch_size,
-        "lr": result.lr if math.isfinite(result.lr) else None,
-        "data_wait_s": result.data_wait_s,
-        "accuracy": result.accuracy if math.isfinite(result.accuracy) else None,
-        "epochs": [
-            {
-                "epoch": epoch.epoch,
-                "train_loss": epoch.train_loss,
-                "test_loss": epoch.test_loss,
-                "accuracy": epoch.accuracy,
-                "seconds": epoch.seconds,
-            }
-            for epoch in result.history
-        ],
+        **{name: getattr(result, name) for name in (*kept, "data_wait_s", "accuracy")},
+        "epochs": [asdict(epoch) for epoch in result.history],
         "gpus": [_gpu(use, (low_use or {}).get(use.rank)) for use in result.gpus],
     }
+    return dict(_finite(found))
 
 
 def keep(result: TrainResult) -> None:
@@ -58,7 +41,7 @@ def keep(result: TrainResult) -> None:
         OSError: the system's error; the training itself is done.
     """
     if result.trace is not None:
-        text = json.dumps(_finite(summary(result)), indent=2, allow_nan=False)
+        text = json.dumps(summary(result), indent=2, allow_nan=False)
         Path(result.trace, FILE).write_text(text + "\n", encoding="utf-8")
 
 

@@ -46,6 +46,3 @@ def use_cores(session: Session) -> int:
         if why and place.rank == 0:
             session.tell(Note(why))
     return threads
-
-
-__all__ = ["ddp_arguments", "use_cores"]

@@ -150,7 +150,7 @@ def test_progress_of_a_training() -> None:
 
     target = io.StringIO()
     display = Display(Console(file=target, force_terminal=True, width=200))
-    display.note(EVIL)
+    display(Note(EVIL))
     display(Note(EVIL + "2"))
     assert target.getvalue().count("owned") == 2 and raw(target.getvalue()) == []
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 import torch
 import torch.distributed as dist
 
-from pyddpdiag.ranks.deadline import Deadline
+from pyddpdiag.ranks.deadline import deadline
 from pyddpdiag.ranks.events import Event
 from pyddpdiag.ranks.failure import Failure
 
@@ -88,5 +88,5 @@ class Control:
             )
             os._exit(2)
 
-        with Deadline(seconds, expired):
+        with deadline(seconds, expired):
             yield

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyddpdiag.bench.engine.plan import SweepPlan
+from pyddpdiag.ranks.session import Session
 
 _LEAST_ROUNDS: Final = 3
 """Of a launch: its median must be worth something."""
@@ -60,6 +61,13 @@ class Launch:
     def first(self) -> bool:
         """Whether it is the first one."""
         return self.number == 0
+
+
+def run_launch(plan: SweepPlan, launch: Launch, session: Session) -> None:
+    """A job, once plan and launch are bound to it; see `rank.run_launch`. The process that holds it has no torch."""
+    from pyddpdiag.bench.engine import rank
+
+    rank.run_launch(plan, launch, session)
 
 
 def rounds_of_launches(remaining: Remaining) -> list[int | None]:

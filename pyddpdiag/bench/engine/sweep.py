@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pyddpdiag.bench.engine import job
 from pyddpdiag.bench.engine.collect import Collected
-from pyddpdiag.bench.engine.launches import Launch, Remaining, has_room, rounds_of_launches
+from pyddpdiag.bench.engine.launches import Launch, Remaining, has_room, rounds_of_launches, run_launch
 from pyddpdiag.bench.engine.news import News
 from pyddpdiag.bench.engine.plan import SweepPlan
 from pyddpdiag.bench.engine.result_writer import ResultWriter, whole
 from pyddpdiag.bench.results import Entry
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.ranks import interfaces
-from pyddpdiag.ranks.events import Event, JobMessage
+from pyddpdiag.ranks.events import Event, JobMessage, Note
 from pyddpdiag.ranks.join import join
 from pyddpdiag.ranks.launch import launch
 from pyddpdiag.ranks.nodes import Node
@@ -75,17 +74,19 @@ def run_sweep(
 
     def take(event: Event) -> None:
         if isinstance(event, JobMessage):
-            news: News = event.what  # type: ignore[assignment]  # `job.run_launch` sends nothing else
+            news: News = event.what  # type: ignore[assignment]  # `run_launch` sends nothing else
             collected.take(news)
             on_news(news)
             if writer is not None:
                 writer.keep_now_and_then(collected)
+        elif isinstance(event, Note) and collected.launch == 0:
+            on_note(event.text)
 
     folder = Path(tempfile.mkdtemp(prefix="pyddpdiag-bench-"))
     try:
         error: BaseException | None = None
         try:
-            _measure(remaining, collected, folder, place, take, on_note)
+            _measure(remaining, collected, folder, place, take)
         except (PyddpdiagError, KeyboardInterrupt, SystemExit) as caught:
             if not collected.rounds:
                 raise
@@ -110,7 +111,6 @@ def _measure(
     folder: Path,
     place: Place | None,
     take: Callable[[Event], None],
-    on_note: Callable[[str], None],
 ) -> None:
     """Runs launches as long as there is time for another one."""
     plan = collected.plan
@@ -121,7 +121,7 @@ def _measure(
             if not (collected.rounds and has_room(plan, time.time(), collected.start_s)):
                 return
             # The first launch has already decided, and reported, which cases there is time for.
-            cases, on_note = tuple(case for case in cases if case in collected.rounds), _nothing
+            cases = tuple(case for case in cases if case in collected.rounds)
         collected.begin_launch(number)
         this = Launch(
             number=number,
@@ -132,12 +132,8 @@ def _measure(
             folder=str(folder / str(number)),
             launched=place is None,
         )
-        work = partial(job.run_launch, plan, this)
+        work = partial(run_launch, plan, this)
         if place is None:
-            launch(work, Options(plan.timeout_s), Node(plan.world_size), on_event=take, on_note=on_note)
+            launch(work, Options(plan.timeout_s), Node(plan.world_size), on_event=take)
         else:
             join(work, Options(plan.timeout_s, plan.names, plan.agreed()), place, on_event=take)
-
-
-def _nothing(_: str) -> None:
-    pass

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,51 +20,48 @@ _WARM_UP = 3
 _TRACE_MB = 1.0
 
 
-class Worker(Protocol):
-    """A case that is set up in this rank."""
+class Worker:
+    """A case that is set up in this rank.
 
-    parameters: int
-    batch_size: int
-    dataset: str
+    Attributes:
+        parameters, batch_size, dataset: of a step.
+        bytes: memory that it takes, roughly.
+    """
+
+    parameters = batch_size = 0
+    dataset = ""
     bytes: int
-    """Memory that it takes, roughly."""
 
     def round(self, steps: int) -> float:
         """Seconds per step, over `steps` steps after an untimed one."""
-        ...
+        one = self._one
+        one()
+        begin = time.perf_counter()
+        for _ in range(steps):
+            one()
+        return (time.perf_counter() - begin) / steps
 
     def trace(self, steps: int) -> str:
         """Completes the case's trace; returns whose trace it is, "" if there is none."""
-        ...
+        del steps
+        return ""
 
     def close(self) -> None:
-        """Releases everything."""
-        ...
+        """Releases what outlives it."""
+
+    def _one(self) -> None:
+        raise NotImplementedError
 
 
-class AllReduces:
+class AllReduces(Worker):
     """All-reduces without training, several of them in flight."""
 
     def __init__(self, case: Case, group: dist.ProcessGroup) -> None:
         elements = max(1, case.bytes // 4 // case.chunks)
         self._buffers = [torch.zeros(elements) for _ in range(case.chunks)]
         self._group = group
-        self.parameters = self.batch_size = 0
-        self.dataset = ""
         self.bytes = case.bytes
         self._one()
-
-    def round(self, steps: int) -> float:
-        """See `Worker`."""
-        return _timed(self._one, steps)
-
-    def trace(self, steps: int) -> str:
-        """See `Worker`."""
-        return ""
-
-    def close(self) -> None:
-        """See `Worker`."""
-        self._buffers.clear()
 
     def _one(self) -> None:
         works = [dist.all_reduce(b, group=self._group, async_op=True) for b in self._buffers]
@@ -73,7 +69,7 @@ class AllReduces:
             work.wait()
 
 
-class Steps:
+class Steps(Worker):
     """Training steps: forward, backward, averaged gradients. No optimizer: it is the same in all cases."""
 
     def __init__(self, case: Case, group: dist.ProcessGroup, folder: Path) -> None:
@@ -89,7 +85,7 @@ class Steps:
     def round(self, steps: int) -> float:
         """See `Worker`."""
         if self._recorder is None:
-            return _timed(self._one, steps)
+            return super().round(steps)
         self._one()
         self._recorder.resume()
         begin = time.perf_counter()
@@ -142,14 +138,6 @@ class Steps:
     def _one(self) -> None:
         self._ddp.zero_grad(set_to_none=False)
         self._workload.loss(self._ddp).backward()
-
-
-def _timed(one: Callable[[], None], steps: int) -> float:
-    one()
-    begin = time.perf_counter()
-    for _ in range(steps):
-        one()
-    return (time.perf_counter() - begin) / steps
 
 
 def build(case: Case, group: dist.ProcessGroup, folder: Path) -> Worker:

@@ -179,43 +179,29 @@ def _tcp(situation: Situation, target: TcpTarget) -> Iterator[Outcome]:
     found = resolve(target.host, situation.wait_s)
     interfaces = addresses.found()
     best = addresses.outward(interfaces)
-    mine = best.addresses[0] if best is not None else "127.0.0.1"
+    address = found[0] if found else ""
+    shown = target.host if address == target.host else f"{clean(target.host, 80)} ({address})"
+    here = addresses.is_loopback(address) or any(address in one.addresses for one in interfaces)
+    serves = situation.launch.rank in (0, None) and not target.agent
+    text = fix = ""
     if not found:
         what = "does not resolve to an address" if found is not None else "was not resolved in time"
-        yield failed(
-            name,
-            f"'{clean(target.host, 80)}' {what}.",
-            "Give the IPv4 address of rank 0's machine. If that is this one:",
-            SetVariable(name, mine),
+        text = f"'{clean(target.host, 80)}' {what}."
+        fix = "Give the IPv4 address of rank 0's machine. If that is this one:"
+    elif addresses.is_loopback(address) and situation.launch.several_machines:
+        text = (
+            f"{shown} is a loopback address: ranks on other machines would look for the store on their own."
         )
-        return
-    address = found[0]
-    shown = target.host if address == target.host else f"{clean(target.host, 80)} ({address})"
-    local = {a for one in interfaces for a in one.addresses}
-    here = address in local or addresses.is_loopback(address)
-    if addresses.is_loopback(address) and situation.launch.several_machines:
+        fix = "Give the address of rank 0's machine that the others can reach. If that is this one:"
+    elif addresses.is_link_local(address):
+        text = f"{shown} is link-local: torch cannot use it without its interface."
+        fix = "Give a routable IPv4 address."
+    elif serves and situation.launch.rank == 0 and not here:
+        text = f"this is rank 0, which serves the store, but {shown} is no address of this machine."
+        fix = "Give an address of this machine to all ranks."
+    if text:
         yield failed(
-            name,
-            f"{shown} is a loopback address: ranks on other machines would look for the store on their own.",
-            "Give the address of rank 0's machine that the others can reach. If that is this one:",
-            SetVariable(name, mine),
-        )
-        return
-    if addresses.is_link_local(address):
-        yield failed(
-            name,
-            f"{shown} is link-local: torch cannot use it without its interface.",
-            "Give a routable IPv4 address.",
-            SetVariable(name, mine),
-        )
-        return
-    serves = situation.launch.rank in (0, None) and not target.agent
-    if serves and situation.launch.rank == 0 and not here:
-        yield failed(
-            name,
-            f"this is rank 0, which serves the store, but {shown} is no address of this machine.",
-            "Give an address of this machine to all ranks.",
-            SetVariable(name, mine),
+            name, text, fix, SetVariable(name, best.addresses[0] if best is not None else "127.0.0.1")
         )
         return
     yield passed(name, f"{shown}{', this machine' if here else ''}")

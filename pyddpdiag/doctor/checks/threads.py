@@ -9,6 +9,7 @@ import psutil
 from pyddpdiag.doctor.check import Outcome, Situation, passed, warned
 from pyddpdiag.doctor.launcher_facts import number
 from pyddpdiag.messages.shells import ByShell, SetVariable
+from pyddpdiag.ranks.cores import usable_cores
 
 # What a rank opens beside its connections: libraries, data, pipes to loader workers.
 _OTHER_FILES = 256
@@ -21,60 +22,34 @@ def check(situation: Situation) -> Iterator[Outcome]:
 
 
 def _threads(situation: Situation) -> Outcome:
-    cores = _cores()
+    cores = usable_cores()
     ranks = situation.launch.local_world_size or 1
     asked = number(situation.environ, "OMP_NUM_THREADS")
+    torchrun = situation.launch.by == "torchrun"
     share = max(1, cores // ranks)
     known = f"{cores} core{'s' if cores != 1 else ''}, {ranks} rank{'s' if ranks != 1 else ''} here"
     if situation.environ.get("OMP_NUM_THREADS") and asked is None:
-        return warned(
-            "threads",
-            "OMP_NUM_THREADS is not a whole number.",
-            "Set it to the cores for each rank.",
-            SetVariable("OMP_NUM_THREADS", str(share)),
-        )
-    if asked is None:
-        # torch itself takes all cores in every rank; torchrun gives each one thread.
-        if ranks > 1 and cores >= ranks:
-            if situation.launch.by == "torchrun" and share == 1:
-                return passed("threads", f"{known}; torchrun gives each rank one thread")
-            if situation.launch.by == "torchrun":
-                return warned(
-                    "threads",
-                    f"{known}; OMP_NUM_THREADS is not set, and torchrun then gives each rank one thread.",
-                    "Set it before torchrun.",
-                    SetVariable("OMP_NUM_THREADS", str(share)),
-                )
-            return warned(
-                "threads",
-                f"{known}; OMP_NUM_THREADS is not set, so each rank takes {cores} threads and they share the cores.",
-                "Give each rank its share.",
-                SetVariable("OMP_NUM_THREADS", str(share)),
-            )
+        text, fix = "OMP_NUM_THREADS is not a whole number.", "Set it to the cores for each rank."
+    elif asked is None and not 1 < ranks <= cores:
         return passed("threads", f"{known}; torch chooses by itself")
-    if asked * ranks > cores * 1.5:
-        return warned(
-            "threads",
-            f"{known} with {asked} threads each: {asked * ranks} threads share {cores} cores.",
-            "Give each rank its share of the cores.",
-            SetVariable("OMP_NUM_THREADS", str(share)),
-        )
-    if asked == 1 and share >= 4:
-        return warned(
-            "threads",
-            f"{known}, and each rank computes with one thread (OMP_NUM_THREADS=1; torchrun's default).",
-            "Training on the CPU is faster with a share of the cores for each rank.",
-            SetVariable("OMP_NUM_THREADS", str(share)),
-        )
-    return passed("threads", f"{known}, {asked} thread{'s' if asked != 1 else ''} each")
-
-
-def _cores() -> int:
-    """The cores that this process may use, or those of the machine."""
-    try:
-        return max(1, len(psutil.Process().cpu_affinity()))
-    except (AttributeError, OSError, psutil.Error):
-        return psutil.cpu_count() or 1
+    elif asked is None and torchrun and share == 1:
+        return passed("threads", f"{known}; torchrun gives each rank one thread")
+    # torch itself takes all cores in every rank; torchrun gives each one thread.
+    elif asked is None and torchrun:
+        text = f"{known}; OMP_NUM_THREADS is not set, and torchrun then gives each rank one thread."
+        fix = "Set it before torchrun."
+    elif asked is None:
+        text = f"{known}; OMP_NUM_THREADS is not set, so each rank takes {cores} threads and they share the cores."
+        fix = "Give each rank its share."
+    elif asked * ranks > cores * 1.5:
+        text = f"{known} with {asked} threads each: {asked * ranks} threads share {cores} cores."
+        fix = "Give each rank its share of the cores."
+    elif asked == 1 and share >= 4:
+        text = f"{known}, and each rank computes with one thread (OMP_NUM_THREADS=1; torchrun's default)."
+        fix = "Training on the CPU is faster with a share of the cores for each rank."
+    else:
+        return passed("threads", f"{known}, {asked} thread{'s' if asked != 1 else ''} each")
+    return warned("threads", text, fix, SetVariable("OMP_NUM_THREADS", str(share)))
 
 
 def _descriptors(situation: Situation) -> Iterator[Outcome]:

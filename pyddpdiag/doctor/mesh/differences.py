@@ -59,7 +59,6 @@ def _system(ranks: Sequence[Facts]) -> Iterator[Trouble]:
             f"the operating systems differ: {_said(values)}. "
             "Gloo's transports of Windows and Linux do not understand each other.",
             "Use one operating system per group.",
-            {},
         )
 
 

@@ -59,7 +59,6 @@ def _missing(world_size: int, ranks: Mapping[int, Facts]) -> Iterator[Trouble]:
             tuple(missing),
             f"{words.ranks(missing)} never came.",
             "Start the same command there, or see its output; check that it can reach rank 0, and the world size.",
-            {},
         )
 
 
@@ -73,7 +72,6 @@ def _odd(world_size: int, odd: Sequence[Facts]) -> Iterator[Trouble]:
             if inside
             else f"rank {facts.rank} came with a world size of {facts.world_size}; rank 0's is {world_size}.",
             "Give each process a rank of its own." if inside else "Start all ranks with the same world size.",
-            {},
         )
 
 
@@ -84,7 +82,6 @@ def _silent(silent: Mapping[int, str]) -> Iterator[Trouble]:
             (rank,),
             f"rank {rank} came, and then did not answer rank 0: {why}",
             "See its output; if its machine is only busy, --timeout waits longer.",
-            {},
         )
 
 

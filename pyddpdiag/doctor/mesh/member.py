@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from pyddpdiag.doctor.mesh import group
@@ -88,7 +88,7 @@ class Member:
             return reach(self.facts.rank, *pair, limit)
 
         with ThreadPoolExecutor(1 if alone else _AT_ONCE) as pool:
-            return [replace(attempt) for attempt in pool.map(one, wanted)]
+            return list(pool.map(one, wanted))
 
     def close(self) -> None:
         """Listens no more."""

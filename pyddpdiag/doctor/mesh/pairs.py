@@ -241,7 +241,6 @@ def _slow(ranks: Mapping[int, Facts], attempts: Sequence[Attempt]) -> Iterator[T
                 (rank, peer),
                 f"rank {rank} to rank {peer} carries {mbit:g} Mbit/s; the other links {statistics.median(others):g}.",
                 "Look at the cable, the switch's port and the speed of the interface, or at other traffic on it.",
-                {},
                 warning=True,
             )
 

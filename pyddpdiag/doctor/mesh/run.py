@@ -16,7 +16,7 @@ from pyddpdiag.doctor.mesh.verdict import Verdict
 from pyddpdiag.errors import DoctorError, UsageError
 from pyddpdiag.model.fields import MISFITS, from_json
 from pyddpdiag.output import say
-from pyddpdiag.ranks.deadline import Deadline
+from pyddpdiag.ranks.deadline import deadline
 from pyddpdiag.ranks.rendezvous import Target
 from pyddpdiag.ranks.tcp import holder
 
@@ -39,7 +39,7 @@ def main(situation: Situation, timeout_s: float, *, as_json: bool) -> int:
         sys.stderr.flush()
         os._exit(2)
 
-    with Deadline(timeout_s + _GRACE_S, expired):
+    with deadline(timeout_s + _GRACE_S, expired):
         try:
             verdict = _take_part(situation, rank, world_size, target, timeout_s)
         except DoctorError as error:

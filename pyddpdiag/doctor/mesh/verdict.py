@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Final
 
 from pyddpdiag.model.fields import Limit
@@ -31,7 +31,7 @@ class Trouble:
     ranks: _Ranks
     text: _Text
     fix: _Text
-    lines: Annotated[Mapping[int, tuple[_Text, ...]], Limit(_MOST)]
+    lines: Annotated[Mapping[int, tuple[_Text, ...]], Limit(_MOST)] = field(default_factory=dict)
     warning: bool = False
 
 

@@ -157,7 +157,7 @@ def test_variables_of_gloo() -> None:
 
 
 def test_threads_against_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_cores", lambda: 8)
+    monkeypatch.setattr(threads, "usable_cores", lambda: 8)
 
     def said(environ: dict[str, str], ranks: int) -> list[str]:
         """The number of threads to set; after that, nothing is wrong."""

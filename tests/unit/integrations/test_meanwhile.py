@@ -51,9 +51,9 @@ def test_after_half_a_minute_one_line_says_what_is_missing(
     notes: Path, tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked, process = Meanwhile(notes, tmp_path / "run"), Watch()
-    process.loaded()
-    process.joined("nccl")
-    process.stepped()
+    process.note("loaded")
+    process.note("joined", backend="nccl")
+    process.note("stepped")
     assert not clock.pass_(asked, 27) and capsys.readouterr().err == ""
     assert not clock.pass_(asked, 300)
     (line,) = capsys.readouterr().err.splitlines()
@@ -80,7 +80,7 @@ def test_the_first_thing_that_lacks_is_named(
 ) -> None:
     process = Watch()
     for kind in done:
-        process.joined("gloo") if kind == "joined" else getattr(process, kind)()
+        process.made() if kind == "made" else process.note(kind, backend="gloo")
     clock.pass_(Meanwhile(notes, tmp_path / "run"), 60)
     assert f"Missing: {missing}" in capsys.readouterr().err
 
@@ -89,7 +89,7 @@ def test_nothing_is_said_once_a_module_is_called(
     notes: Path, tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = Meanwhile(notes, tmp_path / "run")
-    Watch().calls()
+    Watch().note("called")
     clock.pass_(asked, 300)
     assert capsys.readouterr().err == ""
 
@@ -113,7 +113,7 @@ def test_its_command_goes_on_unless_it_was_to_be_ended(
     assert capsys.readouterr().err.count("the command goes on without a trial") == 1
     # After all there is one.
     process.made()
-    process.calls()
+    process.note("called")
     assert not clock.pass_(asked, 6) and not asked.why
 
 
