@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.errors import UsageError
 from pyddpdiag.model.words import size
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.text import print_text
@@ -210,22 +208,3 @@ def test_a_hook_that_changes_gets_what_it_asks_for(tmp_path: Path) -> None:
             (0, 4),
             (1, 3),
         }
-
-
-def _bad_arguments(_: int, __: int) -> list[str]:
-    messages = []
-    with tempfile.TemporaryDirectory() as folder, pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
-        ddp = DistributedDataParallel(branches(torch.float32))
-        for options in ({"compress": "int8"}, {"error_feedback": True}):
-            try:
-                recorder.attach(ddp, **options)  # type: ignore[arg-type]
-            except UsageError as error:
-                messages.append(str(error))
-    return messages
-
-
-def test_unknown_compression_is_refused(tmp_path: Path) -> None:
-    messages = run_ranks(_bad_arguments, 1, tmp_path)[0]
-    assert len(messages) == 2
-    assert "'int8'" in messages[0] and "bf16" in messages[0]
-    assert "error_feedback" in messages[1]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import csv
-import io
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from support.ranks import run_ranks
+from support.ranks import ran_once
 from support.watched_ways import record_each
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -27,7 +25,7 @@ LEAST_STEPS, LEAST_S, LEAST_CPU_S, MOST_S = 48, 3.0, 2.0, 20.0
 """There are some 20 looks a second: however fast or busy the machine is, there must be enough of them."""
 ROUND = 16  # steps from one agreement on the end to the next
 RANKS = 2
-WAYS = ("moving average", "metrics", "log of rank 0", "check in forward of rank 1", "none")
+WAYS = ("moving average", "check in forward of rank 1", "none")
 
 
 def update_averages(averages: list[nn.Module], net: nn.Module) -> None:
@@ -35,14 +33,6 @@ def update_averages(averages: list[nn.Module], net: nn.Module) -> None:
         for average in averages:
             for kept, new in zip(average.parameters(), net.parameters(), strict=True):
                 kept.mul_(0.999).add_(new, alpha=0.001)
-
-
-def gradient_row(net: nn.Module) -> list[float]:
-    row = []
-    for one in net.parameters():
-        assert one.grad is not None
-        row += [one.grad.norm().item(), *torch.histc(one.grad, 16).tolist()]
-    return row
 
 
 def is_sorted(x: torch.Tensor) -> bool:
@@ -87,12 +77,8 @@ def train(way: str, rank: int) -> None:
     averages = [copy.deepcopy(net) for _ in range(12)]
     ddp = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
-    log = csv.writer(io.StringIO())
     for x in batches(rank):
         ddp(x).square().mean().backward()
-        if way == "metrics" or (way == "log of rank 0" and rank == 0):
-            for _ in range(6):
-                log.writerow(gradient_row(net))
         optimizer.step()
         optimizer.zero_grad()
         if way == "moving average":
@@ -104,11 +90,7 @@ def _job(rank: int, _: int, folder: str) -> None:
     record_each(Path(folder), WAYS, rank, train)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("hot_lines")
-    run_ranks(_job, RANKS, folder, str(folder))
-    return folder
+trained = ran_once(_job, RANKS, answers=False)
 
 
 def hot(folder: Path) -> list[Finding]:
@@ -119,8 +101,6 @@ def hot(folder: Path) -> list[Finding]:
     ("way", "function", "rank"),
     [
         ("moving average", "update_averages", None),
-        ("metrics", "gradient_row", None),
-        ("log of rank 0", "gradient_row", 0),
         ("check in forward of rank 1", "is_sorted", 1),
     ],
 )

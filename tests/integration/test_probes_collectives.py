@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from support.hooked import WAYS, backward, complete, in_order, register, times, train
 from support.models import branches
-from support.ranks import run_ranks
+from support.ranks import ran_once, run_ranks
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -78,10 +78,7 @@ def _collectives_job(rank: int, world_size: int, folder: str) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="module")
-def collectives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    folder = tmp_path_factory.mktemp("collectives")
-    return folder, run_ranks(_collectives_job, 2, folder, str(folder))
+collectives = ran_once(_collectives_job, 2)
 
 
 def test_other_collectives_by_name(collectives: tuple[Path, list[dict[str, Any]]]) -> None:
@@ -167,12 +164,7 @@ def _start_job(rank: int, _: int, folder: str) -> dict[tuple[str, str], tuple[in
     return seen
 
 
-@pytest.fixture(scope="module")
-def starts(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, list[dict[tuple[str, str], tuple[int, int]]]]:
-    folder = tmp_path_factory.mktemp("starts")
-    return folder, run_ranks(_start_job, 2, folder, str(folder))
+starts = ran_once(_start_job, 2)
 
 
 @pytest.mark.parametrize("elsewhere", ELSEWHERE)

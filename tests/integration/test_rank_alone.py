@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from support.ranks import run_ranks
+from support.ranks import ran_once
 from support.watched_ways import record_each
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -65,11 +65,7 @@ def _job(rank: int, _: int, folder: str) -> None:
     record_each(Path(folder), WAYS, rank, _train)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("alone")
-    run_ranks(_job, 2, folder, str(folder))
-    return folder
+trained = ran_once(_job, 2, answers=False)
 
 
 @pytest.mark.parametrize("way, function", [("checkpoint", "write_checkpoint"), ("evaluation", "evaluate")])

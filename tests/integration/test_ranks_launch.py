@@ -63,10 +63,6 @@ def test_a_job_gets_the_payload_tells_and_returns_what_it_likes() -> None:
     assert len(notes) == 2 and "adding up" in notes and any("loopback interface" in text for text in notes)
 
 
-def test_a_job_may_return_nothing() -> None:
-    assert launch(_nothing, OPTIONS, Node(1)) is None
-
-
 def test_prepare_comes_last_and_its_error_starts_nothing() -> None:
     called: list[str] = []
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
 import torch
-from support.ranks import run_ranks
+from support.ranks import ran_once
+from support.reported import findings
 from support.watched_ways import record_each
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-
-from pyddpdiag.model import Finding
-from pyddpdiag.pipeline import load_report
 
 STEPS, WIDTH, USUAL = 60, 256, 64
 WAYS = ("new shapes", "long inputs")
@@ -45,23 +42,15 @@ def _job(rank: int, _: int, folder: str) -> None:
     record_each(Path(folder), WAYS, rank, train)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("recompiles")
-    run_ranks(_job, 2, folder, str(folder))
-    return folder
-
-
-def pauses(folder: Path) -> list[Finding]:
-    return [each for each in load_report(folder).verdict.findings if each.kind == "pause"]
+trained = ran_once(_job, 2, answers=False)
 
 
 def test_compiling_again_is_named_with_the_line_and_what_to_do(trained: Path) -> None:
-    (found,) = pauses(trained / "new shapes")
+    (found,) = findings(trained / "new shapes", "pause")
     assert found.where is not None and "test_recompiles.py" in found.where
     assert "(torch.compile)" in found.message and "in no rhythm" in found.message
     assert "mark_dynamic" in found.advice
 
 
 def test_longer_inputs_now_and_then_are_no_pause(trained: Path) -> None:
-    assert not pauses(trained / "long inputs")
+    assert not findings(trained / "long inputs", "pause")

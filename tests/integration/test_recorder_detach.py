@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.hooked import backward, complete
 from support.models import branches, gradient_bytes
-from support.ranks import run_ranks
+from support.ranks import ran_once
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -19,6 +19,8 @@ import pyddpdiag
 from pyddpdiag.errors import AlreadyAttachedError, UsageError
 from pyddpdiag.trace.layout import BackwardTime, Kind
 from pyddpdiag.trace.run import open_run
+
+Left = tuple[Path, list[dict[str, Any]]]
 
 
 def _ddp() -> DistributedDataParallel:
@@ -81,19 +83,16 @@ def _job(rank: int, _: int, folder: str) -> dict[str, Any]:
     return seen
 
 
-@pytest.fixture(scope="module")
-def left(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    folder = tmp_path_factory.mktemp("left")
-    return folder, run_ranks(_job, 2, folder, str(folder))
+left = ran_once(_job, 2)
 
 
-def test_a_detached_module_trains_as_with_the_builtin_hook(left: tuple[Path, list[dict[str, Any]]]) -> None:
+def test_a_detached_module_trains_as_with_the_builtin_hook(left: Left) -> None:
     for seen in left[1]:
         assert seen["same"] == [True] * 10
         assert seen["mapped"] == []
 
 
-def test_each_recorder_has_its_own_passes(left: tuple[Path, list[dict[str, Any]]]) -> None:
+def test_each_recorder_has_its_own_passes(left: Left) -> None:
     for name, passes in {"first": 2, "second": 1, "third": 1, "fourth": 2}.items():
         for rank in open_run(left[0] / name).ranks:
             backward_passes = complete(rank, Kind.BACKWARD)
@@ -107,7 +106,7 @@ def test_each_recorder_has_its_own_passes(left: tuple[Path, list[dict[str, Any]]
             )
 
 
-def test_misuse_says_which_recorder_has_it(left: tuple[Path, list[dict[str, Any]]]) -> None:
+def test_misuse_says_which_recorder_has_it(left: Left) -> None:
     for seen in left[1]:
         assert (
             "attached to no recorder" in seen["not attached"] and "attach(ddp) first" in seen["not attached"]

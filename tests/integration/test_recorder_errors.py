@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from support.commands import python
 from support.hooked import WAYS, backward, register, train
 from support.models import branches
 from support.ranks import run_ranks
@@ -35,6 +36,9 @@ class Caught:
     kinds: tuple[str, ...]
     text: str
     hint: str
+
+
+Answers = tuple[Path, list[dict[str, Caught | None]]]
 
 
 def caught(act: Callable[[], object]) -> Caught | None:
@@ -116,6 +120,9 @@ def _job(rank: int, _: int, folder: str, tiny_disk: str) -> dict[str, Caught | N
         ("capacity nan", {"capacity_mb": float("nan")}),
         ("interval", {"parameter_interval": -1}),
         ("interval too large", {"parameter_interval": 2**32}),
+        ("statistics interval", {"statistics_interval": -1}),
+        ("sentinel", {"sentinel": "loud"}),
+        ("sentinel interval", {"sentinel": "warn", "sentinel_interval": 0}),
     ):
         found[name] = caught(lambda options=options: pyddpdiag.Recorder(root / "range", **options))  # type: ignore[misc]
     if tiny_disk:
@@ -227,11 +234,7 @@ EXPECTED = [
 
 @pytest.mark.parametrize(("name", "kind", "text", "hint"), EXPECTED, ids=[row[0] for row in EXPECTED])
 def test_error_names_the_rank_and_the_way_out(
-    answers: tuple[Path, list[dict[str, Caught | None]]],
-    name: str,
-    kind: type[Exception],
-    text: str,
-    hint: str,
+    answers: Answers, name: str, kind: type[Exception], text: str, hint: str
 ) -> None:
     for rank, found in enumerate(answers[1]):
         error = found[name]
@@ -245,7 +248,7 @@ def test_error_names_the_rank_and_the_way_out(
 
 
 @pytest.mark.skipif(not LINUX, reason="there is no /proc on this system")
-def test_a_folder_below_proc(answers: tuple[Path, list[dict[str, Caught | None]]]) -> None:
+def test_a_folder_below_proc(answers: Answers) -> None:
     test_error_names_the_rank_and_the_way_out(
         answers,
         "below /proc",
@@ -266,13 +269,14 @@ USAGE = [
     ("capacity nan", "between 0.0625 and 65536, not nan", ""),
     ("interval", "from 0 (never) to 4294967295, not -1", ""),
     ("interval too large", "parameter_interval must be", ""),
+    ("statistics interval", "statistics_interval must be", ""),
+    ("sentinel", "not 'loud'", ""),
+    ("sentinel interval", "sentinel_interval must be from 1", ""),
 ]
 
 
 @pytest.mark.parametrize(("name", "text", "hint"), USAGE, ids=[row[0] for row in USAGE])
-def test_usage_errors(
-    answers: tuple[Path, list[dict[str, Caught | None]]], name: str, text: str, hint: str
-) -> None:
+def test_usage_errors(answers: Answers, name: str, text: str, hint: str) -> None:
     for found in answers[1]:
         error = found[name]
         assert error is not None
@@ -281,15 +285,13 @@ def test_usage_errors(
         assert hint in error.hint
 
 
-def test_what_ddp_allows_it_allows_with_a_recorder(
-    answers: tuple[Path, list[dict[str, Caught | None]]],
-) -> None:
+def test_what_ddp_allows_it_allows_with_a_recorder(answers: Answers) -> None:
     for found in answers[1]:
         assert found["register after attach"] is None
         assert found["closed native"] is None
 
 
-def test_overwriting_replaces_the_trace(answers: tuple[Path, list[dict[str, Caught | None]]]) -> None:
+def test_overwriting_replaces_the_trace(answers: Answers) -> None:
     assert [found["overwrite"] for found in answers[1]] == [None, None]
     run = open_run(answers[0] / "exists")
     assert run.warnings == ()
@@ -297,11 +299,11 @@ def test_overwriting_replaces_the_trace(answers: tuple[Path, list[dict[str, Caug
     assert [len(rank.by_kind[1]) for rank in run.ranks] == [1, 1]  # type: ignore[index]
 
 
-def test_a_lost_folder_does_not_end_training(answers: tuple[Path, list[dict[str, Caught | None]]]) -> None:
+def test_a_lost_folder_does_not_end_training(answers: Answers) -> None:
     assert [found["folder lost"] for found in answers[1]] == [None, None]
 
 
-def test_a_full_disk(answers: tuple[Path, list[dict[str, Caught | None]]], tiny_disk: str) -> None:
+def test_a_full_disk(answers: Answers, tiny_disk: str) -> None:
     if not tiny_disk:
         reason = "a small file system can only be mounted on Linux and as root"
         pytest.fail(reason) if os.environ.get("CI") == "true" and LINUX else pytest.skip(reason)
@@ -318,7 +320,7 @@ def test_a_full_disk(answers: tuple[Path, list[dict[str, Caught | None]]], tiny_
 
 
 @pytest.mark.skipif(not LINUX, reason="the limit of a file's size is one of POSIX")
-def test_a_file_size_limit(answers: tuple[Path, list[dict[str, Caught | None]]]) -> None:
+def test_a_file_size_limit(answers: Answers) -> None:
     test_error_names_the_rank_and_the_way_out(
         answers, "file limit", errors.TraceFolderError, "cannot reserve space for", "capacity_mb"
     )
@@ -365,13 +367,7 @@ with pyddpdiag.Recorder(folder + "/run") as recorder:
 
 
 def test_a_group_that_is_not_gloo(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", NOT_GLOO, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = python("-c", NOT_GLOO, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["refused"] * 3
     with contextlib.suppress(FileNotFoundError):

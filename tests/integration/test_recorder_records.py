@@ -12,13 +12,15 @@ import pytest
 import torch
 from support.hooked import WAYS, backward, complete, in_order, register, times, train
 from support.models import branches
-from support.ranks import run_ranks
+from support.ranks import ran_once, run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.layout import DTYPE_NAMES, BackwardTime, BucketTime, Flag, Kind
 from pyddpdiag.trace.run import Run, open_run
+
+Answers = tuple[Path, list[dict[str, int]]]
 
 STEPS = 5
 SMALL_MB = 0.002
@@ -61,16 +63,11 @@ def _job(rank: int, _: int, folder: str) -> dict[str, int]:
     return {"thread": threading.get_native_id()}
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, int]]]:
-    folder = tmp_path_factory.mktemp("records")
-    return folder, run_ranks(_job, 2, folder, str(folder))
+answers = ran_once(_job, 2)
 
 
 @pytest.fixture(scope="module", params=[(way, case) for way in WAYS for case in CASES], ids="-".join)
-def recorded(
-    request: pytest.FixtureRequest, answers: tuple[Path, list[dict[str, int]]]
-) -> tuple[str, str, Run]:
+def recorded(request: pytest.FixtureRequest, answers: Answers) -> tuple[str, str, Run]:
     way, case = request.param
     run = open_run(answers[0] / way / case)
     assert run.warnings == ()
@@ -91,9 +88,7 @@ def test_bucket_times_are_in_order(recorded: tuple[str, str, Run]) -> None:
         assert times(buckets, BucketTime.READY).min() >= rank.header.monotonic_ns
 
 
-def test_bucket_sizes_and_flags(
-    recorded: tuple[str, str, Run], answers: tuple[Path, list[dict[str, int]]]
-) -> None:
+def test_bucket_sizes_and_flags(recorded: tuple[str, str, Run], answers: Answers) -> None:
     way, case, run = recorded
     for rank in run.ranks:
         buckets = complete(rank, Kind.BUCKET)
@@ -161,7 +156,7 @@ def test_identity_over_the_rebuild(recorded: tuple[str, str, Run]) -> None:
         assert rank.sidecar.modules[0].parameters == tuple(BRANCHES_NAMES)
 
 
-def test_both_ways_name_alike(answers: tuple[Path, list[dict[str, int]]]) -> None:
+def test_both_ways_name_alike(answers: Answers) -> None:
     for case in CASES:
         native, timed = (open_run(answers[0] / way / case).ranks[0] for way in WAYS)
         for field in ("reference", "group", "bytes", "step"):

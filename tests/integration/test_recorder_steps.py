@@ -12,13 +12,15 @@ import pytest
 import torch
 from support.hooked import WAYS, backward, complete, in_order, register, times
 from support.models import branches
-from support.ranks import run_ranks
+from support.ranks import ran_once, run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.errors import RecorderClosedError
 from pyddpdiag.trace.layout import BackwardTime, BucketTime, Flag, Kind, Records, StepTime
 from pyddpdiag.trace.run import open_run
+
+Alone = tuple[Path, dict[str, object]]
 
 STEPS = 4
 SLEEP_S = 0.03
@@ -125,11 +127,7 @@ def _loader_job(rank: int, _: int, folder: str) -> dict[str, object]:
     return seen
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("steps")
-    run_ranks(_train_job, 2, path, str(path))
-    return path
+folder = ran_once(_train_job, 2, answers=False)
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +144,7 @@ def flags_of(steps: Records, flag: Flag) -> list[bool]:
     return ((steps["flags"] & flag) > 0).tolist()
 
 
-def test_steps_without_a_loader(alone: tuple[Path, dict[str, object]]) -> None:
+def test_steps_without_a_loader(alone: Alone) -> None:
     folder, seen = alone
     for name, flags in (("blocks", [False] * 3), ("marks", [False] * 3 + [True])):
         steps = steps_of(folder, name)
@@ -159,7 +157,7 @@ def test_steps_without_a_loader(alone: tuple[Path, dict[str, object]]) -> None:
     assert "is closed; cannot mark a step" in str(seen["closed"])
 
 
-def test_marks_beside_a_loader_end_no_step_of_it(alone: tuple[Path, dict[str, object]]) -> None:
+def test_marks_beside_a_loader_end_no_step_of_it(alone: Alone) -> None:
     steps = steps_of(alone[0], "marks and a loader")
     assert flags_of(steps, Flag.ABANDONED) == [True, False, False, False, False]
     assert flags_of(steps, Flag.NO_BATCH) == [False, False, False, True, True]
@@ -199,7 +197,7 @@ def test_passes_and_buckets_lie_in_their_steps(folder: Path, way: str) -> None:
         assert complete(rank, Kind.BACKWARD)["step"].tolist() == list(range(2 * STEPS))
 
 
-def test_a_loader_that_raises(alone: tuple[Path, dict[str, object]]) -> None:
+def test_a_loader_that_raises(alone: Alone) -> None:
     folder, seen = alone
     assert seen["raises"] == "bad sample"
     steps = steps_of(folder, "raises")
@@ -209,9 +207,7 @@ def test_a_loader_that_raises(alone: tuple[Path, dict[str, object]]) -> None:
 
 
 @pytest.mark.parametrize(("name", "ended"), [("body raises", 2), ("break", 2)])
-def test_a_loop_that_is_left_ends_its_step(
-    alone: tuple[Path, dict[str, object]], name: str, ended: int
-) -> None:
+def test_a_loop_that_is_left_ends_its_step(alone: Alone, name: str, ended: int) -> None:
     folder, seen = alone
     steps = steps_of(folder, name)[:ended]
     assert steps["step"].tolist() == list(range(ended))
@@ -222,7 +218,7 @@ def test_a_loop_that_is_left_ends_its_step(
     assert steps_of(folder, "break")["step"].tolist() == [0, 1, 2, 3, 4]
 
 
-def test_length_and_iterating_again(alone: tuple[Path, dict[str, object]]) -> None:
+def test_length_and_iterating_again(alone: Alone) -> None:
     folder, seen = alone
     assert seen["length"] == 7
     assert "len()" in str(seen["no length"])
@@ -231,7 +227,7 @@ def test_length_and_iterating_again(alone: tuple[Path, dict[str, object]]) -> No
     assert steps_of(folder, "length")["step"].tolist() == [0, 1, 2, 2, 3, 4, 4]
 
 
-def test_loops_within_loops(alone: tuple[Path, dict[str, object]]) -> None:
+def test_loops_within_loops(alone: Alone) -> None:
     folder, seen = alone
     assert seen["nested"] == [(0, ["a", "b"]), (1, ["a", "b"])]
     steps = steps_of(folder, "nested")
@@ -243,7 +239,7 @@ def test_loops_within_loops(alone: tuple[Path, dict[str, object]]) -> None:
     assert (times(real, StepTime.WAIT_BEGIN)[1:] >= times(real, StepTime.END)[:-1]).all()
 
 
-def test_a_loop_left_open_does_not_end_the_next_ones_step(alone: tuple[Path, dict[str, object]]) -> None:
+def test_a_loop_left_open_does_not_end_the_next_ones_step(alone: Alone) -> None:
     steps = steps_of(alone[0], "left open")
     assert steps["step"].tolist() == [0, 1, 2, 3]
     assert flags_of(steps, Flag.ABANDONED) == [True, False, False, False]
@@ -251,6 +247,6 @@ def test_a_loop_left_open_does_not_end_the_next_ones_step(alone: tuple[Path, dic
     assert (took >= SLEEP_S * 1e9).all()
 
 
-def test_paused_steps_are_counted_and_not_written(alone: tuple[Path, dict[str, object]]) -> None:
+def test_paused_steps_are_counted_and_not_written(alone: Alone) -> None:
     steps = steps_of(alone[0], "paused")
     assert steps["step"].tolist() == [0, 1, 2, 5, 6]

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from support.hooked import complete, in_order, times
 from support.models import batch, branches
-from support.ranks import run_ranks
+from support.ranks import ran_once, run_ranks
 
 import pyddpdiag
 from pyddpdiag.errors import GradientError
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.layout import BackwardTime, BucketTime, Flag, GradientValue, Kind
 from pyddpdiag.trace.run import open_run
+
+Trained = tuple[Path, list[dict[str, Any]]]
 
 # Past the passes in which the worker probe listens anyway.
 STEPS = 20
@@ -59,13 +60,10 @@ def _job(rank: int, _: int, folder: str) -> dict[str, Any]:
     return answer
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    folder = tmp_path_factory.mktemp("reducer")
-    return folder, run_ranks(_job, 2, folder, str(folder))
+trained = ran_once(_job, 2)
 
 
-def test_buckets_and_passes_are_recorded(trained: tuple[Path, list[dict[str, Any]]]) -> None:
+def test_buckets_and_passes_are_recorded(trained: Trained) -> None:
     folder, answers = trained
     count = answers[0]["buckets"]
     assert count > 2
@@ -85,9 +83,7 @@ def test_buckets_and_passes_are_recorded(trained: tuple[Path, list[dict[str, Any
         assert not (complete(rank, Kind.COLLECTIVE)["name"].astype(str) == "gloo:all_reduce").any()
 
 
-def test_statistics_are_of_the_gradients_before_they_are_averaged(
-    trained: tuple[Path, list[dict[str, Any]]],
-) -> None:
+def test_statistics_are_of_the_gradients_before_they_are_averaged(trained: Trained) -> None:
     folder, answers = trained
     for rank, answer in zip(open_run(folder / "given").ranks, answers, strict=True):
         records = complete(rank, Kind.GRADIENT)
@@ -102,9 +98,7 @@ def test_statistics_are_of_the_gradients_before_they_are_averaged(
             )
 
 
-def test_the_report_names_parameters_and_hides_what_ran_beside_the_backward_pass(
-    trained: tuple[Path, list[dict[str, Any]]],
-) -> None:
+def test_the_report_names_parameters_and_hides_what_ran_beside_the_backward_pass(trained: Trained) -> None:
     report = load_report(trained[0] / "given")
     named = {name for bucket in report.buckets for name in bucket.parameters}
     assert named == {name for name, _ in branches(torch.float32).named_parameters()}
@@ -164,6 +158,6 @@ def test_a_recorder_may_pause_and_close(tmp_path: Path) -> None:
         assert len(complete(open_run(tmp_path / "trace").ranks[rank], Kind.BUCKET)) == 2 * buckets
 
 
-def test_a_reducer_without_a_recorder_records_nothing(trained: tuple[Path, list[dict[str, Any]]]) -> None:
+def test_a_reducer_without_a_recorder_records_nothing(trained: Trained) -> None:
     for rank in open_run(trained[0] / "beside").ranks:
         assert len(rank.of_kind(Kind.BUCKET)) == 0

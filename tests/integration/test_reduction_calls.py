@@ -10,14 +10,15 @@ import torch
 import torch.distributed as dist
 from support.hooked import backward
 from support.models import branches
-from support.ranks import run_ranks
+from support.ranks import ran_once
+from support.reported import findings
 from torch.distributed import all_reduce
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.model import Finding
-from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.run import open_run
+
+Trained = tuple[Path, list[list[float]]]
 
 SUM, MAX, MIN = dist.ReduceOp.SUM, dist.ReduceOp.MAX, dist.ReduceOp.MIN
 STEPS: Final = 6
@@ -67,23 +68,17 @@ def _job(rank: int, _: int, folder: str) -> list[float]:
     return kept
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[float]]]:
-    folder = tmp_path_factory.mktemp("reductions")
-    return folder, run_ranks(_job, 2, folder, str(folder))
+WRONG = "mismatched_all_reduce"
+trained = ran_once(_job, 2)
 
 
-def found(folder: Path) -> list[Finding]:
-    return [one for one in load_report(folder).verdict.findings if one.kind == "mismatched_all_reduce"]
-
-
-def test_torch_gives_wrong_numbers_without_a_word(trained: tuple[Path, list[list[float]]]) -> None:
+def test_torch_gives_wrong_numbers_without_a_word(trained: Trained) -> None:
     _, values = trained
     assert values == [[3.0, 3.0, 3.0, 3.0, 2.0, 3.0]] * 2
 
 
-def test_operations_by_turns_on_all_ranks_are_no_finding(trained: tuple[Path, list[list[float]]]) -> None:
-    assert found(trained[0] / "same") == []
+def test_operations_by_turns_on_all_ranks_are_no_finding(trained: Trained) -> None:
+    assert findings(trained[0] / "same", WRONG) == []
     (kept,) = open_run(trained[0] / "same").ranks[0].sidecar.training.reductions
     assert (kept.operation, kept.calls, kept.first) == ("all_reduce", 12, "ab" * 6)
     assert [(kind.said, kind.calls) for kind in kept.kinds] == [("SUM of float32", 6), ("MAX of float32", 6)]
@@ -100,9 +95,9 @@ def test_operations_by_turns_on_all_ranks_are_no_finding(trained: tuple[Path, li
     ],
 )
 def test_both_sides_of_a_reduction_that_differs_are_named(
-    trained: tuple[Path, list[list[float]]], job: str, what: str, sides: tuple[str, str], call: int
+    trained: Trained, job: str, what: str, sides: tuple[str, str], call: int
 ) -> None:
-    (one,) = found(trained[0] / job)
+    (one,) = findings(trained[0] / job, WRONG)
     assert (one.confidence, one.since_step, one.evidence["sequence"]) == ("certain", 4, call)
     assert one.evidence["operation"] == f"gloo:{what}"
     assert (one.evidence["rank_0"], one.evidence["rank_1"]) == sides
@@ -110,8 +105,8 @@ def test_both_sides_of_a_reduction_that_differs_are_named(
     assert Path(__file__).name in str(one.evidence["lines"])
 
 
-def test_a_call_among_many_is_known_by_their_numbers(trained: tuple[Path, list[list[float]]]) -> None:
+def test_a_call_among_many_is_known_by_their_numbers(trained: Trained) -> None:
     """Call 187 of 360: neither among the first 128 nor among the last."""
-    (one,) = found(trained[0] / "late")
+    (one,) = findings(trained[0] / "late", WRONG)
     assert (one.confidence, one.since_step) == ("certain", None)
     assert (one.evidence["rank_0"], one.evidence["rank_1"]) == ("SUM of float32", "MAX of float32")

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from support.hooked import backward, complete
 from support.models import branches, gradient_bytes
-from support.ranks import run_ranks
+from support.ranks import ran_once, run_ranks
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -19,6 +19,8 @@ import pyddpdiag
 from pyddpdiag.errors import AlreadyAttachedError, UsageError
 from pyddpdiag.trace.layout import BackwardTime, Kind
 from pyddpdiag.trace.run import open_run
+
+Left = tuple[Path, list[dict[str, dict[str, Any]]]]
 
 WAYS = ("recorder", "nothing", "group", "bound", "compressed")
 
@@ -99,16 +101,11 @@ def _other(ddp: DistributedDataParallel, closed: pyddpdiag.Recorder) -> Distribu
     return other
 
 
-@pytest.fixture(scope="module")
-def left(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, dict[str, Any]]]]:
-    folder = tmp_path_factory.mktemp("registered")
-    return folder, run_ranks(_job, 3, folder, str(folder))
+left = ran_once(_job, 3)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_detached_module_trains_as_with_the_builtin_hook(
-    left: tuple[Path, list[dict[str, dict[str, Any]]]], way: str
-) -> None:
+def test_a_detached_module_trains_as_with_the_builtin_hook(left: Left, way: str) -> None:
     for ranks in left[1]:
         seen = ranks[way]
         assert seen["own"] == [way != "compressed"] * 2
@@ -118,9 +115,7 @@ def test_a_detached_module_trains_as_with_the_builtin_hook(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_recorder_has_its_own_passes(
-    left: tuple[Path, list[dict[str, dict[str, Any]]]], way: str
-) -> None:
+def test_each_recorder_has_its_own_passes(left: Left, way: str) -> None:
     for name, passes in {"first": 2, "second": 2, "third": 1}.items():
         for rank in open_run(left[0] / way / name).ranks:
             backward_passes = complete(rank, Kind.BACKWARD)
@@ -134,7 +129,7 @@ def test_each_recorder_has_its_own_passes(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_misuse_says_what_to_do(left: tuple[Path, list[dict[str, dict[str, Any]]]], way: str) -> None:
+def test_misuse_says_what_to_do(left: Left, way: str) -> None:
     for ranks in left[1]:
         seen = ranks[way]
         assert "recorder.detach(ddp)" in seen["taken"]

@@ -16,7 +16,7 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.errors import GradientError, UsageError
+from pyddpdiag.errors import GradientError
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.trace.reader import read_trace
 
@@ -161,21 +161,3 @@ def test_statistics_of_parameters_add_up_to_those_of_the_bucket(tmp_path: Path) 
     squares = records["times"][:, 0].view(np.float64)
     assert squares[of_parameter].sum() == pytest.approx(squares[~of_parameter].sum(), rel=1e-12)
     assert records["times"][of_parameter, 6].sum() == records["times"][~of_parameter, 6].sum()
-
-
-def _refused(_: int, __: int, folder: str) -> list[str]:
-    messages = []
-    for options in (
-        {"sentinel": "loud"},
-        {"sentinel": "warn", "sentinel_interval": 0},
-        {"statistics_interval": -1},
-    ):
-        try:
-            pyddpdiag.Recorder(folder, **options)  # type: ignore[arg-type]
-        except UsageError as error:
-            messages.append(str(error))
-    return messages
-
-
-def test_wrong_settings_are_refused(tmp_path: Path) -> None:
-    assert len(run_ranks(_refused, 1, tmp_path, str(tmp_path / "trace"))[0]) == 3

@@ -19,7 +19,6 @@ from support.trained import train
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.paths import shared_setup
 
 # Rank R is on host HOSTS[R]. Not in order, as a launcher need not have it.
 HOSTS = [0, 1, 1, 0]
@@ -37,13 +36,9 @@ COUNTS = (1, 1000, 16384, 16385, 300_001)
 def _sums(rank: int, _: int) -> dict[tuple[str, int], tuple[bool, bytes]]:
     """Whether each sum is (0 + 3) + (1 + 2), and its bits."""
     only_own_host(rank, HOSTS)
-    group = dist.group.WORLD
-    assert group is not None
     answers = {}
     for turn in range(2):  # run to run
-        ranks, found = shared_setup.share(group, "require")
-        assert ranks is not None
-        assert found == "used"
+        ranks = added_up.shared()
         number = 0
         for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
             for count in COUNTS:
@@ -69,10 +64,7 @@ def test_the_bits_are_those_of_the_hosts_sums(tmp_path: Path) -> None:
 def _sums_of_three(rank: int, _: int) -> list[tuple[bool, bytes]]:
     """Whether each sum is that of the hosts' in f32, rounded once, and its bits."""
     only_own_host(rank, THREE)
-    group = dist.group.WORLD
-    assert group is not None
-    ranks, _found = shared_setup.share(group, "require")
-    assert ranks is not None
+    ranks = added_up.shared()
     answers = []
     for number, dtype in enumerate((torch.float16, torch.bfloat16)):
         buffer = _addend(rank, dtype, 300_001)
@@ -92,10 +84,7 @@ def test_16_bit_sums_of_three_hosts_are_rounded_once(tmp_path: Path) -> None:
 
 def _different(rank: int, _: int) -> str:
     only_own_host(rank, HOSTS)
-    group = dist.group.WORLD
-    assert group is not None
-    ranks, _found = shared_setup.share(group, "require")
-    assert ranks is not None
+    ranks = added_up.shared()
     added_up.add_up(ranks, torch.ones(300_000), 0)
     try:
         added_up.add_up(ranks, torch.ones(300_000 + HOSTS[rank]), 1)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from support.hooked import complete, in_order
 from support.models import batch, branches, gradient_bytes
-from support.ranks import run_ranks
+from support.ranks import ran_once, run_ranks
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _MixedPrecision
@@ -58,10 +58,7 @@ def _job(rank: int, _: int, folder: str) -> dict[str, bool]:
     return same
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    folder = tmp_path_factory.mktemp("foreign")
-    return folder, run_ranks(_job, 2, folder, str(folder))
+trained = ran_once(_job, 2)
 
 
 @pytest.mark.parametrize("hook", HOOKS)

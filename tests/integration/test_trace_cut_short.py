@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.forked_command import forked
 from support.hooked import WAYS, backward, complete, register
 from support.models import branches, gradient_bytes
 from support.ranks import run_ranks
@@ -184,34 +184,36 @@ os._exit(0)
 """
 
 
-def _run(folder: Path, order: str, what: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", HANDLERS, order, what, str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+def _run(folder: Path, order: str, what: str) -> tuple[int, str, str]:
+    script = folder / "handlers.py"
+    script.write_text(HANDLERS, encoding="utf-8")
+    with forked((script, order, what, folder), folder, os.environ) as process:
+        return process.ended(100)
 
 
 @pytest.mark.parametrize("order", ["none", "before", "after", "on and off", "python", "ignored"])
 def test_with_handlers_of_others(tmp_path: Path, order: str) -> None:
-    done = _run(tmp_path, order, "ours")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "trained on\n"
-    assert "Bus error" not in done.stderr
+    code, out, err = _run(tmp_path, order, "ours")
+    assert (code, out) == (0, "trained on\n"), err
+    assert "Bus error" not in err
 
 
 @pytest.mark.parametrize("order", ["none", "before", "after", "on and off"])
 def test_a_fault_of_somebody_else_ends_the_process_as_ever(tmp_path: Path, order: str) -> None:
-    done = _run(tmp_path, order, "foreign")
-    assert done.stdout == "about to fault\n"
-    assert done.returncode == -signal.SIGBUS
+    code, out, err = _run(tmp_path, order, "foreign")
+    assert (code, out) == (-signal.SIGBUS, "about to fault\n")
     # Once: faulthandler and our guard do not call each other in a circle.
-    assert done.stderr.count("Fatal Python error: Bus error") == (order in ("before", "after"))
+    assert err.count("Fatal Python error: Bus error") == (order in ("before", "after"))
 
 
-def test_a_signal_that_was_sent_reaches_its_handler(tmp_path: Path) -> None:
-    done = _run(tmp_path, "python", "sent")
-    assert (done.returncode, done.stdout) == (0, "trained on python\n"), done.stderr
-    (tmp_path / "more").mkdir()
-    done = _run(tmp_path / "more", "ignored", "sent")
-    assert (done.returncode, done.stdout) == (0, "trained on\n"), done.stderr
-    (tmp_path / "default").mkdir()
-    done = _run(tmp_path / "default", "none", "sent")
-    assert done.returncode == -signal.SIGBUS
+@pytest.mark.parametrize(
+    ("order", "end"),
+    [
+        ("python", (0, "trained on python\n")),
+        ("ignored", (0, "trained on\n")),
+        ("none", (-signal.SIGBUS, "")),
+    ],
+)
+def test_a_signal_that_was_sent_reaches_its_handler(tmp_path: Path, order: str, end: tuple[int, str]) -> None:
+    code, out, err = _run(tmp_path, order, "sent")
+    assert (code, out) == end, err

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.ranks import run_ranks
+from support.ranks import ran_once
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
@@ -145,11 +145,7 @@ def _job(rank: int, _: int, folder: str) -> None:
         watched.session.close()
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("unchanged")
-    run_ranks(_job, 2, folder, str(folder))
-    return folder
+trained = ran_once(_job, 2, answers=False)
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from support import uneven_job
-from support.ranks import run_ranks
+from support.ranks import ran_once
 
 from pyddpdiag.integrations import unchanged
 from pyddpdiag.integrations.watched import Watched
 from pyddpdiag.model import Finding
 from pyddpdiag.pipeline import load_report
+
+Trained = tuple[Path, list[dict[str, str]]]
 
 WAYS: dict[str, dict[str, bool]] = {"joined": {"joined": True}, "even": {"even": True}, "uneven": {}}
 
@@ -27,10 +28,7 @@ def _job(rank: int, _: int, folder: str) -> dict[str, str]:
     return failed
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, str]]]:
-    folder = tmp_path_factory.mktemp("uneven")
-    return folder, run_ranks(_job, 2, folder, str(folder), group_timeout_s=8)
+trained = ran_once(_job, 2, group_timeout_s=8)
 
 
 def findings(folder: Path) -> dict[str, Finding]:
@@ -40,9 +38,7 @@ def findings(folder: Path) -> dict[str, Finding]:
 JOIN = "from torch.distributed.algorithms.join import Join\nwith Join([ddp]):"
 
 
-def test_the_rank_without_more_batches_comes_first_with_the_line_to_paste(
-    trained: tuple[Path, list[dict[str, str]]],
-) -> None:
+def test_the_rank_without_more_batches_comes_first_with_the_line_to_paste(trained: Trained) -> None:
     folder, failed = trained
     assert failed[0]["uneven"] and not failed[1]["uneven"]
     verdict = load_report(folder / "uneven").verdict
@@ -55,7 +51,7 @@ def test_the_rank_without_more_batches_comes_first_with_the_line_to_paste(
     assert "failed" not in verdict.line and "operation_failed" in findings(folder / "uneven")
 
 
-def test_ranks_that_join_are_no_error(trained: tuple[Path, list[dict[str, str]]]) -> None:
+def test_ranks_that_join_are_no_error(trained: Trained) -> None:
     folder, failed = trained
     assert not failed[0]["joined"] and not failed[1]["joined"]
     found = findings(folder / "joined")
@@ -63,6 +59,6 @@ def test_ranks_that_join_are_no_error(trained: tuple[Path, list[dict[str, str]]]
     assert found["settings_differ"].advice.startswith("Unless the loop over batches is within Join already")
 
 
-def test_even_batches_need_no_advice(trained: tuple[Path, list[dict[str, str]]]) -> None:
+def test_even_batches_need_no_advice(trained: Trained) -> None:
     found = findings(trained[0] / "even")
     assert not {"fewer_all_reduces", "settings_differ"} & set(found)

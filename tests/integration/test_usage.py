@@ -16,7 +16,6 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.layout import Kind, UsageValue
 from pyddpdiag.trace.run import open_run
 
@@ -86,20 +85,3 @@ def test_busy_steps_show_their_processor_time_and_a_collection_its_pause(folder:
         assert np.median(cpu[busy]) > np.median(cpu[~busy])
         collected = np.diff(trace.of_kind(Kind.USAGE)["times"][:, UsageValue.COLLECTOR])
         assert collected[-1] > 0
-
-
-def _sleeping_job(rank: int, _: int, folder: str) -> None:
-    ddp = DistributedDataParallel(branches(torch.float32))
-    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
-        recorder.attach(ddp)
-        for step in recorder.steps(range(STEPS)):
-            if rank == 1:
-                time.sleep(0.1)
-            backward(ddp, rank, step)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="no run-queue delay: sleeping and waiting look the same")
-def test_a_rank_that_sleeps_is_late_and_blocked(tmp_path: Path) -> None:
-    run_ranks(_sleeping_job, 2, tmp_path, str(tmp_path))
-    late = [found for found in load_report(tmp_path).verdict.findings if found.kind == "late_rank"]
-    assert [(found.rank, found.cause) for found in late] == [(1, "blocked")]

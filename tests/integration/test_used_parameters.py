@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 from support.ranks import run_ranks
+from support.reported import findings
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.run import open_run
 
 PASSES = 12
@@ -66,5 +66,5 @@ def test_the_search_is_judged_by_what_it_found_in_every_pass(tmp_path: Path) -> 
         assert (always.ddp["broadcast_buffers"], always.ddp["buffers"]) == (1, 3)
         # Running mean and variance, and the number of batches.
         assert always.ddp["buffer_bytes"] == 2 * 4 * 4 + 8
-    found = [one for one in load_report(tmp_path).verdict.findings if one.kind == "needless_unused_search"]
+    found = findings(tmp_path, "needless_unused_search")
     assert [one.evidence["unused"] for one in found] == [0, 2]

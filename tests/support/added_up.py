@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 
 from pyddpdiag import _native
+from pyddpdiag.paths import shared_setup
 
 
 def begin(ranks: _native.SharedRanks, buffer: torch.Tensor, number: int) -> dist.Work | None:
@@ -21,3 +22,12 @@ def wait(work: dist.Work | None) -> bool:
 def add_up(ranks: _native.SharedRanks, buffer: torch.Tensor, number: int) -> None:
     """Both."""
     wait(begin(ranks, buffer, number))
+
+
+def shared() -> _native.SharedRanks:
+    """What all ranks average their buckets with, which must be shared memory."""
+    group = dist.group.WORLD
+    assert group is not None
+    ranks, found = shared_setup.share(group, "require")
+    assert ranks is not None and found == shared_setup.USED
+    return ranks

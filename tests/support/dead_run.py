@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pyddpdiag.model import Finding, RunReport
-from pyddpdiag.pipeline import load_report
 from pyddpdiag.system import processes
 from support import own_clock
+from support.reported import report_of
 from support.trace_writer import MS, RankWriter
 
 STEPS = 12
@@ -45,11 +45,7 @@ class DeadRun:
                 "process_namespace": processes.namespace(),
                 "pid": GONE + writer.rank,
             }
-            for step in range(STEPS):
-                now = (1 + step) * 100 * MS
-                writer.step(step, now, now, now + 60 * MS)
-                writer.backward(step, now, now + 50 * MS, now + 53 * MS)
-                writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS)
+            writer.sound_steps(range(STEPS))
 
     def lives_until(self, rank: int, at: int) -> None:
         self.writers[rank].header["heartbeat_ns"] = at * MS
@@ -78,9 +74,7 @@ class DeadRun:
         (self.folder / "command.json").write_text(json.dumps(fields), encoding="utf-8")
 
     def report(self) -> RunReport:
-        for writer in self.writers:
-            writer.write(self.folder)
-        return load_report(self.folder)
+        return report_of(self.writers, self.folder)
 
     def first(self) -> Finding:
         return self.report().verdict.findings[0]

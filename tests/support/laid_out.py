@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pyddpdiag.model import Finding
-from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.layout import DTYPE_NAMES
+from support.reported import report_of
 from support.trace_writer import GROUP, MS, RankWriter
 
 MB = 1_000_000
@@ -86,9 +86,7 @@ def write(
                     dtype=DTYPE_NAMES.index(dtype),
                 )
         now = end
-    for writer in writers:
-        writer.write(folder)
-    return list(load_report(folder).verdict.findings)
+    return list(report_of(writers, folder).verdict.findings)
 
 
 def number(finding: Finding, name: str) -> float:

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from pyddpdiag.model import Finding
-from pyddpdiag.pipeline import load_report
 from support.trace_writer import MS, RankWriter
 
 STEPS = 40
@@ -103,7 +101,3 @@ def write(
         writer.sidecar["cores"] = list(range(cores))
         writer.sidecar |= {name: values[writer.rank] for name, values in sidecar.items()}
         writer.write(folder)
-
-
-def findings(folder: Path) -> list[Finding]:
-    return list(load_report(folder).verdict.findings)

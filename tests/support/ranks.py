@@ -88,6 +88,21 @@ def run_ranks(
     return answers
 
 
+def ran_once(job: Callable[..., Any], world_size: int, *, answers: bool = True, **options: Any) -> Any:
+    """A fixture for the tests of a file: a job's folder, which is its argument, and what each rank returned.
+
+    `answers`: False for the folder alone. `options`: of `run_ranks`.
+    """
+
+    @pytest.fixture(scope="module")
+    def ran(tmp_path_factory: pytest.TempPathFactory) -> Any:
+        folder = tmp_path_factory.mktemp("ran")
+        found = run_ranks(job, world_size, folder, str(folder), **options)
+        return (folder, found) if answers else folder
+
+    return ran
+
+
 def receive(pipe: Connection, seconds: float) -> Any:
     """What a process sends within this time.
 

@@ -6,7 +6,7 @@ It shares no code with pyddpdiag, so that a mistake in one cannot hide behind th
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +260,14 @@ class RankWriter:
         innermost one called, and whether it waited for a disk."""
         lines = (line,) if is_line(line) else tuple(line)
         self.looks.append((at, lines, call, on_disk))
+
+    def sound_steps(self, steps: Iterable[int], begin: int = 100 * MS, **bucket: Any) -> None:
+        """Add steps of 60 ms, one each 100 ms from `begin` on, whose one bucket ends before its pass does."""
+        for step in steps:
+            now = begin + step * 100 * MS
+            self.step(step, now, now, now + 60 * MS)
+            self.backward(step, now, now + 50 * MS, now + 53 * MS)
+            self.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS, **bucket)
 
     def error(self, ticket: int, text: str) -> None:
         """Add the text of an operation's error in parts of 64 bytes."""

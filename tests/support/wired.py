@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyddpdiag.model import Finding
-from pyddpdiag.pipeline import load_report
+from support.reported import findings
 from support.trace_writer import MS, RankWriter, write_training
 
 BEGIN = 2_000 * MS
@@ -131,11 +131,6 @@ def ring(
     for writer in writers:
         writer.write(folder)
     return writers
-
-
-def findings(folder: Path) -> list[Finding]:
-    """What the report on a folder finds."""
-    return list(load_report(folder).verdict.findings)
 
 
 def only(folder: Path) -> Finding:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.processor_use import NOTHING, Extra, findings, write
+from support.processor_use import NOTHING, Extra, write
+from support.reported import findings
 
 from pyddpdiag.analyse.bounds import SHARED_TIMES
 from pyddpdiag.analyse.extra_time import ExtraTime, stretch, waits_per_cpu

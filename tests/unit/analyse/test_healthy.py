@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.reported import report_of
 from support.trace_writer import MS, RankWriter, write_training
 
 from pyddpdiag.analyse.exposure import exposure_of
@@ -42,9 +43,7 @@ def write(
             writer.bucket(2 * step, now + 50 * MS, now + 50 * MS, now + 60 * MS, reference=1, step=step)
             writer.bucket(2 * step + 1, mine, arrived, end, reference=2, step=step)
         now = end
-    for writer in writers:
-        writer.write(folder)
-    return load_report(folder)
+    return report_of(writers, folder)
 
 
 def test_little_exposed_is_healthy_and_says_how_much(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.reported import findings
 from support.trace_writer import MS, write_training
-
-from pyddpdiag.pipeline import load_report
 
 HISTORY = 12
 INTERVALS = 10
@@ -49,7 +48,7 @@ def test_a_rank_that_waited_for_cores_is_named_with_low_confidence(
 ) -> None:
     """Nobody knows how busy its machine was then."""
     write_long(tmp_path, 8.0, waits_for_core=waits_for_core)
-    [late] = [one for one in load_report(tmp_path).verdict.findings if one.kind == "late_rank"]
+    [late] = findings(tmp_path, "late_rank")
     assert (late.rank, late.cause, late.confidence) == (1, cause, confidence)
     assert (late.since_step, late.until_step) == (0, INTERVALS * LENGTH - 1)
     assert late.cost_s == pytest.approx(8.0 * INTERVALS * LENGTH / 1e3) and late.cost_ms is None
@@ -57,4 +56,4 @@ def test_a_rank_that_waited_for_cores_is_named_with_low_confidence(
 
 def test_ranks_that_were_alike_are_not_named(tmp_path: Path) -> None:
     write_long(tmp_path, 0.5, waits_for_core=False)
-    assert not [one for one in load_report(tmp_path).verdict.findings if one.kind == "late_rank"]
+    assert not findings(tmp_path, "late_rank")

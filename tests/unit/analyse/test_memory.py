@@ -11,14 +11,14 @@ from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.memory import growth
 from pyddpdiag.model.memory import Memory
 
+Level = Callable[[Float64], Float64]
+
 GB, S = 10**9, 10**9
 FREE = 20 * GB
 SPAN_S = 600
 
 
-def read(
-    level: Callable[[Float64], Float64], noise: float = 2e6, seed: int = 1, workers: float = 0.0
-) -> Memory:
+def read(level: Level, noise: float = 2e6, seed: int = 1, workers: float = 0.0) -> Memory:
     """Readings of 10 minutes of what `level` says for shares of the time, in GB beyond 1 GB."""
     share = np.linspace(0.0, 1.0, 240)
     taken = GB * (1.0 + level(share)) + np.abs(np.random.default_rng(seed).normal(0.0, noise, len(share)))
@@ -48,9 +48,7 @@ def read(
         ),
     ],
 )
-def test_memory_that_grows_is_measured(
-    level: Callable[[Float64], Float64], gb_per_s: float, from_begin: bool, seed: int
-) -> None:
+def test_memory_that_grows_is_measured(level: Level, gb_per_s: float, from_begin: bool, seed: int) -> None:
     found = growth(read(level, seed=seed, workers=0.75))
     assert found is not None and found.from_begin == from_begin
     assert found.per_ns * S / GB == pytest.approx(gb_per_s, rel=0.25)
@@ -71,7 +69,7 @@ def test_memory_that_grows_is_measured(
         pytest.param(lambda t: 2.0 - 2.0 * t, id="less and less"),
     ],
 )
-def test_memory_that_levels_off_is_no_leak(level: Callable[[Float64], Float64], seed: int) -> None:
+def test_memory_that_levels_off_is_no_leak(level: Level, seed: int) -> None:
     assert growth(read(level, seed=seed)) is None
 
 

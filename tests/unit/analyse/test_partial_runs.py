@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.processor_use import Extra, write
-from support.trace_writer import GROUP, MS, WRITING, RankWriter, write_training
+from support.trace_writer import GROUP, WRITING, RankWriter, write_training
 
 from pyddpdiag.analyse.catalog import CHECKS
 from pyddpdiag.analyse.partial import may_look
@@ -41,10 +41,7 @@ def not_finite(folder: Path) -> Path:
     for rank in range(2):
         writer = RankWriter(rank, 2)
         for step in range(12):
-            now = (1 + step) * 100 * MS
-            writer.step(step, now, now, now + 60 * MS)
-            writer.backward(step, now, now + 50 * MS, now + 53 * MS)
-            writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS)
+            writer.sound_steps([step])
             bad = step > 5 or (step == 5 and rank == 1)
             counts = (1, 1, int(bad), -1, -1, 77 + step, 1000)  # of its values, how many are not finite, ...
             writer.add(GRADIENT, times=counts, step=step, sequence=step, group=GROUP, reference=7, dtype=1)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import python
 
 from pyddpdiag.bench.reading import article, read
 from pyddpdiag.bench.results import Entry, save, scaling_entry, to_document
@@ -59,13 +58,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 def test_pytest_benchmark_reads_our_file(tmp_path: Path) -> None:
     path = save(tmp_path / "a.json", [step(), scaling()])
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest_benchmark", "compare", str(path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=tmp_path,
-    )
+    done = python("-m", "pytest_benchmark", "compare", path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "scaling[resnet50-2]" in done.stdout + done.stderr
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.commands import python
 from support.trace_writer import write_training
 
-from pyddpdiag.cli import commands, main
+from pyddpdiag.cli import main
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,18 +17,12 @@ ROOT = Path(__file__).parents[3]
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, as a user runs it."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(
-        [sys.executable, "-m", "pyddpdiag", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=60,
+    return python(
+        "-m",
+        "pyddpdiag",
+        *arguments,
         env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", **environment},
     )
-
-
-def test_commands_are_found_from_their_files() -> None:
-    assert "report" in commands()
 
 
 def test_healthy_run_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,12 +138,10 @@ def test_help_and_report_need_no_torch(tmp_path: Path) -> None:
         "print(found, code, file=sys.stderr)"
     )
     for arguments, loaded in ((["report", "--help"], "[] 0"), (["report", str(tmp_path)], "['numpy'] 0")):
-        found = subprocess.run(
-            [sys.executable, "-c", program, *arguments],
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=60,
+        found = python(
+            "-c",
+            program,
+            *arguments,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
         )
         assert found.stderr.strip().endswith(loaded), found.stderr

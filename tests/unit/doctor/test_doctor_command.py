@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.commands import python, ran
 from support.doctored import command, environment
 
 pytestmark = pytest.mark.slow
@@ -34,14 +33,7 @@ sys.exit(code)
 
 
 def test_a_machine_without_torch_is_told_what_to_install() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python("-c", WITHOUT_TORCH, env=environment())
     assert done.returncode == 1, done.stderr
     checks = {one["name"]: one for one in json.loads(done.stdout)["checks"]}
     assert checks["torch"]["status"] == "fail" and checks["torch"]["lines"][0].startswith(
@@ -54,9 +46,7 @@ def test_a_machine_without_torch_is_told_what_to_install() -> None:
 
 def test_a_healthy_machine_has_no_finding_in_time() -> None:
     """No false alarm, and far from the limit that the checks keep for themselves."""
-    done = subprocess.run(
-        command("--json"), env=environment(), capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ran(*command("--json"), env=environment())
     answer = json.loads(done.stdout)
     assert [one for one in answer["checks"] if one["status"] != "pass"] == []
     assert done.returncode == 0
@@ -66,28 +56,11 @@ def test_a_healthy_machine_has_no_finding_in_time() -> None:
 
 
 def test_the_text_shows_each_check_and_the_line() -> None:
-    done = subprocess.run(
-        command("--shell", "powershell"),
-        env=environment({"GLOO_SOCKET_IFNAME": "nosuch7"}),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ran(*command("--shell", "powershell"), env=environment({"GLOO_SOCKET_IFNAME": "nosuch7"}))
     assert done.returncode == 1, done.stderr
     assert "fail  GLOO_SOCKET_IFNAME" in done.stdout
     assert "$env:GLOO_SOCKET_IFNAME = '" in done.stdout
-    assert (
-        subprocess.run(
-            command("--shell", "fish"),
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        ).returncode
-        == 2
-    )
+    assert ran(*command("--shell", "fish"), env=environment()).returncode == 2
 
 
 @pytest.mark.parametrize("how", ["file", "-"])
@@ -95,14 +68,10 @@ def test_logs_are_explained_from_a_file_and_from_standard_input(how: str, tmp_pa
     text = "RuntimeError: [gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: ^docker\n"
     path = tmp_path / "rank_0.log"
     path.write_bytes(text.encode("utf-16"))
-    done = subprocess.run(
-        command("--log", path if how == "file" else how),
+    done = ran(
+        *command("--log", path if how == "file" else how),
         env=environment(),
         input="" if how == "file" else text,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert done.returncode == 1, done.stderr
     assert "interface_unknown" in done.stdout and "GLOO_SOCKET_IFNAME" in done.stdout
@@ -112,16 +81,7 @@ def test_an_unknown_log_is_called_so_and_a_missing_one_is_an_error(tmp_path: Pat
     path = tmp_path / "job.log"
     for text, code, says in (("all is well\n", 0, "No error"), ("FATAL: ten\n", 2, "not in the catalog")):
         path.write_text(text, encoding="utf-8")
-        done = subprocess.run(
-            command("--log", path), env=environment(), capture_output=True, text=True, timeout=60, check=False
-        )
+        done = ran(*command("--log", path), env=environment())
         assert done.returncode == code and says in done.stdout
-    gone = subprocess.run(
-        command("--log", tmp_path / "none"),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    gone = ran(*command("--log", tmp_path / "none"), env=environment())
     assert gone.returncode == 2 and "cannot be read" in gone.stderr and "Traceback" not in gone.stderr

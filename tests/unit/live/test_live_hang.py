@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.live_run import STEPS, LiveRun, waiting_processes
+from support.live_run import STEPS, Live, LiveRun, live_runs
 from support.trace_writer import MS, write_training
 
 from pyddpdiag import cli
@@ -29,6 +29,14 @@ def answer(folder: Path) -> Hang:
     return judge(look(folder), frozenset(), 0.0)
 
 
+def answer_to(run: LiveRun) -> Hang:
+    run.write()
+    return answer(run.folder)
+
+
+live = live_runs()
+
+
 def kinds(found: Hang) -> list[tuple[str, int | None]]:
     return [(one.kind, one.rank) for one in found.findings]
 
@@ -39,101 +47,87 @@ def text_of(found: Hang) -> str:
     return out.getvalue()
 
 
-def test_a_rank_that_never_came_is_named_and_not_the_transport(tmp_path: Path) -> None:
-    with waiting_processes(3) as ranks:
-        run = LiveRun(tmp_path, ranks)
-        run.wait(0, 1)
-        run.write(without=frozenset({2}))
-        found = answer(tmp_path)
+def test_a_rank_that_never_came_is_named_and_not_the_transport(live: Live) -> None:
+    run = live(3)
+    run.wait(0, 1)
+    del run.writers[2]
+    found = answer_to(run)
     assert kinds(found) == [("rank_absent", 2)]
     assert [rank.state for rank in found.ranks] == ["waiting", "waiting", "absent"]
     assert found.suspects == (0, 1)
     assert "no trace" in text_of(found) and "never came" in found.line
 
 
-def test_a_shorter_silence_than_the_reports_is_less_sure(tmp_path: Path) -> None:
-    with waiting_processes(2) as ranks:
-        for silent_ms, confidence in ((2_000, "medium"), (60_000, "high")):
-            run = LiveRun(tmp_path, ranks, silent_ms=silent_ms)
-            run.wait(0)
-            run.write()
-            (finding,) = answer(tmp_path).findings
-            assert (finding.kind, finding.rank, finding.confidence) == ("rank_stuck", 1, confidence)
-
-
-def test_what_may_be_an_ordinary_step_is_not_called_stuck(tmp_path: Path) -> None:
-    """Before steps are known anything may take long; but what is known is said."""
-    with waiting_processes(2) as ranks:
-        run = LiveRun(tmp_path, ranks, silent_ms=5_000)
-        for writer in run.writers:
-            writer.records.clear()
+def test_a_shorter_silence_than_the_reports_is_less_sure(live: Live) -> None:
+    for silent_ms, confidence in ((2_000, "medium"), (60_000, "high")):
+        run = live(2, silent_ms=silent_ms)
         run.wait(0)
-        run.writers[1].step(0, run.end, run.end, 0, state=2)
-        run.write()
-        found = answer(tmp_path)
+        (finding,) = answer_to(run).findings
+        assert (finding.kind, finding.rank, finding.confidence) == ("rank_stuck", 1, confidence)
+
+
+def test_what_may_be_an_ordinary_step_is_not_called_stuck(live: Live) -> None:
+    """Before steps are known anything may take long; but what is known is said."""
+    run = live(2, silent_ms=5_000)
+    for writer in run.writers:
+        writer.records.clear()
+    run.wait(0)
+    run.writers[1].step(0, run.end, run.end, 0, state=2)
+    found = answer_to(run)
     assert (found.status, found.exit_code, found.findings) == ("cannot_tell", 2, ())
     assert "which rank 1 never began" in found.line and "Look again" in found.line
     assert found.suspects == (1,)
 
 
-def test_a_standstill_in_which_nobody_waits_shows_who_could_be_asked(tmp_path: Path) -> None:
-    with waiting_processes(2) as ranks:
-        LiveRun(tmp_path, ranks).write()
-        found = answer(tmp_path)
+def test_a_standstill_in_which_nobody_waits_shows_who_could_be_asked(live: Live) -> None:
+    found = answer_to(live(2))
     assert (found.status, found.suspects) == ("cannot_tell", (0, 1))
     assert "none waits for another" in found.line
 
 
-def test_a_rank_of_another_host_lives_as_long_as_its_heart_beats(tmp_path: Path) -> None:
-    with waiting_processes(2) as ranks:
-        for beat_s, expected in ((1, ("rank_stuck", 1)), (90, ("rank_lost", 1))):
-            run = LiveRun(tmp_path, ranks, silent_ms=100_000, elsewhere=frozenset({1}))
-            run.wait(0)
-            run.writers[1].header["heartbeat_ns"] = time.perf_counter_ns() - beat_s * SECOND_NS
-            run.write()
-            found = answer(tmp_path)
-            assert kinds(found)[0] == expected
-            beat = found.ranks[1].beat_s
-            assert beat is not None and beat == pytest.approx(beat_s, abs=5)
+def test_a_rank_of_another_host_lives_as_long_as_its_heart_beats(live: Live) -> None:
+    for beat_s, expected in ((1, ("rank_stuck", 1)), (90, ("rank_lost", 1))):
+        run = live(2, silent_ms=100_000, elsewhere=frozenset({1}))
+        run.wait(0)
+        run.writers[1].header["heartbeat_ns"] = time.perf_counter_ns() - beat_s * SECOND_NS
+        found = answer_to(run)
+        assert kinds(found)[0] == expected
+        beat = found.ranks[1].beat_s
+        assert beat is not None and beat == pytest.approx(beat_s, abs=5)
     assert "heartbeat" in text_of(found) and found.findings[0].confidence == "medium"
 
 
-def test_a_heartbeat_that_goes_on_is_life_whatever_the_clocks_say(tmp_path: Path) -> None:
+def test_a_heartbeat_that_goes_on_is_life_whatever_the_clocks_say(tmp_path: Path, live: Live) -> None:
     """The other host's wall clock is an hour behind."""
-    with waiting_processes(2) as ranks:
-        run = LiveRun(tmp_path, ranks, silent_ms=100_000, elsewhere=frozenset({1}))
-        run.wait(0)
-        header = run.writers[1].header
-        header["wall_ns"] -= 3600 * SECOND_NS
-        header["heartbeat_ns"] = time.perf_counter_ns()
-        run.write()
-        first = look(tmp_path)
-        header["heartbeat_ns"] += SECOND_NS
-        run.write()
-        found = judge(look(tmp_path, first), frozenset(), 1.0)
+    run = live(2, silent_ms=100_000, elsewhere=frozenset({1}))
+    run.wait(0)
+    header = run.writers[1].header
+    header["wall_ns"] -= 3600 * SECOND_NS
+    header["heartbeat_ns"] = time.perf_counter_ns()
+    run.write()
+    first = look(tmp_path)
+    header["heartbeat_ns"] += SECOND_NS
+    run.write()
+    found = judge(look(tmp_path, first), frozenset(), 1.0)
     assert kinds(found) == [("rank_stuck", 1)]
 
 
-def test_without_any_sign_of_life_nothing_is_guessed(tmp_path: Path) -> None:
-    with waiting_processes(2) as ranks:
-        run = LiveRun(tmp_path, ranks, elsewhere=frozenset({0, 1}))
-        run.wait(0)
-        run.write()
-        found = answer(tmp_path)
+def test_without_any_sign_of_life_nothing_is_guessed(live: Live) -> None:
+    run = live(2, elsewhere=frozenset({0, 1}))
+    run.wait(0)
+    found = answer_to(run)
     assert (found.status, found.findings, found.suspects) == ("cannot_tell", (), ())
     assert [rank.state for rank in found.ranks] == ["unseen", "unseen"]
     assert "which rank 1 never began" in found.line and "elsewhere" in found.line
 
 
-def test_an_old_trace_of_another_rank_counts_from_the_end(tmp_path: Path) -> None:
+def test_an_old_trace_of_another_rank_counts_from_the_end(live: Live) -> None:
     """The file holds far more than is read, and the ring has gone round."""
-    with waiting_processes(2) as ranks:
-        run = LiveRun(tmp_path, ranks)
-        for writer in run.writers:
-            writer.capacity = 16
-        run.wait(0)
-        run.write()
-        found = answer(tmp_path)
+    run = live(2)
+    for writer in run.writers:
+        writer.capacity = 16
+    run.wait(0)
+    found = answer_to(run)
     assert kinds(found) == [("rank_stuck", 1)]
     assert found.ranks[1].missing_from is not None and found.ranks[1].missing_from.step == STEPS
 
@@ -141,51 +135,51 @@ def test_an_old_trace_of_another_rank_counts_from_the_end(tmp_path: Path) -> Non
 # With no time at all there are two looks nevertheless, as where this process got no core for so long.
 @pytest.mark.parametrize("limit_s", [0.0, 0.2])
 def test_a_run_that_goes_on_between_two_looks_moves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float, live: Live
 ) -> None:
-    with waiting_processes(2) as ranks:
-        run = LiveRun(tmp_path, ranks, silent_ms=300)
-        run.wait(0)
+    run = live(2, silent_ms=300)
+    run.wait(0)
+    run.write()
+
+    def go_on(seconds: float) -> None:
+        now = time.perf_counter_ns()
+        for writer in run.writers:
+            writer.bucket(STEPS + 1, now - 2 * MS, now - MS, now)
         run.write()
 
-        def go_on(seconds: float) -> None:
-            now = time.perf_counter_ns()
-            for writer in run.writers:
-                writer.bucket(STEPS + 1, now - 2 * MS, now - MS, now)
-            run.write()
-
-        monkeypatch.setattr("pyddpdiag.live.hang.time.sleep", go_on)
-        found = hang(tmp_path, stacks=False, limit_s=limit_s)
+    monkeypatch.setattr("pyddpdiag.live.hang.time.sleep", go_on)
+    found = hang(tmp_path, stacks=False, limit_s=limit_s)
     assert (found.status, found.exit_code, found.findings) == ("moving", 0, ())
     assert [rank.state for rank in found.ranks] == ["moving", "moving"]
 
 
-def test_a_rank_that_is_gone_is_named_before_the_others_notice(tmp_path: Path) -> None:
-    with waiting_processes(3) as ranks:
-        LiveRun(tmp_path, ranks, silent_ms=300).write()
-        ranks[2].kill()
-        ranks[2].wait(20)
-        found = judge(look(tmp_path), frozenset({0, 1}), 2.0)
+def test_a_rank_that_is_gone_is_named_before_the_others_notice(tmp_path: Path, live: Live) -> None:
+    run = live(3, silent_ms=300)
+    run.write()
+    run.kill(2)
+    found = judge(look(tmp_path), frozenset({0, 1}), 2.0)
     assert kinds(found) == [("rank_lost", 2)]
     assert (found.status, found.findings[0].confidence) == ("found", "medium")
     assert [rank.state for rank in found.ranks] == ["moving", "moving", "dead"]
 
 
 @pytest.mark.parametrize(("signal", "name"), [(15, "SIGTERM"), (6, "SIGABRT"), (11, "SIGSEGV")])
-def test_a_rank_that_a_signal_ended_is_no_matter_of_memory(tmp_path: Path, signal: int, name: str) -> None:
-    with waiting_processes(2) as ranks:
-        run = LiveRun(tmp_path, ranks, silent_ms=300)
-        run.writers[1].sidecar["pid"] = ranks[1].pid
-        run.write()
-        (tmp_path / "rank_1.end").write_text(f"{ranks[1].pid} {signal} {run.end + MS}\n", encoding="utf-8")
-        ranks[1].kill()
-        ranks[1].wait(20)
-        found = judge(look(tmp_path), frozenset({0}), 2.0)
+def test_a_rank_that_a_signal_ended_is_no_matter_of_memory(
+    tmp_path: Path, signal: int, name: str, live: Live
+) -> None:
+    run = live(2, silent_ms=300)
+    run.writers[1].sidecar["pid"] = run.processes[1].pid
+    run.write()
+    (tmp_path / "rank_1.end").write_text(
+        f"{run.processes[1].pid} {signal} {run.end + MS}\n", encoding="utf-8"
+    )
+    run.kill(1)
+    found = judge(look(tmp_path), frozenset({0}), 2.0)
     assert kinds(found) == [("rank_lost", 1)] and name in found.line
     assert found.findings[0].advice and "memory use" not in found.findings[0].advice
 
 
-def test_runs_that_are_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_that_are_over(tmp_path: Path, capsys: pytest.CaptureFixture[str], live: Live) -> None:
     write_training(tmp_path / "good")
     assert cli.main(["hang", str(tmp_path / "good")]) == 0
     assert "every rank ended normally" in " ".join(capsys.readouterr().out.split())
@@ -194,21 +188,19 @@ def test_runs_that_are_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         writer.write(tmp_path / "no close")
     assert cli.main(["hang", str(tmp_path / "no close")]) == 0
     assert "every rank ended normally" in " ".join(capsys.readouterr().out.split())
-    with waiting_processes(2) as ranks:
-        run = LiveRun(tmp_path / "gone", ranks)
-        run.write()
-    found = hang(tmp_path / "gone")
+    run = live(2)
+    run.write()
+    run.kill()
+    found = hang(run.folder)
     assert (found.status, [rank.state for rank in found.ranks]) == ("cannot_tell", ["dead", "dead"])
     assert cli.main(["hang", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
 
 
-def test_a_rank_that_waits_in_shared_memory_does_not_wait_in_gloo(tmp_path: Path) -> None:
-    with waiting_processes(2) as ranks:
-        run = LiveRun(tmp_path, ranks)
-        run.wait(0, flags=Flag.SHARED)
-        run.write()
-        found = answer(tmp_path)
+def test_a_rank_that_waits_in_shared_memory_does_not_wait_in_gloo(live: Live) -> None:
+    run = live(2)
+    run.wait(0, flags=Flag.SHARED)
+    found = answer_to(run)
     assert "waits in shared memory" in text_of(found) and "in Gloo" not in text_of(found)
     assert json.loads(hang_to_json(found))["ranks"][0]["waits_in"]["shared"] is True
     # Between hosts it is Gloo that carries it.
@@ -216,12 +208,10 @@ def test_a_rank_that_waits_in_shared_memory_does_not_wait_in_gloo(tmp_path: Path
     assert "waits in shared memory or Gloo" in text_of(several)
 
 
-def test_json_has_its_documented_keys(tmp_path: Path) -> None:
-    with waiting_processes(2) as ranks:
-        run = LiveRun(tmp_path, ranks)
-        run.wait(0)
-        run.write()
-        fields = json.loads(hang_to_json(answer(tmp_path)))
+def test_json_has_its_documented_keys(live: Live) -> None:
+    run = live(2)
+    run.wait(0)
+    fields = json.loads(hang_to_json(answer_to(run)))
     text = DOCS.read_text(encoding="utf-8")
     for key in (*fields, *fields["ranks"][0], *fields["ranks"][0]["waits_in"]):
         assert f"`{key}`" in text, key
@@ -230,15 +220,15 @@ def test_json_has_its_documented_keys(tmp_path: Path) -> None:
 
 
 def test_the_report_of_a_run_that_is_held_up_points_here(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], live: Live
 ) -> None:
-    with waiting_processes(2) as ranks:
-        run = LiveRun(tmp_path, ranks)
-        run.wait(0)
-        run.write()
-        assert cli.main(["report", str(tmp_path)]) == 1
-        assert f"pyddpdiag hang {tmp_path}" in capsys.readouterr().out
+    run = live(2)
+    run.wait(0)
+    run.write()
+    assert cli.main(["report", str(tmp_path)]) == 1
+    assert f"pyddpdiag hang {tmp_path}" in capsys.readouterr().out
     # Nobody is left to be asked.
+    run.kill()
     cli.main(["report", str(tmp_path)])
     assert "pyddpdiag hang" not in capsys.readouterr().out
 
@@ -253,18 +243,16 @@ def test_many_ranks_are_not_all_listed(tmp_path: Path) -> None:
     assert any(line.split()[:1] == ["47"] for line in text.splitlines())
 
 
-def test_the_line_of_each_rank_is_said_if_it_was_seen_since_its_newest_record(tmp_path: Path) -> None:
-    with waiting_processes(3) as ranks:
-        run = LiveRun(tmp_path, ranks)
-        run.wait(0, 2)
-        for writer, later in zip(run.writers, (5, 5, -3_600), strict=True):
-            until = run.end + later * SECOND_NS
-            writer.sidecar["seen"] = {
-                "where": f"train.py:3{writer.rank}",
-                "since_ns": until - 1,
-                "until_ns": until,
-            }
-        run.write()
-        found = answer(tmp_path)
+def test_the_line_of_each_rank_is_said_if_it_was_seen_since_its_newest_record(live: Live) -> None:
+    run = live(3)
+    run.wait(0, 2)
+    for writer, later in zip(run.writers, (5, 5, -3_600), strict=True):
+        until = run.end + later * SECOND_NS
+        writer.sidecar["seen"] = {
+            "where": f"train.py:3{writer.rank}",
+            "since_ns": until - 1,
+            "until_ns": until,
+        }
+    found = answer_to(run)
     assert [rank.line for rank in found.ranks] == ["train.py:30", "train.py:31", ""]
     assert "Seen since then: rank 0 at train.py:30, rank 1 at train.py:31." in text_of(found)

@@ -19,196 +19,76 @@ from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.json import report_to_dict, report_to_json
 from pyddpdiag.report.saved import report_from_dict
 
-TOP = {
-    "schema_version",
-    "folder",
-    "run_id",
-    "world_size",
-    "only_step",
-    "only_bucket",
-    "verdict",
-    "ranks",
-    "buckets",
-    "steps_source",
-    "steps_left_out",
-    "steps",
-    "steps_without_ranks",
-    "other_collectives",
-    "links",
-    "lines",
-    "groups",
-    "phases",
-    "account",
-    "parts",
-    "tried",
-    "in_flight_total",
-    "in_flight_operations",
-    "errors_total",
-    "errors",
-    "gaps",
-    "mismatches",
-    "warnings",
-    "units",
-}
+
+def keys(text: str) -> set[str]:
+    return set(text.split())
+
+
+TOP = keys(
+    """
+    schema_version folder run_id world_size only_step only_bucket verdict ranks buckets steps_source
+    steps_left_out steps steps_without_ranks other_collectives links lines groups phases account parts
+    tried in_flight_total in_flight_operations errors_total errors gaps mismatches warnings units
+    """
+)
 ACCOUNT = {"rank", "wall_s", *PARTS, "phases"}
-RANK = {
-    "rank",
-    "absent",
-    "ended",
-    "ended_by",
-    "host",
-    "torch",
-    "steps",
-    "last_step",
-    "records",
-    "overwritten",
-    "skipped",
-    "dropped",
-    "torn",
-    "malformed",
-    "in_flight",
-    "errors",
-    "closed",
-    "wall_ms",
-    "compute_ms",
-    "data_wait_ms",
-    "exposed_ms",
-    "other_ms",
-    "own_ms",
-    "micro_steps",
-    "last_arrivals",
-    "arrivals",
-    "clock_offset_ms",
-    "clock_uncertainty_ms",
-    "clock_inconsistent",
-    "process",
-    "silent_ms",
-    "beat_age_ms",
-    "cores",
-    "threads",
-    "load",
-    "memory_bytes",
-    "machine_memory_bytes",
-}
+RANK = keys(
+    """
+    rank absent ended ended_by host torch steps last_step records overwritten skipped dropped torn
+    malformed in_flight errors closed wall_ms compute_ms data_wait_ms exposed_ms other_ms own_ms
+    micro_steps last_arrivals arrivals clock_offset_ms clock_uncertainty_ms clock_inconsistent process
+    silent_ms beat_age_ms cores threads load memory_bytes machine_memory_bytes
+    """
+)
 RANK_PARTS = {
     "rank",
     "step_ms",
     *(f"{part}_ms" for part in STEP_PARTS),
     *(f"{span}_ms" for span in ("before", *SPANS)),
 }
-MEASURED = {
-    "arrival_ms",
-    "queue_ms",
-    "wire_ms",
-    "total_ms",
-    "algbw_gbps",
-    "busbw_gbps",
-    "hidden_fraction",
-}
-BUCKET = MEASURED | {
-    "bucket",
-    "module",
-    "parameters",
-    "bytes",
-    "dtype",
-    "gradient_dtype",
-    "group",
-    "group_size",
-    "count",
-    "judged",
-    "incomplete",
-    "first_step",
-    "last_step",
-    "first_steps_only",
-    "cost_ms",
-    "shared_memory",
-    "last_arrivals",
-}
+MEASURED = keys("arrival_ms queue_ms wire_ms total_ms algbw_gbps busbw_gbps hidden_fraction")
+BUCKET = MEASURED | keys(
+    """
+    bucket module parameters bytes dtype gradient_dtype group group_size count judged incomplete
+    first_step last_step first_steps_only cost_ms shared_memory last_arrivals
+    """
+)
 STEP = {"step", "wall_ms", "buckets", "judged", "ranks"}
-STEP_RANK = {
-    "rank",
-    "wall_ms",
-    "compute_ms",
-    "data_wait_ms",
-    "exposed_ms",
-    "other_ms",
-    "own_ms",
-    "buckets",
-    "bytes",
-}
-GROUP = {
-    "group",
-    "ranks",
-    "backend",
-    "shared_memory",
-    "buckets",
-    "shared_buckets",
-    "waiting_fraction",
-    "summing_fraction",
-}
-COLLECTIVE = {
-    "name",
-    "rank",
-    "count",
-    "median_ms",
-    "p95_ms",
-    "total_ms",
-    "in_flight",
-    "group",
-    "wait_ms",
-    "where",
-}
+STEP_RANK = keys("rank wall_ms compute_ms data_wait_ms exposed_ms other_ms own_ms buckets bytes")
+GROUP = keys("group ranks backend shared_memory buckets shared_buckets waiting_fraction summing_fraction")
+COLLECTIVE = keys("name rank count median_ms p95_ms total_ms in_flight group wait_ms where")
 LINE = {"rank", "part", "where", "call", "samples", "fraction", "total_s", "missed_s"}
-LINK = {
-    "rank",
-    "peer",
-    "interface",
-    "peer_interface",
-    "local",
-    "remote",
-    "loopback",
-    "connections",
-    "seconds",
-    "bytes",
-    "busy_ms_per_mb",
-    "min_rtt_ms",
-    "segments",
-    "retransmitted",
-    "dsack_dups",
-    "loss_fraction",
-    "loss_rtt_share",
-    "loss_spread",
-    "loss_scattered",
-    "unconfirmed",
-    "floor_rtt_ms",
-    "low_rtt_ms",
-    "usual_rtt_ms",
-}
+LINK = keys(
+    """
+    rank peer interface peer_interface local remote loopback connections seconds bytes busy_ms_per_mb
+    min_rtt_ms segments retransmitted dsack_dups loss_fraction loss_rtt_share loss_spread loss_scattered
+    unconfirmed floor_rtt_ms low_rtt_ms usual_rtt_ms
+    """
+)
 OPEN = {"rank", "kind", "what", "sequence", "step", "bytes", "started", "abandoned", "open_ms", "shared"}
 ERROR = {"rank", "kind", "what", "sequence", "step", "text", "at_ms"}
 GAP = {"rank", "group", "before", "between", "after", "last_sequence", "group_last_sequence"}
 MISMATCH = {"group", "sequence", "step", "field", "values", "count", "operation"}
-FINDING = {
-    "kind",
-    "family",
-    "short",
-    "severity",
-    "message",
-    "confidence",
-    "rank",
-    "bucket",
-    "parameter",
-    "evidence",
-    "change_mind",
-    "advice",
-    "peer",
-    "since_step",
-    "until_step",
-    "cost_s",
-    "where",
-    "among",
-    "cost_ms",
-    "cause",
+FINDING = keys(
+    """
+    kind family short severity message confidence rank bucket parameter evidence change_mind advice peer
+    since_step until_step cost_s where among cost_ms cause
+    """
+)
+LISTS = {
+    "ranks": RANK,
+    "buckets": BUCKET,
+    "steps": STEP,
+    "other_collectives": COLLECTIVE,
+    "links": LINK,
+    "lines": LINE,
+    "groups": GROUP,
+    "in_flight_operations": OPEN,
+    "errors": ERROR,
+    "gaps": GAP,
+    "account": ACCOUNT,
+    "parts": RANK_PARTS,
+    "mismatches": MISMATCH,
 }
 
 
@@ -249,21 +129,7 @@ def test_keys_are_exactly_the_contract(tmp_path: Path) -> None:
     assert set(written) == TOP
     assert written["schema_version"] == 1
     assert set(written["verdict"]) == {"status", "line", "findings"}
-    for name, keys in (
-        ("ranks", RANK),
-        ("buckets", BUCKET),
-        ("steps", STEP),
-        ("other_collectives", COLLECTIVE),
-        ("links", LINK),
-        ("lines", LINE),
-        ("groups", GROUP),
-        ("in_flight_operations", OPEN),
-        ("errors", ERROR),
-        ("gaps", GAP),
-        ("account", ACCOUNT),
-        ("parts", RANK_PARTS),
-        ("mismatches", MISMATCH),
-    ):
+    for name, keys in LISTS.items():
         assert written[name], name
         for entry in written[name]:
             assert set(entry) == keys, name
@@ -326,22 +192,7 @@ def test_long_runs_are_valid_json_too(tmp_path: Path) -> None:
 def test_document_names_every_key() -> None:
     text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_0-9]+)`", text))
-    keys = (
-        TOP
-        | RANK
-        | BUCKET
-        | STEP
-        | STEP_RANK
-        | COLLECTIVE
-        | LINK
-        | OPEN
-        | ERROR
-        | GAP
-        | MISMATCH
-        | FINDING
-        | ACCOUNT
-    )
-    assert keys - named == set()
+    assert (TOP | STEP_RANK | FINDING).union(*LISTS.values()) - named == set()
 
 
 def test_a_long_run_shows_its_ranks_in_some_steps_and_in_all_if_asked(

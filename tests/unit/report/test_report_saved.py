@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import python
 from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
 
 import pyddpdiag
@@ -114,7 +113,5 @@ def test_it_needs_no_torch(tmp_path: Path) -> None:
         "import sys, pyddpdiag; report = pyddpdiag.load_report(sys.argv[1]); "
         "assert report.world_size and 'torch' not in sys.modules"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=60
-    )
+    done = python("-c", program, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -29,7 +29,7 @@ from pyddpdiag.model.tried import (
     tried_from_json,
     tried_to_json,
 )
-from pyddpdiag.pipeline import load_details, load_report
+from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.json import report_to_json
 from pyddpdiag.report.run.page import sections
 from pyddpdiag.report.saved import read_report
@@ -121,14 +121,6 @@ def test_the_page_has_a_section_with_a_chart_of_intervals(tmp_path: Path) -> Non
     names = [name for one in chart.panels[0].series for name in [one.name] * len(one.intervals)]  # type: ignore[union-attr]
     assert names == ["faster", "no sure difference"]
     assert chart.panels[0].y.labels == ["shared memory", "views"]  # type: ignore[union-attr]
-
-
-def test_it_is_drawn(tmp_path: Path) -> None:
-    skip_without("plotly")
-    from pyddpdiag.report.run.files import write_pages
-
-    write_pages(*load_details(run_with(tmp_path, DECIDED)), tmp_path / "run.html", None)
-    assert "What each cure does to the step" in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
 def test_a_run_with_a_trial_is_analysed_once_for_the_screen_and_all_files(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from support.commands import ran
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tools"))
 
@@ -83,12 +83,6 @@ def test_pip_takes_the_wheel_that_fits(tmp_path: Path, asked: list[str], got: li
         "--no-index",
         "--no-cache-dir",
     ]
-    done = subprocess.run(
-        [*command, "--find-links", str(page), "--dest", str(taken), *asked],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ran(*command, "--find-links", page, "--dest", taken, *asked)
     assert done.returncode == 0, done.stderr
     assert sorted(p.name.removesuffix("-py3-none-any.whl") for p in taken.iterdir()) == got

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from support.commands import python
 
 import pyddpdiag
 from pyddpdiag.model.attempts import attempt_folder
@@ -112,12 +113,6 @@ def test_python_starts_with_next_to_nothing_of_ours(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(program, encoding="utf-8")
     environ = {name: value for name, value in os.environ.items() if name != "PYDDPDIAG_RUN_RANK"}
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env={**environ, **rank, **run, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = python(script, timeout_s=240, env={**environ, **rank, **run, "PYTHONPATH": path})
     assert (done.stdout, done.stderr) == ("[]\n", "")
     assert not list((tmp_path / "run").iterdir())

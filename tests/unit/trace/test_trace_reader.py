@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -236,26 +233,6 @@ def test_damaged_byte_order_mark(tmp_path: Path) -> None:
         read_trace(path)
 
 
-def test_capacity_beyond_the_file_costs_no_memory(tmp_path: Path) -> None:
-    path = tmp_path / "rank_0.ddptrace"
-    path.write_bytes(header_page(capacity=2**26, tickets=2**40) + bytes(128 * 10))
-    trace = read_trace(path)
-    assert len(trace) == 0
-
-
-def test_folder_with_a_traces_name(tmp_path: Path) -> None:
-    (tmp_path / "rank_0.ddptrace").mkdir()
-    with pytest.raises(TraceError, match="not a file"):
-        read_trace(tmp_path / "rank_0.ddptrace")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes in the file system")
-def test_pipe_with_a_traces_name_does_not_block(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "rank_0.ddptrace")
-    with pytest.raises(TraceError, match="not a file"):
-        read_trace(tmp_path / "rank_0.ddptrace")
-
-
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="cannot be read"):
         read_trace(tmp_path / "rank_0.ddptrace")
@@ -337,28 +314,3 @@ def test_file_that_is_cut_short_between_two_readings(tmp_path: Path) -> None:
                     os.truncate(path, 4096 + 128 * left)
         assert seen == max(PIECE, left)
         assert published.notes[0].startswith("truncated: it has ")
-
-
-def test_reading_while_another_process_writes(tmp_path: Path) -> None:
-    """Whatever moment a snapshot is taken at, every record in it is whole: all its fields belong together."""
-    capacity = 64
-    path = tmp_path / "rank_0.ddptrace"
-    path.write_bytes(header_page(capacity=capacity, tickets=2**40, closed=0) + bytes(128 * capacity))
-    program = Path(__file__).parents[2] / "support" / "live_writer.py"
-    writer = subprocess.Popen([sys.executable, str(program), str(path), str(capacity)])
-    try:
-        seen: set[int] = set()
-        deadline = time.monotonic() + 60
-        while len(seen) < 50 * capacity:
-            assert time.monotonic() < deadline, f"only {len(seen)} records seen"
-            trace = read_trace(path)
-            tickets = tickets_of(trace.of_kind(Kind.BUCKET)).tolist()
-            seen.update(tickets)
-            for name in ("sequence", "bytes", "reference"):
-                assert trace.of_kind(Kind.BUCKET)[name].tolist() == tickets
-            assert trace.of_kind(Kind.BUCKET)["times"][:, 3].tolist() == [ticket + 1 for ticket in tickets]
-            assert trace.malformed == 0
-        assert writer.poll() is None
-    finally:
-        writer.kill()
-        writer.wait(30)

@@ -8,19 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.commands import python
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="dev.py needs Python 3.11")
 
 
 def dev(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "dev.py"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return python(ROOT / "dev.py", *arguments)
 
 
 def test_without_arguments_it_lists_the_sessions() -> None:
@@ -45,9 +40,7 @@ def test_an_old_python_is_refused() -> None:
         "import runpy, sys; sys.version_info = (3, 10, 1, 'final', 0);"
         f"runpy.run_path({str(ROOT / 'dev.py')!r}, run_name='__main__')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = python("-c", code)
     assert done.returncode == 1
     assert "needs Python 3.11 or newer" in done.stderr
     assert "hint:" in done.stderr

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.commands import python
 
 ROOT = Path(__file__).resolve().parents[3]
 NATIVE = [p for folder in ("csrc", "tests/native") for p in sorted((ROOT / folder).rglob("*.[ch]pp"))]
@@ -377,8 +376,6 @@ print("torch" in sys.modules)
 
 
 def test_a_trace_is_read_and_reported_without_torch() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORT_WITHOUT_TORCH], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = python("-c", IMPORT_WITHOUT_TORCH)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == "False"

@@ -18,6 +18,7 @@ from unittest.mock import MagicMock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.commands import python
 from support.ranks import receive
 
 from pyddpdiag.ranks.meeting_file import fresh_file
@@ -68,9 +69,7 @@ print(imported, system.STORE_HAS_LIBUV, system.REUSE_ADDRESS_IS_SAFE)
 
 
 def test_everything_imports_where_windows_names_are_all_there_is() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PRETEND], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
-    )
+    done = python("-c", PRETEND, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
     imported, *facts = done.stdout.split()
     assert int(imported) > 30
@@ -79,9 +78,7 @@ def test_everything_imports_where_windows_names_are_all_there_is() -> None:
 
 def test_that_check_finds_what_windows_lacks() -> None:
     broken = PRETEND.replace("import pyddpdiag\nimported", "signal.SIGKILL\nimport pyddpdiag\nimported")
-    done = subprocess.run(
-        [sys.executable, "-c", broken], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
-    )
+    done = python("-c", broken, cwd=ROOT)
     assert done.returncode == 1
     assert "SIGKILL" in done.stderr
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.reported import report_of
 from support.trace_writer import GROUP, IN_FLIGHT, MS, RankWriter
 
 from pyddpdiag.analyse.view import RunView
@@ -185,9 +186,7 @@ def without_buckets(folder: Path, *, late_ms: float = 0.0, meeting: bool = True)
                 times[rank] = done
         for rank, writer in enumerate(writers):
             writer.step(step, begin[rank], begin[rank], times[rank])
-    for writer in writers:
-        writer.write(folder)
-    return load_report(folder)
+    return report_of(writers, folder)
 
 
 def test_a_late_rank_is_named_without_any_bucket(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.reported import report_of
 from support.trace_writer import IN_FLIGHT, MS, RankWriter
 
 from pyddpdiag.model import Finding
@@ -142,9 +143,7 @@ def test_of_two_ranks_the_one_that_left_out_its_usual_call_went_astray(tmp_path:
     writers[0].sidecar["end"] = {"signal": "SIGABRT", "message": text, "at_ns": 10**9 + 62 * MS}
     reset = {"error": "RuntimeError", "message": "Connection reset by peer", "where": "train.py:31"}
     writers[1].sidecar["end"] = {**reset, "at_ns": 10**9 + 63 * MS}
-    for writer in writers:
-        writer.write(tmp_path)
-    verdict = load_report(tmp_path).verdict
+    verdict = report_of(writers, tmp_path).verdict
     first = verdict.findings[0]
     assert (first.kind, first.rank, first.since_step) == ("mismatched_all_reduce", 1, 5)
     assert first.confidence == "certain"
@@ -208,10 +207,8 @@ def test_where_it_stands_among_the_passes_says_which_of_two_ranks_went_astray(
         at = 10**9 + (10 * last - 2) * MS
         for number in (last, last + 1):
             writers[0].collective("gloo:all_reduce", at, 0, sequence=number, step=last - 1, state=IN_FLIGHT)
-    for writer in writers:
-        writer.write(tmp_path)
     (found,) = [
-        each for each in load_report(tmp_path).verdict.findings if each.kind == "mismatched_all_reduce"
+        each for each in report_of(writers, tmp_path).verdict.findings if each.kind == "mismatched_all_reduce"
     ]
     assert (found.rank, found.since_step) == ((0, last - 1) if extra else (1, last)), found.message
     assert ("less than rank 0" in found.message) is not extra

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.reported import report_of
 from support.trace_writer import MS, RankWriter
 
 from pyddpdiag.model import RunReport, Verdict
@@ -63,9 +64,7 @@ def write(
                     mine = now + (0 if writer.rank else lone)
                     writer.collective("gloo:barrier", mine, now + lone + MS, step=step)
             now += int(all_ms * MS) + lone + 2 * MS
-    for writer in writers:
-        writer.write(folder)
-    return load_report(folder)
+    return report_of(writers, folder)
 
 
 def test_a_rank_that_evaluates_alone_while_the_others_wait_in_a_barrier(tmp_path: Path) -> None:
@@ -112,9 +111,7 @@ def test_without_a_collective_the_others_wait_in_the_next_step(tmp_path: Path) -
             writer.add(3, times=(begin, begin, begin + 30 * MS, end, begin, begin + MS), step=step)
             writer.bucket(step, arrived, now + alone + 26 * MS, now + alone + 32 * MS, step=step)
         now += alone + 40 * MS
-    for writer in writers:
-        writer.write(tmp_path)
-    report = load_report(tmp_path)
+    report = report_of(writers, tmp_path)
     found = report.verdict.findings[0]
     assert (found.kind, found.rank, found.evidence["times"], found.confidence) == (
         "rank_alone",
@@ -151,9 +148,7 @@ def test_a_rank_that_waits_for_a_batch_does_not_work_alone(tmp_path: Path) -> No
             writer.add(3, times=times, step=step)
             writer.bucket(step, passes + 25 * MS, passes + 26 * MS, passes + 32 * MS, step=step)
         now += late + 40 * MS
-    for writer in writers:
-        writer.write(tmp_path)
-    assert "rank_alone" not in {each.kind for each in load_report(tmp_path).verdict.findings}
+    assert "rank_alone" not in {each.kind for each in report_of(writers, tmp_path).verdict.findings}
 
 
 def test_the_bars_mark_where_a_rank_works_alone_though_no_loader_marks_the_steps(tmp_path: Path) -> None:
@@ -325,9 +320,7 @@ def test_a_cost_of_the_whole_run_is_that_of_its_steps(tmp_path: Path) -> None:
             writer.backward(step, now, mine, now + 44 * MS)
             writer.bucket(step, mine, now + 40 * MS, now + 42 * MS, step=step)
         now += 45 * MS
-    for writer in writers:
-        writer.write(tmp_path)
-    found = load_report(tmp_path).verdict.findings[0]
+    found = report_of(writers, tmp_path).verdict.findings[0]
     assert found.kind == "late_rank" and found.cost_ms == pytest.approx(20.0, rel=0.01)
     assert found.cost_s == pytest.approx(30 * 0.020, rel=0.01)
 
@@ -347,9 +340,7 @@ def test_no_step_is_healthy_of_which_nobody_knows_a_tenth(tmp_path: Path) -> Non
             # The other one is in its own code meanwhile.
             begin = now + (40 if writer.rank else 10) * MS
             writer.collective("gloo:gather", begin, begin + MS // 2, step=step)
-    for writer in writers:
-        writer.write(tmp_path)
-    verdict = load_report(tmp_path).verdict
+    verdict = report_of(writers, tmp_path).verdict
     assert verdict.status != "healthy"
 
 
@@ -374,9 +365,7 @@ def write_long_steps(
             )
             writer.bucket(step, begin + 29 * MS, begin + 30 * MS, begin + 32 * MS, step=step)
         now = begin + 42 * MS
-    for writer in writers:
-        writer.write(folder)
-    return load_report(folder).verdict
+    return report_of(writers, folder).verdict
 
 
 @pytest.mark.parametrize("look", [False, True])

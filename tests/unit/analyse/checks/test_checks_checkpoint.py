@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.reported import findings
 from support.trace_writer import write_training
 
 from pyddpdiag.model import Finding
@@ -31,7 +32,7 @@ def look(folder: Path, *ranks: Sequence[Mapping[str, Any]], **training: Any) -> 
     for writer, seen in zip(write_training(folder, world_size=len(ranks), **training), ranks, strict=True):
         writer.sidecar["training"] = {"saves": list(seen)}
         writer.write(folder)
-    return [one for one in load_report(folder).verdict.findings if one.kind == "same_checkpoint"]
+    return findings(folder, "same_checkpoint")
 
 
 def test_ranks_that_save_into_one_file_at_once_are_named_with_the_line(tmp_path: Path) -> None:

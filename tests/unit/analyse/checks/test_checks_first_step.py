@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.reported import report_of
 from support.trace_writer import MS, RankWriter
-
-from pyddpdiag.pipeline import load_report
 
 OPENED_NS = 1000 * MS
 STEPS = 24
@@ -33,9 +32,7 @@ def test_neither_a_short_start_nor_a_long_first_pass_is_work_before_it(
             )
             writer.bucket(step, end, met, met + 2 * MS, step=step)
         now += extra + 40 * MS
-    for writer in writers:
-        writer.write(tmp_path)
-    found = {finding.kind for finding in load_report(tmp_path).verdict.findings}
+    found = {finding.kind for finding in report_of(writers, tmp_path).verdict.findings}
     assert ("rank_alone" in found) == alone, found
 
 
@@ -54,7 +51,5 @@ def test_a_first_batch_that_comes_late_is_a_start_only_where_no_other_is_as_late
             writer.backward(step, begin, begin + 30 * MS, now + wait + 35 * MS)
             writer.bucket(step, begin + 25 * MS, now + wait + 26 * MS, now + wait + 32 * MS, step=step)
         now += wait + 40 * MS
-    for writer in writers:
-        writer.write(tmp_path)
-    found = {finding.kind: finding for finding in load_report(tmp_path).verdict.findings}
+    found = {finding.kind: finding for finding in report_of(writers, tmp_path).verdict.findings}
     assert ("rank_alone" in found) == alone, found

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.laid_out import MB, number, write
+from support.reported import findings
 from support.trace_writer import write_training
 
 from pyddpdiag.analyse.view import RunView
@@ -196,7 +197,7 @@ def settings(
     ):
         writer.sidecar |= {"torch_threads": 4, "environment": {"OMP_NUM_THREADS": "4"}, **change}
         writer.write(folder)
-    return list(load_report(folder).verdict.findings)
+    return findings(folder)
 
 
 def test_settings_that_differ_are_a_note_with_the_ranks(tmp_path: Path) -> None:

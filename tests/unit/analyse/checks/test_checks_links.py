@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.reported import findings
 from support.trace_writer import RankWriter
-from support.wired import SEGMENTS, connect, findings, only, ring
+from support.wired import SEGMENTS, connect, only, ring
 
 from pyddpdiag.analyse.bounds import BYTES_SHARE
 from pyddpdiag.model import Finding

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.reported import findings
 from support.trace_writer import write_training
 
 from pyddpdiag.model import Finding
@@ -31,7 +32,7 @@ def look(folder: Path, *ranks: Any) -> list[Finding]:
     for writer, one in zip(write_training(folder, world_size=len(ranks)), ranks, strict=True):
         writer.sidecar["training"] = {"modes": one if isinstance(one, list) else [] if one is None else [one]}
         writer.write(folder)
-    return [one for one in load_report(folder).verdict.findings if one.kind == "left_in_eval"]
+    return findings(folder, "left_in_eval")
 
 
 def test_a_module_that_nobody_brought_back_is_found_with_its_first_step(tmp_path: Path) -> None:

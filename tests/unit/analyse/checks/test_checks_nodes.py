@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.reported import report_of
 from support.trace_writer import MS, RankWriter
 
 from pyddpdiag.model import Finding
@@ -43,11 +44,7 @@ class TwoMachines:
             }
             zero = writer.header["monotonic_ns"]
             writer.header["heartbeat_ns"] = zero + STEPS * 100 * MS
-            for step in range(STEPS):
-                now = zero + step * 100 * MS
-                writer.step(step, now, now, now + 60 * MS)
-                writer.backward(step, now, now + 50 * MS, now + 53 * MS)
-                writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS)
+            writer.sound_steps(range(STEPS), zero)
             self.writers.append(writer)
 
     def heard(self, machine: int, at_s: float, exit_code: int | None = None, ahead_s: int = 0) -> None:
@@ -65,16 +62,12 @@ class TwoMachines:
 
     def more_steps(self, machine: int, count: int) -> None:
         writer = self.writers[machine]
-        for step in range(STEPS, STEPS + count):
-            now = writer.header["monotonic_ns"] + step * 100 * MS
-            writer.step(step, now, now, now + 60 * MS)
-            writer.backward(step, now, now + 50 * MS, now + 53 * MS)
-            writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS)
+        writer.sound_steps(range(STEPS, STEPS + count), writer.header["monotonic_ns"])
 
     def lost(self) -> list[Finding]:
-        for writer in self.writers:
-            writer.write(self.folder)
-        return [one for one in load_report(self.folder).verdict.findings if one.kind == "node_lost"]
+        return [
+            one for one in report_of(self.writers, self.folder).verdict.findings if one.kind == "node_lost"
+        ]
 
 
 @pytest.fixture

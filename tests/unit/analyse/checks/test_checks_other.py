@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.reported import report_of
 from support.trace_writer import MS, RankWriter
 
 from pyddpdiag.model import RunReport
@@ -138,9 +139,7 @@ def test_a_step_of_which_a_part_is_in_nothing_that_is_known_is_not_called_health
             writer.bucket(step, begun + 19 * MS, now + 39 * MS, done)
             writer.step(step, now, now, done)
         now = done
-    for writer in writers:
-        writer.write(tmp_path)
-    verdict = load_report(tmp_path).verdict
+    verdict = report_of(writers, tmp_path).verdict
     assert verdict.status == "cannot_tell" and "in nothing that was recorded" in verdict.line
 
 
@@ -161,9 +160,7 @@ def test_what_may_be_a_tenth_of_the_step_is_an_open_question(tmp_path: Path) -> 
             writer.collective("gloo:gather", done, done + took, step=step)
             writer.step(step, now, now, done + took)
         now = done + took
-    for writer in writers:
-        writer.write(tmp_path)
-    verdict = load_report(tmp_path).verdict
+    verdict = report_of(writers, tmp_path).verdict
     assert (verdict.status, verdict.findings) == ("cannot_tell", ())
     assert "other collectives than buckets (" in verdict.line and "a step) hold up" in verdict.line
 

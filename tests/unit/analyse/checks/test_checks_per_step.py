@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.reported import findings
 from support.trace_writer import GROUP, MS, RankWriter
 
 from pyddpdiag.model import Finding
@@ -103,7 +104,7 @@ def test_what_ranks_that_are_late_by_turns_wait_at_it_is_a_cost_of_it(tmp_path: 
             writer.add(3, times=passes, step=step)
             writer.bucket(step, ready, now + 25 * MS, now + 27 * MS)
         writer.write(tmp_path)
-    [found] = [one for one in load_report(tmp_path).verdict.findings if one.kind == "collective_per_step"]
+    [found] = findings(tmp_path, "collective_per_step")
     assert found.cost_ms == pytest.approx(9.0, abs=0.3) and found.evidence["call_ms"] == pytest.approx(1.0)
     assert "of which ranks that are late by turns wait for each other there" in found.message
     assert found.severity == "warning"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.reported import findings
 from support.trace_writer import IN_FLIGHT, MS, RankWriter
 
-from pyddpdiag.model import Finding
 from pyddpdiag.pipeline import load_report
 
 STEPS = 60
@@ -46,10 +46,6 @@ def write(
         now = arrived + 3 * MS
     for writer in writers:
         writer.write(folder)
-
-
-def findings(folder: Path) -> list[Finding]:
-    return list(load_report(folder).verdict.findings)
 
 
 @pytest.mark.parametrize("every", [7, 20])

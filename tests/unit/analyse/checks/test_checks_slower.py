@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.processor_use import NOTHING, Extra, findings, write
+from support.processor_use import NOTHING, Extra, write
+from support.reported import findings, report_of
 from support.trace_writer import MS, RankWriter
 
 from pyddpdiag.model import Finding
-from pyddpdiag.pipeline import load_report
 
 LATER = range(40, 80)
 
@@ -80,9 +80,7 @@ def own_times(folder: Path, own: np.ndarray[tuple[int, int], np.dtype[np.float64
             writer.backward(step, now, now + int(mine * MS), arrived + MS)
             writer.bucket(step, now + int(mine * MS), arrived, arrived + MS)
         now = arrived + MS
-    for writer in writers:
-        writer.write(folder)
-    return [one for one in load_report(folder).verdict.findings if one.kind == "slower_steps"]
+    return [one for one in report_of(writers, folder).verdict.findings if one.kind == "slower_steps"]
 
 
 def test_a_run_that_becomes_slower_bit_by_bit_is_said_to(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.processor_use import NOTHING, STEPS, Extra, findings, write
+from support.processor_use import NOTHING, STEPS, Extra, write
+from support.reported import findings
 
 
 def test_threads_of_all_ranks_on_too_few_cores(tmp_path: Path) -> None:

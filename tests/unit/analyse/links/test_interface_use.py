@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.wired import findings, ring
+from support.reported import findings
+from support.wired import ring
 
 
 @pytest.mark.parametrize("lanes", [False, True])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.processor_use import NOTHING, Extra, write
-from support.trace_writer import MS, RankWriter, write_training
+from support.trace_writer import RankWriter, write_training
 
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weigh.costs import share_out
@@ -254,14 +254,8 @@ def test_what_ranks_did_differently_comes_before_what_it_led_to(view: RunView) -
 def test_a_mismatch_that_made_an_innocent_rank_abort_is_named_first(tmp_path: Path) -> None:
     for rank in range(2):
         writer = RankWriter(rank, 2, closed=1 - rank)
-        for step in range(6):
-            now = (1 + step) * 100 * MS
-            writer.step(step, now, now, now + 60 * MS)
-            writer.backward(step, now, now + 50 * MS, now + 53 * MS)
-            if step < 5 or rank == 0:
-                writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS)
-            else:
-                writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS, bytes=8_000_000)
+        writer.sound_steps(range(5))
+        writer.sound_steps([5], bytes=8_000_000 if rank else 4_000_000)
         writer.write(tmp_path)
     kinds = [each.kind for each in load_report(tmp_path).verdict.findings]
     assert kinds[:2] == ["mismatched_all_reduce", "rank_lost"]

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.reported import report_of
 from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
 
 from pyddpdiag.model import Finding
@@ -195,11 +196,7 @@ def test_too_few_steps_cannot_be_judged(tmp_path: Path) -> None:
 def test_a_trace_that_was_too_small_cannot_be_judged_and_says_so(tmp_path: Path) -> None:
     for rank in range(2):
         writer = RankWriter(rank, 2, capacity=8)
-        for step in range(20):
-            now = (1 + step) * 100 * MS
-            writer.step(step, now, now, now + 60 * MS)
-            writer.backward(step, now, now + 50 * MS, now + 53 * MS)
-            writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS)
+        writer.sound_steps(range(20))
         writer.write(tmp_path)
     line = load_report(tmp_path).verdict.line
     assert line.startswith("Cannot tell: only") and "capacity_mb" in line
@@ -227,11 +224,7 @@ def training(folder: Path, ranks: int = 2, steps: int = 6, **header: dict[int, A
         for rank in range(ranks)
     ]
     for writer in writers:
-        for step in range(steps):
-            now = (1 + step) * 100 * MS
-            writer.step(step, now, now, now + 60 * MS)
-            writer.backward(step, now, now + 50 * MS, now + 53 * MS)
-            writer.bucket(step, now + 45 * MS, now + 46 * MS, now + 52 * MS)
+        writer.sound_steps(range(steps))
     return writers
 
 
@@ -239,9 +232,7 @@ def test_failed_operation_comes_first_with_its_text(tmp_path: Path) -> None:
     writers = training(tmp_path)
     ticket = writers[0].bucket(6, 800 * MS, 801 * MS, 900 * MS, flags=1)
     writers[0].error(ticket, "Connection closed by peer")
-    for writer in writers:
-        writer.write(tmp_path)
-    report = load_report(tmp_path)
+    report = report_of(writers, tmp_path)
     first = report.verdict.findings[0]
     assert (first.kind, first.severity, first.confidence) == ("operation_failed", "error", "high")
     # It reached rank 0, but rank 1 is the one that had left.
@@ -259,9 +250,7 @@ def test_an_operation_that_every_rank_began_fails_by_nobodys_fault_that_is_known
     writers = training(tmp_path)
     writers[0].error(writers[0].bucket(6, 800 * MS, 801 * MS, 900 * MS, flags=1), "Timed out")
     writers[1].bucket(6, 800 * MS, 801 * MS, 900 * MS)
-    for writer in writers:
-        writer.write(tmp_path)
-    first = load_report(tmp_path).verdict.findings[0]
+    first = report_of(writers, tmp_path).verdict.findings[0]
     assert (first.kind, first.rank, first.confidence) == ("operation_failed", None, "certain")
     assert "which rank caused it is unknown; the earliest on rank 0 in step 6" in first.message
 
