@@ -36,14 +36,21 @@ ALLOWED = 1.02
 
 @dataclass(frozen=True)
 class Again:
-    """One trial: what it named, its ratio to today's step there, and measured again; None: it named nothing."""
+    """One trial: what it named, its ratio to today's step there (with the interval that it stated), and measured again;
+    None: it named nothing."""
 
     model: str
     batch: float
     best: str
     ratio: float
+    stated: tuple[float, float]
     again: Estimate | None
     seconds: float
+
+    @property
+    def is_true(self) -> bool:
+        """Whether the interval holds what was measured again."""
+        return self.again is not None and self.stated[0] <= self.again.median <= self.stated[1]
 
 
 def _training(name: str, batch: float, **arguments: object) -> tuple[DistributedDataParallel, torch.Tensor]:
@@ -117,19 +124,19 @@ def measure(name: str, batch: float, minutes: float) -> Again:
         trial: Tried = run(_tried, 2, f"{folder}/trial", name, batch, minutes)
         seconds = time.monotonic() - begin
         best = trial.best_cure
-        if best is None or best.ratio is None:
-            return Again(name, batch, TODAY, 1.0, None, seconds)
+        if best is None or best.ratio is None or best.ratio_low is None or best.ratio_high is None:
+            return Again(name, batch, TODAY, 1.0, (1.0, 1.0), None, seconds)
         ratios = run(_apart, 2, folder, name, batch, dict(best.options))
-    return Again(
-        name, batch, best.name, best.ratio, ratio_in_pairs(ratios, [1.0] * len(ratios), 0.95), seconds
-    )
+    again = ratio_in_pairs(ratios, [1.0] * len(ratios), 0.95)
+    return Again(name, batch, best.name, best.ratio, (best.ratio_low, best.ratio_high), again, seconds)
 
 
 def row(number: int, found: Again) -> str:
     """The trial's line of the table."""
     again = found.again
     shown = "-" if again is None else f"{again.median:.2f} ({again.low:.2f} to {again.high:.2f})"
-    named = "nothing" if again is None else f"{found.best}, {found.ratio:.2f}"
+    low, high = found.stated
+    named = "nothing" if again is None else f"{found.best}, {found.ratio:.2f} ({low:.2f} to {high:.2f})"
     return f"| {number} | {found.model}, batch x {found.batch:g} | {named} | {shown} | {found.seconds:.0f} |"
 
 
@@ -143,7 +150,8 @@ def summary(found: Sequence[Again]) -> str:
     return (
         f"{len(again)} of {len(found)} trials named a setting; measured again, it took "
         f"{max(each.median for each in again):.2f} of today's step at most; more than {ALLOWED} in {slower}, with the "
-        f"whole interval in {surely}."
+        f"whole interval in {surely}. The interval that the trial stated holds it "
+        f"in {sum(one.is_true for one in found)}."
     )
 
 
@@ -156,7 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     cases = [(name, batch) for batch in BATCHES for name in MODELS]
     print(
-        "| trial | training | named, ratio to today's step | measured again (95%) | seconds |\n|---|---|---|---|---|"
+        "| trial | training | named, ratio to today's step (95%) | measured again (95%) | seconds |\n"
+        "|---|---|---|---|---|"
     )
     found = []
     for number in range(options.first, options.first + options.trials):

@@ -262,6 +262,11 @@ def _huge_bucket(rng: random.Random, job: Job) -> Drawn:
     return Drawn(job, fault, Truth(tuple(Answer(kind) for kind in kinds)))
 
 
+def _large_last(rng: random.Random, job: Job) -> Drawn:
+    job = replace(job, model=half_models(job.model)["front"], batch=16, ranks=2, cap_mb=0.5)
+    return Drawn(job, {"name": "huge bucket", "rank": None}, Truth((Answer("large_last_bucket"),)))
+
+
 CAUSES: dict[str, Cause] = {
     cause.name: cause
     for cause in (
@@ -276,6 +281,7 @@ CAUSES: dict[str, Cause] = {
         Cause("two stragglers", _two),
         Cause("quota", _quota, needs="quota"),
         Cause("one huge bucket", _huge_bucket),
+        Cause("large last bucket", _large_last),
         Cause("slow batches, one rank", _tail_of_one),
         Cause("slow batches, all ranks", _tail),
         Cause("slow loader, one rank", _late("loader", "data", ("data_wait",))),

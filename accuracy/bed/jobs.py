@@ -66,7 +66,10 @@ class Job:
 def half_models(model: str) -> dict[str, str]:
     """Further networks of the half that a network is of, by sort."""
     wide = model in MODELS["held out"] or model.endswith(" wide")
-    sorts = {name: f"{name} wide" if wide else name for name in ("batchnorm", "lstm", "embedding", "sparse")}
+    sorts = {
+        name: f"{name} wide" if wide else name
+        for name in ("batchnorm", "lstm", "embedding", "sparse", "front")
+    }
     return {**sorts, "layers": MANY_LAYERS["deep" if wide else "thin"]}
 
 

@@ -79,6 +79,14 @@ class Words(nn.Module):
         return y
 
 
+def _front(inputs: int) -> nn.Module:
+    """Most of it is its first layer, whose gradient comes last."""
+    layers: list[nn.Module] = [nn.Linear(inputs, 256), nn.ReLU()]
+    for _ in range(8):
+        layers += [nn.Linear(256, 256), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(256, CLASSES))
+
+
 def _batchnorm(width: int) -> nn.Module:
     layers: list[nn.Module] = []
     for _ in range(16):
@@ -91,6 +99,7 @@ _BUILD |= {"lstm": lambda: Recurrent(96), "lstm wide": lambda: Recurrent(160)}
 _BUILD |= {"batchnorm": lambda: _batchnorm(96), "batchnorm wide": lambda: _batchnorm(144)}
 _BUILD |= {"embedding": lambda: Words(20000), "embedding wide": lambda: Words(30000)}
 _BUILD |= {"sparse": lambda: Words(20000, sparse=True), "sparse wide": lambda: Words(30000, sparse=True)}
+_BUILD |= {"front": lambda: _front(4096), "front wide": lambda: _front(6144)}
 _WORDS = {
     "transformer": 64,
     "embedding": 20000,
@@ -109,6 +118,8 @@ _SHAPES: dict[str, tuple[float, tuple[int, ...]]] = {
     "lstm wide": (0.25, (12, 48)),
     "batchnorm": (2.0, (96,)),
     "batchnorm wide": (1.0, (144,)),
+    "front": (1.0, (4096,)),
+    "front wide": (1.0, (6144,)),
     "embedding": (1.0, (16,)),
     "embedding wide": (1.0, (24,)),
     "sparse": (2.0, (16,)),

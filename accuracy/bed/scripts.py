@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -88,6 +89,8 @@ class Script:
             broadcast_buffers=self.name == "buffers",
             find_unused_parameters=self.name == "needless search",
         )
+        if self._does("rounding"):
+            ddp.register_comm_hook(torch.Generator().manual_seed(dist.get_rank()), _rounding)
         model: Any = torch.compile(ddp, backend="aot_eager") if job.compiled else ddp
         rate = 0.01 if not self._does("another rate") else 0.005
         optimizer: torch.optim.Optimizer = (
@@ -194,6 +197,17 @@ class Script:
             with ddp.no_sync() if late else nullcontext():
                 loss.backward()
         return loss.detach()
+
+
+def _rounding(generator: torch.Generator, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Averages, and rounds what all ranks hold to 12 bits by chance: each rank by its own."""
+
+    def rounded(future: torch.futures.Future[torch.Tensor]) -> torch.Tensor:
+        average = future.value()
+        unit = average.abs().max() / 2**11 + 1e-12
+        return torch.floor(average / unit + torch.rand(average.shape, generator=generator)) * unit
+
+    return default_hooks.allreduce_hook(dist.group.WORLD, bucket).then(rounded)
 
 
 def main(spec: dict[str, Any], rank: int) -> None:

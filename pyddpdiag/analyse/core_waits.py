@@ -10,6 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_STEPS, least_ms
 from pyddpdiag.analyse.grouped import Float64, sure_median
+from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.model.sidecar import Sidecar
@@ -75,6 +76,29 @@ def core_waits(
             delay[:, place] = 0.0
     cost = usual(saved_ms(steps.own[rows], delay))
     return CoreWaits(found, cost) if found and cost > threshold else NOBODY
+
+
+def by_other_programs(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]) -> Float64:
+    """What each rank waits for a core because of other programs, at most: [steps, ranks] in ms; NaN = not known.
+
+    Who waits for a core waits for what runs there. Other programs never have more than the ranks leave of the cores'
+    time. Where that is less than a core, though there is one for each rank, the ranks also lose to their other threads
+    (Gloo's sums, a loader's) what these compute.
+    """
+    found: Float64 = usage.run_delay.copy()
+    for ranks in by_host(sidecars, steps.ranks).values():
+        at, cores = [steps.place_of[rank] for rank in ranks], host_cores(sidecars, ranks)
+        if not cores:
+            continue
+        waits, wall = found[:, at].sum(axis=1), steps.wall[:, at].max(axis=1)
+        left = cores * wall - usage.process_cpu[:, at].sum(axis=1)
+        beside = (usage.process_cpu - usage.cpu)[:, at].sum(axis=1)
+        if len(ranks) <= cores:
+            left = np.where(left < wall, np.minimum(left, waits - beside), left)
+        part = np.divide(left, waits, out=np.ones(len(waits)), where=waits > 0.0)
+        # Of a process about which the system tells nothing, all may be other programs'.
+        found[:, at] *= np.clip(np.nan_to_num(part, nan=1.0), 0.0, 1.0)[:, None]
+    return found
 
 
 def spins(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]) -> bool:

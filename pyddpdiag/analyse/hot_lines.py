@@ -31,10 +31,13 @@ TRAINING: Final = (FORWARD, BACKWARD, COMMUNICATION)
 REST: Final = (BEFORE, OPTIMIZER, BETWEEN)
 """Where the script's own lines run between the parts of a training step, and the optimizer's."""
 
-PACKAGES: Final = ("torch.nn.", "torch.autograd.", "torch.optim.", "torch.utils.data.", "torch.distributed.")
+PACKAGES: Final = (
+    *("torch.nn.", "torch.autograd.", "torch.optim.", "torch.utils.data.", "torch.distributed."),
+    "pyddpdiag.",
+)
 AVERAGES: Final = "torch.optim.swa_utils."
 """Modules of forward, backward, optimizer, data and communication, whenever they run: a second forward pass, that of a
-teacher, an evaluation. Averages of weights lie among the optimizers and are none."""
+teacher, an evaluation; and what a recorder does itself. Averages of weights lie among the optimizers and are none."""
 
 MARKS: Final = "torch._ops."
 """By which torch tells its profiler of an optimizer's step, and of much else: they say nothing of what runs."""

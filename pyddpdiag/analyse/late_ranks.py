@@ -26,7 +26,7 @@ from pyddpdiag.analyse.bounds import (
     confidence,
     least_ms,
 )
-from pyddpdiag.analyse.core_waits import spins
+from pyddpdiag.analyse.core_waits import by_other_programs, spins
 from pyddpdiag.analyse.extra_time import ExtraTime, part, share, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.hot_lines import HotLine
@@ -61,12 +61,13 @@ class LateRank:
     a step, and those of the others' do, in ms, where they take most of the extra time. `threads`: torch has so many
     there and at least so many elsewhere; None: not fewer. `than`: most of the ranks are late, compared with this
     rank alone; None: compared with the ranks' lower median.
-    `others_wait_ms`: what the other ranks of its machine wait for a core in the steps in which it is late; None: there
-    are none, or it is not known. `load` is the load average of that machine for each core that its ranks may use.
-    `cost_ms` is an average over the whole run: costs are compared with each other. `computes_more_ms`: it is named for
-    the processor time that it uses more than the others in a typical step, though by its own time nobody is surely
-    late, because the others wait for cores; it is the last one in the share `often` of the steps then. 0: for its
-    lateness. `spins`: where it seems to compute, its threads may have spun for want of cores.
+    `others_wait_ms`: what the other ranks of its machine wait for a core because of other programs, in the steps in
+    which it is late; None: there are none, or it is not known. `load` is the load average of that machine for each core
+    that its ranks may use. `cost_ms` is an average over the whole run: costs are compared with each other.
+    `computes_more_ms`: it is named for the processor time that it uses more than the others in a typical step, though
+    by its own time nobody is surely late, because the others wait for cores; it is the last one in the share `often` of
+    the steps then. 0: for its lateness. `spins`: where it seems to compute, its threads may have spun for want of
+    cores.
     """
 
     rank: int
@@ -352,7 +353,9 @@ def _describe(
         than=None if lateness.than is None else lateness.ranks[lateness.than],
         threads=fewer_threads(sidecars, lateness.ranks[place]),
         load=_load(usage, sidecars, lateness, place),
-        others_wait_ms=_others_wait_ms(delay, sidecars, lateness.ranks, place),
+        others_wait_ms=_others_wait_ms(
+            by_other_programs(steps, usage, sidecars)[late], sidecars, lateness.ranks, place
+        ),
         cost_ms=float(np.maximum(extra, 0.0).sum()) / len(lateness) if span else median(extra),
         major_faults=None if np.isnan(faults).all() else float(np.nanmean(faults)),
         cpu_times=median(cpu[:, place]) / usual if usual > 0.0 else None,
@@ -375,7 +378,7 @@ def _load(
 def _others_wait_ms(
     delay: Float64, sidecars: Mapping[int, Sidecar], ranks: Sequence[int], place: int
 ) -> float | None:
-    """What the other ranks of a rank's machine typically wait for a core; `delay`: [steps, ranks], ms."""
+    """What the other ranks of a rank's machine typically wait for other programs; `delay`: [steps, ranks], ms."""
     others = [ranks.index(rank) for rank in _on_its_host(sidecars, ranks, place) if rank != ranks[place]]
     waits = median(lower_median(delay[:, others]))
     return None if np.isnan(waits) else waits

@@ -22,7 +22,7 @@ from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
 from pyddpdiag.analyse.calls.recurring import CallsInSteps
 from pyddpdiag.analyse.calls.rooted import HeldUp, held_up, rooted_ms
 from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
-from pyddpdiag.analyse.core_waits import spins
+from pyddpdiag.analyse.core_waits import by_other_programs, spins
 from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.cube import cube
 from pyddpdiag.analyse.endings import Ending, endings
@@ -193,6 +193,11 @@ class RunView:
         digests = self._digests
         device_ms = [(rank.steps.step.astype(np.int64), rank.steps.device_ms) for rank in digests]
         return usage_matrix(list(self._by_rank), [rank.usage for rank in digests], device_ms, self.judged)
+
+    @cached_property
+    def foreign_waits(self) -> Float64:
+        """What each rank waits for a core because of other programs, at most; [steps, ranks] in ms."""
+        return by_other_programs(self.judged, self.usage, self.sidecars)
 
     @cached_property
     def lateness(self) -> Lateness:

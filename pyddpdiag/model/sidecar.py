@@ -154,7 +154,8 @@ class Sidecar:
         start_up: when the process had done what on the records' clock, in ns; empty: not known, or it had another
             recorder before.
         trial: of cures, as far as it was when the file was written; None: there was none.
-        debugging: torch's settings that slow it down: 2 where it was on when the file was written, 1 earlier only.
+        debugging: torch's settings that slow it down: 2 where it was on when the file was written, 1 earlier only;
+            of the profiler, at how many writes.
         ended_ns: when the recorder was closed or, if it never was, the process ended, on the records' clock; 0: not
             known.
     """

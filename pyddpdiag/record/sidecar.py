@@ -57,6 +57,10 @@ _ENVIRONMENT = (
 # How long the training waits for whoever reads the file, and how long it goes on without it where that was in vain.
 _TRAINING_S: Final = 0.2
 _AGAIN_NS: Final = 10**10
+# The first writes come at once; then those at the end of a step take this part of the time at most. With modules or
+# groups that are made again and again the file grows, and is due after most steps.
+_FIRST_WRITES: Final = 32
+_WRITE_SHARE: Final = 0.005
 _DTYPES = {1: "float32", 2: "float64", 3: "float16", 4: "bfloat16", 5: "complex64", 6: "complex128"}
 # When this is imported, and not when a recorder is opened, maybe in a step: Python starts a program to find it out.
 _PLATFORM: Final = platform.platform()
@@ -93,6 +97,8 @@ class Sidecar:
         self._trial: Tried | None = None
         self._ended_ns = 0
         self._wanted = False
+        self._writes = 0
+        self._rests_until_ns = 0
         self._again_ns = 0  # when to write again what could not be written; 0: it could
         # Re-entrant: a signal handler that closes the recorder may run anywhere, on the thread that holds the
         # lock.
@@ -133,10 +139,12 @@ class Sidecar:
     @property
     def behind(self) -> bool:
         """Whether it lacks a bucket layout, a process group or what is seen of the training, or was not written."""
+        now = monotonic_ns()
         missing = (
             self._layouts_missing or self._training.due or len(self._core.groups()) != self._groups_written
         )
-        return missing or 0 < self._again_ns <= monotonic_ns()
+        may_write = self._writes < _FIRST_WRITES or now >= self._rests_until_ns
+        return (missing and may_write) or 0 < self._again_ns <= now
 
     def is_due(self) -> bool:
         """Whether to write now that a new bucket layout appeared: the run may hang or die with this bucket.
@@ -182,12 +190,14 @@ class Sidecar:
             return  # we interrupt our own writing, which will be repeated
         with self._lock:
             while self._wanted:
-                self._writing = threading.get_ident()
+                self._writing, begin = threading.get_ident(), monotonic_ns()
                 try:
                     self._wanted = False
                     text = json.dumps(schema.to_json(self._content()), indent=1)
                     replace_file(self._path, text, LAST_S if self._ended_ns else _TRAINING_S)
-                    self._again_ns = 0
+                    self._again_ns, now = 0, monotonic_ns()
+                    self._writes += 1
+                    self._rests_until_ns = now + int((now - begin) / _WRITE_SHARE)
                 except OSError:
                     self._again_ns = monotonic_ns() + _AGAIN_NS
                     raise

@@ -70,6 +70,28 @@ def test_many_threads(tmp_path: Path, sidecar: Sidecar) -> None:
     assert sidecar_of(tmp_path)["closed"] is True
 
 
+def test_what_is_new_in_each_step_is_written_ever_more_rarely(
+    sidecar: Sidecar, core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that makes a process group in each step: each write takes 10 ms, and 200 steps take 1 s."""
+    now_ns, written = [10**9], []
+    monkeypatch.setattr(sidecars, "monotonic_ns", lambda: now_ns[0])
+
+    def replace_file(*_: Any, **__: Any) -> None:
+        now_ns[0] += 10**7
+        written.append(now_ns[0])
+
+    monkeypatch.setattr(sidecars, "replace_file", replace_file)
+    for step in range(1, 201):
+        core.groups = lambda step=step: [(number, "", None) for number in range(step)]  # type: ignore[misc]
+        if sidecar.behind:
+            sidecar.write({}, closed=False)
+        now_ns[0] += 5 * 10**6
+    assert len(written) == sidecars._FIRST_WRITES
+    now_ns[0] += 2 * 10**9
+    assert sidecar.behind
+
+
 def test_a_signals_handler_that_closes_in_the_middle_of_a_write(
     tmp_path: Path, sidecar: Sidecar, core: Core
 ) -> None:

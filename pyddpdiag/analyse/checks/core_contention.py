@@ -6,10 +6,14 @@ one culprit. Here are the ranks that wait without being later than the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
+from pyddpdiag.analyse.bounds import MOST
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.core_waits import core_waits
+from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, percent, ranks, verb
@@ -23,25 +27,39 @@ def _look(view: RunView) -> Iterator[Finding]:
         return
     worst = max(waiting.values())
     who = "all ranks wait" if len(waiting) == len(steps.ranks) else _some(waiting)
+    at = [steps.place_of[rank] for rank in waiting]
+    foreign = float(np.nansum(view.foreign_waits[:, at]) / np.nansum(view.usage.run_delay[:, at]))
     yield Finding(
         kind="core_contention",
         severity="warning",
         message=f"{who} for a processor core: up to {milliseconds(worst)} of a step of "
-        f"{milliseconds(steps.wall_ms)}, and {percent(cost / steps.wall_ms)} of a typical step is lost to it.",
+        f"{milliseconds(steps.wall_ms)}, and {percent(cost / steps.wall_ms)} of a typical step is lost to it"
+        + (f"; {_taken_by(view, at)}." if foreign < MOST else "."),
         # A measured fact, and yet of the machine: whether it belongs to the job is not known.
         confidence="low",
         rank=next(iter(waiting)) if len(waiting) == 1 else None,
         cost_ms=cost,
         evidence={
             "core_wait_ms": worst,
+            "by_other_programs_at_most": foreign,
             "ranks": len(waiting),
             "step_ms": steps.wall_ms,
             "steps": steps.steps,
         },
-        change_mind="The step takes as long on a machine without other load.",
-        advice="Other programs, or more busy threads than cores, take the cores: look at the machine's load (top), "
+        change_mind=f"The step takes as long {'with more cores' if foreign < MOST else 'without other load'}.",
+        advice="Start fewer ranks on the machine, or give it more cores."
+        if foreign < MOST
+        else "Other programs, or more busy threads than cores, take the cores: look at the machine's load (top), "
         "start fewer ranks on it, or set OMP_NUM_THREADS to the cores per rank.",
     )
+
+
+def _taken_by(view: RunView, places: Sequence[int]) -> str:
+    """Whose work takes the cores, where it is mostly the ranks' own."""
+    hosts = by_host(view.sidecars, [view.judged.ranks[place] for place in places])
+    if any(len(ranks) > host_cores(view.sidecars, ranks) for ranks in hosts.values()):
+        return "there are fewer cores than ranks"
+    return "other threads of the ranks take the cores"
 
 
 def _some(waiting: Mapping[int, float]) -> str:

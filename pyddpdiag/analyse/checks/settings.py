@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.batches import uneven_batches
-from pyddpdiag.analyse.bounds import MANY_PASSES, MANY_STEPS, confidence, least_ms, matters
+from pyddpdiag.analyse.bounds import MANY_PASSES, MANY_STEPS, SEVERAL, confidence, least_ms, matters
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.majority import odd_ones
@@ -151,6 +151,12 @@ _SETTINGS: Final = (
         "operations take the way that repeats to the bit, and not the fastest",
         "leave out torch.use_deterministic_algorithms(True) if nobody compares bits",
         _where(lambda one: one.debugging.get("deterministic_algorithms") == 2),
+    ),
+    _Setting(
+        "torch's profiler",
+        "each operation is noted, with its stack and shapes if asked for; it was on for much of the run",
+        "profile a few steps (torch.profiler.schedule)",
+        _where(lambda one: one.debugging.get("profiler", 0) >= SEVERAL),
     ),
     _Setting(
         "a loader with num_workers=0",

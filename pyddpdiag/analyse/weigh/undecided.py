@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LEAST_MS, LEAST_STEPS, MANY_STEPS, least_ms
+from pyddpdiag.analyse.bounds import (
+    HEALTHY_SHARE,
+    LEAST_MS,
+    LEAST_STEPS,
+    MANY_STEPS,
+    MATTERS_SHARE,
+    least_ms,
+)
 from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.episodes import LateSteps, late_steps
 from pyddpdiag.analyse.filing import COLLECTIVE
@@ -137,7 +144,8 @@ def _unsure(view: RunView) -> str:
             f"{_mostly(late, steps)}; whether that goes on, and whether it is always the same one, is not known. "
             f"Record about {10 * steps.steps} steps."
         )
-    waits = saved_ms(steps.own, view.usage.run_delay)
+    # What the ranks' own threads take from each other is so on this machine.
+    waits = saved_ms(steps.own, view.foreign_waits)
     core = share_of_median(waits, steps.wall_ms)
     if _may_matter(core, steps):
         return _open(core, steps.wall_ms, "waiting for processor cores holds up")
@@ -226,6 +234,9 @@ def healthy_words(view: RunView) -> str:
     if len(steps.ranks) > 1:
         late = max(share.value for share in view.lateness.shares) * steps.wall_ms
         said += f", and no rank is late (at most {milliseconds(late)})"
+    waits = median(saved_ms(steps.own, view.usage.run_delay))
+    if waits >= MATTERS_SHARE * steps.wall_ms:
+        said += f"; the ranks wait for cores for {milliseconds(waits)}, which other threads of theirs take"
     if np.isnan(steps.data_wait).all():
         said += "; whether the ranks wait for data was not recorded (recorder.steps)"
     return said

@@ -34,6 +34,7 @@ def loader(workers: int) -> Training:
     [
         ({"debugging": {"anomaly_detection": 2}}, "anomaly detection"),
         ({"debugging": {"deterministic_algorithms": 2}}, "deterministic algorithms"),
+        ({"debugging": {"profiler": 3}}, "torch's profiler"),
         ({"environment": {"TORCH_DISTRIBUTED_DEBUG": "detail"}}, "TORCH_DISTRIBUTED_DEBUG=DETAIL"),
         ({"environment": {"CUDA_LAUNCH_BLOCKING": "1"}}, "CUDA_LAUNCH_BLOCKING=1"),
         ({"training": loader(4), "cores": (0, 1, 2)}, "more loader workers than the host has cores"),
@@ -48,7 +49,7 @@ def test_what_is_on_is_a_note_without_a_cost(tmp_path: Path, fields: dict[str, A
     "fields",
     [
         {},
-        {"debugging": {"anomaly_detection": 1, "deterministic_algorithms": 1}},
+        {"debugging": {"anomaly_detection": 1, "deterministic_algorithms": 1, "profiler": 2}},
         {"environment": {"TORCH_DISTRIBUTED_DEBUG": "INFO", "CUDA_LAUNCH_BLOCKING": "0"}},
         {"training": loader(1), "cores": tuple(range(16))},
         {"training": loader(0)},
