@@ -15,6 +15,7 @@ from pyddpdiag.analyse.details import run_details
 from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.starts import report_of_starts
 from pyddpdiag.analyse.summary import analyse
+from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import PyddpdiagError, TraceError, UsageError
 from pyddpdiag.model import Finding, GpuUse, RunReport
 from pyddpdiag.model.details import RunDetails
@@ -80,7 +81,7 @@ def load_report(
             if not starts:
                 raise
             return report_of_starts(folder, starts)
-        report = analyse(run, intake, step=step, bucket=bucket, gpus=gpus)
+        report = analyse(RunView(run, intake, gpus=gpus), step=step, bucket=bucket)
         if start is not None:
             others = (
                 f"{path}: holds a trial by starts; this is the last one without a cure. {others}".rstrip()

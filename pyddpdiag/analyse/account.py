@@ -44,6 +44,3 @@ def _account(rank: int, life: RankLife, steps: Cube, place: int) -> RankAccount:
     if rest > ROUNDING * life.wall_s:
         parts["unknown_s"] += rest
     return RankAccount(rank, life.wall_s, **parts, phases=dict(life.phases))
-
-
-__all__ = ["account"]

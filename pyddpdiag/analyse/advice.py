@@ -48,17 +48,19 @@ class Advice:
 
     def share_memory(self) -> str:
         """To average in shared memory."""
-        if self.recorded_by == "run":
-            return "pyddpdiag run --shared-memory auto"
-        return (
-            "pyddpdiag train --shared-memory auto" if self._trains else self._attach('shared_memory="auto"')
-        )
+        return self._cure("--shared-memory auto", 'shared_memory="auto"')
 
     def compress(self) -> str:
         """To send gradients in 16 bits."""
-        if self.recorded_by == "run":
-            return "pyddpdiag run --compress bf16"
-        return "pyddpdiag train --compress bf16" if self._trains else self._attach('compress="bf16"')
+        return self._cure("--compress bf16", 'compress="bf16"')
+
+    def _cure(self, option: str, argument: str) -> str:
+        commands = ("run", "train")
+        return (
+            f"pyddpdiag {self.recorded_by} {option}"
+            if self.recorded_by in commands
+            else self._attach(argument)
+        )
 
     def sparse(self) -> str:
         """To send only the rows of an embedding that a batch uses; empty where the script cannot do that."""

@@ -92,6 +92,3 @@ def given_batches(sidecars: Mapping[int, Sidecar]) -> list[GivenBatches]:
                 )
             )
     return found
-
-
-__all__ = ["GivenBatches", "UnevenBatches", "given_batches", "uneven_batches"]

@@ -160,14 +160,12 @@ SMALL_COUNT: Final = 8
 CROWDED_MS: Final = 20.0
 """So long each of many buckets may wait for a core on a busy machine; more is no latency over short round trips."""
 
-LEAST_WIRE_MS: Final = 2.0
-"""A single bucket that takes less may be all latency: splitting it would not help."""
-
 PIECES: Final = 4
 """So many buckets are enough to hide most of one behind backward."""
 
 LATENCY_PART: Final = 0.2
-"""In the buckets that are advised, latency is this part of the wire time."""
+"""In the buckets that are advised, latency is this part of the wire time; where the way of the messages takes as much,
+it is long. Sound links stay below a tenth of that."""
 
 HALVED: Final = 0.4
 """What 16 bits save of a wire time: somewhat less than half, as measured."""

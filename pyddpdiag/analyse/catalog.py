@@ -18,10 +18,11 @@ from pyddpdiag.model.kinds import KINDS
 
 
 def _checks() -> tuple[Check, ...]:
-    """The check of each file of `checks`, in the order of the table of kinds."""
-    found: list[Check] = [
-        import_module(f"{checks.__name__}.{each.name}").CHECK for each in iter_modules(checks.__path__)
-    ]
+    """Those of each file of `checks`, in the order of the table of kinds."""
+    found: list[Check] = []
+    for each in iter_modules(checks.__path__):
+        module = vars(import_module(f"{checks.__name__}.{each.name}"))
+        found += module["CHECKS"] if "CHECKS" in module else [module["CHECK"]]
     return tuple(sorted(found, key=lambda check: list(KINDS).index(check.kinds[0])))
 
 

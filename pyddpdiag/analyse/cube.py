@@ -55,6 +55,3 @@ def rank_parts(steps: StepTable, of: Cube) -> tuple[RankParts, ...]:
         total = sum(mean[name] for name in PARTS)
         found.append(RankParts(rank, total, **{f"{name}_ms": value for name, value in mean.items()}))
     return tuple(found)
-
-
-__all__ = ["cube", "rank_parts"]

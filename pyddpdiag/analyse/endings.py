@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
-from pyddpdiag.model import OperationError
 from pyddpdiag.model.ending import End
-from pyddpdiag.trace.clock import ClockOffset
-from pyddpdiag.trace.run import Run
+
+if TYPE_CHECKING:
+    from pyddpdiag.analyse.view import RunView
 
 FOLLOWS: Final = (Role.NETWORK, Role.WAITED, Role.VICTIM)
 
@@ -46,19 +45,15 @@ class Ending:
         return self.alive_ms is not None and self.alive_ms >= moment_ms
 
 
-def endings(
-    run: Run,
-    clocks: Sequence[ClockOffset],
-    errors: Sequence[OperationError],
-) -> dict[int, Ending]:
+def endings(view: RunView) -> dict[int, Ending]:
     """The ends of all ranks that have a trace, by rank; a process that still runs has none, but its signs of life."""
-    zero = run.ranks[0].header.monotonic_ns
+    zero = view.headers[0].monotonic_ns
     failed: dict[int, float] = {}
-    for error in errors:
+    for error in view.errors.first:
         if error.at_ms is not None:
             failed.setdefault(error.rank, error.at_ms)
     found = {}
-    for trace, clock in zip(run.ranks, clocks, strict=True):
+    for trace, clock in zip(view.run.ranks, view.clocks, strict=True):
         end, seen, header = trace.sidecar.end, trace.sidecar.seen, trace.header
 
         def common(ns: int, offset_ns: float = clock.offset_ns) -> float | None:
@@ -73,7 +68,8 @@ def endings(
             at_ms,
             max(signs, default=None),
             common(trace.newest_ns) or 0.0,
-            seen.where if seen is not None and seen.until_ns > trace.newest_ns else "",
+            (seen.where if seen is not None and seen.until_ns > trace.newest_ns else "")
+            or view.lines.last(trace.rank, trace.newest_ns),
         )
     return found
 
@@ -102,6 +98,3 @@ def first_of_own(ends: dict[int, Ending]) -> tuple[int, ...]:
 
 def _reason(one: Ending) -> tuple[str, str, str]:
     return (one.end.error, one.end.signal, one.end.where) if one.end is not None else ("", "", "")
-
-
-__all__ = ["Ending", "endings", "first_of_own"]

@@ -69,6 +69,3 @@ def _is_same(mine: Evaluated, other: Evaluated) -> bool:
     pairs = list(zip(mine.marks, other.marks, strict=False))
     alike = mine.loader == other.loader and mine.where == other.where
     return alike and bool(pairs) and all(left == right != 0 for left, right in pairs)
-
-
-__all__ = ["FullEvaluation", "full_evaluations"]

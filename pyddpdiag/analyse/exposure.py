@@ -95,16 +95,6 @@ class Exposure:
         return f"{found} on average ({typical} in a typical one)"
 
     @property
-    def of_each_step(self) -> str:
-        """What it costs, in fewer words."""
-        found = f"{milliseconds(self.cost_ms)} of each step"
-        return (
-            found
-            if self.is_typical
-            else f"{found} on average ({milliseconds(self.typical_ms)} of a typical one)"
-        )
-
-    @property
     def is_large(self) -> bool:
         """Whether a typical step exposes more than other load on the machine may cause."""
         return self.is_typical and self.typical.at_least >= LARGE_SHARE

@@ -205,23 +205,3 @@ def _phase(at: Int64, phases: RankPhases) -> npt.NDArray[np.int16]:
         end = np.where(phases.end[mine] > 0, phases.end[mine], _OPEN)
         found[_within(at, phases.begin[mine], end)] = number
     return found
-
-
-__all__ = [
-    "BACKWARD",
-    "BEFORE",
-    "BETWEEN",
-    "COLLECTIVE",
-    "COMMUNICATION",
-    "DATA",
-    "END",
-    "FORWARD",
-    "OPTIMIZER",
-    "OWN",
-    "PARTS",
-    "PHASE",
-    "START",
-    "UNKNOWN",
-    "RankLines",
-    "file_lines",
-]

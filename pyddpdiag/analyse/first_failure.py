@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyddpdiag.analyse.calls.awaited import Unmatched, calls_by_member
-from pyddpdiag.analyse.calls.collectives import RankCollectives
-from pyddpdiag.analyse.calls.parties import Party
-from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.operations import RankOperations
-from pyddpdiag.analyse.progress import Progress
 from pyddpdiag.model import OperationError
-from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.layout import BucketTime, Kind
-from pyddpdiag.trace.merge import Membership, Merged
+
+if TYPE_CHECKING:
+    from pyddpdiag.analyse.view import RunView
 
 
 @dataclass(frozen=True)
@@ -50,59 +47,54 @@ class FirstFailure:
         return 0.0 if at_ms is None or self.all_in_ms is None else max(0.0, at_ms - self.all_in_ms)
 
 
-def failed_bucket(
-    errors: Sequence[OperationError],
-    merged: Merged,
-    groups: Mapping[int, Membership],
-    names: Names,
-    reached: Sequence[Progress],
-    parts: Sequence[RankOperations],
-    clocks: Sequence[ClockOffset],
-    zero_ns: int,
-) -> FirstFailure:
-    """The first failure, where it is a bucket's. A rank that reports an error of its own is none that is missing.
+def first_failure(view: RunView) -> FirstFailure | None:
+    """The operation that failed first, and what its ranks did; None: none failed."""
+    if not view.errors.first:
+        return None
+    error = view.errors.first[0]
+    if error.kind == "bucket":
+        return _failed_bucket(view, error)
+    return _failed_collective(view, error) if error.kind == "collective" else FirstFailure(error)
 
-    Args:
-        errors: all, the first one first.
-        merged: the all-reduces.
-        groups: the members of each process group.
-        names: of buckets.
-        reached: how far each rank of the run has come, in its order.
-        parts: what each of them could not end.
-        clocks: of the ranks.
-        zero_ns: where the common clock begins.
-    """
-    error, failed = errors[0], {each.rank for each in errors}
-    who = next(place for place, one in enumerate(reached) if one.rank == error.rank)
-    for key, ledger in merged.groups():
-        share = ledger.shares.get(who)
+
+def _common_ms(view: RunView, who: int, ns: int) -> float:
+    """A time of a rank's clock on the common one."""
+    return (ns + view.clocks[who].offset_ns - view.headers[0].monotonic_ns) / 1e6
+
+
+def _failed_bucket(view: RunView, error: OperationError) -> FirstFailure:
+    """A rank that reports an error of its own is none that is missing."""
+    reached, failed = view.progress, {each.rank for each in view.errors.first}
+    first = next(place for place, one in enumerate(reached) if one.rank == error.rank)
+    for key, ledger in view.merged.groups():
+        share = ledger.shares.get(first)
         if share is None or not share.has(error.sequence):
             continue
         place = int(np.searchsorted(ledger.sequence, np.uint64(error.sequence)))
-        if names.bucket(int(ledger.common["reference"][place])) != error.what:
+        if view.names.bucket(int(ledger.common["reference"][place])) != error.what:
             continue
-        members = groups[key].members
+        members = view.memberships[key].members
         has = [each for each in members if each in ledger.shares and ledger.shares[each].has(error.sequence)]
-        missing = tuple(
-            reached[each].rank
-            for each in members
-            if reached[each].complete
-            and reached[each].buckets.get(key, -1) < error.sequence
-            and reached[each].rank not in failed
-        )
         begins = {
-            reached[each].rank: (ns + clocks[each].offset_ns - zero_ns) / 1e6
+            reached[each].rank: _common_ms(view, each, ns)
             for each in members
-            if (ns := _bucket_begin(parts[each], key, error.sequence))
+            if (ns := _bucket_begin(view.operations[each], key, error.sequence))
         }
-        if len(has) < groups[key].size:
+        if len(has) < view.memberships[key].size:
+            missing = tuple(
+                reached[each].rank
+                for each in members
+                if reached[each].complete
+                and reached[each].buckets.get(key, -1) < error.sequence
+                and reached[each].rank not in failed
+            )
             return FirstFailure(error, missing, begun_ms=begins)
         begun = [
-            int(ledger.clocks[clock]["latest_enqueued"][place]) + clocks[each].offset_ns
-            for each, clock in enumerate(merged.clock_of)
+            _common_ms(view, each, int(ledger.clocks[clock]["latest_enqueued"][place]))
+            for each, clock in enumerate(view.merged.clock_of)
             if each in has
         ]
-        return FirstFailure(error, (), _ranks(members, reached), (max(begun) - zero_ns) / 1e6, begins)
+        return FirstFailure(error, (), tuple(reached[each].rank for each in members), max(begun), begins)
     return FirstFailure(error)
 
 
@@ -117,48 +109,27 @@ def _bucket_begin(part: RankOperations, group: int, sequence: int) -> int:
     return 0
 
 
-def failed_collective(
-    error: OperationError,
-    every: Sequence[Party],
-    parts: Sequence[RankCollectives],
-    unmatched: Sequence[Unmatched],
-    reached: Sequence[Progress],
-    clocks: Sequence[ClockOffset],
-    zero_ns: int,
-) -> FirstFailure:
-    """The first failure, where it is another collective's. Arguments as in `failed_bucket`, and of all ranks:
-
-    Args:
-        error: the failure.
-        every: the process groups.
-        parts: what each rank recorded.
-        unmatched: the collectives that some ranks never began.
-        reached: how far each rank has come.
-        clocks: of the ranks.
-        zero_ns: where the common clock begins.
-    """
-    missing = tuple(sorted({rank for one in unmatched if one.what == error.what for rank in one.missing}))
-    who = next(place for place, one in enumerate(reached) if one.rank == error.rank)
+def _failed_collective(view: RunView, error: OperationError) -> FirstFailure:
+    missing = tuple(
+        sorted({rank for one in view.unmatched if one.what == error.what for rank in one.missing})
+    )
     name = error.what.encode()
     # Of several groups that call the same, nobody knows here in which one it failed.
-    mine = [party for party in every if who in party.members and name in parts[who].names]
+    mine = [
+        party
+        for party in view.parties
+        for rank, part in zip(party.ranks, party.parts, strict=True)
+        if rank == error.rank and name in part.names
+    ]
     if missing or len(mine) != 1:
         return FirstFailure(error, missing)
-    counts = calls_by_member(mine[0], name, parts, reached)
-    if not counts or len(set(counts.values())) > 1:
+    (party,) = mine
+    if len(set(party.calls(name).values())) != 1:
         return FirstFailure(error)
+    # When each of them last began it.
+    begun = [int(part.begun[part.name == part.names.index(name)].max(initial=0)) for part in party.parts]
     begins = {
-        reached[each].rank: (at + clocks[each].offset_ns - zero_ns) / 1e6
-        for each, at in _last_begins(mine[0], name)
+        rank: _common_ms(view, who, ns)
+        for who, rank, ns in zip(party.members, party.ranks, begun, strict=True)
     }
-    return FirstFailure(error, (), _ranks(mine[0].members, reached), max(begins.values()), begins)
-
-
-def _last_begins(party: Party, name: bytes) -> Iterator[tuple[int, int]]:
-    """When each member last began an operation."""
-    for who, part in zip(party.members, party.parts, strict=True):
-        yield who, int(part.begun[part.name == part.names.index(name)].max(initial=0))
-
-
-def _ranks(members: Sequence[int], reached: Sequence[Progress]) -> tuple[int, ...]:
-    return tuple(reached[who].rank for who in members)
+    return FirstFailure(error, (), party.ranks, max(begins.values()), begins)

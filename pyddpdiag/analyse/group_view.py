@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from pyddpdiag.analyse.lines import RunLines
-from pyddpdiag.analyse.meeting_ranks import meeting
-from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import Occurrences
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import BucketStats, LinkStats, Now, RankStats, StepTable
+from pyddpdiag.model import BucketStats, LinkStats, RankStats, StepTable
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.trace.clock import ClockOffset
 
@@ -29,16 +27,6 @@ class GroupView(RunView):
         super().__init__(whole.run, whole.intake, gpus=whole.gpus, now=whole.now)
         self._whole = whole
         self.members = tuple(members)
-
-    @cached_property
-    def names(self) -> Names:
-        """Names of buckets, parameters and groups."""
-        return self._whole.names
-
-    @cached_property
-    def now(self) -> Now:
-        """How the ranks' processes were when the traces were read."""
-        return self._whole.now
 
     @cached_property
     def clocks(self) -> tuple[ClockOffset, ...]:
@@ -92,6 +80,25 @@ class GroupView(RunView):
     def _groups(self) -> tuple[int, ...]:
         """The process groups of these ranks."""
         return tuple(key for key, ranks in self._whole.groups.items() if set(ranks) <= set(self.members))
+
+
+def meeting(groups: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
+    """The sets of ranks that meet, directly or through others; each in ascending order, by its lowest rank.
+
+    Args:
+        groups: the ranks of each process group that reduces buckets.
+    """
+    found: list[set[int]] = []
+    for group in groups:
+        together = set(group)
+        apart = []
+        for other in found:
+            if other & together:
+                together |= other
+            else:
+                apart.append(other)
+        found = [*apart, together] if together else apart
+    return tuple(sorted(tuple(sorted(ranks)) for ranks in found))
 
 
 def parts(view: RunView) -> tuple[RunView, ...]:

@@ -97,31 +97,22 @@ def rank_history(trace: RankTrace, until_ns: int) -> RankHistory:
 
 
 def in_parts(history: RankHistory) -> dict[str, Float64]:
-    """Seconds of each interval by what they were spent for, as `RankLife` has them for steps; with `between`.
-
-    They are taken in this order, until nothing of the interval is left: sums may overlap.
-    """
-    left = (history.end - history.begin) / 1e9
-    columns = {}
-
-    def take(name: str, wanted: Float64) -> None:
-        nonlocal left
-        columns[name] = np.clip(wanted, 0.0, left)
-        left = left - columns[name]
-
-    take("between", history.between / 1e9)
-    for name, of in (
-        ("data_wait", "data_wait"),
-        ("exposed", "exposed"),
-        ("other", "collectives"),
-        ("compute", "thread_cpu"),
-        ("core", "run_delay"),
-    ):
-        take(name, history.sums[of] / 1e9)
-    columns["blocked"] = left
+    """Seconds of each interval by what they were spent for, as `RankLife` has them for steps; with `between`."""
+    names = {"other": "collectives", "compute": "thread_cpu", "core": "run_delay"}
+    sums = {name: history.sums[names.get(name, name)] for name in ("data_wait", "exposed", *names)}
+    wanted = {"between": history.between, **sums}
+    columns = taken((history.end - history.begin) / 1e9, {name: each / 1e9 for name, each in wanted.items()})
     # The sums do not know of phases.
-    columns["phase"] = np.zeros_like(left)
-    return columns
+    return columns | {"phase": np.zeros(len(history))}
+
+
+def taken(left: Float64, wanted: Mapping[str, Float64]) -> dict[str, Float64]:
+    """What each part has of spans, in this order, until nothing is left: parts may overlap. The rest is `blocked`."""
+    columns = {}
+    for name, each in wanted.items():
+        columns[name] = np.clip(np.nan_to_num(each), 0.0, left)
+        left = left - columns[name]
+    return columns | {"blocked": left}
 
 
 def _latest(records: Records) -> Records:
@@ -195,6 +186,3 @@ def past(ranks: Sequence[int], histories: Sequence[RankHistory]) -> Past:
         counted.min(axis=1).astype(np.int64) if counted.size else np.empty(0, np.int64),
         length,
     )
-
-
-__all__ = ["Past", "RankHistory", "in_parts", "past", "rank_history"]

@@ -10,11 +10,10 @@ from pyddpdiag.analyse.filing import RankLines, file_lines
 from pyddpdiag.analyse.life import RankLife, rank_life
 from pyddpdiag.analyse.links.connections import Connection, rank_connections
 from pyddpdiag.analyse.memory import Growth, growth
-from pyddpdiag.analyse.operations import RankOperations, rank_operations
+from pyddpdiag.analyse.operations import RankOperations, rank_operations, trained_until_ns
 from pyddpdiag.analyse.passes import Passes
 from pyddpdiag.analyse.phases import RankPhases, rank_phases
 from pyddpdiag.analyse.steps import RankSteps, StepCounter
-from pyddpdiag.analyse.trained_until import trained_until_ns
 from pyddpdiag.analyse.usage import RankUsage, rank_usage
 from pyddpdiag.analyse.watched import WatchedBuckets, rank_watched
 from pyddpdiag.analyse.weights import WeightMarks, rank_weights

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from pyddpdiag.analyse.bounds import ALIVE_MS, TOGETHER_MS
 from pyddpdiag.analyse.endings import Ending
-from pyddpdiag.model import OperationError, RankStats
-from pyddpdiag.model.command import CommandEnd
-from pyddpdiag.trace.clock import ClockOffset
-from pyddpdiag.trace.header import Header
+
+if TYPE_CHECKING:
+    from pyddpdiag.analyse.view import RunView
 
 
 @dataclass(frozen=True)
@@ -31,26 +31,9 @@ class Interruption:
     command: int | None = None
 
 
-def interruption(
-    ends: Mapping[int, Ending],
-    ranks: Sequence[RankStats],
-    errors: Sequence[OperationError],
-    clocks: Sequence[ClockOffset],
-    command: CommandEnd | None,
-    first: Header,
-    step: int | None,
-) -> Interruption | None:
-    """The interruption, if it came before anything else went wrong.
-
-    Args:
-        ends: of all ranks.
-        ranks: what their traces hold.
-        errors: operations that failed.
-        clocks: of the ranks.
-        command: how the command of `pyddpdiag run` ended.
-        first: the lowest rank's header, whose clock is the common one.
-        step: the newest one.
-    """
+def interruption(view: RunView) -> Interruption | None:
+    """By what the run was ended from outside, if it came before anything else went wrong."""
+    ends, command, first = view.endings, view.run.command, view.headers[0]
     interrupted = sorted(
         (one for one in ends.values() if one.why == "interrupted"),
         key=lambda one: float("inf") if one.at_ms is None else one.at_ms,
@@ -70,11 +53,11 @@ def interruption(
     # Whoever is asked to end a run after something has failed, ends a broken run.
     slack_ms = ALIVE_MS if sent or name == "SIGINT" else 0.0
     before = [one.at_ms for one in ends.values() if one.why in ("own", "followed")]
-    before += [error.at_ms for error in errors]
+    before += [error.at_ms for error in view.errors.first]
     if any(moment is not None and (at_ms is None or moment < at_ms - slack_ms) for moment in before):
         return None
     # Killed, and not known to have lived when the others got the signal: they got it because of that.
-    unnoted = [ends[rank.rank] for rank in ranks if not rank.closed and rank.ended is None]
+    unnoted = [ends[rank.rank] for rank in view.ranks if not rank.closed and rank.ended is None]
     unnoted = [one for one in unnoted if one.end is None]
     if not (sent or interrupted or unnoted):
         return None  # the command left processes, but none of its ranks
@@ -83,10 +66,12 @@ def interruption(
     # A terminal sends Ctrl-C to all ranks.
     whole = bool(sent or left) or name == "SIGINT" or len(interrupted) + len(unnoted) == len(ends)
     early, ahead_ms = ((), 0.0) if sent or left else _ahead(interrupted)
-    if any(clock.uncertainty_ns is None or clock.uncertainty_ns / 1e6 > ahead_ms for clock in clocks):
+    if any(clock.uncertainty_ns is None or clock.uncertainty_ns / 1e6 > ahead_ms for clock in view.clocks):
         early, ahead_ms = (), 0.0
     named = early if early or whole else tuple(one.rank for one in interrupted)
-    return Interruption(name, step, at_ms, named, ahead_ms, None if left is None else left.exit_code)
+    steps = [rank.last_step for rank in view.ranks] + [one.step for one in view.in_flight.first]
+    newest = max((step for step in steps if step is not None), default=None)
+    return Interruption(name, newest, at_ms, named, ahead_ms, None if left is None else left.exit_code)
 
 
 def _ahead(interrupted: Sequence[Ending]) -> tuple[tuple[int, ...], float]:
@@ -112,6 +97,3 @@ def who_sends(signal: str) -> str:
         f"{signal} comes from whoever stops a job: a scheduler at its time limit or to make room, a container that is "
         "shut down, kill. Their log says why.",
     )
-
-
-__all__ = ["Interruption", "interruption"]

@@ -11,7 +11,7 @@ import numpy as np
 from pyddpdiag.analyse.calls.collectives import MEETING
 from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.grouped import Float32, Float64
-from pyddpdiag.analyse.history import RankHistory, in_parts, rank_history
+from pyddpdiag.analyse.history import RankHistory, in_parts, rank_history, taken
 from pyddpdiag.analyse.phases import RankPhases
 from pyddpdiag.analyse.spans import step_spans
 from pyddpdiag.analyse.step_matrix import side_by_side
@@ -292,29 +292,22 @@ def _within(
     add(parts, "first_steps_s", (end - begin)[:first])
     number, begin, end = number[first:], begin[first:], end[first:]
     at = np.searchsorted(steps.step, number)
-    left = (end - begin) / S
-
-    def take(wanted: Float64) -> Float64:
-        nonlocal left
-        taken = np.clip(np.nan_to_num(wanted), 0.0, left)
-        left = left - taken
-        return np.asarray(taken)
-
-    phases = take((busy.within(begin, end) - calls.within(begin, end)) / S)
     marked = (steps.begin[at] >= steps.wait_begin[at]) & (steps.wait_begin[at] > 0)
-    columns = {
-        "phase": phases,
-        "data_wait": take(np.where(marked, steps.begin[at] - steps.wait_begin[at], 0) / S),
-        "exposed": take(steps.exposed_ms[at] / 1e3),
-        "other": take(steps.other_ms[at] / 1e3),
-    }
     cpu, delay = side_by_side([(usage.step, usage.cpu_ms), (usage.step, usage.run_delay_ms)], number).T
     if trace.on_device:
         # A thread that sleeps until its device is done is not idle.
         cpu = np.full(len(number), np.nan)
-    columns["compute"] = take(np.where(np.isnan(cpu), np.inf, cpu / 1e3))
-    columns["core"] = take(delay / 1e3)
-    columns["blocked"] = left
+    columns = taken(
+        (end - begin) / S,
+        {
+            "phase": (busy.within(begin, end) - calls.within(begin, end)) / S,
+            "data_wait": np.where(marked, steps.begin[at] - steps.wait_begin[at], 0) / S,
+            "exposed": steps.exposed_ms[at] / 1e3,
+            "other": steps.other_ms[at] / 1e3,
+            "compute": np.where(np.isnan(cpu), np.inf, cpu / 1e3),
+            "core": delay / 1e3,
+        },
+    )
     own = columns["compute"] + columns["core"] + columns["blocked"]
     for name, wanted in step_spans(trace, number, end, busy).items():
         # On an accelerator the host is done with a pass long before it is computed.
@@ -374,6 +367,3 @@ def _between(
         left_ns=int(max(meets, left[mine[-1]])) if len(mine) else opened,
         **_set_up(trace, edges[0]),
     )
-
-
-__all__ = ["Between", "RankLife", "rank_life"]

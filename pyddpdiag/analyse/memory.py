@@ -98,6 +98,3 @@ def _goes_on(levels: Float64, unsure: float) -> tuple[bool, float]:
     if ratio >= 1.0:
         return True, float("inf")
     return False, float((second + unsure) * half / (half - 1) * ratio / (1.0 - ratio))
-
-
-__all__ = ["Growth", "growth"]

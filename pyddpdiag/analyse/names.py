@@ -45,6 +45,11 @@ class Names:
         layout = self.layouts.get(reference)
         return layout.dtype if layout is not None else ""
 
+    def parameter(self, module: int, index: int) -> str | None:
+        """The name of one parameter of a module; None: not known."""
+        known = self.modules.get(module)
+        return known.parameters[index] if known and 0 <= index < len(known.parameters) else None
+
     def parameters(self, reference: int) -> tuple[str, ...]:
         """The parameters in a bucket, in the buffer's order; empty where its layout is not known."""
         layout = self.layouts.get(reference)

@@ -58,6 +58,3 @@ def nodes(run: Run, sidecars: Mapping[int, Sidecar], clocks: Sequence[ClockOffse
         for note, own_s in zip(notes, at_s, strict=True)
     ]
     return tuple(sorted(found, key=lambda one: (not one.ranks, one.ranks[:1], one.note.node)))
-
-
-__all__ = ["Node", "nodes"]

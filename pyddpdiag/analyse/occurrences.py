@@ -70,23 +70,6 @@ class Occurrences:
         return np.asarray(self.algbw_gbps * 2 * (self.group_size - 1) / self.group_size)
 
 
-@dataclass(frozen=True, eq=False)
-class _Extremes:
-    """Per all-reduce of one group, on one clock: ns.
-
-    `known`: the times cover every rank that has the all-reduce, and it succeeded on all of them. `clock_error_ns`
-    is the possible error of its ranks' clocks; inf = not bounded.
-    """
-
-    known: Bool
-    latest_enqueued: Int64
-    earliest_enqueued: Int64
-    latest_started: Int64
-    latest_ended: Int64
-    last_arriver: Int64
-    clock_error_ns: Float64
-
-
 def measure(merged: Merged, groups: Mapping[int, Membership], clocks: Sequence[ClockOffset]) -> Occurrences:
     """Split every occurrence.
 
@@ -108,7 +91,7 @@ def measure(merged: Merged, groups: Mapping[int, Membership], clocks: Sequence[C
         if len(some) == 1:
             parts.append(_of_one(keys, some[0][1], expected, size, by_clock))
             continue
-        whose, together = np.repeat(keys, lengths), _Together([ledger for _, ledger in some])
+        whose, together = np.repeat(keys, lengths), _together([ledger for _, ledger in some])
         parts.append(
             _of_groups(whose, together, np.repeat(expected, lengths), np.repeat(size, lengths), by_clock)
         )
@@ -120,30 +103,25 @@ def measure(merged: Merged, groups: Mapping[int, Membership], clocks: Sequence[C
     )
 
 
-class _Stretch:
-    """Some neighbouring all-reduces of one group."""
+@dataclass(frozen=True, eq=False)
+class _Some:
+    """Some all-reduces of the same clocks: what is common, and what the clocks saw."""
 
-    def __init__(self, ledger: Ledger, rows: slice) -> None:
-        self.common = ledger.common.part(rows)
-        self.clocks = {clock: columns.part(rows) for clock, columns in ledger.clocks.items()}
-        self._length = len(ledger.sequence[rows])
-
-    def __len__(self) -> int:
-        return self._length
+    common: Columns
+    clocks: Mapping[int, Columns]
+    length: int
 
 
-class _Together:
-    """Small groups of the same clocks, one after the other: what is common and what the clocks saw."""
+def _stretch(ledger: Ledger, rows: slice) -> _Some:
+    """Neighbours of one group."""
+    clocks = {clock: columns.part(rows) for clock, columns in ledger.clocks.items()}
+    return _Some(ledger.common.part(rows), clocks, len(ledger.sequence[rows]))
 
-    def __init__(self, ledgers: Sequence[Ledger]) -> None:
-        self.common = Columns.joined([ledger.common for ledger in ledgers])
-        self.clocks = {
-            clock: Columns.joined([ledger.clocks[clock] for ledger in ledgers]) for clock in ledgers[0].clocks
-        }
-        self._length = sum(map(len, ledgers))
 
-    def __len__(self) -> int:
-        return self._length
+def _together(ledgers: Sequence[Ledger]) -> _Some:
+    """Small groups, one after the other."""
+    clocks = {clock: Columns.joined([each.clocks[clock] for each in ledgers]) for clock in ledgers[0].clocks}
+    return _Some(Columns.joined([each.common for each in ledgers]), clocks, sum(map(len, ledgers)))
 
 
 def _batches(groups: Sequence[tuple[int, Ledger]]) -> Iterator[list[tuple[int, Ledger]]]:
@@ -163,7 +141,7 @@ def _of_one(
     What the ledger holds as it is, and what is the same for all of them, is not copied.
     """
     pieces = [
-        _of_groups(key, _Stretch(ledger, slice(begin, begin + PIECE)), expected, size, clocks)
+        _of_groups(key, _stretch(ledger, slice(begin, begin + PIECE)), expected, size, clocks)
         for begin in range(0, max(1, len(ledger)), PIECE)
     ]
     same = {"group": key, "group_size": size}
@@ -179,50 +157,15 @@ def _of_one(
 
 def _of_groups(
     key: UInt64,
-    ledger: _Stretch | _Together,
+    ledger: _Some,
     expected: Int64,
     size: Int64,
     clocks: Mapping[int, ClockOffset],
 ) -> dict[str, npt.NDArray[Any]]:
     """The columns of some groups' occurrences; group, expected ranks and size of each beside it."""
-    common, seen = ledger.common, _extremes(ledger, clocks)
-    complete = seen.known & (common["count"] >= expected)
-    started_seen = complete & ~common["start_unseen"]
-    # No rank starts before it enqueues, so the latest start is never before the latest arrival; the maximum
-    # keeps the three parts an exact partition all the same.
-    started = np.maximum(seen.latest_started, seen.latest_enqueued)
-    arrival = np.where(complete, (seen.latest_enqueued - seen.earliest_enqueued) / 1e6, np.nan)
-    wire = np.where(started_seen, (seen.latest_ended - started) / 1e6, np.nan)
-    hidden = np.divide(
-        common["hidden"],
-        common["hidden_count"],
-        out=np.full(len(ledger), np.nan),
-        where=complete & (common["hidden_count"] > 0),
-    )
-    # NaN compares false, so incomplete occurrences have no last arriver.
-    sure = (arrival * 1e6 > seen.clock_error_ns) & (common["count"] > 1)
-    return {
-        "reference": common["reference"],
-        "step": common["step"].astype(np.int64),
-        "module": common["module"],
-        "bytes": common["bytes"],
-        "dtype": common["dtype"],
-        "group": key,
-        "group_size": size,
-        "complete": complete,
-        "shared": common["shared"],
-        "arrival_ms": arrival,
-        "queue_ms": np.where(started_seen, (started - seen.latest_enqueued) / 1e6, np.nan),
-        "wire_ms": wire,
-        "total_ms": np.where(complete, (seen.latest_ended - seen.earliest_enqueued) / 1e6, np.nan),
-        "hidden_fraction": hidden,
-        "last_arriver": np.where(sure, seen.last_arriver, -1),
-    }
-
-
-def _extremes(ledger: _Stretch | _Together, clocks: Mapping[int, ClockOffset]) -> _Extremes:
-    """Bring the extremes that each clock saw onto one."""
-    length = len(ledger)
+    common = ledger.common
+    # The extremes that each clock saw, brought onto one.
+    length = ledger.length
     latest_enqueued = np.full(length, _PAST, np.int64)
     earliest_enqueued = np.full(length, -_PAST, np.int64)
     latest_started, latest_ended = latest_enqueued.copy(), latest_enqueued.copy()
@@ -243,12 +186,36 @@ def _extremes(ledger: _Stretch | _Together, clocks: Mapping[int, ClockOffset]) -
         np.maximum(
             clock_error_ns, np.inf if uncertainty is None else uncertainty, out=clock_error_ns, where=seen
         )
-    return _Extremes(
-        ~ledger.common["unfinished"],
-        latest_enqueued,
-        earliest_enqueued,
-        latest_started,
-        latest_ended,
-        last_arriver,
-        clock_error_ns,
+    # The times cover every rank that has the all-reduce, and it succeeded on all of them.
+    complete = ~common["unfinished"] & (common["count"] >= expected)
+    started_seen = complete & ~common["start_unseen"]
+    # No rank starts before it enqueues, so the latest start is never before the latest arrival; the maximum
+    # keeps the three parts an exact partition all the same.
+    started = np.maximum(latest_started, latest_enqueued)
+    arrival = np.where(complete, (latest_enqueued - earliest_enqueued) / 1e6, np.nan)
+    wire = np.where(started_seen, (latest_ended - started) / 1e6, np.nan)
+    hidden = np.divide(
+        common["hidden"],
+        common["hidden_count"],
+        out=np.full(length, np.nan),
+        where=complete & (common["hidden_count"] > 0),
     )
+    # NaN compares false, so incomplete occurrences have no last arriver.
+    sure = (arrival * 1e6 > clock_error_ns) & (common["count"] > 1)
+    return {
+        "reference": common["reference"],
+        "step": common["step"].astype(np.int64),
+        "module": common["module"],
+        "bytes": common["bytes"],
+        "dtype": common["dtype"],
+        "group": key,
+        "group_size": size,
+        "complete": complete,
+        "shared": common["shared"],
+        "arrival_ms": arrival,
+        "queue_ms": np.where(started_seen, (started - latest_enqueued) / 1e6, np.nan),
+        "wire_ms": wire,
+        "total_ms": np.where(complete, (latest_ended - earliest_enqueued) / 1e6, np.nan),
+        "hidden_fraction": hidden,
+        "last_arriver": np.where(sure, last_arriver, -1),
+    }

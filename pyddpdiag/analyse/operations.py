@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 
 from pyddpdiag.analyse.names import Names
-from pyddpdiag.model import Now, OpenOperation, OperationError
+from pyddpdiag.model import OpenOperation, OperationError
 from pyddpdiag.output import TEXT_LIMIT, decode
-from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.layout import TIMES_USED, BucketTime, CollectiveTime, Flag, Kind, Records
 from pyddpdiag.trace.reader import RankTrace, tickets_of
 from pyddpdiag.trace.rows import Int64, is_in_flight
-from pyddpdiag.trace.run import Run
 from pyddpdiag.trace.table import joined, take
+
+if TYPE_CHECKING:
+    from pyddpdiag.analyse.view import RunView
 
 LISTED: Final = 1000
 MAX_PARTS: Final = TEXT_LIMIT // 64
 
 T = TypeVar("T")
 
-_LAST: Final = np.iinfo(np.int64).max
+_LAST: Final = int(np.iinfo(np.int64).max)
 
 ENDED: Final = {Kind.BUCKET: BucketTime.ENDED, Kind.COLLECTIVE: CollectiveTime.ENDED}
 """The kinds that are operations, and which of their times is the end."""
@@ -89,6 +90,26 @@ def _failed_records(trace: RankTrace) -> tuple[Records, Int64]:
     return records[order], ended[order]
 
 
+_SPOILED: Final = int(Flag.ERROR | Flag.ABANDONED)
+
+
+def trained_until_ns(trace: RankTrace) -> int:
+    """When a rank last came out of an operation with others, on its own clock, if it then got stuck or failed in one.
+
+    From then on its connections are busy with what nobody takes, and it waits for what will not come. 0: it came out of
+    none. The largest number: its last operations ended as they should.
+    """
+    good, ends = 0, []
+    for kind, ended in ENDED.items():
+        records = trace.of_kind(kind)
+        end = records["times"][:, ended]
+        sound = (end > 0) & (records["flags"] & _SPOILED == 0)
+        good = max(good, int(end[sound].max(initial=0)))
+        ends.append(end[~sound])
+    stuck = any(((end == 0) | (end > good)).any() for end in ends)
+    return good if stuck else _LAST
+
+
 @dataclass(frozen=True)
 class Listed(Generic[T]):
     """The first thousand of something, and how many there are."""
@@ -97,12 +118,10 @@ class Listed(Generic[T]):
     total: int
 
 
-def open_operations(
-    run: Run, parts: Sequence[RankOperations], names: Names, now: Now
-) -> Listed[OpenOperation]:
+def open_operations(view: RunView) -> Listed[OpenOperation]:
     """Operations in flight on all ranks, by rank and ticket."""
     found: list[OpenOperation] = []
-    for trace, part, rank in zip(run.ranks, parts, now.ranks, strict=True):
+    for trace, part, rank in zip(view.run.ranks, view.operations, view.now.ranks, strict=True):
         for record in part.open[: LISTED - len(found)]:
             bucket = record["kind"] == Kind.BUCKET
             times = record["times"]
@@ -117,7 +136,7 @@ def open_operations(
                 OpenOperation(
                     rank=trace.rank,
                     kind="bucket" if bucket else "collective",
-                    what=_what(record, names),
+                    what=_what(record, view.names),
                     sequence=int(record["sequence"]),
                     step=int(record["step"]),
                     bytes=int(record["bytes"]),
@@ -127,16 +146,14 @@ def open_operations(
                     shared=bool(record["flags"] & Flag.SHARED),
                 )
             )
-    return Listed(tuple(found), sum(part.open_total for part in parts))
+    return Listed(tuple(found), sum(part.open_total for part in view.operations))
 
 
-def operation_errors(
-    run: Run, parts: Sequence[RankOperations], names: Names, clocks: Sequence[ClockOffset]
-) -> Listed[OperationError]:
+def operation_errors(view: RunView) -> Listed[OperationError]:
     """Operations that failed on all ranks, the earliest in time first; those without a time come last."""
-    zero = run.ranks[0].header.monotonic_ns
+    zero = view.headers[0].monotonic_ns
     found: list[OperationError] = []
-    for trace, part, clock in zip(run.ranks, parts, clocks, strict=True):
+    for trace, part, clock in zip(view.run.ranks, view.operations, view.clocks, strict=True):
         ended = part.failed_at
         at_ms = np.where(ended > 0, (ended + clock.offset_ns - zero) / 1e6, np.inf)
         for place in np.argsort(at_ms, kind="stable").tolist():
@@ -145,7 +162,7 @@ def operation_errors(
                 OperationError(
                     rank=trace.rank,
                     kind=Kind(int(record["kind"])).name.lower(),
-                    what=_what(record, names),
+                    what=_what(record, view.names),
                     sequence=int(record["sequence"]),
                     step=int(record["step"]),
                     text=part.texts.get(int(record["word"] >> np.uint64(2)) - 1, ""),
@@ -153,7 +170,7 @@ def operation_errors(
                 )
             )
     found.sort(key=lambda error: np.inf if error.at_ms is None else error.at_ms)
-    return Listed(tuple(found[:LISTED]), sum(part.failed_total for part in parts))
+    return Listed(tuple(found[:LISTED]), sum(part.failed_total for part in view.operations))
 
 
 def _texts(trace: RankTrace) -> dict[int, str]:

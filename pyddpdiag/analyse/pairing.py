@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pyddpdiag.analyse.names import Names
+from pyddpdiag.analyse.operations import LISTED
 from pyddpdiag.model import Gap, Mismatch
 from pyddpdiag.trace.layout import DTYPE_NAMES
 from pyddpdiag.trace.ledger import COMPARED
-from pyddpdiag.trace.merge import Membership, Merged
-from pyddpdiag.trace.run import Run
 
-LISTED: Final = 1000
+if TYPE_CHECKING:
+    from pyddpdiag.analyse.view import RunView
+
 NAMED: Final = 64
 
 FIELDS: Final = {"bytes": "bytes", "dtype": "dtype", "bucket": "reference"}
 """What must be the same on all ranks, and the column that holds it."""
 
 
-def gaps(run: Run, merged: Merged, groups: Mapping[int, Membership], names: Names) -> tuple[Gap, ...]:
+def gaps(view: RunView) -> tuple[Gap, ...]:
     """Where a rank of a group has no record of an occurrence that others have; at most a thousand entries."""
     found: list[Gap] = []
-    for key, ledger in merged.groups():
-        if (ledger.common["count"] >= groups[key].expected).all():
+    for key, ledger in view.merged.groups():
+        if (ledger.common["count"] >= view.memberships[key].expected).all():
             continue
         seen = ledger.sequence
-        for who in groups[key].members:
+        for who in view.memberships[key].members:
             share = ledger.shares.get(who)
             if share is None:
                 before, after, between, last = 0, len(seen), 0, None
@@ -38,17 +38,16 @@ def gaps(run: Run, merged: Merged, groups: Mapping[int, Membership], names: Name
                 after = len(seen) - int(np.searchsorted(seen, share.high[-1], "right"))
                 between = len(seen) - before - after - share.count
             if before or between or after:
-                found.append(
-                    Gap(run.ranks[who].rank, names.group(key), before, between, after, last, int(seen[-1]))
-                )
+                rank, group = view.progress[who].rank, view.names.group(key)
+                found.append(Gap(rank, group, before, between, after, last, int(seen[-1])))
         if len(found) >= LISTED:
             break
     return tuple(found[:LISTED])
 
 
-def mismatches(run: Run, merged: Merged, names: Names) -> tuple[Mismatch, ...]:
+def mismatches(view: RunView) -> tuple[Mismatch, ...]:
     """All-reduces in which bytes, dtype or bucket differ between ranks; per field its first case."""
-    groups = [(key, ledger) for key, ledger in merged.groups() if ledger.common["differs"].any()]
+    groups = [(key, ledger) for key, ledger in view.merged.groups() if ledger.common["differs"].any()]
     found = []
     for field, column in FIELDS.items():
         bit = np.uint8(1 << COMPARED.index(column))
@@ -59,27 +58,28 @@ def mismatches(run: Run, merged: Merged, names: Names) -> tuple[Mismatch, ...]:
         (key, ledger), case = groups[cases[0]], int(differs[cases[0]][0])
         sequence = int(ledger.sequence[case])
         usual = int(ledger.common[column][case])
-        shown: dict[int, str] = {}
+        values: dict[int, str] = {}
         for who, share in ledger.shares.items():
-            if share.has(sequence) and len(shown) < NAMED:
+            if share.has(sequence) and len(values) < NAMED:
                 # Nothing differs before the first case, so every rank that differs in it has it as its own
                 # first case.
                 at, value = share.differing.get(column, (-1, usual))
-                shown[run.ranks[who].rank] = _show(field, value if at == sequence else usual)
+                values[view.progress[who].rank] = shown(field, value if at == sequence else usual)
         found.append(
             Mismatch(
-                group=names.group(key),
+                group=view.names.group(key),
                 sequence=sequence,
                 step=int(ledger.common["step"][case]),
                 field=field,
-                values=shown,
+                values=values,
                 count=sum(map(len, differs)),
             )
         )
     return tuple(found)
 
 
-def _show(field: str, value: int) -> str:
+def shown(field: str, value: int) -> str:
+    """A value in which ranks differ."""
     if field == "dtype":
         return DTYPE_NAMES[value] if value < len(DTYPE_NAMES) else "other"
     return Names.bucket(value) if field == "bucket" else str(value)

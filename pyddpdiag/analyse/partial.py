@@ -61,6 +61,3 @@ def damage(run: Run) -> str:
 def _reason(run: Run) -> str:
     reasons = dict.fromkeys(run.damaged.values())
     return listed(reasons, 2)
-
-
-__all__ = ["damage", "may_look", "weakened", "what_is_here"]

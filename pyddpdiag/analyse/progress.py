@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pyddpdiag.analyse.names import Names
-from pyddpdiag.trace.merge import Membership, Merged
+from pyddpdiag.trace.merge import Merged
 from pyddpdiag.trace.run import Run
+
+if TYPE_CHECKING:
+    from pyddpdiag.analyse.view import RunView
 
 
 @dataclass(frozen=True)
@@ -52,36 +55,25 @@ def progress(run: Run, merged: Merged) -> tuple[Progress, ...]:
     return tuple(found)
 
 
-def awaited_buckets(
-    run: Run,
-    merged: Merged,
-    groups: Mapping[int, Membership],
-    names: Names,
-    reached: Sequence[Progress],
-) -> tuple[Awaited, ...]:
+def awaited_buckets(view: RunView) -> Iterator[Awaited]:
     """In each process group the first bucket that some rank began and did not end."""
-    found = []
-    for key, ledger in merged.groups():
+    for key, ledger in view.merged.groups():
         waiting = {who: share.waiting for who, share in ledger.shares.items() if share.waiting is not None}
         if not waiting:
             continue
         first = min(waiting.values(), key=lambda one: one.sequence)
         missing: list[int] = []
         unsure: list[int] = []
-        for who in groups[key].members:
-            if reached[who].buckets.get(key, -1) >= first.sequence:
-                continue
-            # A paused rank, or one that lost records, may have begun what it has no record of.
-            trace = run.ranks[who]
-            (missing if trace.is_whole and not trace.header.skipped else unsure).append(trace.rank)
-        found.append(
-            Awaited(
-                "bucket",
-                names.bucket(first.reference),
-                first.step,
-                tuple(run.ranks[who].rank for who, one in waiting.items() if one.sequence == first.sequence),
-                tuple(missing),
-                tuple(unsure),
-            )
+        for who in view.memberships[key].members:
+            one = view.progress[who]
+            if one.buckets.get(key, -1) < first.sequence:
+                # A paused rank, or one that lost records, may have begun what it has no record of.
+                (missing if one.complete else unsure).append(one.rank)
+        yield Awaited(
+            "bucket",
+            view.names.bucket(first.reference),
+            first.step,
+            tuple(view.progress[who].rank for who, one in waiting.items() if one.sequence == first.sequence),
+            tuple(missing),
+            tuple(unsure),
         )
-    return tuple(found)

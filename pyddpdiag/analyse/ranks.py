@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64, stats_by
-from pyddpdiag.analyse.occurrences import Occurrences
-from pyddpdiag.analyse.operations import RankOperations
-from pyddpdiag.model import ClockStats, Now, RankStats, Stat, StepTable
+from pyddpdiag.model import ClockStats, RankStats, Stat, StepTable
 from pyddpdiag.model.ending import End
-from pyddpdiag.trace.clock import ClockOffset
-from pyddpdiag.trace.run import Run
+
+if TYPE_CHECKING:
+    from pyddpdiag.analyse.view import RunView
 
 _TIMES: Final = ("wall_ms", "compute_ms", "data_wait_ms", "exposed_ms", "other_ms", "own_ms")
 
 
-def rank_stats(
-    run: Run,
-    steps: StepTable,
-    occurrences: Occurrences,
-    operations: Sequence[RankOperations],
-    clocks: tuple[ClockOffset, ...],
-    now: Now,
-    loads: Sequence[float | None],
-    step: int | None = None,
-) -> tuple[RankStats, ...]:
+def rank_stats(view: RunView, step: int | None = None) -> tuple[RankStats, ...]:
     """All ranks with a trace, sorted by rank; medians over the judged steps, or over the one given."""
+    run, steps, occurrences, now = view.run, view.steps, view.occurrences, view.now
     if step is None:
         chosen = steps.judged
         arriver = occurrences.last_arriver[~np.isin(occurrences.step, np.array(steps.left_out, np.int64))]
@@ -50,7 +41,7 @@ def rank_stats(
     found = []
     for who, trace in enumerate(run.ranks):
         mine, micro_steps = rows_of[who], counted[who][1]
-        header, clock = trace.header, clocks[who]
+        header, clock = trace.header, view.clocks[who]
         found.append(
             RankStats(
                 rank=trace.rank,
@@ -64,8 +55,8 @@ def rank_stats(
                 dropped=header.dropped,
                 torn=trace.torn,
                 malformed=trace.malformed,
-                in_flight=operations[who].open_total,
-                errors=operations[who].failed_total,
+                in_flight=view.operations[who].open_total,
+                errors=view.operations[who].failed_total,
                 closed=header.closed,
                 **{name: column[who] for name, column in medians.items()},
                 last_arrivals=int(last[who]),
@@ -84,7 +75,7 @@ def rank_stats(
                 ended_by=_ended_by(trace.sidecar.end),
                 cores=len(trace.sidecar.cores) or trace.sidecar.machine_cores,
                 threads=trace.sidecar.torch_threads,
-                load=loads[who],
+                load=view.loads[who],
                 memory_bytes=trace.sidecar.memory.get("used", 0),
                 machine_memory_bytes=trace.sidecar.memory.get("machine", 0),
             )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 
+import numpy as np
+
+from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.model.saves import Saved
 from pyddpdiag.model.sidecar import Sidecar
 
@@ -49,45 +51,17 @@ def shared_files(sidecars: Mapping[int, Sidecar], clocks: Mapping[int, str]) -> 
 
 def _shared(saved: Mapping[int, Saved]) -> SharedFile:
     ranks = tuple(sorted(saved))
-    spans = [(begin, end, rank) for rank, one in saved.items() for begin, end in one.spans]
+    at_once = 0
+    for rank, one in saved.items():
+        theirs = [span for other, each in saved.items() if other != rank for span in each.spans]
+        if one.spans and theirs:
+            busy = Coverage(*np.array(theirs, np.int64).T)
+            at_once += int(np.count_nonzero(busy.within(*np.array(one.spans, np.int64).T)))
     return SharedFile(
         ranks,
         saved[ranks[0]].name,
         next((saved[rank].where for rank in ranks if saved[rank].where), ""),
         sum(one.times for one in saved.values()),
-        _at_once(spans),
-        len(spans),
+        at_once,
+        sum(len(one.spans) for one in saved.values()),
     )
-
-
-def _at_once(spans: Sequence[tuple[int, int, int]]) -> int:
-    """How many of these (begin, end, rank) overlap with one of another rank; files may hold any number of them."""
-    order = sorted(spans)
-    ends, begins = _Largest(), _Largest()
-    meets = [False] * len(order)
-    for place, (begin, end, rank) in enumerate(order):
-        meets[place] = ends.of_others(rank) > begin
-        ends.add(end, rank)
-    for place in reversed(range(len(order))):
-        begin, end, rank = order[place]
-        meets[place] |= -begins.of_others(rank) < end
-        begins.add(-begin, rank)
-    return sum(meets)
-
-
-class _Largest:
-    """The largest value of each of the two ranks with the largest ones: so the largest of all but one is known."""
-
-    def __init__(self) -> None:
-        self._of_two: list[tuple[float, int]] = [(-inf, -1), (-inf, -2)]
-
-    def of_others(self, rank: int) -> float:
-        return next(value for value, whose in self._of_two if whose != rank)
-
-    def add(self, value: float, rank: int) -> None:
-        mine = max([value, *(each for each, whose in self._of_two if whose == rank)])
-        others = [each for each in self._of_two if each[1] != rank]
-        self._of_two = sorted([*others, (mine, rank)], reverse=True)[:2]
-
-
-__all__ = ["SharedFile", "shared_files"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyddpdiag.model import StepTable
-from pyddpdiag.trace.merge import Membership
-from pyddpdiag.trace.run import Run
+if TYPE_CHECKING:
+    from pyddpdiag.analyse.view import RunView
 
 
 @dataclass(frozen=True)
@@ -34,19 +33,15 @@ class SkippedSteps:
     aligned: bool = False
 
 
-def skipped_steps(steps: StepTable, run: Run, groups: Mapping[int, Membership], before: int) -> SkippedSteps:
+def skipped_steps(view: RunView) -> SkippedSteps:
     """What the step records tell.
 
     Nothing is reported of ranks that paused or lost records, nor where ranks belong to different process groups:
-    they may well have different numbers of buckets.
-
-    Args:
-        steps: the steps of all ranks.
-        run: the ranks.
-        groups: the process groups that were seen.
-        before: only steps before this one: in a failed or stuck step ranks come unevenly far.
+    they may well have different numbers of buckets. In a failed or stuck step ranks come unevenly far.
     """
-    everyone = all(group.expected == len(run.ranks) for group in groups.values())
+    steps, run = view.steps, view.run
+    before = min((error.step for error in view.errors.first), default=2**63)
+    everyone = all(group.expected == len(run.ranks) for group in view.memberships.values())
     if steps.source != "step records" or len(run.ranks) < 2 or not everyone or not len(steps):
         return SkippedSteps()
     ranks = np.array([trace.rank for trace in run.ranks])
@@ -85,8 +80,4 @@ def skipped_steps(steps: StepTable, run: Run, groups: Mapping[int, Membership], 
                     len(fewer),
                 )
             )
-    return SkippedSteps(tuple(sorted(found, key=lambda one: (one.step, one.rank))), _aligned(last))
-
-
-def _aligned(last: Sequence[int]) -> bool:
-    return max(last) == min(last)
+    return SkippedSteps(tuple(sorted(found, key=lambda one: (one.step, one.rank))), max(last) == min(last))

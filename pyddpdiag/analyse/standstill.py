@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyddpdiag.analyse.bounds import MANY_STEPS, STILL_MS, UNKNOWN_STEP_MS
 from pyddpdiag.analyse.progress import Awaited
-from pyddpdiag.model import Now, RankStats
+
+if TYPE_CHECKING:
+    from pyddpdiag.analyse.view import RunView
 
 
 @dataclass(frozen=True)
@@ -27,34 +29,17 @@ def threshold_ms(step_ms: float, least_ms: float = STILL_MS) -> float:
     return max(least_ms, MANY_STEPS * step_ms) if step_ms == step_ms else UNKNOWN_STEP_MS
 
 
-def quiet_ms(ranks: Sequence[RankStats], now: Now) -> float | None:
+def quiet_ms(view: RunView) -> float | None:
     """For how long no rank that may still run has recorded anything; None if there is none, or one is not known."""
-    silent = [
-        seen.silent_ms
-        for rank, seen in zip(ranks, now.ranks, strict=True)
-        if not rank.closed and seen.alive is not False
-    ]
+    ranks = zip(view.ranks, view.now.ranks, strict=True)
+    silent = [seen.silent_ms for rank, seen in ranks if not rank.closed and seen.alive is not False]
     known = [value for value in silent if value is not None]
     return min(known) if known and len(known) == len(silent) else None
 
 
-def standstill(
-    ranks: Sequence[RankStats],
-    now: Now,
-    awaited: Sequence[Awaited],
-    step_ms: float,
-    least_ms: float = STILL_MS,
-) -> Standstill | None:
-    """The standstill of a run; None if the run goes on, is over, or cannot be seen.
-
-    Args:
-        ranks: what the traces hold.
-        now: how the processes are.
-        awaited: what ranks wait in.
-        step_ms: the median step; NaN = not known.
-        least_ms: a shorter silence is none.
-    """
-    silent = quiet_ms(ranks, now) if now.is_live else None
-    if silent is None or silent < threshold_ms(step_ms, least_ms):
+def standstill(view: RunView, least_ms: float = STILL_MS) -> Standstill | None:
+    """The standstill of a run; None if the run goes on, is over, or cannot be seen. A shorter silence is none."""
+    silent = quiet_ms(view) if view.now.is_live else None
+    if silent is None or silent < threshold_ms(view.judged.wall_ms, least_ms):
         return None
-    return Standstill(silent, max(awaited, key=lambda one: len(one.waiting), default=None))
+    return Standstill(silent, max(view.awaited, key=lambda one: len(one.waiting), default=None))

@@ -81,37 +81,24 @@ def waited_for(starts: Sequence[Start]) -> Iterator[Finding]:
     if not waiting or not own or not (given_up or 1e3 * waited_s >= UNKNOWN_STEP_MS):
         return
     stuck = own if over else [start for start in own if start.process != "dead"]
-    if gone and not over:
-        yield _blamed("rank_lost", gone, waiting, "{who} {is_} gone: it was last at {at}", waited_s)
-    elif stuck:
-        been = (
-            "{who} {was} at {at} for {for_s:.0f} s" if over else "{who} {has} been at {at} for {for_s:.0f} s"
-        )
-        yield _blamed("rank_stuck", stuck, waiting, been, waited_s)
-
-
-def _blamed(kind: str, who: Sequence[Start], waiting: Sequence[Start], been: str, waited_s: float) -> Finding:
-    first = max(who, key=lambda start: start.for_s)
-    numbers = [start.rank for start in who]
-    over = first.process == "dead" and kind == "rank_stuck"
-    said = been.format(
-        who=ranks(numbers),
-        is_=verb(numbers, "is", "are"),
-        was=verb(numbers, "was", "were"),
-        has=verb(numbers, "has", "have"),
-        at=listed(dict.fromkeys(_line(start) for start in who), _GROUPS),
-        for_s=first.for_s,
-    )
-    wait = verb([start.rank for start in waiting], "waits", "wait")
-    met = listed(
-        dict.fromkeys(start.waits_in + (f" ({start.where})" if start.where else "") for start in waiting),
-        _GROUPS,
-    )
-    dump = "" if over else f"Look at what it does: py-spy dump --pid {first.pid}. "
-    return Finding(
-        kind=kind,
+    who = gone if gone and not over else stuck
+    if not who:
+        return
+    first, numbers = max(who, key=lambda start: start.for_s), [start.rank for start in who]
+    at = listed(dict.fromkeys(_line(start) for start in who), _GROUPS)
+    if who is gone:
+        said = f"{verb(numbers, 'is', 'are')} gone: it was last at {at}"
+    else:
+        been = verb(numbers, "was", "were") if over else f"{verb(numbers, 'has', 'have')} been"
+        said = f"{been} at {at} for {first.for_s:.0f} s"
+    wait = "waited" if over else verb([start.rank for start in waiting], "waits", "wait")
+    places = (start.waits_in + (f" ({start.where})" if start.where else "") for start in waiting)
+    dump = "" if over or who is gone else f"Look at what it does: py-spy dump --pid {first.pid}. "
+    yield Finding(
+        kind="rank_lost" if who is gone else "rank_stuck",
         severity="error",
-        message=f"{said}, before any training: {_which(waiting)} {'waited' if over else wait} for it in {met}.",
+        message=f"{ranks(numbers)} {said}, before any training: {_which(waiting)} {wait} for it in "
+        f"{listed(dict.fromkeys(places), _GROUPS)}.",
         confidence="high" if len({_line(start) for start in who}) == 1 else "medium",
         rank=numbers[0] if len(numbers) == 1 else None,
         where=first.where or None,
@@ -148,6 +135,3 @@ def _is_over(starts: Sequence[Start]) -> bool:
 
 def _interrupted(start: Start) -> bool:
     return start.error.startswith(INTERRUPT)
-
-
-__all__ = ["judge_starts", "report_of_starts", "waited_for"]

@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from pyddpdiag.analyse.catalog import find
 from pyddpdiag.analyse.cube import rank_parts
 from pyddpdiag.analyse.group_paths import group_stats
 from pyddpdiag.analyse.group_view import parts
-from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.tried import tried_in
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import other_wall_clocks
 from pyddpdiag.analyse.weigh.verdict import weigh
 from pyddpdiag.errors import UsageError
-from pyddpdiag.model import BucketStats, Gap, GpuUse, RankStats, RunReport
+from pyddpdiag.model import BucketStats, Gap, RankStats, RunReport
 from pyddpdiag.model.words import count, listed
-from pyddpdiag.trace.run import Run
 
 
-def analyse(
-    run: Run,
-    intake: Intake | None = None,
-    *,
-    step: int | None = None,
-    bucket: str | None = None,
-    gpus: Sequence[GpuUse] = (),
-) -> RunReport:
-    """Analyse a run.
+def analyse(view: RunView, *, step: int | None = None, bucket: str | None = None) -> RunReport:
+    """The report of a run.
 
     Args:
-        run: the traces of all ranks.
-        intake: what was kept from their records; None: the run still has the records.
+        view: the run.
         step: show only this step; the verdict still covers the whole run.
         bucket: show buckets whose id begins with this, or with a parameter whose name contains it.
-        gpus: samples of the ranks' GPUs.
-
-    Raises:
-        UsageError: there is no such step or bucket.
-    """
-    return summary(RunView(run, intake, gpus=gpus), step=step, bucket=bucket)
-
-
-def summary(view: RunView, *, step: int | None = None, bucket: str | None = None) -> RunReport:
-    """The report of a run whose tables are there already; arguments as for `analyse`.
 
     Raises:
         UsageError: there is no such step or bucket.

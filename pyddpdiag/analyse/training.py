@@ -55,6 +55,3 @@ def _shortened(settings: dict[int, str]) -> dict[int, str]:
     columns = zip(*parts.values(), strict=True)
     kept = [place for place, column in enumerate(columns) if len(set(column)) > 1]
     return {rank: ", ".join(some[place] for place in kept) for rank, some in parts.items()}
-
-
-__all__ = ["optimizer_settings", "stepped", "training_loader"]

@@ -10,9 +10,8 @@ import numpy as np
 
 from pyddpdiag.analyse.advice import run_line
 from pyddpdiag.analyse.buckets import bucket_stats
-from pyddpdiag.analyse.half_gain import half_gain_ms
-from pyddpdiag.analyse.shared_gain import shared_gain_ms
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.wire_fit import half_gain_ms, shared_gain_ms
 from pyddpdiag.messages.shells import Shell
 from pyddpdiag.model import Finding
 from pyddpdiag.model.kinds import kind_of
@@ -73,6 +72,3 @@ def _expected(view: RunView, noted: Tried) -> dict[str, float]:
     if links and all(link.loopback for link in links):
         by_option["--shared-memory"] = shared_gain_ms(exposed, buckets)
     return {option: saved for option, saved in by_option.items() if saved is not None}
-
-
-__all__ = ["predicted_savings", "tried_in", "tried_of"]

@@ -28,7 +28,7 @@ from pyddpdiag.analyse.cube import cube
 from pyddpdiag.analyse.endings import Ending, endings
 from pyddpdiag.analyse.evaluations import FullEvaluation, full_evaluations
 from pyddpdiag.analyse.exposure import Exposure, exposure
-from pyddpdiag.analyse.first_failure import FirstFailure, failed_bucket, failed_collective
+from pyddpdiag.analyse.first_failure import FirstFailure, first_failure
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.history import Past, past
 from pyddpdiag.analyse.hot_lines import HotLine, hot_lines
@@ -145,7 +145,7 @@ class RunView:
     @cached_property
     def clocks(self) -> tuple[ClockOffset, ...]:
         """The offset of each rank's clock to the lowest rank's."""
-        return align(self.run, self._merged)
+        return align(self.run, self.merged)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -155,7 +155,7 @@ class RunView:
     @cached_property
     def occurrences(self) -> Occurrences:
         """Every bucket's all-reduces over the ranks, split into their parts."""
-        return measure(self._merged, self._memberships, self.clocks)
+        return measure(self.merged, self.memberships, self.clocks)
 
     @cached_property
     def pairs(self) -> int:
@@ -165,7 +165,7 @@ class RunView:
     @cached_property
     def repeated(self) -> int:
         """The number of bucket records left out because the rank already had a record of that all-reduce."""
-        return self._merged.repeated
+        return self.merged.repeated
 
     @cached_property
     def steps(self) -> StepTable:
@@ -175,8 +175,7 @@ class RunView:
     @cached_property
     def step_ends(self) -> dict[int, StepEnds]:
         """When each rank's steps ended, by rank."""
-        ranks = zip(self.run.ranks, self._digests, strict=True)
-        return {trace.rank: step_ends(digest.steps) for trace, digest in ranks}
+        return {rank: step_ends(digest.steps) for rank, digest in self._by_rank.items()}
 
     @cached_property
     def judged(self) -> StepMatrix:
@@ -191,12 +190,9 @@ class RunView:
     @cached_property
     def usage(self) -> UsageMatrix:
         """What the judged steps cost the processor, with all ranks side by side."""
-        return usage_matrix(
-            [trace.rank for trace in self.run.ranks],
-            [rank.usage for rank in self._digests],
-            [(rank.steps.step.astype(np.int64), rank.steps.device_ms) for rank in self._digests],
-            self.judged,
-        )
+        digests = self._digests
+        device_ms = [(rank.steps.step.astype(np.int64), rank.steps.device_ms) for rank in digests]
+        return usage_matrix(list(self._by_rank), [rank.usage for rank in digests], device_ms, self.judged)
 
     @cached_property
     def foreign_waits(self) -> Float64:
@@ -217,8 +213,7 @@ class RunView:
     def past(self) -> Past:
         """The steps whose records were overwritten, summed up."""
         ranks = self.judged.ranks
-        digests = {trace.rank: each for trace, each in zip(self.run.ranks, self._digests, strict=True)}
-        return past(ranks, [digests[rank].life.history for rank in ranks])
+        return past(ranks, [self._by_rank[rank].life.history for rank in ranks])
 
     @cached_property
     def late_in_past(self) -> tuple[LateRank, ...]:
@@ -255,13 +250,12 @@ class RunView:
     @cached_property
     def ranks(self) -> tuple[RankStats, ...]:
         """What each rank's trace holds and where its time went."""
-        return self._rank_stats(None)
+        return rank_stats(self)
 
     @cached_property
     def collectives(self) -> tuple[CollectiveStats, ...]:
         """Other Gloo operations by name and rank."""
-        waits = typical_waits(self._parties, self.progress, self.clocks)
-        return collective_stats(self.run, self._collectives, self.names, waits)
+        return collective_stats(self.run, self._collectives, self.names, typical_waits(self.parties))
 
     @cached_property
     def exchanged_bytes(self) -> float:
@@ -273,20 +267,21 @@ class RunView:
         return [rank.collectives for rank in self._digests]
 
     @cached_property
-    def _parties(self) -> tuple[Party, ...]:
-        return tuple(parties(self.run, self._collectives, self._memberships))
+    def parties(self) -> tuple[Party, ...]:
+        """The ranks that call the same collectives other than buckets."""
+        return tuple(parties(self.run, self._collectives, self.memberships, self.progress, self.clocks))
 
     @cached_property
     def held_up(self) -> HeldUp:
         """What collectives other than buckets cost each judged step."""
         judged = (trace.rank in self.judged.place_of for trace in self.run.ranks)
-        rooted = rooted_ms(self._parties, self.progress, self.clocks, self.run, self.judged)
+        rooted = rooted_ms(self.parties, self.judged)
         return held_up(self.judged, [*compress(self._collectives, judged)], rooted)
 
     @cached_property
     def calls_in_steps(self) -> CallsInSteps:
         """The other collectives that come back in the judged steps."""
-        return CallsInSteps(self._parties, [rank.rank for rank in self.run.ranks], self.judged, self.clocks)
+        return CallsInSteps(self.parties, self.judged)
 
     @cached_property
     def phases(self) -> tuple[PhaseStats, ...]:
@@ -296,27 +291,19 @@ class RunView:
     @cached_property
     def account(self) -> tuple[RankAccount, ...]:
         """Where each rank's whole life went."""
-        ranks, lives = [trace.rank for trace in self.run.ranks], [rank.life for rank in self._digests]
-        return account(ranks, lives, self.cube)
+        return account(list(self._by_rank), [rank.life for rank in self._digests], self.cube)
 
     @cached_property
     def cube(self) -> Cube:
         """What each step's time went to on each rank."""
-        return cube([trace.rank for trace in self.run.ranks], [rank.life for rank in self._digests])
+        return cube(list(self._by_rank), [rank.life for rank in self._digests])
 
     @cached_property
     def meetings(self) -> Meetings:
         """What each judged rank did from one meeting with the others to the next."""
-        mine = [
-            (trace.rank, each)
-            for trace, each in zip(self.run.ranks, self._digests, strict=True)
-            if trace.rank in self.judged.place_of
-        ]
-        return meetings(
-            [rank for rank, _ in mine],
-            [each.life.between for _, each in mine],
-            [each.usage for _, each in mine],
-        )
+        mine = {rank: each for rank, each in self._by_rank.items() if rank in self.judged.place_of}
+        digests = mine.values()
+        return meetings(list(mine), [each.life.between for each in digests], [each.usage for each in digests])
 
     @cached_property
     def alone(self) -> Alone | None:
@@ -327,7 +314,7 @@ class RunView:
     def phase_times(self) -> dict[str, Float64]:
         """By phase, its time before each judged step's all-reduces: [steps, ranks] float64 in ms."""
         parts = [(rank.steps.step.astype(np.int64), rank.steps.phases) for rank in self._digests]
-        return phase_matrices([trace.rank for trace in self.run.ranks], parts, self.judged)
+        return phase_matrices(list(self._by_rank), parts, self.judged)
 
     @cached_property
     def step_spans(self) -> Float64:
@@ -338,14 +325,14 @@ class RunView:
     @cached_property
     def lines(self) -> RunLines:
         """At which lines of the script the ranks were."""
-        ranks = zip(self.run.ranks, self._digests, strict=True)
-        return RunLines({trace.rank: digest.lines for trace, digest in ranks if digest.lines is not None})
+        digests = self._by_rank.items()
+        return RunLines({rank: digest.lines for rank, digest in digests if digest.lines is not None})
 
     @cached_property
     def memory_growth(self) -> dict[int, Growth]:
         """How the memory of ranks grows, of those whose does."""
-        ranks = zip(self.run.ranks, self._digests, strict=True)
-        return {trace.rank: digest.growth for trace, digest in ranks if digest.growth is not None}
+        digests = self._by_rank.items()
+        return {rank: digest.growth for rank, digest in digests if digest.growth is not None}
 
     @cached_property
     def hot_lines(self) -> tuple[HotLine, ...]:
@@ -362,71 +349,44 @@ class RunView:
     @cached_property
     def progress(self) -> tuple[Progress, ...]:
         """How far each rank has come, in the run's order."""
-        return progress(self.run, self._merged)
+        return progress(self.run, self.merged)
 
     @cached_property
     def awaited(self) -> tuple[Awaited, ...]:
         """Operations in which ranks wait, and the ranks that never began them."""
-        found = awaited_buckets(
-            self.run, self._merged, self._memberships, self.names, self.progress
-        ) + awaited_collectives(self._parties, self._collectives, self.progress)
+        found = [*awaited_buckets(self), *awaited_collectives(self.parties, self._collectives)]
         # Nobody knows what a rank without a trace began.
         return tuple(replace(one, unsure=(*one.unsure, *self.run.missing)) for one in found)
 
     @cached_property
     def unmatched(self) -> tuple[Unmatched, ...]:
         """Collectives that ended on some ranks though others never began them."""
-        return unmatched_collectives(self._parties, self._collectives, self.progress)
+        return tuple(unmatched_collectives(self.parties))
 
     @cached_property
     def standstill(self) -> Standstill | None:
         """The standstill of the run, if there is one and it can be seen."""
-        return standstill(self.ranks, self.now, self.awaited, self.judged.wall_ms, self._least_still_ms)
+        return standstill(self, self._least_still_ms)
 
     @cached_property
     def skipped(self) -> SkippedSteps:
         """Steps in which a rank has fewer buckets than the others."""
-        failed = min((error.step for error in self.errors.first), default=2**63)
-        return skipped_steps(self.steps, self.run, self._memberships, failed)
+        return skipped_steps(self)
 
     @cached_property
     def in_flight(self) -> Listed[OpenOperation]:
         """Operations that had begun and not ended."""
-        return open_operations(self.run, self._operations, self.names, self.now)
+        return open_operations(self)
 
     @cached_property
     def errors(self) -> Listed[OperationError]:
         """Operations that failed, the earliest first."""
-        return operation_errors(self.run, self._operations, self.names, self.clocks)
+        return operation_errors(self)
 
     @cached_property
     def first_failure(self) -> FirstFailure | None:
         """The operation that failed first, and what its ranks did; None: none failed."""
-        if not self.errors.first:
-            return None
-        first, zero_ns = self.errors.first[0], self.headers[0].monotonic_ns
-        if first.kind == "bucket":
-            return failed_bucket(
-                self.errors.first,
-                self._merged,
-                self._memberships,
-                self.names,
-                self.progress,
-                self._operations,
-                self.clocks,
-                zero_ns,
-            )
-        if first.kind == "collective":
-            return failed_collective(
-                first,
-                self._parties,
-                self._collectives,
-                self.unmatched,
-                self.progress,
-                self.clocks,
-                zero_ns,
-            )
-        return FirstFailure(first)
+        return first_failure(self)
 
     def line_between(self, rank: int, from_ms: float, to_ms: float) -> str:
         """The line at which a rank mostly was between two moments of the common clock; empty: not known."""
@@ -438,13 +398,7 @@ class RunView:
     @cached_property
     def endings(self) -> dict[int, Ending]:
         """How each rank's process ended, by rank."""
-        found = endings(self.run, self.clocks, self.errors.first)
-        return {
-            trace.rank: one
-            if (one := found[trace.rank]).where
-            else replace(one, where=self.lines.last(trace.rank, trace.newest_ns))
-            for trace in self.run.ranks
-        }
+        return endings(self)
 
     @cached_property
     def exit_codes(self) -> dict[int, int]:
@@ -454,39 +408,25 @@ class RunView:
     @cached_property
     def interruption(self) -> Interruption | None:
         """By what the run was ended from outside, before anything else went wrong."""
-        steps = [rank.last_step for rank in self.ranks] + [open_one.step for open_one in self.in_flight.first]
-        newest = max((step for step in steps if step is not None), default=None)
-        return interruption(
-            self.endings,
-            self.ranks,
-            self.errors.first,
-            self.clocks,
-            self.run.command,
-            self.headers[0],
-            newest,
-        )
+        return interruption(self)
 
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
         """Where a rank has no record of an all-reduce that others have."""
-        return gaps(self.run, self._merged, self._memberships, self.names)
+        return gaps(self)
 
     @cached_property
     def mismatches(self) -> tuple[Mismatch, ...]:
         """All-reduces in which the ranks did different things."""
-        return mismatches(self.run, self._merged, self.names)
+        return mismatches(self)
 
     @cached_property
     def different_calls(self) -> tuple[Mismatch, ...]:
         """Other collectives into which the ranks put different things."""
         return tuple(
             found
-            for party in self._parties
-            for found in different_calls(
-                party.parts,
-                [self.progress[who] for who in party.members],
-                self.names.group(party.group) if party.group else "",
-            )
+            for party in self.parties
+            for found in different_calls(party, self.names.group(party.group) if party.group else "")
         )
 
     @cached_property
@@ -496,7 +436,8 @@ class RunView:
             rank.rank for rank in self.ranks if rank.ended == "orderly" or (rank.closed and not rank.ended_by)
         }
         last_step = {rank.rank: rank.last_step for rank in self.ranks}
-        return unequal_calls(self._parties, self._collectives, self.progress, frozenset(finished), last_step)
+        buckets = {one.rank: one.buckets for one in self.progress}
+        return tuple(unequal_calls(self.parties, buckets, finished, last_step))
 
     @cached_property
     def watched(self) -> WatchedBuckets:
@@ -551,24 +492,23 @@ class RunView:
 
     def ranks_of(self, step: int) -> tuple[RankStats, ...]:
         """`ranks` in one step."""
-        return self._rank_stats(step)
+        return rank_stats(self, step)
 
     def collectives_of(self, step: int) -> tuple[CollectiveStats, ...]:
         """`collectives` of one step."""
         return collective_stats(self.run, self._collectives, self.names, {}, step)
 
-    def _rank_stats(self, step: int | None) -> tuple[RankStats, ...]:
-        loads = [usual_load(rank.usage) for rank in self._digests]
-        return rank_stats(
-            self.run, self.steps, self.occurrences, self._operations, self.clocks, self.now, loads, step
-        )
+    @cached_property
+    def loads(self) -> list[float | None]:
+        """The usual load of each rank's machine."""
+        return [usual_load(rank.usage) for rank in self._digests]
 
     @cached_property
     def groups(self) -> dict[int, tuple[int, ...]]:
         """The ranks of each process group that reduced buckets, by its id."""
         return {
             key: tuple(self.run.ranks[who].rank for who in member.members)
-            for key, member in self._memberships.items()
+            for key, member in self.memberships.items()
         }
 
     @cached_property
@@ -586,15 +526,20 @@ class RunView:
         return self.intake.ranks
 
     @cached_property
-    def _operations(self) -> list[RankOperations]:
+    def _by_rank(self) -> dict[int, RankDigest]:
+        return {trace.rank: each for trace, each in zip(self.run.ranks, self._digests, strict=True)}
+
+    @cached_property
+    def operations(self) -> list[RankOperations]:
+        """What each rank could not end."""
         return [rank.operations for rank in self._digests]
 
     @property
-    def _merged(self) -> Merged:
+    def merged(self) -> Merged:
         """The all-reduces of all ranks, paired, on each rank's own clock."""
         return self.intake.merged
 
     @cached_property
-    def _memberships(self) -> dict[int, Membership]:
+    def memberships(self) -> dict[int, Membership]:
         """Who belongs to each process group."""
-        return memberships(self.run, self._merged)
+        return memberships(self.run, self.merged)

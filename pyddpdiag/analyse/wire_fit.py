@@ -1,22 +1,32 @@
-"""Wire time as latency plus bytes over bandwidth, fitted to a run's own buckets."""
+"""Wire time as latency plus bytes over bandwidth, fitted to a run's own buckets; and what 16 bits, or averaging in the
+memory that ranks of one machine share, would save of it (docs/cures.md says how far off that is)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from pyddpdiag.analyse.bounds import (
+    ALL_LATENCY_BYTES,
     ASSUMED_MS_PER_BYTE,
+    BYTES_SHARE,
     CROWDED_MS,
+    HALVED,
+    LATENCY_SHARE,
     LEAST_STEPS,
     LONG,
+    ROUND_MS,
+    SLOW_START,
     SMALL_BYTES,
     SMALL_COUNT,
 )
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.model import BucketStats
+from pyddpdiag.model import BucketStats, LinkStats
+
+HALF: Final = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -93,3 +103,76 @@ def _least_squares(size: Float64, wire: Float64) -> WireFit:
         # they took.
         return WireFit(0.0, float(wire.sum() / size.sum()))
     return WireFit(float(latency), float(slope))
+
+
+def most_round_ms(links: Sequence[LinkStats]) -> float | None:
+    """The longest of the connections' shortest round trips, and `ROUND_MS`; None where no trip is known."""
+    trips = [link.floor_rtt_ms for link in links if link.floor_rtt_ms is not None]
+    return max(trips) + ROUND_MS if trips else None
+
+
+def most_latency_ms(links: Sequence[LinkStats]) -> float | None:
+    """What an all-reduce over all ranks of these links takes at most besides its bytes; None: not known."""
+    most, ranks = most_round_ms(links), len({link.rank for link in links})
+    return None if most is None or ranks < 2 else 2 * (ranks - 1) * SLOW_START * most
+
+
+def can_halve(buckets: Sequence[BucketStats]) -> bool:
+    """Whether some take longer because of their bytes, and none is in 16 bits already."""
+    return any(map(_is_large, buckets)) and not any(bucket.dtype in HALF for bucket in buckets)
+
+
+def _is_large(bucket: BucketStats) -> bool:
+    return bucket.bytes > ALL_LATENCY_BYTES and not bucket.shared_memory
+
+
+def half_gain_ms(
+    exposed_ms: float, buckets: Sequence[BucketStats], links: Sequence[LinkStats]
+) -> float | None:
+    """What 16 bits would take from what is exposed per step, in ms; None where gradients have them, or cannot.
+
+    Small buckets and the latency of large ones stay as they are. What is hidden behind backward counts: the queue of
+    buckets gets shorter as a whole.
+
+    Args:
+        exposed_ms: per step.
+        buckets: of the lasting layout.
+        links: of the run; none: not known.
+    """
+    if not can_halve(buckets):
+        return None
+    large = filter(_is_large, buckets)
+    fit = fit_wire(buckets, most_latency_ms=most_latency_ms(links))
+    latency = fit.latency_ms if fit is not None and not fit.assumed else 0.0
+    wire = sum(max(0.0, (bucket.times.wire_ms.median or 0.0) - latency) for bucket in large)
+    return min(exposed_ms, HALVED * wire)
+
+
+def shared_gain_ms(exposed_ms: float, buckets: Sequence[BucketStats]) -> float | None:
+    """What of the exposed communication would be gone in each step, in ms.
+
+    What was hidden behind the backward pass stays hidden; that it frees the processor is not counted. None: it cannot
+    be told, or buckets are in shared memory already.
+
+    Args:
+        exposed_ms: what is exposed per step.
+        buckets: those of one part of the run.
+    """
+    lasting = lasting_buckets(buckets)
+    points = [(bucket.bytes, bucket.times.wire_ms.median) for bucket in lasting]
+    known = [(amount, wire) for amount, wire in points if wire]
+    if not known or any(bucket.shared_memory for bucket in lasting):
+        return None
+    fit = fit_wire(lasting)
+    saved = [wire - _in_shared_memory(amount, wire, fit) for amount, wire in known]
+    # The last bucket begins when nothing is left to hide it behind.
+    least = min(_in_shared_memory(amount, wire, fit) for amount, wire in known)
+    return max(0.0, min(sum(saved), exposed_ms - least))
+
+
+def _in_shared_memory(amount: int, wire_ms: float, fit: WireFit | None) -> float:
+    """What a bucket would take, that takes `wire_ms` over Gloo."""
+    # For buckets of one size, only that separates latency from bytes.
+    unfitted = wire_ms if amount <= SMALL_BYTES else 0.0
+    latency = unfitted if fit is None else min(wire_ms, fit.latency_ms)
+    return LATENCY_SHARE * latency + BYTES_SHARE * (wire_ms - latency)

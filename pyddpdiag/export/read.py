@@ -10,7 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.details import gradient_norms_of_none
 from pyddpdiag.analyse.intake import Intake
-from pyddpdiag.analyse.summary import summary
+from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.analyse.timeline import gradient_norms, joined_norms, timeline
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import TraceError, UsageError
@@ -68,7 +68,7 @@ def read_run(
     if not lines:
         raise TraceError(f"{folder}: another run began there meanwhile.", hint="export it again.")
     found = ExportedRun(
-        report=summary(view),
+        report=analyse(view),
         occurrences=view.occurrences,
         norms=joined_norms(norms) if norms else gradient_norms_of_none(),
         timelines=lines,

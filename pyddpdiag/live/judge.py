@@ -217,7 +217,7 @@ def _unsure(seen: Look, ranks: Sequence[RankState]) -> str:
             "that, or all were killed at once."
         )
     waits = _waits(view.awaited)
-    silent = quiet_ms(view.ranks, view.now)
+    silent = quiet_ms(view)
     if all(rank.state in ("unseen", "closed", "absent") for rank in ranks):
         hosts = sorted({rank.host for rank in ranks if rank.host})
         there = words.listed(hosts) or "its host"

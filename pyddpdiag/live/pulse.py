@@ -13,6 +13,7 @@ import numpy as np
 from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, extra_ms, matrix, median
 from pyddpdiag.analyse.summary import analyse
+from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import TraceError
 from pyddpdiag.live.changes import Changes
 from pyddpdiag.live.ranks import oldest_of
@@ -132,7 +133,7 @@ class Watcher:
             )
         if run.run_id not in self._runs:
             self._runs.append(run.run_id)
-        return self._pulse(run, analyse(run, intake))
+        return self._pulse(run, analyse(RunView(run, intake)))
 
     def _pulse(self, run: Run, report: RunReport) -> Pulse:
         steps = matrix(report.steps)

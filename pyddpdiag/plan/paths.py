@@ -13,7 +13,7 @@ Path = Literal["gloo", "bf16", "fp16", "shared memory"]
 
 HALVED: Final = 0.5
 """Of what a bucket takes beyond its latency, what 16 bits save: half of the bytes. What the report promises is less
-(`analyse.half_gain`), so that it is kept."""
+(`analyse.wire_fit`), so that it is kept."""
 
 
 def on_path(path: Path, sizes: Float64, latency: Float64, rest: Float64) -> Float64:

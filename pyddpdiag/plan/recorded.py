@@ -10,10 +10,8 @@ import numpy as np
 from pyddpdiag.analyse.assignment import Assignment, assignment
 from pyddpdiag.analyse.bounds import LEAST_STEPS
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.half_gain import HALF
-from pyddpdiag.analyse.round_trips import most_round_ms
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.wire_fit import lasting_buckets
+from pyddpdiag.analyse.wire_fit import HALF, lasting_buckets, most_round_ms
 from pyddpdiag.plan.schedule import work_alone
 from pyddpdiag.plan.sharing import Sharing, busy_before
 from pyddpdiag.trace.layout import BucketTime, Flag, Kind

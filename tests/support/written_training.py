@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyddpdiag.analyse.summary import analyse
+from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.trace.run import open_run
 from support.trace_writer import GROUP, RankWriter
@@ -64,7 +65,7 @@ def found(
         for at, line, call in looks(rank):
             writer.look(at, line, call)
         writer.write(folder)
-    return [one for one in analyse(open_run(folder)).verdict.findings if one.kind in KINDS]
+    return [one for one in analyse(RunView(open_run(folder))).verdict.findings if one.kind in KINDS]
 
 
 __all__ = ["STEPS", "Weights", "found"]

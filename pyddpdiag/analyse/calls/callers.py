@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from pyddpdiag.analyse.bounds import NEARLY_ALL
+from pyddpdiag.analyse.bounds import NEARLY_ALL, SEVERAL
 from pyddpdiag.model.callers import Caller
 from pyddpdiag.model.frameworks import FRAMEWORKS
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.words import listed
-
-NAMED = 3
-"""Lines that a message or a row of a table names."""
 
 
 def callers(sidecar: Sidecar, name: str, groups: Collection[str] = ()) -> list[Caller]:
@@ -41,7 +38,7 @@ def in_each_step(
 
 def places(found: Iterable[Caller]) -> str:
     """Where they are, as `train.py:40 and train.py:52`; empty: nowhere that is known."""
-    return listed((one.where for one in found), NAMED)
+    return listed((one.where for one in found), SEVERAL)
 
 
 def package_of(found: Collection[Caller]) -> str:
@@ -60,6 +57,3 @@ def leave_it(package: str) -> str:
         f"{package[:1].upper()}{package[1:]} needs it in its own loop, so leave it there. It weighs less where each "
         "step does more: a larger batch, or gradients accumulated over several."
     )
-
-
-__all__ = ["callers", "in_each_step", "leave_it", "package_of", "places"]

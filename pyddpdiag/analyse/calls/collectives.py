@@ -61,12 +61,19 @@ class RankCollectives:
     passes: npt.NDArray[np.int64]
 
     def of_group(self, key: int) -> RankCollectives:
-        """Those of one process group; `called` is that of all."""
-        mine = self.group == np.uint64(key)
-        columns = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        every = ("names", "called")
+        """Those of one process group.
+
+        A rank numbers its calls by name, whatever their group. How often it called one in a group is known as long as
+        all calls have a record, which names it; -1: it is not.
+        """
+        mine, names = self.group == np.uint64(key), len(self.names)
+        known = np.bincount(self.name[self.group != 0], minlength=names) == self.called
+        called = np.where(known, np.bincount(self.name[mine], minlength=names), -1)
+        columns = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("names", "called")
+        }
         return RankCollectives(
-            **{name: columns[name] if name in every else columns[name][mine] for name in columns}
+            names=self.names, called=called, **{name: column[mine] for name, column in columns.items()}
         )
 
 
@@ -129,12 +136,6 @@ def _groups(records: Records) -> UInt64:
     # The system gives the number of a thread that has ended to another one.
     sure = np.where(low == high, high, np.uint64(0))
     return np.where(known, group, sure[thread])
-
-
-def whole_calls(part: RankCollectives, name: bytes) -> tuple[Int64, Int64]:
-    """When the calls of one operation that have both began, in this order, and when each ended."""
-    mine = whole_rows(part, name)
-    return part.begun[mine], part.ended[mine]
 
 
 def whole_rows(part: RankCollectives, name: bytes) -> Int64:
@@ -205,19 +206,19 @@ def collective_stats(
         run: the ranks.
         parts: what each recorded.
         names: of process groups.
-        waits: the median wait for the last rank in ms, by place of the rank, name and group; 0: there is only one.
+        waits: the median wait for the last rank in ms, by rank, name and group; 0: there is only one.
         step: this one only.
     """
     several = len(names.groups) > 1
     found = []
-    for who, (trace, part) in enumerate(zip(run.ranks, parts, strict=True)):
+    for trace, part in zip(run.ranks, parts, strict=True):
         # With one group, which of its workers has carried a bucket is of no interest.
         for key in sorted({*part.group.tolist(), 0}) if several else (0,):
             mine = part.of_group(key) if several else part
             for raw, stats in _of_rank(trace.rank, mine, step):
                 group = names.group(key) if key else None
                 at = places(callers(trace.sidecar, stats.name, (group,) if group else ()))
-                found.append(replace(stats, group=group, wait_ms=waits.get((who, raw, key)), where=at))
+                found.append(replace(stats, group=group, wait_ms=waits.get((trace.rank, raw, key)), where=at))
     total: dict[str, float] = {}
     for stats in found:
         total[stats.name] = total.get(stats.name, 0.0) + stats.total_ms

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.calls.collectives import RankCollectives
-from pyddpdiag.analyse.progress import Progress
+from pyddpdiag.analyse.calls.parties import Party
+from pyddpdiag.analyse.pairing import NAMED, shown
 from pyddpdiag.model import Mismatch
-from pyddpdiag.trace.layout import DTYPE_NAMES
 
 ALIKE: Final = (b"gloo:all_reduce", b"gloo:broadcast", b"gloo:all_gather", b"gloo:reduce", b"gloo:gather")
 """Operations into which every rank puts the same number of bytes of the same type."""
 
-NAMED: Final = 64
-
 Int64 = npt.NDArray[np.int64]
 
 
-def different_calls(
-    parts: Sequence[RankCollectives], reached: Sequence[Progress], group: str
-) -> tuple[Mismatch, ...]:
+def different_calls(party: Party, group: str) -> Iterator[Mismatch]:
     """By operation, the first call of which the ranks of a process group put in different things.
 
-    Only where every rank has the same number of them, and has lost none.
-
-    Args:
-        parts: what each rank of the group recorded of it.
-        reached: how far these ranks have come.
-        group: its name; "" where there is only one.
+    Only where every rank has the same number of them, and has lost none. `group` is its name; "" where there is only
+    one.
     """
-    if len(parts) < 2 or not all(rank.complete for rank in reached):
-        return ()
-    found = []
+    parts = party.parts
+    if len(parts) < 2 or not party.complete:
+        return
     for name in ALIKE:
         calls = [_calls(part, name) for part in parts]
         if len({len(size) for size, _ in calls}) != 1 or not len(calls[0][0]):
@@ -46,12 +38,11 @@ def different_calls(
         differs = [len({int(each[column][first]) for each in calls}) > 1 for column in (0, 1)]
         field, column = ("bytes", 0) if differs[0] else ("dtype", 1)
         values = {
-            rank.rank: _show(field, int(each[column][first]))
-            for rank, each in list(zip(reached, calls, strict=True))[:NAMED]
+            rank: shown(field, int(each[column][first]))
+            for rank, each in list(zip(party.ranks, calls, strict=True))[:NAMED]
         }
         step = int(parts[0].step[np.flatnonzero(parts[0].name == parts[0].names.index(name))[first]])
-        found.append(Mismatch(group, first, step, field, values, count, name.decode()))
-    return tuple(found)
+        yield Mismatch(group, first, step, field, values, count, name.decode())
 
 
 def _calls(part: RankCollectives, name: bytes) -> tuple[Int64, Int64]:
@@ -83,9 +74,3 @@ def _mixed(size: Int64, dtype: Int64) -> npt.NDArray[np.uint64]:
     value = (size.astype(np.uint64) * np.uint64(16) + dtype.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
     mixed: npt.NDArray[np.uint64] = (value ^ (value >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     return mixed
-
-
-def _show(field: str, value: int) -> str:
-    if field == "dtype":
-        return DTYPE_NAMES[value] if value < len(DTYPE_NAMES) else "other"
-    return str(value)

@@ -88,6 +88,3 @@ def _field(kinds: Mapping[int, ReductionKind]) -> Literal["op", "dtype"] | None:
     if len({kind.op for kind in kinds.values()}) > 1:
         return "op"
     return "dtype" if len({kind.dtype for kind in kinds.values()}) > 1 else None
-
-
-__all__ = ["DifferentReductions", "different_reductions"]

@@ -9,15 +9,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.bounds import SEVERAL
-from pyddpdiag.analyse.calls.collectives import Calls, RankCollectives, heaviest, whole_rows
-from pyddpdiag.analyse.calls.parties import Party
+from pyddpdiag.analyse.calls.collectives import Calls, RankCollectives, heaviest
+from pyddpdiag.analyse.calls.parties import Party, from_root
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.progress import Progress
 from pyddpdiag.analyse.step_matrix import StepMatrix, other_ms
-from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.rows import Int64
-from pyddpdiag.trace.run import Run
 
 FROM_ROOT: Final = (b"gloo:broadcast", b"gloo:scatter")
 """The root leaves them as soon as it has sent, and a receiver waits for the root alone."""
@@ -57,61 +53,29 @@ def held_up(steps: StepMatrix, parts: Sequence[RankCollectives], rooted: Mapping
     return HeldUp(rooted, np.asarray(cost), most, np.min(spent, axis=0) if spent else cost)
 
 
-def rooted_ms(
-    every: Sequence[Party],
-    reached: Sequence[Progress],
-    clocks: Sequence[ClockOffset],
-    run: Run,
-    steps: StepMatrix,
-) -> dict[bytes, Float64]:
+def rooted_ms(every: Sequence[Party], steps: StepMatrix) -> dict[bytes, Float64]:
     """What each operation from a root costs each judged step on the receiver that it holds up longest, by name; ms.
-
-    That is a receiver's end less the later of its own begin and the root's: before that one waited for the other. No
-    record names the root; it is the rank that spends least time in the calls.
 
     Args:
         every: the process groups, from `calls.parties`.
-        reached: how far each rank has come.
-        clocks: of the ranks.
-        run: the ranks.
         steps: the judged steps. A call in a step without an all-reduce counts for the next one that has one.
     """
     found: dict[bytes, Float64] = {}
-    for party in every:
-        known = all(reached[who].complete and clocks[who].uncertainty_ns is not None for who in party.members)
-        if len(party.members) < 2 or not known:
+    for party, name in [(party, name) for party in every for name in FROM_ROOT]:
+        known = party.complete and len(party.members) > 1 and party.error_ms < np.inf
+        rows = party.rows(name) if known else None
+        if rows is None:
             continue
-        ranks = [run.ranks[who].rank for who in party.members]
-        mine = [place for place, rank in enumerate(ranks) if rank in steps.place_of]
-        outside = steps.other[:, [steps.place_of[ranks[place]] for place in mine]]
-        for name in FROM_ROOT:
-            calls = _calls(party, name, clocks)
-            if calls is None:
-                continue
-            step, begun, ended = calls
-            root = int((ended - begun).sum(axis=0).argmin())
-            took = np.maximum(0, ended - np.maximum(begun, begun[:, root, None])) / 1e6
-            error_ms = max(clocks[who].uncertainty_ns or 0 for who in party.members) / 1e6
-            took = np.maximum(0.0, took - error_ms)
-            took[:, root] = 0.0
-            # What goes on beside a backward pass holds up nobody.
-            of_step = np.fmin(_by_step(step, took[:, mine], steps.step), outside).max(axis=1, initial=0.0)
-            found[name] = np.maximum(found.get(name, np.zeros(len(of_step))), of_step)
+        took, root = from_root(*party.times(rows))
+        took = np.maximum(0.0, took - party.error_ms)
+        took[:, root] = 0.0
+        mine = [place for place, rank in enumerate(party.ranks) if rank in steps.place_of]
+        outside = steps.other[:, [steps.place_of[party.ranks[place]] for place in mine]]
+        step = party.parts[0].step[rows[0]].astype(np.int64)
+        # What goes on beside a backward pass holds up nobody.
+        of_step = np.fmin(_by_step(step, took[:, mine], steps.step), outside).max(axis=1, initial=0.0)
+        found[name] = np.maximum(found.get(name, np.zeros(len(of_step))), of_step)
     return found
-
-
-def _calls(party: Party, name: bytes, clocks: Sequence[ClockOffset]) -> tuple[Int64, Int64, Int64] | None:
-    """Step, begin and end of each call, [calls] and [calls, members]; None: they cannot be paired."""
-    rows = [whole_rows(part, name) for part in party.parts]
-    if len({len(each) for each in rows}) != 1 or len(rows[0]) < SEVERAL:
-        return None
-    offsets = np.array([clocks[who].offset_ns for who in party.members])
-    begun, ended = (
-        np.stack([getattr(part, column)[at] for part, at in zip(party.parts, rows, strict=True)], axis=1)
-        + offsets
-        for column in ("begun", "ended")
-    )
-    return party.parts[0].step[rows[0]].astype(np.int64), begun, ended
 
 
 def _by_step(step: Int64, took: Float64, steps: npt.NDArray[np.int64]) -> Float64:

@@ -15,21 +15,18 @@ from pyddpdiag.analyse.bounds import (
     HALVED,
     LATENCY_PART,
     LEAST_MS,
-    LEAST_WIRE_MS,
     LOOPBACK_MS_PER_BYTE,
+    MATTERS_SHARE,
     MOST,
     PIECES,
     TWICE,
     least_ms,
 )
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.half_gain import HALF
 from pyddpdiag.analyse.hiding import saved_by_hiding
-from pyddpdiag.analyse.links.noise import LEAST_SHARE
 from pyddpdiag.analyse.links.other_traffic import single_flow
-from pyddpdiag.analyse.round_trips import most_latency_ms
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.wire_fit import fit_wire, lasting_buckets
+from pyddpdiag.analyse.wire_fit import HALF, fit_wire, lasting_buckets, most_latency_ms
 from pyddpdiag.model import BucketStats, Finding
 from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import count, milliseconds, percent, size
@@ -44,77 +41,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         # How long transfers take, and what another layout saves, is then that program's doing.
         return
     buckets = lasting_buckets(view.buckets)
-    if len(buckets) == 1:
-        yield from _single(view, buckets[0])
-    elif buckets and len({bucket.group for bucket in buckets}) == 1:
-        small = list(_small(view, buckets))
-        yield from small or _large_last(view, buckets)
-
-
-def _single(view: RunView, bucket: BucketStats) -> Iterator[Finding]:
-    exposed = view.exposure.cost_ms
-    if (bucket.times.wire_ms.median or 0.0) < LEAST_WIRE_MS:
-        return
-    split = _split(view, [bucket], bucket, PIECES)
-    saved = saved_by_hiding(view, [bucket], split.part * exposed)
-    most = _most_ms_per_byte(view)
-    if most is not None:
-        # What is more than the bytes take is latency, of which each bucket has as much.
-        saved = min(saved, split.part * bucket.bytes * most)
-    if split.giant is not None and split.part < HALVED and len(bucket.parameters) > 1:
-        yield from _unsplit(view, bucket, split.giant)
-        return
-    if split.buckets < 2 or saved < least_ms(view.exposure.step_ms):
-        return
-    yield Finding(
-        kind="single_bucket",
-        severity="warning",
-        message=f"all gradients are in one bucket of {size(bucket.bytes)}: nothing is sent before backward ends, "
-        f"and {view.exposure.of_step} are exposed; {split.buckets} buckets "
-        f"would save up to {milliseconds(saved)}.",
-        confidence=_confidence(view),
-        bucket=bucket.bucket,
-        since_step=bucket.first_step,
-        cost_ms=saved,
-        evidence={
-            "bytes": bucket.bytes,
-            "exposed_ms": exposed,
-            "saved_ms": saved,
-            "bucket_cap_mb": split.cap_mb,
-        },
-        change_mind="The order in which gradients become ready changes from step to step."
-        if split.is_known
-        else "One parameter is most of the model: DDP does not split a parameter.",
-        advice=_with_cap(view, split.cap_mb),
-    )
-
-
-def _unsplit(view: RunView, bucket: BucketStats, giant: Parameter) -> Iterator[Finding]:
-    """No cap helps where one parameter is nearly all."""
-    exposed, advice = view.exposure.cost_ms, _for_giant(view, bucket, giant)
-    saved = min(exposed, HALVED * (bucket.times.wire_ms.median or 0.0))
-    if saved < least_ms(view.exposure.step_ms):
-        return
-    yield Finding(
-        kind="single_bucket",
-        severity="warning",
-        message=f"all gradients are in one bucket: {_alone(giant, bucket)}, and DDP does not split a parameter, so no "
-        f"bucket_cap_mb lets it leave before backward ends; {view.exposure.of_step} are exposed.",
-        confidence=_confidence(view),
-        bucket=bucket.bucket,
-        parameter=giant.name,
-        since_step=bucket.first_step,
-        cost_ms=saved,
-        evidence={
-            "bytes": bucket.bytes,
-            "parameter_bytes": giant.bytes,
-            "exposed_ms": exposed,
-            "saved_ms": saved,
-            "bucket_cap_mb": None,
-        },
-        change_mind="Its gradient is ready well before backward ends.",
-        advice=advice,
-    )
+    if len({bucket.group for bucket in buckets}) == 1:
+        yield from list(_small(view, buckets)) or _last(view, buckets)
 
 
 def _small(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
@@ -176,7 +104,7 @@ def _most_ms_per_byte(view: RunView) -> float | None:
     busy = [
         link.busy_ms_per_mb
         for link in view.links
-        if link.busy_ms_per_mb is not None and (link.bytes or 0) >= LEAST_SHARE * largest > 0
+        if link.busy_ms_per_mb is not None and (link.bytes or 0) >= MATTERS_SHARE * largest > 0
     ]
     ranks = len({link.rank for link in view.links})
     if not busy or ranks < 2:
@@ -186,48 +114,67 @@ def _most_ms_per_byte(view: RunView) -> float | None:
     return min(most, LOOPBACK_MS_PER_BYTE) if all(link.loopback for link in view.links) else most
 
 
-def _large_last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
-    last = _last_bucket(view)
-    found = next((bucket for bucket in buckets if bucket.bucket == last), None)
-    amount, exposed = sum(bucket.bytes for bucket in buckets), view.exposure.cost_ms
-    if found is None or found.bytes < amount / 2:
+def _last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
+    """The only bucket, or the last one if it is the largest by far: nothing of it is sent before backward ends."""
+    name, exposed = _last_bucket(view), view.exposure.cost_ms
+    found = next((bucket for bucket in buckets if bucket.bucket == name), None)
+    amount, single = sum(bucket.bytes for bucket in buckets), len(buckets) == 1
+    if found is None or found.bytes < MOST * amount or found.bytes <= ALL_LATENCY_BYTES:
         return
     if any(found.bytes < TWICE * other.bytes for other in buckets if other is not found):
         return
     wire = found.times.wire_ms.median or 0.0
-    split = _split(view, buckets, found, 2 * PIECES)
+    split = _split(view, buckets, found, PIECES if single else 2 * PIECES)
     giant = split.giant if split.part < HALVED else None
     alone = giant is not None or len(found.parameters) == 1
-    saved, least = min(exposed, wire * HALVED), LEAST_MS
-    if not alone:
-        saved, least = (
-            saved_by_hiding(view, buckets, min(exposed, wire * split.part)),
-            least_ms(view.exposure.step_ms),
-        )
-    if wire < MOST * exposed or found.bytes <= ALL_LATENCY_BYTES or saved < least:
+    if alone:
+        # No cap helps where one parameter is nearly all: it can only be made smaller.
+        saved = min(exposed, HALVED * wire)
+    else:
+        saved = saved_by_hiding(view, buckets, split.part * min(exposed, wire))
+        if (most := _most_ms_per_byte(view)) is not None:
+            # What is more than the bytes take is latency, of which each bucket has as much.
+            saved = min(saved, split.part * found.bytes * most)
+    if wire < max(TWICE * LEAST_MS, MOST * exposed) or saved < least_ms(view.exposure.step_ms):
+        return
+    if single and (len(found.parameters) == 1 or (not alone and split.buckets < 2)):
         return
     what = f"parameter '{found.parameters[0]}' alone" if alone else count(len(found.parameters), "parameter")
     if giant is not None and len(found.parameters) > 1:
-        what = _alone(giant, found)
+        what = f"parameter '{giant.name}' alone is {size(giant.bytes)} of {size(found.bytes)}"
+    if single:
+        said = f"all gradients are in one bucket of {size(found.bytes)}: " + (
+            f"{what}, and DDP does not split a parameter, so no bucket_cap_mb lets it leave before backward ends"
+            if alone
+            else "nothing is sent before backward ends"
+        )
+        gain = "" if alone else f"; {split.buckets} buckets would save up to {milliseconds(saved)}"
+        said += f", and {view.exposure.of_step} are exposed{gain}."
+    else:
+        said = (
+            f"the last bucket is the largest: {size(found.bytes)} of {size(amount)} ({what}) can only be sent when "
+            f"backward ends, and take {milliseconds(wire)} of the {milliseconds(exposed)} that are exposed per step."
+        )
     yield Finding(
-        kind="large_last_bucket",
+        kind="single_bucket" if single else "large_last_bucket",
         severity="warning",
-        message=f"the last bucket is the largest: {size(found.bytes)} of {size(amount)} ({what}) can only be sent when "
-        f"backward ends, and take {milliseconds(wire)} of the {milliseconds(exposed)} that are exposed per step.",
+        message=said,
         confidence=_confidence(view),
         bucket=found.bucket,
-        parameter=giant.name if giant else found.parameters[0] if found.parameters else None,
+        parameter=giant.name if giant else found.parameters[0] if found.parameters and not single else None,
         since_step=found.first_step,
         cost_ms=saved,
         evidence={
             "bytes": found.bytes,
             "all_bytes": amount,
+            "parameter_bytes": giant.bytes if giant else None,
             "wire_ms": wire,
             "exposed_ms": exposed,
             "saved_ms": saved,
             "bucket_cap_mb": None if alone else split.cap_mb,
         },
-        change_mind="The order in which gradients become ready changes from step to step.",
+        change_mind="The order in which gradients become ready changes from step to step, or one parameter is most of "
+        "the model: DDP does not split it.",
         advice=_for_giant(view, found, giant) if alone else _with_cap(view, split.cap_mb),
     )
 
@@ -264,14 +211,12 @@ class _Split:
         part: of its bytes, what could be sent earlier.
         buckets: how many there would be.
         giant: the parameter that is most of it, if the sizes are known and there is one.
-        is_known: the parameters' sizes are known.
     """
 
     cap_mb: float
     part: float
     buckets: int
     giant: Parameter | None = None
-    is_known: bool = False
 
 
 def _split(view: RunView, buckets: Sequence[BucketStats], found: BucketStats, most: int) -> _Split:
@@ -286,16 +231,12 @@ def _split(view: RunView, buckets: Sequence[BucketStats], found: BucketStats, mo
     own = known.of(found)
     total = sum(each.bytes for each in own)
     part = max(0.0, 1 - left / total)
-    return _Split(cap, part, known.buckets(cap) if cap else 1, _giant(own), is_known=True)
+    return _Split(cap, part, known.buckets(cap) if cap else 1, _giant(own))
 
 
 def _giant(parameters: Sequence[Parameter]) -> Parameter | None:
     largest = max(parameters, key=lambda each: each.bytes)
     return largest if largest.bytes > MOST * sum(each.bytes for each in parameters) else None
-
-
-def _alone(giant: Parameter, bucket: BucketStats) -> str:
-    return f"parameter '{giant.name}' alone is {size(giant.bytes)} of {size(bucket.bytes)}"
 
 
 def _with_cap(view: RunView, cap_mb: float) -> str:

@@ -34,11 +34,10 @@ def _look(view: RunView) -> Iterator[Finding]:
     worst = bad[compared.step[bad] >= compared.step[last] - 1]
     rounding = bool((compared.gap[bad] < ROUNDING).all())
     widest = int(worst[np.argmax(compared.gap[worst])])
-    names = _names(view, compared, bad)
-    equal = _equal_before(compared, first, bad)
-    bits = _by_rank(compared, last)
-    odd = odd_ones(bits)
-    settings, steps = optimizer_settings(view.sidecars), _optimizer_steps(view)
+    names = list(dict.fromkeys(_name(view, compared, row) for row in bad.tolist()))
+    equal, of_last = _equal_before(compared, first, bad), compared.bits[last].tolist()
+    odd = odd_ones({rank: bits for rank, bits in zip(compared.ranks, of_last, strict=True) if bits})
+    steps = _optimizer_steps(view)
     norms = {
         rank: float(compared.norms[widest, place])
         for place, rank in enumerate(compared.ranks)
@@ -48,6 +47,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     where = None if rounding else _between(view, compared, odd, equal, int(compared.step[first]))
     meanwhile = f". In between, rank {where[0]} alone was at {where[1]}" if where is not None else ""
     started = _at_start(view) if where is None and equal is None and not rounding else None
+    why, advice = _why(view, steps, equal, where)
     if started is not None:
         meanwhile = f". Before its first pass, rank {started[0]} alone was at {started[1]}"
     blame = f"; {ranks(odd)} {verb(odd, 'differs', 'differ')} from the rest" if odd else ""
@@ -60,7 +60,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         message=f"the weights differ between the ranks, {since}: {count(len(names), 'parameter')}, "
         f"{listed((repr(name) for name in names), 3)} (norm of '{_name(view, compared, widest)}': "
         + ", ".join(f"{norm:.6g} on rank {rank}" for rank, norm in list(norms.items())[:4])
-        + f"){blame}{_why(settings)}{_steps_said(steps)}{meanwhile}. DDP averages gradients only, so they do not "
+        + f"){blame}{why}{meanwhile}. DDP averages gradients only, so they do not "
         "become equal again.",
         confidence="low" if rounding else "certain" if until is None else "medium",
         rank=odd[0] if len(odd) == 1 else None,
@@ -81,7 +81,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         change_mind="The ranks train apart on purpose and average their weights now and then (local SGD); or "
         "processors of different kinds round the last bits otherwise, which makes the norms differ by less than "
         f"{ROUNDING:g}.",
-        advice=_advice(settings, steps, equal, where),
+        advice=advice,
     )
 
 
@@ -126,14 +126,6 @@ def _at_start(view: RunView) -> tuple[int, str] | None:
     return None
 
 
-def _why(settings: dict[int, str]) -> str:
-    if not settings:
-        return ""
-    return "; the optimizers' settings differ: " + listed(
-        (f"{text} on rank {rank}" for rank, text in settings.items()), 4
-    )
-
-
 def _optimizer_steps(view: RunView) -> dict[int, int]:
     """How many steps the optimizers of each rank made, where they are not as many; empty: they are, or nobody knows.
 
@@ -144,38 +136,40 @@ def _optimizer_steps(view: RunView) -> dict[int, int]:
     return made if known and max(made.values()) - min(made.values()) > 1 else {}
 
 
-def _steps_said(steps: dict[int, int]) -> str:
-    said = listed((f"{made} on rank {rank}" for rank, made in steps.items()), 4)
-    return f"; the optimizers made other numbers of steps: {said}" if steps else ""
+def _why(
+    view: RunView, steps: dict[int, int], equal: int | None, where: tuple[int, Where] | None
+) -> tuple[str, str]:
+    """What is known to have made them differ, and what to do."""
 
+    def by_rank(values: dict[int, str] | dict[int, int]) -> str:
+        return listed((f"{each} on rank {rank}" for rank, each in values.items()), 4)
 
-def _advice(
-    settings: dict[int, str], steps: dict[int, int], equal: int | None, where: tuple[int, Where] | None
-) -> str:
+    settings = optimizer_settings(view.sidecars)
+    said = f"; the optimizers' settings differ: {by_rank(settings)}" if settings else ""
+    said += f"; the optimizers made other numbers of steps: {by_rank(steps)}" if steps else ""
+    afterwards = "Then start from a checkpoint of one rank."
     if any("state=" in text for text in settings.values()):
         state = "Load the optimizer's state on every rank: optimizer.load_state_dict(...) where rank 0 calls it, too."
-        return state if equal is not None else f"{state} {_BEFORE}"
+        return said, state if equal is not None else f"{state} {_BEFORE}"
     if settings:
         return (
-            "Give the optimizers of all ranks the same settings, and step their schedulers alike; then start from a "
-            "checkpoint of one rank."
+            said,
+            f"Give all ranks' optimizers the same settings, and step their schedulers alike. {afterwards}",
         )
     if steps:
-        return (
+        return said, (
             "Let all ranks step alike: what decides whether a step is made (a loss that is not finite, a number of "
-            "batches) is to be decided by all of them together, by an all_reduce of it. Then start from a checkpoint "
-            "of one rank."
+            f"batches) is to be decided by all of them together, by an all_reduce of it. {afterwards}"
         )
     if equal is None:
-        return _BEFORE
+        return said, _BEFORE
     look = f"Look at {where[1]}, where rank {where[0]} alone was. " if where is not None else ""
     # DDP has made them equal, so to load the same again mends nothing.
-    return (
+    return said, (
         f"{look}They were equal until step {equal}, so what changed them comes after that, on each rank by itself: "
         "weights that one rank sets, an optimizer's state that one rank loads or that has another history, gradients "
         "that are changed after backward (clipped or scaled by a rank's own norm, noise). Do it on every rank by the "
-        "same numbers: of rank 0, by dist.broadcast, or of all, by dist.all_reduce. Then start from a checkpoint of "
-        "one rank."
+        f"same numbers: of rank 0, by dist.broadcast, or of all, by dist.all_reduce. {afterwards}"
     )
 
 
@@ -254,24 +248,9 @@ def _of_parameter(compared: Compared, row: int) -> np.ndarray[tuple[int], np.dty
     )
 
 
-def _by_rank(compared: Compared, row: int) -> dict[int, int]:
-    return {
-        rank: int(compared.bits[row, place])
-        for place, rank in enumerate(compared.ranks)
-        if compared.bits[row, place]
-    }
-
-
-def _names(view: RunView, compared: Compared, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
-    return list(dict.fromkeys(_name(view, compared, row) for row in rows.tolist()))
-
-
 def _name(view: RunView, compared: Compared, row: int) -> str:
     index = int(compared.parameter[row])
-    module = view.names.modules.get(int(compared.module[row]))
-    if module is None or index >= len(module.parameters):
-        return f"parameter {index}"
-    return module.parameters[index]
+    return view.names.parameter(int(compared.module[row]), index) or f"parameter {index}"
 
 
 CHECK = Check(("different_weights",), _look, rests_on="records")

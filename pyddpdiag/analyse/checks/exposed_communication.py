@@ -11,15 +11,13 @@ from pyddpdiag.analyse.assignment import assignment
 from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, LARGE_SHARE, LEAST_MS, MATTERS_SHARE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.exposure import Exposure
-from pyddpdiag.analyse.half_gain import can_halve, half_gain_ms
 from pyddpdiag.analyse.hiding import saved_by_hiding
-from pyddpdiag.analyse.largest_part import largest
 from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import Stretches, stretches
-from pyddpdiag.analyse.wire_fit import lasting_buckets
+from pyddpdiag.analyse.wire_fit import can_halve, half_gain_ms, lasting_buckets, shared_gain_ms
 from pyddpdiag.model import BucketStats, Finding
 from pyddpdiag.model.words import milliseconds, number, percent
 
@@ -29,11 +27,6 @@ _ADVICE: Final = {
     "accumulation) or a faster link.",
     "wire": "The transfer itself takes longest: less data ({less}accumulation) or a faster link.",
 }
-
-
-_MORE_BUCKETS: Final = (
-    "All gradients are in one bucket: with smaller buckets ({cap}), backward would hide up to {gain} of it."
-)
 
 
 _ALL_LATENCY: Final = (
@@ -60,7 +53,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         name: sum((getattr(b.times, f"{name}_ms").median or 0.0) * b.judged for b in buckets)
         for name in _ADVICE
     }
-    part = largest(parts)
+    part = max(parts, key=lambda name: parts[name])
     rows = span.rows if span else np.arange(len(exposure.least))
     least, wall = exposure.least[rows], exposure.wall[rows]
     share = median(least / np.where(wall > 0, wall, np.nan)) if span else exposure.typical.value
@@ -86,13 +79,13 @@ def _look(view: RunView) -> Iterator[Finding]:
     # No link is slower than the others, but what else goes over one holds up the whole ring.
     other = single_flow(view.other_traffic)
     if other is not None:
-        message += f" {other.end.words}"
+        message += f" {other.words}"
     yield Finding(
         kind="exposed_communication",
         severity="warning",
         message=message,
         confidence="medium" if span else exposure.confidence,
-        rank=other.end.rank if other else None,
+        rank=other.rank if other else None,
         peer=other.peer if other else None,
         bucket=blamed.bucket if blamed else None,
         parameter=blamed.parameters[0] if blamed and blamed.parameters else None,
@@ -111,7 +104,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "largest_part": part,
             "mbit_per_s": rate,
             "half_saves_ms": half,
-            "other_traffic_bytes": other.end.other if other else None,
+            "other_traffic_bytes": other.other if other else None,
             **(span.evidence(exposure.least, "exposed") if span else {}),
             **times_of(view, steps.ranks[0], since if span else None, until),
             **{f"{name}_total_ms": value for name, value in parts.items()},
@@ -120,7 +113,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         "recording."
         if other
         else "The processor is shared with other work, so that all-reduces get less of it than in a real run.",
-        advice=other.end.advice if other else _advice(view, lasting, part, half),
+        advice=other.advice if other else _advice(view, lasting, part, half),
     )
 
 
@@ -135,7 +128,10 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str, half_ms: f
         if (known is None or not known.is_one_piece) and saved >= max(
             LEAST_MS, MATTERS_SHARE * view.exposure.step_ms
         ):
-            besides = f" {_MORE_BUCKETS.format(gain=milliseconds(saved), cap=cap)}"
+            besides = (
+                f" All gradients are in one bucket: with smaller buckets ({cap}), backward would hide up to "
+                f"{milliseconds(saved)} of it."
+            )
     halved = half_ms is not None and half_ms >= LEAST_MS
     saves = f", which would save about {milliseconds(half_ms)}" if half_ms and halved else ""
     less = f"bfloat16{saves}, " if can_halve(lasting) and view.advice.fits("--compress") else ""
@@ -153,4 +149,52 @@ def _exposed_cost(bucket: BucketStats) -> float:
     return bucket.cost_ms * (1.0 - (hidden if hidden is not None else 0.0))
 
 
-CHECK = Check(("exposed_communication",), _look, per_group=True, rests_on="waits")
+def _loopback(view: RunView) -> Iterator[Finding]:
+    """All ranks are on one machine, and their processors copy the gradients through its loopback interface."""
+    exposed, links = view.exposure, view.links
+    if not exposed.is_found:
+        return
+    if not links or not all(link.loopback for link in links) or len({link.rank for link in links}) < 2:
+        return
+    lasting = lasting_buckets(view.buckets)
+    if lasting and all(bucket.shared_memory for bucket in lasting):
+        return  # what the links carried was no gradients
+    ranks = len({link.rank for link in links})
+    can_share = view.advice.fits("--shared-memory")
+    saved = shared_gain_ms(exposed.cost_ms, view.buckets) if can_share else None
+    shared, line = "", ""
+    # What saves more than the error of the estimate comes first.
+    if saved is not None and saved >= LEAST_MS:
+        shared = (
+            f"Average in shared memory: {view.advice.share_memory()} would save about {milliseconds(saved)} of these "
+            f"{milliseconds(exposed.cost_ms)} per step, by a model of this run (pyddpdiag help shared-memory). Or: "
+        )
+        line = view.advice.line("--shared-memory", "auto")
+    halves = can_halve(lasting) and view.advice.fits("--compress")
+    yield Finding(
+        kind="loopback",
+        severity="warning",
+        message=f"all ranks are on one machine and exchange gradients through its loopback interface, "
+        f"which takes processor time from training: {exposed.of_step} ({percent(exposed.share)}) are spent waiting "
+        "for buckets after backward ended.",
+        confidence=exposed.confidence,
+        cost_ms=exposed.cost_ms,
+        evidence={
+            "exposed_ms": exposed.cost_ms,
+            "step_ms": exposed.step_ms,
+            "share": exposed.share,
+            "ranks": ranks,
+            "bytes": sum(link.bytes or 0 for link in links),
+            "shared_memory_saves_ms": saved,
+        },
+        change_mind="The processor is shared with other work, so that copies take longer than in a real run.",
+        advice=f"{shared}Use fewer processes with more threads each (OMP_NUM_THREADS)"
+        + (f", or send half as much: {view.advice.compress()}".rstrip(",") if halves else "")
+        + f".{line}",
+    )
+
+
+CHECKS = (
+    Check(("loopback",), _loopback, per_group=True),
+    Check(("exposed_communication",), _look, per_group=True, rests_on="waits"),
+)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from pyddpdiag.analyse.bounds import WORTH_A_WORD, matters
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.evaluations import FullEvaluation
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.account import START_UP
@@ -14,19 +13,23 @@ from pyddpdiag.model.words import count, times
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    run_s = _run_s(view)
+    # The ranks' lives since their first step.
+    run_s = max((one.wall_s - sum(one.part(part) for part in START_UP) for one in view.account), default=0.0)
     found = [one for one in view.full_evaluations if one.saved_s >= WORTH_A_WORD * run_s > 0.0]
     if not found:
         return
     longest, steps = found[0], view.judged.steps
     took_s, saved_s = sum(one.took_s for one in found), sum(one.saved_s for one in found)
     at = f" at {longest.where}" if longest.where else ""
+    samples = (
+        "the same samples" if longest.samples is None else f"the same {count(longest.samples, 'sample')}"
+    )
     more = "" if len(found) == 1 else f", and {count(len(found) - 1, 'more loader')} likewise"
     yield Finding(
         kind="full_evaluation",
         severity="warning" if matters(saved_s, run_s) else "note",
-        message=f"for {took_s:.1f} of {run_s:.1f} s every rank evaluates all of the data{at}, {_samples(longest)}, "
-        f"{times(longest.passes)}{more}: each of {len(longest.ranks)} ranks could take a part of it.",
+        message=f"for {took_s:.1f} of {run_s:.1f} s every rank evaluates all of the data{at}, {samples} "
+        f"({longest.sampler}), {times(longest.passes)}{more}: each of {len(longest.ranks)} ranks could take a part.",
         confidence="high",
         where=longest.where or None,
         # Evaluations are of the whole run, and there may be records of its end only.
@@ -47,18 +50,6 @@ def _look(view: RunView) -> Iterator[Finding]:
         "shuffle=False)), and all-reduce the sums and counts at the end. The sampler repeats some samples where they "
         f"do not divide evenly. That would save up to {saved_s:.1f} s.",
     )
-
-
-def _run_s(view: RunView) -> float:
-    """The ranks' lives since their first step."""
-    lives = (one.wall_s - sum(one.part(part) for part in START_UP) for one in view.account)
-    return max(lives, default=0.0)
-
-
-def _samples(found: FullEvaluation) -> str:
-    if found.samples is None:
-        return f"the same samples ({found.sampler})"
-    return f"the same {count(found.samples, 'sample')} ({found.sampler})"
 
 
 CHECK = Check(("full_evaluation",), _look, rests_on="records")

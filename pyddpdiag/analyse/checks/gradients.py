@@ -37,7 +37,7 @@ def _non_finite(view: RunView) -> Iterator[Finding]:
     own = seen_before or bool(finite) or step == 0 or view.run.world_size == 1
     mine = int(first[watched.rank[first] == blamed[0]][0])
     values = int(watched.non_finite[first[watched.rank[first] == blamed[0]]].sum())
-    parameter = _parameter(view, mine)
+    parameter = view.names.parameter(int(watched.module[mine]), int(watched.parameter[mine]))
     where = f", first in '{parameter}'" if parameter else ""
     if own:
         message = (
@@ -90,14 +90,6 @@ def _last_looked_at(watched: WatchedBuckets, before: int) -> int | None:
     ranks, steps = watched.rank[earlier], watched.step[earlier]
     by_rank = [set(steps[ranks == rank].tolist()) for rank in np.unique(watched.rank)]
     return max(set.intersection(*by_rank), default=None) if by_rank else None
-
-
-def _parameter(view: RunView, row: int) -> str | None:
-    index = int(view.watched.parameter[row])
-    module = view.names.modules.get(int(view.watched.module[row]))
-    if module is None or not 0 <= index < len(module.parameters):
-        return None
-    return module.parameters[index]
 
 
 def _different_sums(view: RunView) -> Iterator[Finding]:

@@ -5,61 +5,49 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.interruption import Interruption, who_sends
+from pyddpdiag.analyse.interruption import who_sends
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.exit_codes import shown
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import milliseconds, ranks, verb
 
-_MIND = "A rank failed at the same moment and left no record of it."
-
 
 def _look(view: RunView) -> Iterator[Finding]:
-    interruption = view.interruption
-    if interruption is None:
+    one = view.interruption
+    if one is None:
         return
-    where = f" in step {interruption.step}" if interruption.step is not None else ""
-    evidence: dict[str, float | int | str | None] = {"signal": interruption.signal, "step": interruption.step}
-    if not interruption.ranks:
-        code = interruption.command
-        how = "Ctrl-C" if interruption.signal == "SIGINT" else interruption.signal
-        if code is not None:
-            how = f"its command had ended with exit code {shown(code)} and left its ranks, which pyddpdiag run ended"
-        yield Finding(
-            kind="interrupted",
-            severity="note",
-            message=f"interrupted{where} ({how}).",
-            confidence="high",
-            since_step=interruption.step,
-            evidence=evidence,
-            change_mind=_MIND,
-            advice=_advice(interruption),
+    where = f" in step {one.step}" if one.step is not None else ""
+    failed = {error.rank for error in view.errors.first} - set(one.ranks)
+    if one.ranks:
+        ahead = f", {milliseconds(one.ahead_ms)} before the others" if one.ahead_ms else ""
+        after = f"; {ranks(sorted(failed))} then failed" if failed else ""
+        said = (
+            f"{ranks(one.ranks)} {verb(one.ranks, 'was', 'were')} ended by {one.signal}{where}{ahead}{after}."
         )
-        return
-    ahead = f", {milliseconds(interruption.ahead_ms)} before the others" if interruption.ahead_ms else ""
-    failed = {error.rank for error in view.errors.first} - set(interruption.ranks)
-    after = f"; {ranks(sorted(failed))} then failed" if failed else ""
+    else:
+        how = "Ctrl-C" if one.signal == "SIGINT" else one.signal
+        if one.command is not None:
+            code = shown(one.command)
+            how = f"its command had ended with exit code {code} and left its ranks, which pyddpdiag run ended"
+        said = f"interrupted{where} ({how})."
     yield Finding(
         kind="interrupted",
-        severity="error",
-        message=f"{ranks(interruption.ranks)} {verb(interruption.ranks, 'was', 'were')} ended by "
-        f"{interruption.signal}{where}{ahead}{after}.",
+        severity="error" if one.ranks else "note",
+        message=said,
         confidence="high",
-        rank=interruption.ranks[0] if len(interruption.ranks) == 1 else None,
-        since_step=interruption.step,
-        evidence={**evidence, "ahead_ms": interruption.ahead_ms, "others_failed": len(failed)},
-        change_mind=_MIND,
-        advice=who_sends(interruption.signal),
+        rank=one.ranks[0] if len(one.ranks) == 1 else None,
+        since_step=one.step,
+        evidence={
+            "signal": one.signal,
+            "step": one.step,
+            **({"ahead_ms": one.ahead_ms, "others_failed": len(failed)} if one.ranks else {}),
+        },
+        change_mind="A rank failed at the same moment and left no record of it.",
+        advice="Look at the command's own output, and at the system's log of killed processes. A script that starts "
+        "ranks in the background must wait for them."
+        if one.command is not None and not one.ranks
+        else who_sends(one.signal) * (one.signal != "SIGINT" or bool(one.ranks)),
     )
-
-
-def _advice(interruption: Interruption) -> str:
-    if interruption.command is not None:
-        return (
-            "Look at the command's own output, and at the system's log of killed processes. A script that starts "
-            "ranks in the background must wait for them."
-        )
-    return "" if interruption.signal == "SIGINT" else who_sends(interruption.signal)
 
 
 CHECK = Check(("interrupted",), _look, rests_on="records")

@@ -8,7 +8,6 @@ from typing import Final, Literal
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.filing import DATA, OWN
-from pyddpdiag.analyse.largest_part import largest
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding, GpuUse, RankStats
@@ -81,7 +80,7 @@ def _reason(stats: RankStats | None) -> tuple[Reason, float | None]:
     # An unknown part may be the largest.
     if len(known) < 3 or sum(known.values()) <= 0:
         return "cannot_tell", None
-    reason = largest(known)
+    reason = max(known, key=lambda part: known[part])
     return reason, known[reason] / sum(known.values())
 
 

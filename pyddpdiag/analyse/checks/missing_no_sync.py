@@ -27,25 +27,17 @@ def _look(view: RunView) -> Iterator[Finding]:
     around_backward = looked > 0 and inside >= LARGE_SHARE * looked
     cleared = [one.training.clearing.get(module, Clearing()) for one in view.sidecars.values()]
     dropped = any(one.steps >= LEAST_STEPS and one.dropped >= MOST * one.steps for one in cleared)
+    said = f"gradients are averaged {passes} times for each step of the optimizer, and once would do"
+    if around_backward:
+        said += ": no_sync() is around backward only, and DDP decides in forward whether a pass is averaged"
+    if dropped:
+        said += "; the gradients of some of these passes are cleared before any optimizer uses them"
+    if saves is not None:
+        said += f"; the passes before the last cost about {milliseconds(saves)} per step"
     yield Finding(
         kind="missing_no_sync",
         severity="warning" if worth else "note",
-        message=f"gradients are averaged {passes} times for each step of the optimizer, and once would do"
-        + (
-            ": no_sync() is around backward only, and DDP decides in forward whether a pass is averaged"
-            if around_backward
-            else ""
-        )
-        + (
-            "; the gradients of some of these passes are cleared before any optimizer uses them"
-            if dropped
-            else ""
-        )
-        + (
-            f"; the passes before the last cost about {milliseconds(saves)} per step."
-            if saves is not None
-            else "."
-        ),
+        message=f"{said}.",
         confidence="high" if around_backward or passes <= 64 else "medium",
         since_step=0,
         cost_ms=saves,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import Final
 
 from pyddpdiag.analyse.bounds import LOST_S
 from pyddpdiag.analyse.check import Check
@@ -13,9 +12,6 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.node import BEAT_S
 from pyddpdiag.model.words import ranks, seconds
-
-LATE_S: Final = 2 * BEAT_S
-"""A machine that runs has noted something since."""
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -62,9 +58,10 @@ def _is_lost(view: RunView, node: Node) -> bool:
         return False
     if node.behind_s > LOST_S:
         return True
-    # The others ended of it, perhaps at once. A machine that is only late with its last word has time for that.
+    # The others ended of it, perhaps at once. A machine that is only late with its last word has time for that, and one
+    # that runs has noted something since.
     over = all(other.ended for other in others)
-    return over and node.behind_s > LATE_S and node.age_s > LOST_S
+    return over and node.behind_s > 2 * BEAT_S and node.age_s > LOST_S
 
 
 def _time(node: Node) -> str:

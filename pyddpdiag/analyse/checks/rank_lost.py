@@ -33,7 +33,6 @@ _SUSPENDED = (
     "A process that is killed closes its connections at once, and the others fail then. So it was suspended (a "
     "debugger, SIGSTOP, a virtual machine that is paused or moved), or its machine or network was lost."
 )
-_TRACEBACK = "This rank's own output has the whole traceback."
 
 
 def lost_ranks(view: RunView) -> list[RankStats]:
@@ -119,7 +118,6 @@ def _look(view: RunView) -> Iterator[Finding]:
     lost = lost_ranks(view)
     if not lost:
         return
-    one = len(lost) == 1
     end = view.endings[lost[0].rank].end if view.endings[lost[0].rank].why == "own" else None
     dead = all(rank.process == "dead" or rank.ended for rank in lost)
     shell = shell_on(view.sidecars[lost[0].rank].platform)
@@ -131,6 +129,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
     last = max((rank.last_step for rank in lost if rank.last_step is not None), default=None)
     where = f" (last seen in step {last})" if last is not None else ""
+    named = [rank.rank for rank in lost]
     if _all_at_one_place(view, lost):
         yield Finding(
             kind="rank_lost",
@@ -144,20 +143,17 @@ def _look(view: RunView) -> Iterator[Finding]:
             "traces: call recorder.close() before.",
         )
         return
+    sure = (
+        end is not None or failed or (dead and waiting) or lost[0].ended == "exception" or None not in codes
+    )
+    line = (end.where if end is not None and end.where else view.endings[named[0]].where) or None
     yield Finding(
         kind="rank_lost",
         severity="error",
-        message=f"{ranks([rank.rank for rank in lost])} {_how(lost, end, codes, frozen_s)}{where}"
-        f"{_after(view, lost, failed, waiting)}.",
-        confidence="high"
-        if end is not None
-        or failed
-        or (dead and waiting)
-        or lost[0].ended == "exception"
-        or None not in codes
-        else "medium",
-        rank=lost[0].rank if one else None,
-        where=(end.where if end is not None else view.endings[lost[0].rank].where) or None if one else None,
+        message=f"{ranks(named)} {_how(lost, end, codes, frozen_s)}{where}{_after(view, lost, failed, waiting)}.",
+        confidence="high" if sure else "medium",
+        rank=named[0] if len(named) == 1 else None,
+        where=line if len(named) == 1 else None,
         since_step=last,
         evidence={
             "last_step": last,
@@ -169,11 +165,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "exit_code": next(iter(codes)) if len(codes) == 1 else None,
         },
         change_mind=_change_mind(end, dead=dead or None not in codes),
-        advice=_SUSPENDED
-        if frozen_s
-        else _unnoted(lost, codes, shell)
-        if end is None
-        else _advice(end, shell),
+        advice=_SUSPENDED if frozen_s else _advice(lost, end, codes, shell),
     )
 
 
@@ -269,21 +261,18 @@ def _change_mind(end: End | None, *, dead: bool) -> str:
     return "The process still runs, or its script ends without recorder.close()."
 
 
-def _unnoted(lost: Sequence[RankStats], codes: Collection[int | None], shell: Shell) -> str:
-    """What to do where nothing is known of the end, or only of which kind it was."""
-    for code in codes:
-        if code is not None and (explained := explain(f"exitcode : {code}", lines_for=shell)).known:
+def _advice(lost: Sequence[RankStats], end: End | None, codes: Collection[int | None], shell: Shell) -> str:
+    """What to do about an error of its own, or where nothing is known of the end but of which kind it was."""
+    texts = [f"exitcode : {code}" for code in codes if code is not None]
+    if end is not None:
+        texts = [f"{end.error}: {end.message}" if end.error else end.message]
+    for text in texts:
+        if (explained := explain(text, lines_for=shell)).known:
             return f"{explained.cause} {explained.fix}"
-    return _TRACEBACK if {rank.ended for rank in lost} == {"exception"} else _KILLED
-
-
-def _advice(end: End, shell: Shell) -> str:
-    """What to do about an error of its own."""
-    explained = explain(f"{end.error}: {end.message}" if end.error else end.message, lines_for=shell)
-    if explained.known:
-        return f"{explained.cause} {explained.fix}"
-    if end.error:
-        return _TRACEBACK
+    if end is None and {rank.ended for rank in lost} != {"exception"}:
+        return _KILLED
+    if end is None or end.error:
+        return "This rank's own output has the whole traceback."
     if end.signal == "SIGABRT":
         return "A library ended the process: what it said stands at the end of this rank's own output."
     return (

@@ -42,7 +42,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         for one in given
         for some in one.same()
         # One that never changes is fixed, as in benchmarks, or all that a loader has.
-        if len(set(one.marks[some[0]])) > 1 or any(map(_has_one_batch, _loaders(view, some)))
+        if len(set(one.marks[some[0]])) > 1
+        or any(0 < (each.length or 0) <= (each.batch_size or 0) for each in _loaders(view, some))
     ]
     # Batches decide where they are known.
     found += [
@@ -138,50 +139,34 @@ def _equal(view: RunView, by_rank: Mapping[int, Mapping[int, int]]) -> Iterator[
     steps = tuple(sorted(set(watched.step[first].tolist())))
     if len(steps) < TWICE or int(watched.elements[first].sum()) < LEAST_VALUES * len(steps):
         return
-    if not _changes(view, first):
+    # One that does not depend on the data is the same in each step.
+    norms = {
+        int(one): watched.sum_squares[first][watched.reference[first] == one]
+        for one in watched.reference[first]
+    }
+    if all(np.ptp(of_bucket) <= CLOSE * of_bucket.max() for of_bucket in norms.values()):
         return
     values = {
         rank: np.stack([watched.sum_squares[rows], watched.absolute_maximum[rows], watched.level[rows]])
         for rank, rows in places.items()
     }
-    for same in _alike(values):
-        exact = all(np.array_equal(values[same[0]], values[rank]) for rank in same)
-        yield _Same(tuple(same), len(common), steps, exact)
-
-
-def _alike(values: Mapping[int, Float64]) -> Iterator[list[int]]:
-    """Sets of ranks with the same values. Only those whose first one is about as large are compared with each other."""
-    who = np.array(sorted(values))
-    first = np.array([values[rank][0, 0] for rank in who.tolist()])
-    order = np.argsort(first, kind="stable")
-    ordered = first[order]
-    taken: set[int] = set()
-    for place, one in enumerate(who.tolist()):
-        if one in taken:
-            continue
-        begin, end = np.searchsorted(ordered, first[place] * np.array([1 - 2 * CLOSE, 1 + 2 * CLOSE]))
-        near = [rank for rank in np.sort(who[order[begin:end]]).tolist() if rank > one and rank not in taken]
-        same = [one, *(rank for rank in near if _close(values[one], values[rank]))]
-        taken.update(same)
+    # Ranks with the same gradients are neighbours in the order of any of these numbers.
+    sets: list[list[int]] = []
+    for rank in sorted(values, key=lambda each: (float(values[each][0, 0]), each)):
+        if sets and _close(values[sets[-1][0]], values[rank]):
+            sets[-1].append(rank)
+        else:
+            sets.append([rank])
+    for same in sets:
         if len(same) > 1:
-            yield same
+            exact = all(np.array_equal(values[same[0]], values[rank]) for rank in same)
+            yield _Same(tuple(sorted(same)), len(common), steps, exact)
 
 
 def _close(one: Float64, other: Float64) -> bool:
     return np.allclose(one[:2], other[:2], rtol=CLOSE, atol=0) and np.allclose(
         one[2], other[2], rtol=0, atol=CLOSE
     )
-
-
-def _changes(view: RunView, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
-    """Whether a bucket's gradient changes between steps; one that does not depends on no data."""
-    seen: dict[int, float] = {}
-    for reference, value in zip(
-        view.watched.reference[rows].tolist(), view.watched.sum_squares[rows].tolist(), strict=True
-    ):
-        if abs(seen.setdefault(reference, value) - value) > CLOSE * value:
-            return True
-    return False
 
 
 def _why(view: RunView, which: Sequence[int]) -> tuple[str, str]:
@@ -210,10 +195,6 @@ def _why(view: RunView, which: Sequence[int]) -> tuple[str, str]:
 def _loaders(view: RunView, which: Sequence[int]) -> list[Loaded]:
     loaders = [training_loader(view.sidecars[rank]) for rank in which if rank in view.sidecars]
     return [one for one in loaders if one is not None]
-
-
-def _has_one_batch(loader: Loaded) -> bool:
-    return 0 < (loader.length or 0) <= (loader.batch_size or 0)
 
 
 CHECK = Check(("same_data",), _look, rests_on="records")

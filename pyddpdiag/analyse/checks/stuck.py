@@ -6,7 +6,7 @@ their operation does. If none is missing, the operation itself does not end: the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyddpdiag.analyse.batches import uneven_batches
@@ -14,7 +14,7 @@ from pyddpdiag.analyse.bounds import ALIVE_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.first_failure import FirstFailure
 from pyddpdiag.analyse.interruption import Interruption
-from pyddpdiag.analyse.links.culprit import named
+from pyddpdiag.analyse.links.link_faults import named
 from pyddpdiag.analyse.progress import Awaited
 from pyddpdiag.analyse.standstill import threshold_ms
 from pyddpdiag.analyse.starts import waited_for
@@ -40,75 +40,46 @@ def _look(view: RunView) -> Iterator[Finding]:
     if view.run.starts and (found := list(waited_for([*view.run.starts, *_begun(view)]))):
         yield from found
         return
+    failure, still = view.first_failure, view.standstill
     if view.interruption is not None:
         yield from _until_interrupted(view, view.interruption)
         return
-    if view.first_failure is not None:
-        yield from _until_failure(view, view.first_failure)
-    still = view.standstill
+    if failure is not None and transfer_stood(view, failure):
+        # What a look at that time had said: all ranks were in one operation, and lived, until one of them gave up.
+        first = failure.error
+        step = Awaited(first.kind, first.what, first.step, failure.members, ())
+        gave_up = f", until rank {first.rank} gave up"
+        yield _stalled(view, step, failure.stood_ms, "stood still: every rank had begun", gave_up)
     if still is None or still.awaited is None:
         return
-    awaited = still.awaited
-    evidence = _evidence(still.silent_ms, awaited.waiting, awaited.missing, awaited.what)
-    for_s = f"{still.silent_ms / 1e3:.0f} s"
-    if awaited.missing:
-        yield from _missing(view, awaited, for_s, evidence)
-    elif not awaited.unsure:
-        yield _stalled(
-            view,
-            f"the transfer stands still: every rank began {_named(awaited)}, and for {for_s} nothing has happened on "
-            "any",
-            evidence,
-            kind=awaited.kind,
-            step=awaited.step,
-            confidence="high",
-        )
+    if still.awaited.missing:
+        yield from _missing(view, still.awaited, still.silent_ms)
+    elif not still.awaited.unsure:
+        yield _stalled(view, still.awaited, still.silent_ms, "stands still: every rank began")
 
 
-def _until_failure(view: RunView, failure: FirstFailure) -> Iterator[Finding]:
-    """All ranks were in one operation, and lived, until one of them gave up: what a look at that time had said."""
-    first = failure.error
-    if not transfer_stood(view, failure):
-        return
-    yield _stalled(
-        view,
-        f"the transfer stood still: every rank had begun {first.kind} {first.what} of step {first.step}, and it did "
-        f"not end for {failure.stood_ms / 1e3:.0f} s, until rank {first.rank} gave up",
-        _evidence(failure.stood_ms, failure.members, (), first.what),
-        kind=first.kind,
-        step=first.step,
-        confidence="medium",
-    )
-
-
-def _stalled(
-    view: RunView,
-    message: str,
-    evidence: dict[str, float | int | str | None],
-    *,
-    kind: str,
-    step: int | None,
-    confidence: Confidence,
-) -> Finding:
+def _stalled(view: RunView, awaited: Awaited, silent_ms: float, how: str, until: str = "") -> Finding:
     """All ranks are, or were, in one operation; with the links over which nothing was confirmed any more."""
     silent = sorted((link for link in view.links if link.unconfirmed), key=lambda link: -link.unconfirmed)
-    at, what = view.link_faults.culprit(silent, receiver=False), str(evidence["operation"])
-    if silent:
-        link = f"the link of {named(at, silent)}" if at.is_host else named(at, silent)
-        message += f"; nothing that was sent over {link} was confirmed any more"
+    at = view.link_faults.culprit(silent, receiver=False)
+    over = f"; nothing that was sent over {named(at, silent, link=True)} was confirmed any more"
     return Finding(
         kind="transport_stalled",
         severity="error",
-        message=f"{message}.",
+        message=f"the transfer {how} {_named(awaited)}, and for {silent_ms / 1e3:.0f} s nothing has happened on any"
+        f"{until}{over if silent else ''}.",
         # Readings of connections alone tell a dead link from a process that was kept from running inside it.
-        confidence="high" if silent else confidence,
+        confidence="high" if silent or not until else "medium",
         rank=at.rank,
         peer=at.peer,
-        bucket=what if kind == "bucket" else None,
-        since_step=step,
-        evidence={**evidence, "unconfirmed_segments": sum(link.unconfirmed for link in silent)},
+        bucket=_bucket(awaited),
+        since_step=awaited.step,
+        evidence={
+            **_evidence(silent_ms, awaited),
+            "unconfirmed_segments": sum(link.unconfirmed for link in silent),
+        },
         change_mind="A process hangs inside the operation, or the machines are so busy that they hardly run.",
-        advice=_where_it_stands(view, what),
+        advice=_where_it_stands(view, awaited.what),
     )
 
 
@@ -125,10 +96,9 @@ def transfer_stood(view: RunView, failure: FirstFailure) -> bool:
     )
 
 
-def _evidence(
-    silent_ms: float, waiting: Collection[int], missing: Collection[int], what: str
-) -> dict[str, float | int | str | None]:
-    return {"silent_ms": silent_ms, "waiting": len(waiting), "missing": len(missing), "operation": what}
+def _evidence(silent_ms: float, awaited: Awaited) -> dict[str, float | int | str | None]:
+    waiting, missing = len(awaited.waiting), len(awaited.missing)
+    return {"silent_ms": silent_ms, "waiting": waiting, "missing": missing, "operation": awaited.what}
 
 
 def _begun(view: RunView) -> Iterator[Start]:
@@ -158,61 +128,62 @@ def _where_it_stands(view: RunView, what: str) -> str:
     )
 
 
-def _missing(
-    view: RunView, awaited: Awaited, for_s: str, evidence: dict[str, float | int | str | None]
-) -> Iterator[Finding]:
+def _missing(view: RunView, awaited: Awaited, silent_ms: float) -> Iterator[Finding]:
+    """Those that never began what others wait in now, in which nothing happens: some run, in code of their own."""
     stats = {rank.rank: rank for rank in view.ranks}
-    pids = {header.rank: header.pid for header in view.headers}
-    # In its own code: it runs, and does not wait in any operation. A rank that waits elsewhere skipped this
-    # operation.
+    # A rank that waits elsewhere skipped this operation.
     elsewhere = {rank for rank in awaited.missing if stats[rank].in_flight or stats[rank].closed}
-    stuck = tuple(
-        rank for rank in awaited.missing if rank not in elsewhere and stats[rank].process == "running"
-    )
-    if stuck:
-        yield Finding(
-            kind="rank_stuck",
-            severity="error",
-            message=f"{ranks(stuck)} {verb(stuck, 'is', 'are')} stuck in {_own_code(view, stuck)}: "
-            f"{_waiting(awaited, stuck)}, and for {for_s} nothing has been recorded on any rank.",
-            confidence=_confidence(awaited),
-            rank=stuck[0] if len(stuck) == 1 else None,
-            bucket=_bucket(awaited),
-            since_step=awaited.step,
-            where=_line(view, stuck),
-            evidence=evidence,
-            change_mind="It does something long on purpose (a checkpoint, an evaluation) while the others go on.",
-            advice=f"Look at what it does: py-spy dump --pid {pids[stuck[0]]}",
-        )
-    behind = tuple(
+    stuck = [rank for rank in awaited.missing if rank not in elsewhere and stats[rank].process == "running"]
+    behind = [
         rank
         for rank in awaited.missing
         if rank not in stuck and stats[rank].process not in ("dead", "stopped")
-    )
+    ]
+    if stuck:
+        yield _stuck(view, awaited, stuck, silent_ms)
     if behind:
-        said = f"{ranks(behind)} {verb(behind, 'is', 'are')} behind: {_waiting(awaited, behind)}"
-        message = f"{said}, and for {for_s} nothing has been recorded on any rank."
-        yield _behind(view, awaited, behind, message, evidence)
+        yield _behind(view, awaited, behind, silent_ms)
 
 
-def _behind(
-    view: RunView,
-    awaited: Awaited,
-    behind: tuple[int, ...],
-    message: str,
-    evidence: dict[str, float | int | str | None],
-) -> Finding:
+def _stuck(view: RunView, awaited: Awaited, stuck: Sequence[int], own_ms: float) -> Finding:
+    """These ranks are in their own code, or were until somebody ended the run."""
+    over = view.interruption is not None
+    pids = {header.rank: header.pid for header in view.headers}
+    been = "had been" if over else f"{verb(stuck, 'is', 'are')} stuck"
+    wait = "waited" if over else verb(awaited.waiting, "waits", "wait")
+    return Finding(
+        kind="rank_stuck",
+        severity="error",
+        message=f"{ranks(stuck)} {been} in {_own_code(view, stuck)} for {own_ms / 1e3:.0f} s: "
+        f"{ranks(awaited.waiting)} {wait} in {_named(awaited)}, which {verb(stuck, 'it', 'they')} never began.",
+        confidence=_confidence(awaited),
+        rank=stuck[0] if len(stuck) == 1 else None,
+        bucket=_bucket(awaited),
+        since_step=awaited.step,
+        where=_line(view, stuck),
+        evidence=_evidence(own_ms, awaited),
+        change_mind="It does something long on purpose (a checkpoint, an evaluation) while the others go on.",
+        advice="Look at what it did there."
+        if over
+        else f"Look at what it does: py-spy dump --pid {pids[stuck[0]]}",
+    )
+
+
+def _behind(view: RunView, awaited: Awaited, behind: Sequence[int], silent_ms: float) -> Finding:
     """These ranks wait in another operation than the others, or are over."""
+    theirs = {_named(each) for each in view.awaited if not set(behind).isdisjoint(each.waiting)}
+    there = f": {verb(behind, 'it', 'they')} waited in {' and '.join(sorted(theirs))}{_at(view, behind)}"
     return Finding(
         kind="rank_behind",
         severity="error",
-        message=message,
+        message=f"for {silent_ms / 1e3:.0f} s, {ranks(awaited.waiting)} waited in {_named(awaited)}"
+        f"{_at(view, awaited.waiting)}, which {ranks(behind)} never began{there if theirs else ''}.",
         confidence=_confidence(awaited),
         rank=behind[0] if len(behind) == 1 else None,
         bucket=_bucket(awaited),
         since_step=awaited.step,
         where=_line(view, behind),
-        evidence=evidence,
+        evidence=_evidence(silent_ms, awaited),
         change_mind="Its trace lost records.",
         advice=_ran_out(view, behind) or _astray(view, behind),
     )
@@ -242,52 +213,29 @@ def _astray(view: RunView, behind: Sequence[int]) -> str:
 
 def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Finding]:
     """Somebody ended a run that stood still: whom the others waited for."""
-    if interruption.at_ms is None:
+    at_ms = interruption.at_ms
+    if at_ms is None:
         return
-    waits = [(one.missing, one.waiting, _named(one), one.step) for one in view.awaited if one.missing]
+    waits = [one for one in view.awaited if one.missing]
     if not waits and view.first_failure is not None:
-        first = view.first_failure.error
+        first, missing = view.first_failure.error, view.first_failure.missing
         failed = tuple(sorted({error.rank for error in view.errors.first}))
-        what = f"{first.kind} {first.what} of step {first.step}"
-        waits = [(view.first_failure.missing, failed, what, first.step)]
+        waits = [Awaited(first.kind, first.what, first.step, failed, missing)]
     in_flight = {rank.rank for rank in view.ranks if rank.in_flight}
 
     def stood_ms(those: Sequence[int]) -> float:
         """How long these ranks had recorded nothing; 0: not long enough for a standstill."""
-        silent_ms = (interruption.at_ms or 0.0) - max(view.endings[rank].newest_ms for rank in those)
+        silent_ms = at_ms - max((view.endings[rank].newest_ms for rank in those), default=at_ms)
         return silent_ms if silent_ms >= threshold_ms(view.judged.wall_ms) else 0.0
 
-    for missing, waiting, what, step in waits:
-        stuck = tuple(rank for rank in missing if rank not in in_flight)
-        if not stuck or not (own_ms := stood_ms(stuck)):
-            continue
-        yield Finding(
-            kind="rank_stuck",
-            severity="error",
-            message=f"{ranks(stuck)} had been in {_own_code(view, stuck)} for {own_ms / 1e3:.0f} s: {ranks(waiting)} "
-            f"waited in {what}, which {verb(stuck, 'it', 'they')} never began.",
-            confidence="high",
-            rank=stuck[0] if len(stuck) == 1 else None,
-            since_step=step,
-            where=_line(view, stuck),
-            evidence=_evidence(own_ms, waiting, missing, what),
-            change_mind="It did something long on purpose (a checkpoint, an evaluation) while the others went on.",
-            advice="Look at what it did there.",
-        )
+    for one in waits:
+        stuck = [rank for rank in one.missing if rank not in in_flight]
+        if own_ms := stood_ms(stuck):
+            yield _stuck(view, one, stuck, own_ms)
     elsewhere = [one for one in view.awaited if one.missing and in_flight.issuperset(one.missing)]
-    if elsewhere:
-        one = max(elsewhere, key=lambda each: len(each.waiting))
-        if silent_ms := stood_ms((*one.missing, *one.waiting)):
-            theirs = {_named(each) for each in view.awaited if not set(one.missing).isdisjoint(each.waiting)}
-            yield _behind(
-                view,
-                one,
-                one.missing,
-                f"for {silent_ms / 1e3:.0f} s, {ranks(one.waiting)} waited in {_named(one)}{_at(view, one.waiting)}, "
-                f"which {ranks(one.missing)} never began: {verb(one.missing, 'it', 'they')} waited in "
-                f"{' and '.join(sorted(theirs))}{_at(view, one.missing)}.",
-                _evidence(silent_ms, one.waiting, one.missing, one.what),
-            )
+    most = max(elsewhere, key=lambda each: len(each.waiting), default=None)
+    if most is not None and (silent_ms := stood_ms((*most.missing, *most.waiting))):
+        yield _behind(view, most, most.missing, silent_ms)
 
 
 def _at(view: RunView, those: Sequence[int]) -> str:
@@ -295,7 +243,7 @@ def _at(view: RunView, those: Sequence[int]) -> str:
     return f" at {line}" if line else ""
 
 
-def _own_code(view: RunView, stuck: tuple[int, ...]) -> str:
+def _own_code(view: RunView, stuck: Sequence[int]) -> str:
     """What these ranks are in: a phase that has not ended, if there is one, or the line at which they were seen."""
     phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in stuck}
     if phases:
@@ -318,13 +266,6 @@ def _confidence(awaited: Awaited) -> Confidence:
 def _named(awaited: Awaited) -> str:
     where = f" of step {awaited.step}" if awaited.step is not None else ""
     return f"{awaited.kind} {awaited.what}{where}"
-
-
-def _waiting(awaited: Awaited, missing: Sequence[int]) -> str:
-    return (
-        f"{ranks(awaited.waiting)} {verb(awaited.waiting, 'waits', 'wait')} in {_named(awaited)}, "
-        f"which {verb(missing, 'it', 'they')} never began"
-    )
 
 
 def _bucket(awaited: Awaited) -> str | None:

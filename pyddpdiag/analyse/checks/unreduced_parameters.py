@@ -87,11 +87,12 @@ def _finding(by_rank: Mapping[int, Unreduced], fates: _Fates) -> Finding:
         named = ", ".join(f"{norm:.6g} on rank {rank}" for rank, norm in list(fates.norms.items())[:4])
         apart = f" They differ between the ranks by now (norm of '{fates.name}': {named})."
     sure = fates.fate == "differ" and one.module is not None
+    why, advice = _why(one)
     return Finding(
         kind="unreduced_parameters",
         severity="error" if one.module is not None else "warning",
         message=f"the optimizer steps with {count(one.count, 'parameter')} whose gradients were not averaged, from "
-        f"step {one.first_step} on: {names}.{_why(one)}{apart}",
+        f"step {one.first_step} on: {names}. {why}{apart}",
         confidence="certain" if sure else "medium",
         parameter=one.parameters[0] if one.parameters else None,
         since_step=one.first_step,
@@ -104,47 +105,35 @@ def _finding(by_rank: Mapping[int, Unreduced], fates: _Fates) -> Finding:
         },
         change_mind="The ranks average these gradients or weights themselves, later than was looked at; or each rank "
         "trains its own on purpose.",
-        advice=_advice(one),
+        advice=advice,
     )
 
 
-def _why(one: Unreduced) -> str:
+def _why(one: Unreduced) -> tuple[str, str]:
+    """What is known of the reason, and what to do."""
+    last = "only the last pass before optimizer.step() outside of ddp.no_sync()"
     if one.reduced_before:
         return (
-            " Passes under no_sync() came after the one that was averaged: each rank added gradients of its own to the "
-            "average."
+            "Passes under no_sync() came after the one that was averaged: each rank added gradients of its own to the "
+            "average.",
+            f"Leave {last}: its average covers what all of them have added up.",
         )
     if one.all_of_it:
         return (
-            " The module had no synchronising backward pass before these steps: its forward ran as ddp.module(...), or "
-            "every pass was in no_sync()."
-        )
-    if one.module is None:
-        return " They are in no DistributedDataParallel module that is recorded."
-    return (
-        " They are in no bucket: they did not require gradients when DistributedDataParallel was made, or they came "
-        "later."
-    )
-
-
-def _advice(one: Unreduced) -> str:
-    if one.reduced_before:
-        return (
-            "Leave only the last pass before optimizer.step() outside of ddp.no_sync(): "
-            "its average covers what all of them have added up."
-        )
-    if one.all_of_it:
-        return (
-            "Call ddp(batch) and not ddp.module(batch), and leave the last pass before optimizer.step() outside of "
-            "ddp.no_sync()."
+            "The module had no synchronising backward pass before these steps: its forward ran as ddp.module(...), or "
+            "every pass was in no_sync().",
+            f"Call ddp(batch) and not ddp.module(batch), and leave {last}.",
         )
     if one.module is None:
         return (
-            "Wrap them, too: head = DistributedDataParallel(head); or make them a part of the wrapped model."
+            "They are in no DistributedDataParallel module that is recorded.",
+            "Wrap them, too: head = DistributedDataParallel(head); or make them a part of the wrapped model.",
         )
     return (
-        "Change the model first, then wrap it: model.head = ...; parameter.requires_grad_(True); "
-        "ddp = DistributedDataParallel(model). To unfreeze later, wrap the model.module again and make a new optimizer."
+        "They are in no bucket: they did not require gradients when DistributedDataParallel was made, or they came "
+        "later.",
+        "Change the model first, then wrap it: model.head = ...; parameter.requires_grad_(True); ddp = "
+        "DistributedDataParallel(model). To unfreeze later, wrap the model.module again and make a new optimizer.",
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pyddpdiag.analyse.links.noise import FAR_BELOW, FASTER, LEAST_SHARE, MBIT
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MATTERS_SHARE
+from pyddpdiag.analyse.links.noise import FASTER, MBIT
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 
@@ -62,44 +63,26 @@ def detours(carrying: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> t
         if "" in bytes_by_name or any(group.lanes for group in sidecars[rank].groups.values()):
             continue
         used = max(bytes_by_name, key=lambda name: bytes_by_name[name])
-        names = asked.get(rank, ())
-        whole = sum(bytes_by_name.values())
+        names, whole = asked.get(rank, ()), sum(bytes_by_name.values())
+        nominal = sidecars[rank].interfaces[used].speed_mbit if used in sidecars[rank].interfaces else None
+        # What a rank's busiest link carries while it has something to send.
+        busy = max(mine, key=lambda link: link.bytes or 0).busy_ms_per_mb
+        rate = MBIT / busy if busy else None
         if names and used not in names:
             found.append(Detour(rank, used, ",".join(names), "not asked for", ",".join(names)))
-        elif idle := [name for name in names if bytes_by_name.get(name, 0) < LEAST_SHARE * whole]:
+        elif idle := [name for name in names if bytes_by_name.get(name, 0) < MATTERS_SHARE * whole]:
             found.append(Detour(rank, used, ",".join(idle), "unused", ",".join(names)))
-        elif not names and (faster := _faster(used, mine, sidecars)):
-            speeds = sidecars[rank].interfaces
-            found.append(
-                Detour(
-                    rank, used, faster, "slower", faster, speeds[used].speed_mbit, speeds[faster].speed_mbit
-                )
-            )
-        elif (rate := _rate_mbit(mine)) is not None and (other := _idle(used, rate, mine, sidecars)):
+        elif not names and nominal and (faster := _reaching(FASTER * nominal, used, mine, sidecars)):
+            speed = sidecars[rank].interfaces[faster].speed_mbit
+            found.append(Detour(rank, used, faster, "slower", faster, nominal, speed))
+        # An interface that could carry more than the one in use does, which is far below its own speed.
+        elif (
+            rate
+            and rate < HEALTHY_SHARE * (nominal or 0)
+            and (other := _reaching(rate / HEALTHY_SHARE, used, mine, sidecars))
+        ):
             found.append(Detour(rank, used, other, "idle", other, round(rate)))
     return tuple(found)
-
-
-def _rate_mbit(mine: Sequence[LinkStats]) -> float | None:
-    """What a rank's busiest link carries while it has something to send; None: not known."""
-    busiest = max(mine, key=lambda link: link.bytes or 0)
-    return MBIT / busiest.busy_ms_per_mb if busiest.busy_ms_per_mb else None
-
-
-def _idle(used: str, rate_mbit: float, mine: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> str:
-    """An interface that could carry more than the one in use does, which is far below its own speed; "" if none."""
-    interfaces = sidecars[mine[0].rank].interfaces
-    nominal = interfaces[used].speed_mbit if used in interfaces else None
-    if not nominal or rate_mbit >= FAR_BELOW * nominal:
-        return ""
-    return _reaching(rate_mbit / FAR_BELOW, used, mine, sidecars)
-
-
-def _faster(used: str, mine: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> str:
-    """An interface of clearly higher nominal speed over which the same peers are in reach; "" if there is none."""
-    interfaces = sidecars[mine[0].rank].interfaces
-    speed = interfaces[used].speed_mbit if used in interfaces else None
-    return "" if speed is None else _reaching(FASTER * speed, used, mine, sidecars)
 
 
 def _reaching(

@@ -7,23 +7,21 @@ are compared with each other and with the time that a bucket takes, never with a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import log
 
 import numpy as np
 
-from pyddpdiag.analyse.links.culprit import Culprit
+from pyddpdiag.analyse.bounds import LATENCY_PART, MATTERS_SHARE, SEVERAL
 from pyddpdiag.analyse.links.noise import (
     EVER,
     EVIDENCE,
     FULL,
     LEAST_BYTES,
-    LEAST_SHARE,
     LOST,
     MBIT,
-    MESSAGES,
     RATE,
-    TOGETHER,
     TRIP,
     WAY,
     deviation,
@@ -33,6 +31,35 @@ from pyddpdiag.analyse.links.noise import (
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic
 from pyddpdiag.model import BucketStats, LinkStats
 from pyddpdiag.model.sidecar import Sidecar
+
+End = tuple[int, str, bool]
+"""A host, an interface of it, and whether it sends there."""
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """Where bad links meet: a host, named by a rank on it; or the ends of one link; or nowhere (both None)."""
+
+    rank: int | None
+    peer: int | None
+    ranks: tuple[int, ...] = ()
+
+    def verb(self, one: str, several: str) -> str:
+        """What it does: `several` is said of links that have nothing in common."""
+        return several if self.rank is None else one
+
+
+def named(culprit: Culprit, bad: Sequence[LinkStats], *, link: bool = False) -> str:
+    """Where the bad links are, in words; `link`: it is a host's link that does something, and not the host."""
+    if culprit.rank is None:
+        return f"{len(bad)} links between hosts"
+    if culprit.peer is None:
+        return f"{'the link of ' * link}the host of rank {', '.join(map(str, culprit.ranks))}"
+    worst = bad[0]
+    both = any((each.peer, each.rank) == (worst.rank, worst.peer) for each in bad)
+    over = f" over {worst.interface}" if worst.interface else ""
+    ends = ("between", "and") if both else ("from", "to")
+    return f"the link {ends[0]} rank {worst.rank} {ends[1]} rank {worst.peer}{over}"
 
 
 class LinkFaults:
@@ -53,16 +80,21 @@ class LinkFaults:
         """Look at links beside the buckets that went over them, and beside what `other` programs send."""
         self.links = tuple(links)
         most = max((link.bytes or 0 for link in links), default=0)
-        threshold = max(LEAST_BYTES, LEAST_SHARE * most)
+        threshold = max(LEAST_BYTES, MATTERS_SHARE * most)
         self.carrying = tuple(link for link in links if (link.bytes or 0) >= threshold and not link.loopback)
         self._buckets = buckets
         self._sidecars = sidecars
         # What fills an interface carries at least half of what the ranks do, which send for a part of the time only.
-        self._filled = {
-            (self.hosts.get(each.rank, each.rank), each.interface)
-            for each in other
-            if 2 * each.other >= each.own
-        }
+        self._filled = {self.end_of(each)[:2] for each in other if 2 * each.other >= each.own}
+
+    def end_of(self, one: OtherTraffic) -> End:
+        """Where other programs send or receive."""
+        return self.hosts.get(one.rank, one.rank), one.interface, one.sends
+
+    def ends_of(self, link: LinkStats) -> tuple[End, End]:
+        """Where a link sends and receives."""
+        sender, receiver = (self.hosts.get(rank, rank) for rank in (link.rank, link.peer))
+        return (sender, link.interface, True), (receiver, link.peer_interface, False)
 
     @property
     def has_culprit(self) -> bool:
@@ -85,7 +117,7 @@ class LinkFaults:
         if wire is None:
             return ()
         # A message takes half a round trip.
-        least = MESSAGES * wire / (self.rounds / 2)
+        least = LATENCY_PART * wire / (self.rounds / 2)
         bad = [
             link
             for link in self.links
@@ -105,8 +137,7 @@ class LinkFaults:
 
     def _is_filled(self, link: LinkStats) -> bool:
         """Whether other programs fill an interface of this link."""
-        ends = (link.rank, link.interface), (link.peer, link.peer_interface)
-        return any((self.hosts.get(rank, rank), name) in self._filled for rank, name in ends)
+        return any(end[:2] in self._filled for end in self.ends_of(link))
 
     @cached_property
     def far(self) -> dict[LinkStats, float]:
@@ -257,15 +288,15 @@ class LinkFaults:
         return Culprit(*ends, tuple(sorted(ends)))
 
     def _hosts_of(self, link: LinkStats) -> set[int]:
-        return {self.hosts.get(link.rank, link.rank), self.hosts.get(link.peer, link.peer)}
+        return {host for host, *_ in self.ends_of(link)}
 
 
 def lost(link: LinkStats) -> float:
     """The evidence that a link loses more than `LOST`; of what it lost at one moment alone, a queue was full once."""
     if not link.loss_fraction or not link.segments or link.loss_scattered is False:
         return 0.0
-    # The likelihood of so many events, by Poisson, over that of as many as cost little.
-    events, usual = link.loss_fraction * link.segments / TOGETHER, LOST * link.segments / TOGETHER
+    # The likelihood of so many events, by Poisson, over that of as many as cost little. Each is a train of segments.
+    events, usual = link.loss_fraction * link.segments / SEVERAL, LOST * link.segments / SEVERAL
     return events * log(events / usual) - (events - usual) if events > usual else 0.0
 
 

@@ -16,9 +16,8 @@ MBIT: Final = 8e3
 """1 MB in 1 ms, in Mbit/s."""
 
 LEAST_BYTES: Final = 1_000_000
-LEAST_SHARE: Final = 0.05
-"""What carries less, or less than this part of what the busiest link does, is no part of a ring: small messages, or
-what was sent at the start alone."""
+"""What carries less, or less than `MATTERS_SHARE` of what the busiest link does, is no part of a ring: small messages,
+or what was sent at the start alone."""
 
 RATE: Final = 0.2
 """Standard deviation of the logarithm of a sound link's busy time for each byte, over that of other links: of 100, one
@@ -35,19 +34,12 @@ WAY: Final = 0.6
 """The part of what a round trip is longer by that never goes away: 0.62 to 1 on a long way, least on a busy machine; at
 most 0.58 in the queue before a slow link, which fills and empties."""
 
-MESSAGES: Final = 0.2
-"""The part of a bucket's time on the wire that the way of its messages takes, for a long way that all links have. Sound
-links stay below a tenth of it."""
-
 LOST: Final = 0.0015
 """So many lost segments cost little: TCP's window is 1.22 / sqrt(0.0015) = 31 segments then (Mathis et al. 1997), as
 much as a link of 1 Gbit/s with a round trip of 0.4 ms holds."""
 
 LOADED_BYTES: Final = 50_000
 """Between two readings with less traffic than this the round trip says nothing of the load."""
-
-TOGETHER: Final = 3
-"""Segments that are lost at once: a loss is one event for a train of them. Fewer for each moment leave some without."""
 
 EVER: Final = 0.8
 """In this part of the moments with traffic a line that loses does so (0.9 and more), a queue that overflows does not
@@ -66,9 +58,6 @@ fills, as it makes room at each loss."""
 READING_S: Final = 0.5
 """The recorder reads connections so often."""
 
-UNSEEN_S: Final = 2.0
-"""Between readings that are further apart a stall may hide: they tell neither of one nor of the contrary."""
-
 WHOLE: Final = 0.85
 PARTLY: Final = 0.4
 """A stall between two readings leaves no time for 15% of what a link usually carries. One that begins between two and
@@ -78,12 +67,6 @@ ends between others leaves less than 60% to each of these, and as much to all of
 
 HEADERS: Final = 1.1
 """An interface also counts headers and confirmations: at most a tenth of what large segments carry."""
-
-BESIDE: Final = 0.25
-"""Other programs' bytes, over the ranks': less makes no link slow that is not slow anyway."""
-
-FAR_BELOW: Final = 0.1
-"""An interface that is busy and carries less than this part of its nominal speed is held up by something."""
 
 FASTER: Final = 1.5
 """A nominal speed that is higher by less than this makes no difference worth naming."""

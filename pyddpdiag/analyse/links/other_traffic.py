@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pyddpdiag.analyse.bounds import MOST
-from pyddpdiag.analyse.links.noise import BESIDE, HEADERS, LEAST_BYTES
+from pyddpdiag.analyse.bounds import LARGE_SHARE, MOST
+from pyddpdiag.analyse.links.noise import HEADERS, LEAST_BYTES
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.words import size
@@ -14,13 +14,17 @@ from pyddpdiag.model.words import size
 
 @dataclass(frozen=True)
 class OtherTraffic:
-    """Other programs' bytes over an interface of rank `rank`'s host, one way, beside the ranks' `own`."""
+    """Other programs' bytes over an interface of rank `rank`'s host, one way, beside the ranks' `own`.
+
+    `peer`: the rank at whose host the other end is; None: it is none of the run's hosts, or not known.
+    """
 
     rank: int
     interface: str
     sends: bool
     other: int
     own: int
+    peer: int | None = None
 
     @property
     def words(self) -> str:
@@ -39,16 +43,7 @@ class OtherTraffic:
         )
 
 
-@dataclass(frozen=True)
-class Flow:
-    """Where other programs' bytes come from, or arrive, and the rank `peer` at whose host the other end is; None: it is
-    none of the run's hosts."""
-
-    end: OtherTraffic
-    peer: int | None
-
-
-def single_flow(found: Sequence[OtherTraffic]) -> Flow | None:
+def single_flow(found: Sequence[OtherTraffic]) -> OtherTraffic | None:
     """What stands out of `other_traffic`: one sender and one receiver at most; None: nothing, or several do.
 
     Where all ranks read their data over the network, say, none of them stands out.
@@ -57,9 +52,7 @@ def single_flow(found: Sequence[OtherTraffic]) -> Flow | None:
     senders, receivers = [each for each in ends if each.sends], [each for each in ends if not each.sends]
     if not ends or len(senders) > 1 or len(receivers) > 1:
         return None
-    if not senders:
-        return Flow(receivers[0], None)
-    return Flow(senders[0], receivers[0].rank if receivers else None)
+    return replace(senders[0], peer=receivers[0].rank if receivers else None) if senders else receivers[0]
 
 
 def other_traffic(links: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> tuple[OtherTraffic, ...]:
@@ -87,9 +80,6 @@ def other_traffic(links: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -
     for key, carried_own in own.items():
         carried = sidecars[rank_of[key]].traffic.get(key[1], {}).get("sent" if key[3] else "received")
         other = 0 if carried is None else int(carried - HEADERS * carried_own)
-        if other >= max(LEAST_BYTES, BESIDE * carried_own):
+        if other >= max(LEAST_BYTES, LARGE_SHARE * carried_own):
             found.append(OtherTraffic(rank_of[key], key[1], key[3], other, carried_own))
     return tuple(sorted(found, key=lambda each: -each.other))
-
-
-__all__ = ["Flow", "OtherTraffic", "other_traffic", "single_flow"]

@@ -5,11 +5,19 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from pyddpdiag.analyse.links.connections import Connection
+import numpy as np
+
+from pyddpdiag.analyse.bounds import SEVERAL
+from pyddpdiag.analyse.links.connections import LEAST_READINGS, Connection, halves
+from pyddpdiag.analyse.links.noise import LOADED_BYTES
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.trace.layout import ConnectionValue
+from pyddpdiag.trace.rows import Int64
 
 Ends = tuple[str, str, str]
+
+_V = ConnectionValue
 
 
 def links(connections: Iterable[Connection], sidecars: Mapping[int, Sidecar]) -> tuple[LinkStats, ...]:
@@ -67,17 +75,19 @@ def _link(
     key: tuple[int, int, str, str], parts: Sequence[Connection], sidecars: Mapping[int, Sidecar]
 ) -> LinkStats:
     rank, peer, local, remote = key
-    size = _total(parts, lambda each: each.bytes_acked if each.bytes_acked is not None else each.bytes_sent)
-    busy = _total(parts, lambda each: each.busy_ms)
-    segments = _total(parts, lambda each: each.segments)
-    again = _total(parts, lambda each: each.retransmitted)
-    twice = _total(parts, lambda each: each.dsack_dups)
-    trips = [each.min_rtt_ms for each in parts if each.min_rtt_ms is not None]
-    lossiest = max(parts, key=lambda each: each.retransmitted or 0)
-    busiest = max(parts, key=lambda each: each.bytes_acked or each.bytes_sent or 0)
-    loss = None
-    if segments and again is not None and twice is not None:
-        loss = max(0.0, again - twice) / segments
+    size, busy = _total(parts, lambda each: each.bytes), _total(parts, lambda each: each.busy_us)
+    segments = _total(parts, lambda each: each.turned(_V.SEGMENTS_AND_RETRANSMITTED))
+    again = _total(parts, _sent_again)
+    twice = _total(parts, lambda each: each.turned(_V.DSACK_DUPS_AND_OUT_OF_ORDER))
+    trips = np.concatenate([each.column(_V.MIN_RTT_AND_RTT_US) for each in parts])
+    # That of the connection with most losses: the others' hardly count.
+    rtt_share, spread, scattered = losses(max(parts, key=lambda each: _sent_again(each) or 0).readings)
+    busiest = max(parts, key=lambda each: each.bytes or 0)
+    # The first reading may be older than what goes over the link now.
+    smooth = busiest.column(_V.MIN_RTT_AND_RTT_US, high=True)[1:]
+    smooth = smooth[smooth >= 0]
+    enough = len(smooth) >= LEAST_READINGS
+    floor, low, usual = np.percentile(smooth / 1e3, (0, 5, 50)).tolist() if enough else (None, None, None)
     return LinkStats(
         rank=rank,
         peer=peer,
@@ -87,26 +97,52 @@ def _link(
         remote=remote,
         loopback=local == remote or (is_loopback(local) and is_loopback(remote)),
         connections=len(parts),
-        seconds=max(each.seconds for each in parts),
-        bytes=None if size is None else int(size),
-        busy_ms_per_mb=busy / (size / 1e6) if busy is not None and size else None,
-        min_rtt_ms=min(trips, default=None),
-        segments=None if segments is None else int(segments),
-        retransmitted=None if again is None else int(again),
-        dsack_dups=None if twice is None else int(twice),
+        seconds=max(max(0, int(np.ptp(each.readings[[0, -1], _V.AT]))) / 1e9 for each in parts),
+        bytes=size,
+        busy_ms_per_mb=busy / 1e3 / (size / 1e6) if busy is not None and size else None,
+        min_rtt_ms=min((trips[trips >= 0] / 1e3).tolist(), default=None),
+        segments=segments,
+        retransmitted=again,
+        dsack_dups=twice,
         unconfirmed=max(each.unconfirmed or 0 for each in parts),
-        loss_fraction=loss,
-        # That of the connection with most losses: the others' hardly count.
-        floor_rtt_ms=busiest.floor_rtt_ms,
-        low_rtt_ms=busiest.low_rtt_ms,
-        usual_rtt_ms=busiest.usual_rtt_ms,
-        loss_rtt_share=lossiest.loss_rtt_share,
-        loss_spread=lossiest.loss_spread,
-        loss_scattered=lossiest.loss_scattered,
+        loss_fraction=max(0.0, again - twice) / segments
+        if segments and again is not None and twice is not None
+        else None,
+        floor_rtt_ms=floor,
+        low_rtt_ms=low,
+        usual_rtt_ms=usual,
+        loss_rtt_share=rtt_share,
+        loss_spread=spread,
+        loss_scattered=scattered,
     )
 
 
-def _total(parts: Sequence[Connection], reading: Callable[[Connection], float | None]) -> float | None:
+def _sent_again(connection: Connection) -> int | None:
+    return connection.turned(_V.SEGMENTS_AND_RETRANSMITTED, high=True)
+
+
+def _total(parts: Sequence[Connection], reading: Callable[[Connection], int | None]) -> int | None:
     """The sum over the connections; None if one of them does not tell."""
     values = [reading(each) for each in parts]
     return sum(value for value in values if value is not None) if None not in values else None
+
+
+def losses(words: Int64) -> tuple[float | None, float | None, bool | None]:
+    """How what was sent again is spread over readings: `loss_rtt_share`, `loss_spread` and `loss_scattered`."""
+    total = halves(words[:, _V.SEGMENTS_AND_RETRANSMITTED], high=True)
+    trip = halves(words[:, _V.MIN_RTT_AND_RTT_US], high=True)
+    again, loaded = np.diff(total), np.diff(words[:, _V.BYTES_ACKED]) >= LOADED_BYTES
+    if (total < 0).any():
+        return None, None, None
+    # A queue fills and overflows between two readings: the longer round trip has seen more of it.
+    trips = np.maximum(trip[:-1], trip[1:]).astype(np.float64)
+    known, lossy = np.minimum(trip[:-1], trip[1:]) >= 0, again > 0
+    moments, times = int(np.count_nonzero(lossy | loaded)), int(np.count_nonzero(lossy))
+    share = None
+    if np.count_nonzero(known & lossy) >= SEVERAL and trips[known & loaded].sum() > 0:
+        at_losses = np.average(trips[known & lossy], weights=again[known & lossy])
+        share = float(at_losses / trips[known & loaded].mean())
+    # By chance alone a moment with so many losses or more is hardly one without.
+    many = loaded.any() and again[loaded].sum() >= SEVERAL * np.count_nonzero(loaded)
+    spread = float(np.mean(lossy[loaded])) if many else None
+    return share, spread, times >= SEVERAL or 0 < moments < 2 * times

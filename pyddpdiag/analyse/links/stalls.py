@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from pyddpdiag.analyse.bounds import MOST, TWICE
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.links.connections import Connection, Course, courses_of
-from pyddpdiag.analyse.links.noise import LEAST_BYTES, PARTLY, READING_S, UNSEEN_S, WHOLE
+from pyddpdiag.analyse.links.connections import LEAST_READINGS, Connection
+from pyddpdiag.analyse.links.noise import LEAST_BYTES, PARTLY, READING_S, WHOLE
 from pyddpdiag.analyse.step_matrix import StepMatrix, median, step_walls
 from pyddpdiag.analyse.steps import StepEnds
 from pyddpdiag.model import LinkStats
+from pyddpdiag.trace.layout import ConnectionValue
 from pyddpdiag.trace.rows import Bool
+
+_V = ConnectionValue
 
 
 @dataclass(frozen=True)
@@ -67,34 +70,41 @@ def stalls(links: Iterable[LinkStats], connections: Iterable[Connection]) -> Sta
         links: those that carry the gradients.
         connections: of all ranks.
     """
-    courses = courses_of(connections)
+    by_ends: dict[tuple[int, str, str], list[Connection]] = {}
     begin_of: dict[int, int] = {}
-    for (rank, *_), several in courses.items():
-        begin_of[rank] = min([int(course.at_ns[0]) for course in several] + [begin_of.get(rank, 2**63)])
-    found: list[tuple[float, LinkStats, list[tuple[float, float]], int]] = []
+    for each in connections:
+        has = (each.readings[:, [_V.BUSY_US, _V.BYTES_ACKED]] >= 0).all(axis=1)
+        if np.count_nonzero(has) >= LEAST_READINGS:
+            known = replace(each, readings=each.readings[has])
+            ends = each.rank, each.local.rpartition(":")[0], each.peer.rpartition(":")[0]
+            by_ends.setdefault(ends, []).append(known)
+            first = int(known.readings[0, _V.AT])
+            begin_of[each.rank] = min(first, begin_of.get(each.rank, first))
+    found: list[tuple[LinkStats, list[tuple[float, float]], int]] = []
     seconds = 0.0
     for link in links:
-        for course in courses.get((link.rank, link.local, link.remote), ()):
+        for connection in by_ends.get((link.rank, link.local, link.remote), ()):
             # Ranks open their recorders at about the same time, whatever their clocks say.
-            at = (course.at_ns - begin_of[link.rank]) / 1e9
+            at = (connection.readings[:, _V.AT] - begin_of[link.rank]) / 1e9
             seconds = max(seconds, float(at[-1]))
-            stalled = _stalled(course)
-            if stalled is None:
-                continue
-            rows, moved, again = stalled
-            spans = list(_spans(at, rows, moved))
-            found.append((sum(end - begin for begin, end in spans), link, spans, again))
+            stalled = _stalled(connection)
+            if stalled is not None:
+                rows, moved, again = stalled
+                found.append((link, list(_spans(at, rows, moved)), again))
     # What stalls less often counts where it does so together with what stalls often enough.
-    most = max((len(spans) for _, _, spans, _ in found), default=0)
-    enough = max(TWICE, most / 2)
-    often = [span for _, _, spans, _ in found if len(spans) >= enough for span in spans]
-    found = [each for each in found if all(_meets(span, often) for span in each[2])]
+    enough = max(TWICE, max((len(spans) for _, spans, _ in found), default=0) / 2)
+    often = [span for _, spans, _ in found if len(spans) >= enough for span in spans]
+    found = [each for each in found if all(_meets(span, often) for span in each[1])]
     if not found:
         return None
-    found.sort(key=lambda each: -each[0])
-    some = tuple(dict.fromkeys(link for _, link, _, _ in found))
-    joined = tuple(_joined(span for _, _, spans, _ in found for span in spans))
-    return Stalls(some, joined, seconds, begin_of[some[0].rank], found[0][3])
+    found.sort(key=lambda each: -sum(end - begin for begin, end in each[1]))
+    some = tuple(dict.fromkeys(link for link, *_ in found))
+    joined: list[tuple[float, float]] = []
+    for begin, end in sorted(span for _, spans, _ in found for span in spans):
+        # Those that touch or overlap are one.
+        since, until = joined.pop() if joined and begin <= joined[-1][1] + 1e-3 else (begin, end)
+        joined.append((since, max(until, end)))
+    return Stalls(some, tuple(joined), seconds, begin_of[some[0].rank], found[0][2])
 
 
 def lost_in(stalls: Stalls, steps: StepMatrix, ends: StepEnds) -> float:
@@ -119,39 +129,40 @@ def lost_in(stalls: Stalls, steps: StepMatrix, ends: StepEnds) -> float:
     return max(lost, stalls.stalled_s)
 
 
-def _stalled(course: Course) -> tuple[Bool, Float64, int] | None:
+def _stalled(connection: Connection) -> tuple[Bool, Float64, int] | None:
     """Between which readings it stalls, which part of the usual it carries between any two of them, and how many
     segments were sent again in the stalls; None: it never stalls, or that is not known."""
-    took, busy = np.diff(course.at_ns) / 1e3, np.diff(course.busy_us).astype(np.float64)
-    size, again = np.diff(course.bytes), np.diff(course.again)
-    if (course.again < 0).any() or size.sum() < LEAST_BYTES:
+    at, busy, size = (np.diff(connection.readings[:, each]) for each in (_V.AT, _V.BUSY_US, _V.BYTES_ACKED))
+    lost, took = connection.column(_V.SEGMENTS_AND_RETRANSMITTED, high=True), at / 1e3
+    again = np.diff(lost)
+    if (lost < 0).any() or size.sum() < LEAST_BYTES:
         return None
-    again = np.where((again > 0) & (took < 1e6 * UNSEEN_S), again, 0)
+    # Between readings that are further apart a stall may hide: they tell neither of one nor of the contrary.
+    again = np.where((again > 0) & (took < 4e6 * READING_S), again, 0)
     moving = (busy > 0) & (size > 0)
-    rate = np.divide(size, busy, out=np.zeros(len(busy)), where=busy > 0)
+    rate = np.where(busy > 0, size / np.maximum(1, busy), 0.0)
     # By bytes: half of them went faster than this. Stalls and trickles carry hardly any.
     order = np.argsort(rate[moving])
     shares = np.cumsum(size[moving][order])
     usual = float(rate[moving][order][np.searchsorted(shares, shares[-1] / 2)])
     moved = np.minimum(rate / usual, 1.0)
     # For so long something was to be sent, and did not move at the usual rate; by the time from reading to reading.
-    missing = np.divide(busy * (1.0 - moved), took, out=np.zeros(len(busy)), where=took > 0)
+    missing = np.where(took > 0, busy * (1.0 - moved) / np.maximum(1, took), 0.0)
     rows = missing >= PARTLY
     for first, behind in _runs(rows):
         rows[first:behind] = missing[first:behind].sum() >= max(WHOLE, behind - first - 1)
-    around = rows.copy()
-    around[1:] |= rows[:-1]
-    around[:-1] |= rows[1:]
-    at_stalls = int(again[around].sum())
+    at_stalls = int(again[_around(rows)].sum())
     # Each stall by itself: its timer has sent something again.
-    near = again > 0
-    near[1:] |= again[:-1] > 0
-    near[:-1] |= again[1:] > 0
-    rows &= near
+    rows &= _around(again > 0)
     # A line that loses does so all the time, one that is down does so then.
     if not rows.any() or at_stalls < MOST * again.sum():
         return None
     return rows, moved, at_stalls
+
+
+def _around(rows: Bool) -> Bool:
+    """Those that are set, and their neighbours."""
+    return np.convolve(rows, np.ones(3), "same") > 0
 
 
 def _runs(rows: Bool) -> list[tuple[int, int]]:
@@ -173,20 +184,3 @@ def _meets(span: tuple[float, float], others: Iterable[tuple[float, float]]) -> 
     """Whether it is at the time of one of the others, by readings that are so far apart."""
     begin, end = span
     return any(begin <= until + 2 * READING_S and since <= end + 2 * READING_S for since, until in others)
-
-
-def _joined(spans: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Spans that touch or overlap as one."""
-    last: tuple[float, float] | None = None
-    for begin, end in sorted(spans):
-        if last is not None and begin <= last[1] + 1e-3:
-            last = last[0], max(last[1], end)
-            continue
-        if last is not None:
-            yield last
-        last = begin, end
-    if last is not None:
-        yield last
-
-
-__all__ = ["Stalls", "lost_in", "stalls"]

@@ -83,7 +83,7 @@ def _where(view: RunView, rows: Int64, lost: float) -> str:
         rank = steps.ranks[int(own.sum(axis=0).argmax())]
         return f"in which the others waited for one, most often for rank {rank}"
     if float(np.nansum(exposed_ms(steps)[rows])) >= MOST * lost:
-        return f"in which every rank waited for buckets and nothing moved between {_all(steps.ranks)}"
+        return "in which every rank waited for buckets and nothing moved between the ranks"
     if float(np.nansum(other_ms(steps)[rows])) >= MOST * lost:
         return "in which every rank waited in other collectives"
     return "and no part of the step has most of it"
@@ -92,10 +92,3 @@ def _where(view: RunView, rows: Int64, lost: float) -> str:
 def _usual(own: Float64) -> Float64:
     known = ~np.isnan(own).any(axis=1)
     return np.median(own[known], axis=0) if known.any() else np.zeros(own.shape[1])
-
-
-def _all(ranks: tuple[int, ...]) -> str:
-    return " and ".join(f"rank {rank}" for rank in ranks) if len(ranks) == 2 else "the ranks"
-
-
-__all__ = ["Lost", "what_was_lost"]

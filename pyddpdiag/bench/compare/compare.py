@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pyddpdiag.analyse.largest_part import mover
 from pyddpdiag.bench.between import ratio_of_runs, typical
 from pyddpdiag.bench.compare.comparison import PARTS, Comparison, Curve, Pair, Scaling, Series
 from pyddpdiag.bench.compare.matching import Key, keys, match, name, series_of, settings
@@ -160,13 +159,14 @@ def _parts(ours: Any, theirs: Any) -> dict[str, float]:
 
 def _cause(parts: Mapping[str, float], change: float) -> str:
     """The part of the step that changed most in the direction of the change; for exposed time, also why."""
-    part = mover({part: parts[part] for part in PARTS[:3] if part in parts}, change)
-    if part is None:
+    along = {part: moved if change > 0 else -moved for part, moved in parts.items()}
+    part = max(PARTS[:3], key=lambda one: along.get(one, 0.0))
+    if not along.get(part, 0.0) > 0:
         return ""
     words = {"compute_s": "compute", "data_wait_s": "waiting for data", "exposed_s": "exposed communication"}
     cause = f"{words[part]} {milliseconds(1e3 * parts[part])}"
-    within = mover({one: parts[one] for one in PARTS[3:] if one in parts}, change)
-    if part == "exposed_s" and within is not None:
+    within = max(PARTS[3:], key=lambda one: along.get(one, 0.0))
+    if part == "exposed_s" and along.get(within, 0.0) > 0:
         cause += f", by {within.removesuffix('_s')}"
     return cause
 

@@ -8,6 +8,7 @@ import numpy as np
 from support.trace_writer import RankWriter
 
 from pyddpdiag.analyse.summary import analyse
+from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.trace.layout import Flag
 from pyddpdiag.trace.run import open_run
@@ -55,7 +56,7 @@ def _findings(
              "parameters": [{"name": "body.weight", "shape": [2], "dtype": "float32"}]}
         ]  # fmt: skip
         writer.write(folder)
-    report = analyse(open_run(folder))
+    report = analyse(RunView(open_run(folder)))
     return [f for f in report.verdict.findings if f.kind in ("non_finite_gradient", "different_sums")]
 
 
@@ -128,6 +129,6 @@ def test_buckets_seen_to_be_finite_tell_who_made_a_nan(tmp_path: Path) -> None:
             if bad:
                 writer.add(GRADIENT, times=(0, 0, 4, 1, -1, 0, 1000), step=step, sequence=step, reference=7)
         writer.write(tmp_path)
-    (finding,) = analyse(open_run(tmp_path)).verdict.findings
+    (finding,) = analyse(RunView(open_run(tmp_path))).verdict.findings
     assert (finding.kind, finding.rank, finding.since_step) == ("non_finite_gradient", 1, 3)
     assert (finding.evidence["ranks_finite"], finding.evidence["last_finite_step"]) == (2, 2)

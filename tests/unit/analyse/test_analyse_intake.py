@@ -14,6 +14,7 @@ from support.trace_writer import ERROR, IN_FLIGHT, MS, RankWriter, fnv, write_tr
 
 from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.summary import analyse
+from pyddpdiag.analyse.view import RunView
 from pyddpdiag.pipeline import load_report, print_report
 from pyddpdiag.report.json import report_to_json
 from pyddpdiag.trace.run import open_run
@@ -109,11 +110,11 @@ def test_a_report_does_not_depend_on_the_pieces(tmp_path: Path, run: object, row
     assert callable(run)
     run(tmp_path)
     intake = Intake(rows)
-    pieces = report_to_json(analyse(open_run(tmp_path, visit=intake.take), intake))
+    pieces = report_to_json(analyse(RunView(open_run(tmp_path, visit=intake.take), intake)))
     whole = Intake(10**6)
-    assert pieces == report_to_json(analyse(open_run(tmp_path, visit=whole.take), whole))
+    assert pieces == report_to_json(analyse(RunView(open_run(tmp_path, visit=whole.take), whole)))
     # Also if all records are in memory before the first rank is taken in.
-    assert pieces == report_to_json(analyse(open_run(tmp_path)))
+    assert pieces == report_to_json(analyse(RunView(open_run(tmp_path))))
 
 
 def test_a_mismatch_is_reported_for_every_rank_that_has_the_all_reduce(tmp_path: Path) -> None:

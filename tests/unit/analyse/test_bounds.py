@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse import bounds, half_gain, rhythm, seen, shared_gain, slower, standstill, wire_fit
+from pyddpdiag.analyse import bounds, rhythm, seen, slower, standstill, wire_fit
 from pyddpdiag.analyse.alone import alone
 from pyddpdiag.analyse.checks.node_lost import _is_lost
 from pyddpdiag.analyse.core_waits import core_waits
@@ -24,12 +24,12 @@ from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import _if_seen
 from pyddpdiag.analyse.meetings import Meetings
 from pyddpdiag.analyse.memory import growth
-from pyddpdiag.analyse.round_trips import most_latency_ms
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.wall_clock import other_wall_clocks
 from pyddpdiag.analyse.weigh.verdict import _weight
 from pyddpdiag.analyse.windows import by_window, gathered, stretches
+from pyddpdiag.analyse.wire_fit import most_latency_ms
 from pyddpdiag.model import BucketStats, BucketTimes, Finding, Stat
 from pyddpdiag.model.lines import Line
 from pyddpdiag.model.memory import Memory
@@ -290,13 +290,13 @@ SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
         lambda: most_latency_ms(cast(Any, [SimpleNamespace(rank=rank, floor_rtt_ms=0.8) for rank in (0, 1)])),
         2 * 4 * 1.0,
     ),
-    "HALVED": (lambda: half_gain.half_gain_ms(99.0, [bucket(10**6, wire_ms=10.0)], ()), 4.0),
+    "HALVED": (lambda: wire_fit.half_gain_ms(99.0, [bucket(10**6, wire_ms=10.0)], ()), 4.0),
     "ALL_LATENCY_BYTES": (
-        lambda: [half_gain.half_gain_ms(99.0, [bucket(each, wire_ms=10.0)], ()) for each in (65_000, 66_000)],
+        lambda: [wire_fit.half_gain_ms(99.0, [bucket(each, wire_ms=10.0)], ()) for each in (65_000, 66_000)],
         [None, 4.0],
     ),
-    "LATENCY_SHARE": (lambda: shared_gain.shared_gain_ms(99.0, [bucket(1000, wire_ms=9.0)]), 8.0),
-    "BYTES_SHARE": (lambda: shared_gain.shared_gain_ms(99.0, [bucket(10**7, wire_ms=71.0)]), 61.0),
+    "LATENCY_SHARE": (lambda: wire_fit.shared_gain_ms(99.0, [bucket(1000, wire_ms=9.0)]), 8.0),
+    "BYTES_SHARE": (lambda: wire_fit.shared_gain_ms(99.0, [bucket(10**7, wire_ms=71.0)]), 61.0),
     "STILL_MS": (lambda: standstill.threshold_ms(1.0, standstill.STILL_MS), 3000.0),
     "MOST": (lambda: [_alone(between_ms=300.0, waits=each) for each in (0.45, 0.55)], [False, True]),
     "BLOCKS": (lambda: [_readings(each) for each in (15, 17)], [False, True]),

@@ -39,7 +39,7 @@ def test_a_transfer_that_stood_still_until_the_timeout_is_named_with_its_link(
     first, second = [one for one in report.verdict.findings if one.severity == "error"]
     assert (first.kind, first.rank, first.peer, first.confidence) == ("transport_stalled", 1, 0, "high")
     assert f"every rank had begun {'collective gloo:barrier' if barrier else 'bucket'}" in first.message
-    assert "for 4 s, until rank 0 gave up" in first.message
+    assert "for 4 s nothing has happened on any, until rank 0 gave up" in first.message
     assert first.evidence["unconfirmed_segments"] == 40
     assert second.where == "train.py:12"
     assert second.kind == "operation_failed" and "because the transfer stood still" in second.message

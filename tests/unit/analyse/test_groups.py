@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.trace_writer import GROUP, write_training
 
-from pyddpdiag.analyse.meeting_ranks import meeting
+from pyddpdiag.analyse.group_view import meeting
 from pyddpdiag.model import RunReport
 from pyddpdiag.pipeline import load_report
 

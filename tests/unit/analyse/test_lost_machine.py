@@ -9,7 +9,8 @@ import pytest
 from support.lost_machine import GONE, STEPS, lost_machine
 from support.trace_writer import IN_FLIGHT, MS, RankWriter
 
-from pyddpdiag.analyse.trained_until import ALWAYS, trained_until_ns
+from pyddpdiag.analyse.operations import _LAST as ALWAYS
+from pyddpdiag.analyse.operations import trained_until_ns
 from pyddpdiag.live.hang import hang
 from pyddpdiag.pipeline import exit_code, load_report
 from pyddpdiag.trace.run import open_run

@@ -27,7 +27,7 @@ def test_saves_at_once_are_those_that_meet_one_of_another_rank(seed: int) -> Non
     of_ranks = []
     for _ in range(int(random.integers(2, 6))):
         begins = random.integers(0, 400, 12)
-        of_ranks.append(tuple((int(begin), int(begin + random.integers(0, 30))) for begin in begins))
+        of_ranks.append(tuple((int(begin), int(begin + random.integers(1, 30))) for begin in begins))
     expected = sum(
         any(
             begin < other[1] and other[0] < end

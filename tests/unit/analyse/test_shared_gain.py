@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pyddpdiag.analyse.bounds import BYTES_SHARE, LATENCY_SHARE
-from pyddpdiag.analyse.shared_gain import shared_gain_ms
+from pyddpdiag.analyse.wire_fit import shared_gain_ms
 from pyddpdiag.model import BucketStats, BucketTimes, Stat
 
 MB = 10**6

@@ -177,4 +177,4 @@ def test_sizes_that_do_not_add_up_are_not_known(tmp_path: Path, dtype: str) -> N
     """As of sparse gradients, and of types that nobody knows: then the parameters' number must do."""
     (found,) = train(tmp_path, [[("emb.weight", TABLE), ("head.weight", HEAD)]], [[1, 0]], dtype=dtype)
     assert found.kind == "single_bucket" and "bucket_cap_mb=" in found.advice
-    assert found.change_mind.startswith("One parameter is most of the model")
+    assert "one parameter is most of the model" in found.change_mind

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.trace_writer import write_training
 
-from pyddpdiag.analyse.checks.costly_settings import CHECK
+from pyddpdiag.analyse.checks.settings import _costly
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.sidecar import Sidecar
@@ -22,7 +22,7 @@ def found(folder: Path, change: Callable[[Sidecar], Sidecar]) -> list[Finding]:
     write_training(folder)
     run = open_run(folder)
     ranks = tuple(replace(trace, sidecar=change(trace.sidecar)) for trace in run.ranks)
-    return list(CHECK.look(RunView(replace(run, ranks=ranks))))
+    return list(_costly(RunView(replace(run, ranks=ranks))))
 
 
 def loader(workers: int) -> Training:

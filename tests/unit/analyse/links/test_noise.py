@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse.links.connections import Connection, Course, _losses
+from pyddpdiag.analyse.links.connections import Connection
 from pyddpdiag.analyse.links.interface_use import detours
 from pyddpdiag.analyse.links.link_faults import LinkFaults
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic, single_flow
+from pyddpdiag.analyse.links.pairs import losses
 from pyddpdiag.analyse.links.stalls import Stalls, stalls
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Interface, Sidecar
@@ -97,7 +98,7 @@ def test_messages(trip: float, far: int) -> None:
 
 @pytest.mark.parametrize(("lost", "lossy"), [(147, 0), (153, 1)])
 def test_losses(lost: int, lossy: int) -> None:
-    """Of `LOST`, `TOGETHER` and `EVIDENCE`: 90 of 60,000 cost little."""
+    """Of `LOST`, `SEVERAL` and `EVIDENCE`: 90 of 60,000 cost little."""
     assert len(faults(loss_fraction=lost / 60_000).lossy) == lossy
 
 
@@ -162,7 +163,7 @@ def test_what_is_traffic(size: int, spread: float) -> None:
     words = np.zeros((17, 8), np.int64)
     words[1:, V.BYTES_ACKED] = np.cumsum([MB, size] * 8)
     words[1:, V.SEGMENTS_AND_RETRANSMITTED] = np.cumsum([6, 0] * 8) << 32
-    assert _losses(words)[1] == spread
+    assert losses(words)[1] == spread
 
 
 def _stalls(parts: dict[int, float], everywhere: int = 0, took_s: float = 0.5) -> bool:
@@ -173,8 +174,11 @@ def _stalls(parts: dict[int, float], everywhere: int = 0, took_s: float = 0.5) -
         size[place], lost[place] = int(part * 8 * MB), 100
     took = np.full(60, 500_000)
     took[list(parts)] = int(took_s * 1e6)
-    course = Course(10**9 + took.cumsum() * 1000, took.cumsum(), size.cumsum(), lost.cumsum())
-    connection = Connection(0, "10.0.0.1:1", "10.0.0.2:2", 30.0, bytes_acked=10**9, course=course)
+    words = np.zeros((60, len(V)), np.int64)
+    words[:, V.AT] = 10**9 + took.cumsum() * 1000
+    words[:, V.BUSY_US], words[:, V.BYTES_ACKED] = took.cumsum(), size.cumsum()
+    words[:, V.SEGMENTS_AND_RETRANSMITTED] = lost.cumsum() << 32
+    connection = Connection(0, "10.0.0.1:1", "10.0.0.2:2", words)
     return stalls([link(0, 1)], [connection]) is not None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.wired import MEGABYTES, only, ring
 
@@ -13,6 +14,7 @@ from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic, s
 from pyddpdiag.analyse.links.pairs import links
 from pyddpdiag.model import LinkStats
 from pyddpdiag.model.sidecar import Interface, Sidecar, from_json, to_json
+from pyddpdiag.trace.layout import ConnectionValue as V
 
 MB = 1_000_000
 
@@ -20,10 +22,12 @@ MB = 1_000_000
 def ring_of_two() -> tuple[LinkStats, ...]:
     """100 MB each way between two hosts."""
     ends = "10.0.0.1:7000", "10.0.0.2:7001"
+    acked = np.zeros((2, len(V)), np.int64)
+    acked[1, V.BYTES_ACKED] = 100 * MB
     return links(
         [
-            Connection(0, ends[0], ends[1], 10.0, bytes_acked=100 * MB),
-            Connection(1, ends[1], ends[0], 10.0, bytes_acked=100 * MB),
+            Connection(0, ends[0], ends[1], acked),
+            Connection(1, ends[1], ends[0], acked),
         ],
         sidecars({}, {}),
     )
@@ -73,9 +77,9 @@ def end(rank: int, sends: bool, megabytes: int) -> OtherTraffic:
 
 def test_the_sender_stands_out_and_the_receiver_is_its_other_end() -> None:
     found = single_flow([end(2, False, 110), end(1, True, 109)])
-    assert found is not None and (found.end.rank, found.end.sends, found.peer) == (1, True, 2)
+    assert found is not None and (found.rank, found.sends, found.peer) == (1, True, 2)
     alone = single_flow([end(2, False, 110), end(1, True, 30)])
-    assert alone is not None and (alone.end.rank, alone.end.sends, alone.peer) == (2, False, None)
+    assert alone is not None and (alone.rank, alone.sends, alone.peer) == (2, False, None)
 
 
 def test_where_several_send_or_receive_alike_none_stands_out() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse.links.changed import changed_links
-from pyddpdiag.analyse.links.connections import Connection, Course
+from pyddpdiag.analyse.links.connections import Connection
 from pyddpdiag.analyse.links.pairs import links
 from pyddpdiag.analyse.links.stalls import Stalls, stalls
-from pyddpdiag.analyse.steps import StepEnds
-from pyddpdiag.analyse.windows import Span, Stretches
 from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.trace.layout import ConnectionValue as V
+from pyddpdiag.trace.rows import Int64
 
 READINGS = 60
 MOST_KB = 8_000
@@ -24,7 +23,7 @@ def course(
     everywhere: int = 0,
     kb: int = 0,
     slow: dict[int, float] | None = None,
-) -> Course:
+) -> Int64:
     """Readings twice a second; up to those in `down` only `kb` are confirmed, and `again` segments sent again.
 
     `slow`: up to these a part of the usual is confirmed.
@@ -37,17 +36,20 @@ def course(
     size[down] = np.minimum(size[down], kb * 1000) if not slow else size[down]
     lost[down], busy[down] = again, 500_000
     at = 10**9 + np.arange(READINGS) * 500_000_000
-    return Course(at, busy.cumsum(), size.cumsum(), lost.cumsum())
+    words = np.zeros((READINGS, len(V)), np.int64)
+    words[:, V.AT], words[:, V.BUSY_US], words[:, V.BYTES_ACKED] = at, busy.cumsum(), size.cumsum()
+    words[:, V.SEGMENTS_AND_RETRANSMITTED] = lost.cumsum() << 32
+    return words
 
 
-def look(courses: dict[tuple[int, int], Course]) -> Stalls | None:
+def look(courses: dict[tuple[int, int], Int64]) -> Stalls | None:
     """Of ranks on hosts 10.0.0.<rank + 1>, each with a connection to others."""
     connections = []
     for (rank, peer), each in courses.items():
         ports = f"{1000 + rank * 10 + peer}", f"{1000 + peer * 10 + rank}"
         ends = f"10.0.0.{rank + 1}:{ports[0]}", f"10.0.0.{peer + 1}:{ports[1]}"
-        connections.append(Connection(rank, *ends, 30.0, bytes_acked=10**9, course=each))
-        connections.append(Connection(peer, *reversed(ends), 30.0, bytes_acked=0))
+        connections.append(Connection(rank, *ends, each))
+        connections.append(Connection(peer, *reversed(ends), np.zeros((1, len(V)), np.int64)))
     sidecars = {rank: Sidecar(rank=rank, host=f"host{rank}") for rank in range(4)}
     found = links(connections, sidecars)
     return stalls([link for link in found if link.bytes], connections)
@@ -107,17 +109,5 @@ def test_stalls_without_a_rhythm_have_no_period() -> None:
         course([9, 29], slow={8: 0.4, 9: 0.7, 28: 0.7, 29: 0.4}),
     ],
 )
-def test_what_only_looks_like_it_is_not_found(innocent: Course) -> None:
+def test_what_only_looks_like_it_is_not_found(innocent: Int64) -> None:
     assert look({(0, 1): innocent, (1, 0): course([])}) is None
-
-
-@pytest.mark.parametrize(("kb", "slow"), [(0, False), (800, True)])
-def test_a_link_that_is_down_for_a_part_of_the_run_is_not_slow_there(kb: int, slow: bool) -> None:
-    there = course(list(range(24, 36)), kb=kb)
-    connection = Connection(0, "10.0.0.1:1", "10.0.0.2:2", 30.0, bytes_acked=10**9, course=there)
-    back = Connection(1, "10.0.0.2:2", "10.0.0.1:1", 30.0, bytes_acked=0)
-    some = links([connection, back], {rank: Sidecar(rank=rank, host=f"host{rank}") for rank in range(2)})
-    steps = np.arange(30)
-    ends = StepEnds(steps, 2 * 10**9 + steps * 10**9)
-    part = Stretches((Span(11, 20, False),))
-    assert bool(changed_links(some[:1], [connection], {0: ends}, part, steps)) is slow

@@ -1,4 +1,4 @@
-"""A module's gradients are averaged and optimizers step, and its weights stay what they were."""
+"""Optimizers that change nothing: their schedule is over, or they hold other weights than the module's."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import LEAST_STEPS
+from pyddpdiag.analyse.bounds import LEAST_STEPS, MATTERS_SHARE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weights import Compared
 from pyddpdiag.model import Finding
 from pyddpdiag.model.training import Stepped
-from pyddpdiag.model.words import count, times
+from pyddpdiag.model.words import count, percent, times
 
 _WRAPPED: Final = (
     "Make the optimizer from the parameters of the wrapped module, after the last change of the model: "
@@ -21,7 +21,73 @@ _WRAPPED: Final = (
 )
 
 
-def _look(view: RunView) -> Iterator[Finding]:
+def _schedule(view: RunView) -> Iterator[Finding]:
+    """The learning rate is 0, or its schedule has ended, before the end of the training."""
+    found = [
+        (_wasted(one), rank, one)
+        for rank, sidecar in sorted(view.sidecars.items())
+        for one in sidecar.training.stepped
+        if one.module is not None
+        and _wasted(one) >= MATTERS_SHARE
+        # Another one may train the rest of the module.
+        and all(_ended(each) for each in sidecar.training.stepped if each.module == one.module)
+    ]
+    if not found:
+        return
+    wasted, rank, one = max(found, key=lambda each: each[0])
+    rate, ended = _rate(one), _ended(one)
+    of_ranks = bool(one.scheduler) and view.run.world_size > 1 and rate == view.run.world_size
+    several = ""
+    if one.scheduler and rate not in (0.0, 1.0):
+        several = f". {one.scheduler} makes {rate:g} steps for each of the optimizer's"
+        several += ", one for each rank" if of_ranks else ""
+    after = f"after step {ended} of {one.steps} of {one.optimizer}: {percent(wasted)} of them"
+    yield Finding(
+        kind="schedule_ended",
+        severity="error" if of_ranks else "warning",
+        message=f"the learning rate is 0 {after} change nothing{several}."
+        if one.zero_since
+        else f"the learning rate's schedule, made for {one.planned} steps, has ended {after} come after it{several}.",
+        confidence="high",
+        where=one.where[0] if one.where else None,
+        evidence={
+            "optimizer_steps": one.steps,
+            "scheduler": one.scheduler,
+            "scheduler_steps_per_step": one.scheduler_rate,
+            "scheduler_made_for": one.planned,
+            "seen_on_rank": rank,
+            "steps_until_end": ended,
+            "share": wasted,
+        },
+        change_mind="The rest of the run is meant to change nothing, or to train at the rate of the schedule's end.",
+        advice="Give the scheduler as many steps as it makes. With Accelerate it steps once for each rank: "
+        "count the batches of the loader before accelerator.prepare(), times the epochs, or use "
+        "Accelerator(split_batches=True), or step_scheduler_with_optimizer=False."
+        if rate > 1.0
+        else "Give the scheduler the number of optimizer steps of the whole run: batches of a rank (len(loader) of the "
+        "loader with the DistributedSampler) times epochs, over the passes that accumulate.",
+    )
+
+
+def _ended(one: Stepped) -> int | None:
+    """After how many steps its schedule had ended; None: it had not.
+
+    A cosine that goes on beyond its end may be meant; one that makes several steps for each of the optimizer's is not.
+    """
+    return one.zero_since or (one.planned_since if _rate(one) > 1 else None)
+
+
+def _rate(one: Stepped) -> float:
+    return round(one.scheduler_rate or 0.0, 2)
+
+
+def _wasted(one: Stepped) -> float:
+    """The share of its steps that it made after the end of its schedule."""
+    ended = _ended(one)
+    return (one.steps - ended) / one.steps if ended and one.steps else 0.0
+
+
+def _unchanged(view: RunView) -> Iterator[Finding]:
     stepped = [
         one
         for sidecar in view.sidecars.values()
@@ -31,7 +97,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     for module in np.unique(view.weights.module).tolist() if stepped else ():
         seen = _constant(view.weights.of_modules([module]))
         if seen is not None:
-            yield _finding(view, module, *seen, stepped)
+            yield _of_module(view, module, *seen, stepped)
 
 
 def _constant(weights: Compared) -> tuple[int, int, int] | None:
@@ -50,7 +116,7 @@ def _constant(weights: Compared) -> tuple[int, int, int] | None:
     return (parameters, min(steps), max(steps)) if parameters else None
 
 
-def _finding(
+def _of_module(
     view: RunView, module: int, parameters: int, first: int, last: int, stepped: Sequence[Stepped]
 ) -> Finding:
     own = [one for one in stepped if one.module == module]
@@ -58,7 +124,7 @@ def _finding(
     known = view.names.modules.get(module)
     name = f"'{known.name}'" if known is not None else f"module {module}"
     at = f" at {one.where[0]}" if one.where else ""
-    why, advice = _why(one, own)
+    why, advice = _why_unchanged(one, own)
     return Finding(
         kind="weights_unchanged",
         severity="error",
@@ -81,7 +147,7 @@ def _finding(
     )
 
 
-def _why(one: Stepped, own: Sequence[Stepped]) -> tuple[str, str]:
+def _why_unchanged(one: Stepped, own: Sequence[Stepped]) -> tuple[str, str]:
     if not own:
         return (
             ". None of the module's parameters is one of that optimizer's: it trains another model",
@@ -105,4 +171,7 @@ def _why(one: Stepped, own: Sequence[Stepped]) -> tuple[str, str]:
     )
 
 
-CHECK = Check(("weights_unchanged",), _look, rests_on="records")
+CHECKS = (
+    Check(("weights_unchanged",), _unchanged, rests_on="records"),
+    Check(("schedule_ended",), _schedule, rests_on="records"),
+)

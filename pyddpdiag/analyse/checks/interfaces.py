@@ -1,17 +1,20 @@
-"""Gloo's traffic goes over another interface than asked for, over one of several, or over a slow one."""
+"""Gloo's traffic goes over other interfaces than it should: not asked for, one of several, a slow one, or in another
+order than on other ranks."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from pyddpdiag.analyse.bounds import confidence
+from pyddpdiag.analyse.bounds import MOST, confidence
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.links.interface_use import VARIABLE, Detour, detours
+from pyddpdiag.analyse.links.interface_use import VARIABLE, asked_for, detours
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.shells import SetVariable, shell_on, write
-from pyddpdiag.model import Finding, words
+from pyddpdiag.model import Finding
 from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.words import listed, ranks, verb
 
 _WHY = {
     "not asked for": "{variable} asks for {better}, and {ranks} {send} over {used}",
@@ -26,7 +29,7 @@ UNSURE: Final[dict[str, Confidence]] = {"slower": "medium", "idle": "low"}
 """A speed that the system names was not measured; what an idle interface would carry, nobody knows."""
 
 
-def _look(view: RunView) -> Iterator[Finding]:
+def _detours(view: RunView) -> Iterator[Finding]:
     exposed = view.exposure
     if not exposed.is_found:
         return
@@ -39,22 +42,25 @@ def _look(view: RunView) -> Iterator[Finding]:
     # One cause, however many ranks it shows on.
     first = min(found, key=lambda each: (list(_WHY).index(each.why), each.rank))
     same = sorted({each.rank for each in found if each.why == first.why})
+    saved = MOST
+    if first.used_mbit and first.better_mbit:
+        saved = max(0.0, 1 - first.used_mbit / first.better_mbit)
     why = _WHY[first.why].format(
         variable=VARIABLE,
         better=first.better,
         used=first.used,
-        ranks=words.ranks(same),
-        send=words.verb(same, "sends", "send"),
+        ranks=ranks(same),
+        send=verb(same, "sends", "send"),
         used_mbit=first.used_mbit,
         better_mbit=first.better_mbit,
     )
     yield Finding(
         kind="wrong_interface",
         severity="note" if first.why == "idle" else "warning",
-        message=f"{why}; waiting for communication holds up {exposed.of_each_step}.",
+        message=f"{why}; waiting for communication holds up {exposed.of_step}.",
         confidence=UNSURE.get(first.why) or confidence(exposed.typical.steps),
         rank=first.rank if len(same) == 1 else None,
-        cost_ms=None if first.why == "idle" else exposed.cost_ms * _saved(first),
+        cost_ms=None if first.why == "idle" else exposed.cost_ms * saved,
         evidence={
             "used": first.used,
             "better": first.better,
@@ -73,12 +79,39 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
 
 
-def _saved(detour: Detour) -> float:
-    """The part of the transfer that would be saved."""
-    if detour.used_mbit and detour.better_mbit:
-        return max(0.0, 1 - detour.used_mbit / detour.better_mbit)
-    return 0.5
+def _order(view: RunView) -> Iterator[Finding]:
+    asked = {rank: names for rank, names in asked_for(view.sidecars).items() if len(names) > 1}
+    if len(set(asked.values())) < 2 or len({tuple(sorted(names)) for names in asked.values()}) > 1:
+        return
+    # The order of most ranks; of equals the lowest rank's.
+    usual, _ = Counter(asked[rank] for rank in sorted(asked)).most_common(1)[0]
+    other = [rank for rank in sorted(asked) if asked[rank] != usual]
+    shell = shell_on(view.sidecars[other[0]].platform)
+    exposed = view.exposure
+    costs = exposed.is_found
+    half = exposed.cost_ms * (1 - 1 / len(usual)) if costs else None
+    held = f", and {exposed.of_step} wait for it" if costs else ""
+    yield Finding(
+        kind="interface_order",
+        severity="warning" if costs else "note",
+        message=f"{VARIABLE} is {','.join(asked[other[0]])} on rank {listed(other)} and {','.join(usual)} on the "
+        f"others: Gloo pairs the interfaces by position, so all traffic may go over one{held}.",
+        confidence=confidence(exposed.typical.steps) if costs else "medium",
+        rank=other[0] if len(other) == 1 and len(asked) > 2 else None,
+        cost_ms=half,
+        evidence={
+            "ranks": len(asked),
+            "differing": len(other),
+            "interfaces": ",".join(usual),
+            "exposed_ms": exposed.cost_ms if costs else None,
+        },
+        change_mind="On that machine the interfaces have other names, and this order pairs the right ones.",
+        advice=f"Use one order on all ranks: {write(SetVariable(VARIABLE, ','.join(usual)), shell)}"
+        + view.advice.line("--interface", ",".join(usual)),
+    )
 
 
-# Where the order differs, an interface that is not used is what comes of it.
-CHECK = Check(("wrong_interface",), _look, per_group=True, rests_on="waits")
+CHECKS = tuple(
+    Check((kind,), look, per_group=True, rests_on="waits")
+    for kind, look in (("interface_order", _order), ("wrong_interface", _detours))
+)
