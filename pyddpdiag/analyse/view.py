@@ -170,13 +170,13 @@ class RunView:
     @cached_property
     def steps(self) -> StepTable:
         """Where each step's time went on each rank."""
-        return step_table(self.run, [rank.steps for rank in self._digests])
+        own = [(rank.life.between.step, rank.life.between.own) for rank in self._digests]
+        return step_table(self.run, [rank.steps for rank in self._digests], own)
 
     @cached_property
     def step_ends(self) -> dict[int, StepEnds]:
         """When each rank's steps ended, by rank."""
-        ranks = zip(self.run.ranks, self._digests, strict=True)
-        return {trace.rank: step_ends(digest.steps) for trace, digest in ranks}
+        return {rank: step_ends(digest.steps) for rank, digest in self._digest_of.items()}
 
     @cached_property
     def judged(self) -> StepMatrix:
@@ -191,12 +191,9 @@ class RunView:
     @cached_property
     def usage(self) -> UsageMatrix:
         """What the judged steps cost the processor, with all ranks side by side."""
-        return usage_matrix(
-            [trace.rank for trace in self.run.ranks],
-            [rank.usage for rank in self._digests],
-            [(rank.steps.step.astype(np.int64), rank.steps.device_ms) for rank in self._digests],
-            self.judged,
-        )
+        mine = [self._digest_of[rank] for rank in self.judged.ranks]
+        devices = [(each.steps.step.astype(np.int64), each.steps.device_ms) for each in mine]
+        return usage_matrix([each.usage for each in mine], devices, self.judged.step)
 
     @cached_property
     def foreign_waits(self) -> Float64:
@@ -217,8 +214,7 @@ class RunView:
     def past(self) -> Past:
         """The steps whose records were overwritten, summed up."""
         ranks = self.judged.ranks
-        digests = {trace.rank: each for trace, each in zip(self.run.ranks, self._digests, strict=True)}
-        return past(ranks, [digests[rank].life.history for rank in ranks])
+        return past(ranks, [self._digest_of[rank].life.history for rank in ranks])
 
     @cached_property
     def late_in_past(self) -> tuple[LateRank, ...]:
@@ -296,26 +292,19 @@ class RunView:
     @cached_property
     def account(self) -> tuple[RankAccount, ...]:
         """Where each rank's whole life went."""
-        ranks, lives = [trace.rank for trace in self.run.ranks], [rank.life for rank in self._digests]
-        return account(ranks, lives, self.cube)
+        return account(tuple(self._digest_of), [rank.life for rank in self._digests], self.cube)
 
     @cached_property
     def cube(self) -> Cube:
         """What each step's time went to on each rank."""
-        return cube([trace.rank for trace in self.run.ranks], [rank.life for rank in self._digests])
+        return cube(tuple(self._digest_of), [rank.life for rank in self._digests])
 
     @cached_property
     def meetings(self) -> Meetings:
         """What each judged rank did from one meeting with the others to the next."""
-        mine = [
-            (trace.rank, each)
-            for trace, each in zip(self.run.ranks, self._digests, strict=True)
-            if trace.rank in self.judged.place_of
-        ]
+        mine = [self._digest_of[rank] for rank in self.judged.ranks]
         return meetings(
-            [rank for rank, _ in mine],
-            [each.life.between for _, each in mine],
-            [each.usage for _, each in mine],
+            self.judged.ranks, [each.life.between for each in mine], [each.usage for each in mine]
         )
 
     @cached_property
@@ -326,8 +315,8 @@ class RunView:
     @cached_property
     def phase_times(self) -> dict[str, Float64]:
         """By phase, its time before each judged step's all-reduces: [steps, ranks] float64 in ms."""
-        parts = [(rank.steps.step.astype(np.int64), rank.steps.phases) for rank in self._digests]
-        return phase_matrices([trace.rank for trace in self.run.ranks], parts, self.judged)
+        mine = [self._digest_of[rank].life.between for rank in self.judged.ranks]
+        return phase_matrices([(each.step, each.phases) for each in mine], self.judged.step)
 
     @cached_property
     def step_spans(self) -> Float64:
@@ -338,14 +327,13 @@ class RunView:
     @cached_property
     def lines(self) -> RunLines:
         """At which lines of the script the ranks were."""
-        ranks = zip(self.run.ranks, self._digests, strict=True)
-        return RunLines({trace.rank: digest.lines for trace, digest in ranks if digest.lines is not None})
+        digests = self._digest_of.items()
+        return RunLines({rank: each.lines for rank, each in digests if each.lines is not None})
 
     @cached_property
     def memory_growth(self) -> dict[int, Growth]:
         """How the memory of ranks grows, of those whose does."""
-        ranks = zip(self.run.ranks, self._digests, strict=True)
-        return {trace.rank: digest.growth for trace, digest in ranks if digest.growth is not None}
+        return {rank: each.growth for rank, each in self._digest_of.items() if each.growth is not None}
 
     @cached_property
     def hot_lines(self) -> tuple[HotLine, ...]:
@@ -584,6 +572,11 @@ class RunView:
     @property
     def _digests(self) -> Sequence[RankDigest]:
         return self.intake.ranks
+
+    @cached_property
+    def _digest_of(self) -> dict[int, RankDigest]:
+        """What was kept of each rank, in the run's order."""
+        return {trace.rank: each for trace, each in zip(self.run.ranks, self._digests, strict=True)}
 
     @cached_property
     def _operations(self) -> list[RankOperations]:

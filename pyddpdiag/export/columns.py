@@ -10,7 +10,6 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.occurrences import Occurrences
 from pyddpdiag.model import METRICS, RunReport, Stat
 from pyddpdiag.model.account import PARTS
@@ -53,7 +52,6 @@ def tables(report: RunReport, occurrences: Occurrences) -> dict[str, Columns]:
 def steps(report: RunReport) -> Columns:
     """One row per step and rank."""
     table = report.steps
-    parts = step_parts(table)
     return {
         "step": _each(table.step),
         "rank": _each(table.rank),
@@ -62,8 +60,8 @@ def steps(report: RunReport) -> Columns:
         "data_wait_ms": _known(table.data_wait_ms),
         "exposed_ms": _known(table.exposed_ms),
         "other_ms": _known(table.other_ms),
-        "late_ms": _known(parts.late),
-        "communication_ms": _known(parts.communication),
+        "late_ms": _known(table.late_ms),
+        "communication_ms": _known(table.communication_ms),
         "own_ms": _known(table.own_ms),
         "buckets": _each(table.buckets),
         "bytes": _each(table.bytes),
