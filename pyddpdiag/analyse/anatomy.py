@@ -48,25 +48,6 @@ class Anatomy:
         return len(self.first)
 
 
-@dataclass(frozen=True, eq=False)
-class StepParts:
-    """The same for every step: one row per step and rank, as in the `StepTable`."""
-
-    data_wait: Float64
-    compute: Float64
-    other: Float64
-    late: Float64
-    communication: Float64
-
-
-def step_parts(steps: StepTable) -> StepParts:
-    """Splits what is exposed: the least over the ranks is communication itself, the rest is waiting for a rank."""
-    _, begin, sizes = np.unique(steps.step, return_index=True, return_counts=True)
-    # A rank whose value is not known may have had less.
-    least = np.repeat(np.minimum.reduceat(steps.exposed_ms, begin), sizes) if len(steps) else steps.exposed_ms
-    return StepParts(steps.data_wait_ms, steps.compute_ms, steps.other_ms, steps.exposed_ms - least, least)
-
-
 def anatomy(steps: StepTable, cube: Cube | None = None, stretches: int = STRETCHES) -> Anatomy:
     """The judged steps in a bounded number of stretches of equal length; `cube` splits the ranks' own time."""
     steps = steps.take(steps.judged)
@@ -76,7 +57,7 @@ def anatomy(steps: StepTable, cube: Cube | None = None, stretches: int = STRETCH
     of_step = np.arange(len(numbers)) * count // max(1, len(numbers))
     of_row = np.repeat(of_step, sizes)
     shape = (count, len(ranks))
-    parts = _of_rows(steps, cube) if cube is not None else vars(step_parts(steps))
+    parts = {name: getattr(steps, f"{name}_ms") for name in PARTS} if cube is None else _of_rows(steps, cube)
     table = {
         name: _means(parts[name], of_row, who, shape) if name in parts else np.full(shape, np.nan)
         for name in ALL_PARTS

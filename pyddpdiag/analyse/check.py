@@ -1,11 +1,12 @@
-"""What a check is."""
+"""What a check is, and how it tells a finding's line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.kinds import KINDS
@@ -42,3 +43,23 @@ class Check:
     def unless(self) -> frozenset[str]:
         """Kinds that say why: it is skipped if an earlier check found any of them, and not only as a note."""
         return frozenset(each for kind in self.kinds for each in KINDS[kind].explained_by)
+
+
+def told(finding: Finding, where: Where | None, of: str, otherwise: str | None = None) -> Finding:
+    """A finding with the line that explains it, if that is known.
+
+    Args:
+        finding: without the line.
+        where: the line.
+        of: what has its share there, as `the pause`.
+        otherwise: of the advice to look at it (`Where.advice`); None: the finding's own advice stays.
+    """
+    if where is None:
+        return finding
+    return replace(
+        finding,
+        message=f"{finding.message} {where.says(of)}.",
+        where=str(where.line),
+        evidence={**finding.evidence, **where.facts},
+        advice=finding.advice if otherwise is None else where.advice(otherwise),
+    )

@@ -14,6 +14,7 @@ from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.trace.rows import Int64
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,19 @@ def by_other_programs(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[i
         part = np.divide(left, waits, out=np.ones(len(waits)), where=waits > 0.0)
         # Of a process about which the system tells nothing, all may be other programs'.
         found[:, at] *= np.clip(np.nan_to_num(part, nan=1.0), 0.0, 1.0)[:, None]
+    return np.asarray(found)
+
+
+def load_per_core(
+    steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar], rows: Int64
+) -> dict[int, float]:
+    """By rank the median load average of its machine in these rows, for each core that the ranks there may use."""
+    found: dict[int, float] = {}
+    for ranks in by_host(sidecars, steps.ranks).values():
+        cores = host_cores(sidecars, ranks)
+        load = median(usage.load[rows][:, [steps.place_of[rank] for rank in ranks]].ravel())
+        if cores and not np.isnan(load):
+            found |= dict.fromkeys(ranks, load / cores)
     return found
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, log
 
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.binomial import log_choose
+from pyddpdiag.analyse.binomial import at_least
 from pyddpdiag.analyse.bounds import (
     CHANCE,
     LONG,
@@ -136,10 +135,4 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
 
 def chance_of_one(events: int, others: int, ranks: int) -> float:
     """The probability that of so many events that can hit any rank alike at least `events` hit the same one."""
-    total = events + others
-    # The binomial distribution, by logarithms: a run may have thousands of events.
-    tail = sum(
-        exp(log_choose(total, count) + (total - count) * log(ranks - 1) - total * log(ranks))
-        for count in range(events, total + 1)
-    )
-    return min(1.0, ranks * tail)
+    return min(1.0, ranks * at_least(events, events + others, 1 / ranks))

@@ -1,4 +1,4 @@
-"""How much of a step is spent waiting for buckets after backward, and how sure that is."""
+"""How much of a step is spent waiting for buckets after backward, or for data, and how sure that is."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyddpdiag.analyse.bounds import (
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
 from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, median, step_walls
+from pyddpdiag.analyse.windows import Stretches, stretches
 from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import milliseconds
 
@@ -98,6 +99,16 @@ class Exposure:
     def is_large(self) -> bool:
         """Whether a typical step exposes more than other load on the machine may cause."""
         return self.is_typical and self.typical.at_least >= LARGE_SHARE
+
+    @property
+    def span(self) -> Stretches | None:
+        """The parts of the run in which it is large; None: there are none."""
+        return stretches(self.least - np.maximum(LEAST_MS, LARGE_SHARE * self.wall))
+
+    def within(self, span: Stretches) -> Exposure:
+        """The same of these parts alone."""
+        wall = self.wall[span.rows]
+        return exposure_of(self.least[span.rows], wall, median(wall), can_judge=self.can_judge)
 
     def is_worth(self, cost_ms: float) -> bool:
         """Whether a part of it is large enough to be named as the cause."""

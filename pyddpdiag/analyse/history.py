@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.distinct import in_all
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import StepMatrix, side_by_side
 from pyddpdiag.analyse.usage import UsageMatrix
@@ -96,23 +97,26 @@ def rank_history(trace: RankTrace, until_ns: int) -> RankHistory:
     )
 
 
+def shared_out(seconds: Float64, wanted: Mapping[str, Float64]) -> dict[str, Float64]:
+    """What these take of each span, in their order, until nothing of it is left, for they may overlap; NaN: nothing.
+
+    The rest is `blocked`.
+    """
+    found, left = {}, seconds
+    for name, each in wanted.items():
+        found[name] = np.asarray(np.clip(np.nan_to_num(each), 0.0, left))
+        left = left - found[name]
+    return found | {"blocked": left}
+
+
 def in_parts(history: RankHistory) -> dict[str, Float64]:
     """Seconds of each interval by what they were spent for, as `RankLife` has them for steps; with `between`."""
-    names = {"other": "collectives", "compute": "thread_cpu", "core": "run_delay"}
-    sums = {name: history.sums[names.get(name, name)] for name in ("data_wait", "exposed", *names)}
-    wanted = {"between": history.between, **sums}
-    columns = taken((history.end - history.begin) / 1e9, {name: each / 1e9 for name, each in wanted.items()})
+    names = {"data_wait": "data_wait", "exposed": "exposed", "other": "collectives"}
+    names |= {"compute": "thread_cpu", "core": "run_delay"}
+    wanted = {name: history.sums[of] / 1e9 for name, of in names.items()}
+    took = (history.end - history.begin) / 1e9
     # The sums do not know of phases.
-    return columns | {"phase": np.zeros(len(history))}
-
-
-def taken(left: Float64, wanted: Mapping[str, Float64]) -> dict[str, Float64]:
-    """What each part has of spans, in this order, until nothing is left: parts may overlap. The rest is `blocked`."""
-    columns = {}
-    for name, each in wanted.items():
-        columns[name] = np.clip(np.nan_to_num(each), 0.0, left)
-        left = left - columns[name]
-    return columns | {"blocked": left}
+    return shared_out(took, {"between": history.between / 1e9, **wanted, "phase": np.zeros_like(took)})
 
 
 def _latest(records: Records) -> Records:
@@ -160,9 +164,7 @@ def past(ranks: Sequence[int], histories: Sequence[RankHistory]) -> Past:
     """The ranks' intervals side by side; no rows where a rank has none."""
     length = max((each.length for each in histories if len(each)), default=1)
     joined = [each.joined(length) for each in histories]
-    first = joined[0].first if joined else np.empty(0, np.int64)
-    for each in joined[1:]:
-        first = np.intersect1d(first, each.first)
+    first = in_all([each.first for each in joined]) if joined else np.empty(0, np.int64)
 
     def table(values: Sequence[Float64]) -> Float64:
         return side_by_side(

@@ -62,7 +62,7 @@ class Intake:
         passes = Passes(trace.of_kind(Kind.BACKWARD))
         collectives = trace.of_kind(Kind.COLLECTIVE)
         phases = rank_phases(trace.of_kind(Kind.PHASE))
-        steps = self._take_buckets(trace, passes).finish(collectives, phases)
+        steps = self._take_buckets(trace, passes).finish(collectives)
         lines = self._lines.read(trace)
         cut = trace.begins_late
         usage = rank_usage(trace.of_kind(Kind.USAGE))

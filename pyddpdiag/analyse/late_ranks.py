@@ -26,14 +26,14 @@ from pyddpdiag.analyse.bounds import (
     confidence,
     least_ms,
 )
-from pyddpdiag.analyse.core_waits import by_other_programs, spins
+from pyddpdiag.analyse.core_waits import by_other_programs, load_per_core, spins
 from pyddpdiag.analyse.extra_time import ExtraTime, part, share, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.hot_lines import HotLine
 from pyddpdiag.analyse.lateness import Lateness
 from pyddpdiag.analyse.lateness import lateness as lateness_of
 from pyddpdiag.analyse.lines import RunLines, Where
-from pyddpdiag.analyse.settings import by_host, fewer_threads, host_cores
+from pyddpdiag.analyse.settings import by_host, fewer_threads
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, lower_median, median
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.windows import Span, Stretches, by_window, gathered, joined, stretches
@@ -204,7 +204,12 @@ def _with_lines(late: LateRank, lateness: Lateness, lines: RunLines, hot: Sequen
     extra = replace(
         late.extra, disk=part(waits, late.extra_ms), at_a_line=bool(alone) and 2 * alone_ms >= late.extra_ms
     )
-    return replace(late, disk_ms=seen, extra=extra, alone_at=alone[0].where if extra.at_a_line else None)
+    return replace(
+        late,
+        disk_ms=seen,
+        extra=extra,
+        alone_at=replace(alone[0].where, alone=True) if extra.at_a_line else None,
+    )
 
 
 def _places(
@@ -352,7 +357,7 @@ def _describe(
         extra=spent,
         than=None if lateness.than is None else lateness.ranks[lateness.than],
         threads=fewer_threads(sidecars, lateness.ranks[place]),
-        load=_load(usage, sidecars, lateness, place),
+        load=load_per_core(steps, usage, sidecars, lateness.rows).get(lateness.ranks[place]),
         others_wait_ms=_others_wait_ms(
             by_other_programs(steps, usage, sidecars)[late], sidecars, lateness.ranks, place
         ),
@@ -366,24 +371,12 @@ def _describe(
     )
 
 
-def _load(
-    usage: UsageMatrix, sidecars: Mapping[int, Sidecar], lateness: Lateness, place: int
-) -> float | None:
-    """The median load average of a rank's machine, for each core that the ranks there may use."""
-    cores = host_cores(sidecars, _on_its_host(sidecars, lateness.ranks, place))
-    load = median(usage.load[lateness.rows, place])
-    return load / cores if cores and not np.isnan(load) else None
-
-
 def _others_wait_ms(
     delay: Float64, sidecars: Mapping[int, Sidecar], ranks: Sequence[int], place: int
 ) -> float | None:
     """What the other ranks of a rank's machine typically wait for other programs; `delay`: [steps, ranks], ms."""
-    others = [ranks.index(rank) for rank in _on_its_host(sidecars, ranks, place) if rank != ranks[place]]
+    mine = ranks[place]
+    there = next((each for each in by_host(sidecars, ranks).values() if mine in each), [])
+    others = [ranks.index(rank) for rank in there if rank != mine]
     waits = median(lower_median(delay[:, others]))
     return None if np.isnan(waits) else waits
-
-
-def _on_its_host(sidecars: Mapping[int, Sidecar], ranks: Sequence[int], place: int) -> list[int]:
-    hosts = by_host(sidecars, ranks).values()
-    return next((members for members in hosts if ranks[place] in members), [])

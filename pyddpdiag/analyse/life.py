@@ -11,7 +11,7 @@ import numpy as np
 from pyddpdiag.analyse.calls.collectives import MEETING
 from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.grouped import Float32, Float64
-from pyddpdiag.analyse.history import RankHistory, in_parts, rank_history, taken
+from pyddpdiag.analyse.history import RankHistory, in_parts, rank_history, shared_out
 from pyddpdiag.analyse.phases import RankPhases
 from pyddpdiag.analyse.spans import step_spans
 from pyddpdiag.analyse.step_matrix import side_by_side
@@ -23,6 +23,9 @@ from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import Bool, Int64
 
 S: Final = 1e9
+
+TAIL: Final = 2**62
+"""In place of a step: after the last one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,17 +59,17 @@ class Between:
     """From leaving one step's last all-reduce to bringing the next one's last bucket; ms, one value per step.
 
     Attributes:
-        step: the step that ends it; before the first one it begins where the recorder was opened.
+        step: the step that ends it; before the first one it begins where the recorder was opened. `TAIL`: from the last
+            all-reduce to the end of the last collective that needs all ranks, if there is one.
         busy: the time outside of other collectives, with phases.
         outside: what of `busy` lies before the step's first forward pass and after the last backward pass of the step
             before, without the wait for data; NaN: not known.
         calls: the time in other collectives.
         data: the step's wait for data.
         phase: the time in named phases.
+        own: `busy` without them: the rank's own part of a step; NaN: not between two meetings.
+        phases: of each named phase; none before the first meeting.
         epoch: whether a loader came to its end in it.
-        tail_busy, tail_calls: the same from the last all-reduce to the end of the last collective that needs all
-            ranks; NaN: there is none.
-        tail_phase: what of it lies in named phases.
         from_start: whether the first one begins where the recorder was opened.
         begun_ns, left_ns: when the first step began, and when the rank left the last meeting.
         set_up_busy, set_up_calls: what it did, and waited in collectives, between its process group and its first
@@ -81,10 +84,9 @@ class Between:
     calls: Float64
     data: Float64
     phase: Float64
+    own: Float64
+    phases: Mapping[str, Float64]
     epoch: Bool
-    tail_busy: float
-    tail_calls: float
-    tail_phase: float
     from_start: bool
     begun_ns: int
     left_ns: int
@@ -166,9 +168,9 @@ def rank_life(
         number,
         # In single precision, as the cube takes them.
         {name: column.astype(np.float32) for name, column in columns.items()},
-        bool(np.isfinite(usage.cpu_ms).any()) and not trace.on_device,
+        bool(np.isfinite(usage.cpu).any()) and not trace.on_device,
         (last - edges[0]) / S,
-        _between(trace, steps, calls, busy, epochs, forward, int(meets), edges),
+        _between(trace, steps, calls, busy, phases, epochs, forward, int(meets), edges),
         history,
     )
 
@@ -293,11 +295,11 @@ def _within(
     number, begin, end = number[first:], begin[first:], end[first:]
     at = np.searchsorted(steps.step, number)
     marked = (steps.begin[at] >= steps.wait_begin[at]) & (steps.wait_begin[at] > 0)
-    cpu, delay = side_by_side([(usage.step, usage.cpu_ms), (usage.step, usage.run_delay_ms)], number).T
+    cpu, delay = side_by_side([(usage.step, usage.cpu), (usage.step, usage.run_delay)], number).T
     if trace.on_device:
         # A thread that sleeps until its device is done is not idle.
         cpu = np.full(len(number), np.nan)
-    columns = taken(
+    columns = shared_out(
         (end - begin) / S,
         {
             "phase": (busy.within(begin, end) - calls.within(begin, end)) / S,
@@ -321,6 +323,7 @@ def _between(
     steps: RankSteps,
     calls: Coverage,
     busy: Coverage,
+    phases: RankPhases,
     epochs: Int64,
     forward: Int64,
     meets: int,
@@ -331,39 +334,38 @@ def _between(
     entered, left = steps.entered, steps.left
     mine = np.flatnonzero(left > 0)
     from_start = not trace.begins_late
-    since = np.concatenate([[opened], left[mine[:-1]]]) if len(mine) else np.empty(0, np.int64)
-    until = np.maximum(entered[mine], since)
-    in_calls = calls.within(since, until)
+    last = int(left[mine[-1]]) if len(mine) else opened
+    rows = len(mine) + int(bool(len(mine)) and meets > last)
+    since = np.append(opened, left[mine])[:rows]
+    until = np.maximum(np.append(entered[mine], meets)[:rows], since)
+    in_calls, in_all = calls.within(since, until), busy.within(since, until)
+    # Damaged records may say that it came before it left.
+    between = np.arange(rows) > 0
+    between[: len(mine)] &= entered[mine] >= since[: len(mine)]
+    between[len(mine) :] = False
     # The last pass of the step before, and the steps of accumulation between two meetings.
-    over = np.concatenate([since[:1], np.maximum(steps.finish[mine[:-1]], since[1:])]) if len(mine) else since
-    follows = np.concatenate([mine[:1] * 0, mine[:-1] + 1]) if len(mine) else mine
+    over = np.append(since[:1], np.maximum(steps.finish[mine[:-1]], since[1 : len(mine)]))
+    follows = np.append(mine[:1] * 0, mine[:-1] + 1)
     ahead = forward[follows]
     marked = (steps.begin >= steps.wait_begin) & (steps.wait_begin > 0)
     waited = np.where(marked, steps.begin - steps.wait_begin, 0)
     known = (ahead >= over) & (ahead > 0)
     outside = ahead - over - calls.within(over, np.maximum(ahead, over)) - waited[follows]
-    tail = (np.array([left[mine[-1]]]), np.array([meets])) if len(mine) else None
-    if tail is None or tail[1][0] <= tail[0][0]:
-        tail_busy = tail_calls = tail_phase = float("nan")
-    else:
-        tail_calls = float(calls.within(*tail)[0]) / 1e6
-        tail_phase = float(busy.within(*tail)[0]) / 1e6 - tail_calls
-        tail_busy = float(tail[1][0] - tail[0][0]) / 1e6 - tail_calls
     begins = steps.wait_begin[steps.wait_begin > 0]
     first = begins[:1] if len(begins) else forward[forward > 0][:1]
+    ended = np.searchsorted(epochs, since, "left") < np.searchsorted(epochs, until, "right")
     return Between(
-        step=steps.step[mine].astype(np.int64),
+        step=np.append(steps.step[mine].astype(np.int64), TAIL)[:rows],
         busy=(until - since - in_calls) / 1e6,
-        outside=np.where(known, np.maximum(0, outside) / 1e6, np.nan),
+        outside=np.append(np.where(known, np.maximum(0, outside) / 1e6, np.nan), np.nan)[:rows],
         calls=in_calls / 1e6,
-        data=waited[follows] / 1e6,
-        phase=(busy.within(since, until) - in_calls) / 1e6,
-        epoch=np.searchsorted(epochs, since, "left") < np.searchsorted(epochs, until, "right"),
-        tail_busy=tail_busy,
-        tail_calls=tail_calls,
-        tail_phase=tail_phase,
+        data=np.append(waited[follows], 0)[:rows] / 1e6,
+        phase=(in_all - in_calls) / 1e6,
+        own=np.where(between, (until - since - in_all) / 1e6, np.nan),
+        phases={name: np.where(between, spent, 0.0) for name, spent in phases.within(since, until).items()},
+        epoch=np.append(ended[: len(mine)], False)[:rows],
         from_start=from_start,
         begun_ns=int(first[0]) if len(first) else opened,
-        left_ns=int(max(meets, left[mine[-1]])) if len(mine) else opened,
+        left_ns=max(meets, last) if len(mine) else opened,
         **_set_up(trace, edges[0]),
     )

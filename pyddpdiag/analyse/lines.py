@@ -52,7 +52,7 @@ class Where:
     `call` is what it called at most of them: `time.sleep`, or `torch.compile` for all that it calls while it compiles;
     empty: not known, or not always the same.
     `whole_function`: the share is that of the function, in which this is the most frequent line. `on_disk`: at most of
-    the looks there it waited for a disk.
+    the looks there it waited for a disk. `alone`: a rank is mostly there, and nobody else is.
     """
 
     line: Line
@@ -61,6 +61,7 @@ class Where:
     samples: int
     whole_function: bool = False
     on_disk: bool = False
+    alone: bool = False
 
     def __str__(self) -> str:
         """As a message names it: `train.py:41 in load_labels (os.fsync, waits for a disk)`."""
@@ -69,6 +70,8 @@ class Where:
 
     def says(self, of: str) -> str:
         """The sentence with its share, as `92% of what it needs more`."""
+        if self.alone:
+            return f"It is mostly at {self}, where no other rank is"
         place = f"in {self.line.function}, mostly at {self}" if self.whole_function else f"at {self}"
         return f"{percent(self.share)} of {of} is {place}"
 

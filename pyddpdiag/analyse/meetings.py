@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from pyddpdiag.analyse.bounds import SET_UP_MS
 from pyddpdiag.analyse.distinct import in_all
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.life import Between
+from pyddpdiag.analyse.life import TAIL, Between
 from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.analyse.usage import RankUsage
 from pyddpdiag.trace.rows import Bool, Int64
-
-TAIL: Final = -1
-"""In place of a step: after the last one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,24 +64,18 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
     of = tuple(ranks[place] for place in there)
     common = in_all([part.step for part in parts]) if parts else np.empty(0, np.int64)
     at = [np.searchsorted(part.step, common) for part in parts]
-    with_tail = bool(len(common)) and not any(np.isnan(part.tail_busy) for part in parts)
     # A recorder that was opened later than the others has not seen what its rank did before.
     start = bool(len(common)) and all(part.from_start and part.step[0] == common[0] for part in parts)
 
     def column(name: str) -> Float64:
         rows = [getattr(part, name)[place] for part, place in zip(parts, at, strict=True)]
-        table = np.stack(rows, axis=1) if rows else np.empty((0, 0))
-        if not with_tail:
-            return table
-        tail = [getattr(part, f"tail_{name}", 0.0) for part in parts]
-        return np.vstack([table, np.array(tail, np.float64)])
+        return np.stack(rows, axis=1) if rows else np.empty((0, 0))
 
-    epoch = np.asarray(column("epoch").astype(np.bool_).all(axis=1)) if len(common) else np.empty(0, np.bool_)
     busy, calls = column("busy"), column("calls")
     if start:
         _add_set_up(busy, calls, parts)
     core = (
-        np.nan_to_num(side_by_side([(each.step, each.run_delay_ms) for each in usage], common))
+        np.nan_to_num(side_by_side([(each.step, each.run_delay) for each in usage], common))
         if parts
         else busy
     )
@@ -94,18 +84,16 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
         # waited more than the others.
         delays = np.nan_to_num([each.begun_delay_ms for each in usage])
         core[0] = delays - delays.min()
-    if with_tail:
-        core = np.vstack([core, np.zeros(len(parts))])
     return Meetings(
         of,
-        np.append(common, TAIL) if with_tail else common,
+        common,
         busy,
         column("outside"),
         calls,
         column("data"),
         column("phase"),
         core,
-        epoch,
+        np.asarray(column("epoch").astype(np.bool_).all(axis=1)),
         start,
         max(((part.left_ns - part.begun_ns) / 1e9 for part in parts), default=0.0),
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.grouped import Float64, stats_by
-from pyddpdiag.analyse.step_matrix import StepMatrix, side_by_side
+from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.model import PhaseStats
 from pyddpdiag.output import decode
 from pyddpdiag.trace.layout import PhaseTime, Records
@@ -98,22 +98,17 @@ def phase_stats(run: Run, parts: Sequence[RankPhases]) -> tuple[PhaseStats, ...]
     return tuple(sorted(found, key=lambda phase: (-total_of[phase.name], phase.name, phase.rank)))
 
 
-def phase_matrices(
-    ranks: Sequence[int], parts: Sequence[tuple[Int64, Mapping[str, Float64]]], steps: StepMatrix
-) -> dict[str, Float64]:
+def phase_matrices(parts: Sequence[tuple[Int64, Mapping[str, Float64]]], steps: Int64) -> dict[str, Float64]:
     """By phase, its time before each judged step's all-reduces on each rank: [steps, ranks] float64 in ms.
 
     Args:
-        ranks: the rank of each part.
         parts: a rank's steps, and for each phase its milliseconds in each of them.
         steps: the judged steps.
     """
-    of_rank = dict(zip(ranks, parts, strict=True))
-    mine = [of_rank[rank] for rank in steps.ranks]
-    names = dict.fromkeys(name for _, phases in mine for name in phases)
+    names = dict.fromkeys(name for _, phases in parts for name in phases)
     return {
         name: np.nan_to_num(
-            side_by_side([(step, phases.get(name, np.zeros(len(step)))) for step, phases in mine], steps.step)
+            side_by_side([(step, phases.get(name, np.zeros(len(step)))) for step, phases in parts], steps)
         )
         for name in list(names)[:NAME_LIMIT]
     }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from math import comb, exp, lgamma
+from math import exp, lgamma
 
 import numpy as np
 import numpy.typing as npt
 
+from pyddpdiag.analyse.binomial import at_least
 from pyddpdiag.analyse.bounds import NEARLY_ALL
 from pyddpdiag.analyse.grouped import Float64
 
@@ -36,12 +37,7 @@ def chance(steps: npt.NDArray[np.int64]) -> float:
     one = min(1.0, 3.0 / np.e / middle)
     equal = int(np.count_nonzero(np.abs(gaps - middle) <= 1))
     # One of the gaps is the median itself.
-    return float(
-        sum(
-            comb(len(gaps) - 1, k) * one**k * (1 - one) ** (len(gaps) - 1 - k)
-            for k in range(equal - 1, len(gaps))
-        )
-    )
+    return at_least(equal - 1, len(gaps) - 1, one)
 
 
 def chance_alike(lengths: Float64) -> float:

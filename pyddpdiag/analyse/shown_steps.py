@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model import Finding, RunReport, StepTable
 from pyddpdiag.model.kinds import kind_of
@@ -87,7 +86,7 @@ def _seen(finding: Finding, steps: StepTable, numbers: Int64, wall: Float64) -> 
         own = np.full(len(numbers), np.nan)
         own[np.searchsorted(numbers, steps.step[mine])] = steps.own_ms[mine]
         return own
-    column = {"data_wait": steps.data_wait_ms, "communication": step_parts(steps).communication}.get(part)
+    column = {"data_wait": steps.data_wait_ms, "communication": steps.communication_ms}.get(part)
     if column is None:
         return wall
     return np.asarray(np.fmin.reduceat(column, np.searchsorted(steps.step, numbers)))

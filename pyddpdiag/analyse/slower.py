@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,9 +16,9 @@ from pyddpdiag.analyse.bounds import (
     SHARED_TIMES,
     WINDOW,
 )
+from pyddpdiag.analyse.core_waits import load_per_core
 from pyddpdiag.analyse.extra_time import ExtraTime, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, median_at_most, sure_median
-from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median, step_walls
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.windows import Stretches, stretches
@@ -28,20 +28,30 @@ from pyddpdiag.trace.rows import Bool, Int64
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
-    """Parts of a run with another level than the rest.
+class Slower:
+    """All ranks are slower in some parts of the run.
 
     Attributes:
         span: the parts.
         own_ms: what the fastest rank needs in each step for its own part, without its wait for data.
         inside: whether a step belongs to the parts.
         time_ms: what all the steps took.
+        rows: of the step matrix, those that it was looked for in: every rank's own time is known there.
+        by_core: without what the ranks wait for a core, there are no such parts.
+        extra: what the difference is spent for.
+        cpu_times: processor time in the parts over that in the rest; None: not known.
+        load: the load average of the busiest host for each core that its ranks may use, in the parts; None: not known.
     """
 
     span: Stretches
     own_ms: Float64
     inside: Bool
     time_ms: float
+    rows: Int64
+    by_core: bool
+    extra: ExtraTime = field(default_factory=ExtraTime)
+    cpu_times: float | None = None
+    load: float | None = None
 
     @cached_property
     def there_ms(self) -> float:
@@ -79,27 +89,6 @@ class Change:
                 return False
         return True
 
-
-@dataclass(frozen=True, eq=False)
-class Slower:
-    """All ranks are slower in some parts of the run.
-
-    Attributes:
-        change: by how much, and where.
-        rows: of the step matrix, those that it was looked for in: every rank's own time is known there.
-        extra: what the difference is spent for.
-        cpu_times: processor time in the parts over that in the rest; None: not known.
-        load: the load average of the busiest host for each core that its ranks may use, in the parts; None: not known.
-        by_core: without what the ranks wait for a core, there are no such parts.
-    """
-
-    change: Change
-    rows: Int64
-    extra: ExtraTime
-    cpu_times: float | None
-    load: float | None
-    by_core: bool = False
-
     @property
     def cause(self) -> Cause | None:
         """What the ranks do in the time that they need more; None: the trace does not tell."""
@@ -115,7 +104,7 @@ class Slower:
         if self.cause == "core":
             return "low"
         # Processor time grows with other load, too, as caches and cores are shared.
-        return "medium" if (self.cpu_times or self.change.times) > SHARED_TIMES else "low"
+        return "medium" if (self.cpu_times or self.times) > SHARED_TIMES else "low"
 
 
 def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]) -> Slower | None:
@@ -135,8 +124,8 @@ def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar
     own = steps.own[rows] - np.nan_to_num(steps.data_wait[rows])
     wall = step_walls(steps)[rows]
     # What the ranks wait for a core is other programs' as a rule, and hides what changes in the training.
-    of_itself = _change(np.maximum(own - np.nan_to_num(usage.run_delay[rows]), 0.0).min(axis=1), wall)
-    found = of_itself or _change(np.maximum(own, 0.0).min(axis=1), wall)
+    of_itself = _change(own - np.nan_to_num(usage.run_delay[rows]), wall, rows, by_core=False)
+    found = of_itself or _change(own, wall, rows, by_core=True)
     if found is None:
         return None
     inside = found.inside
@@ -150,9 +139,8 @@ def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar
     def part(levels: tuple[float, float] | None) -> float | None:
         return None if levels is None else (levels[0] - levels[1]) / more
 
-    return Slower(
+    return replace(
         found,
-        rows=rows,
         extra=ExtraTime(
             device=part(device),
             cpu=part(cpu),
@@ -162,18 +150,19 @@ def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar
             waits_per_cpu=waits_per_cpu((cpu[0], delay[0]), (cpu[1], delay[1])) if cpu and delay else 0.0,
         ),
         cpu_times=None if cpu is None or not cpu[1] > 0 else cpu[0] / cpu[1],
-        load=_load(steps, usage, sidecars, rows[inside]),
-        by_core=of_itself is None,
+        load=max(load_per_core(steps, usage, sidecars, rows[inside]).values(), default=None),
     )
 
 
-def _change(own: Float64, wall: Float64) -> Change | None:
+def _change(ranks: Float64, wall: Float64, rows: Int64, *, by_core: bool) -> Slower | None:
     """The parts in which the fastest rank is slower; a rank that is slow alone is late.
 
     Args:
-        own: what it needs in each step; ms.
+        ranks: what each needs in each step; ms, [steps, ranks].
         wall: what each step took; ms.
+        rows, by_core: as in `Slower`.
     """
+    own = np.maximum(ranks, 0.0).min(axis=1)
     near = _running_median(own)
     threshold = _two_levels(near)
     if threshold is None:
@@ -186,7 +175,7 @@ def _change(own: Float64, wall: Float64) -> Change | None:
     there, rest = own[inside], own[~inside]
     if len(there) < WINDOW or len(rest) < WINDOW or np.mean(rest > threshold) > LARGE_SHARE:
         return None
-    found = Change(span, own, inside, float(np.fmax(wall, own).sum()))
+    found = Slower(span, own, inside, float(np.fmax(wall, own).sum()), rows, by_core)
     if (
         not found.usual_ms > 0
         or found.there_ms - found.usual_ms < LEAST_MS
@@ -226,20 +215,4 @@ def _levels(values: Float64, inside: Bool) -> tuple[float, float] | None:
     return median(typical[inside]), median(typical[~inside])
 
 
-def _load(
-    steps: StepMatrix,
-    usage: UsageMatrix,
-    sidecars: Mapping[int, Sidecar],
-    rows: Int64,
-) -> float | None:
-    """The load average for each core of the host where it is highest."""
-    loads = []
-    for ranks in by_host(sidecars, steps.ranks).values():
-        cores = host_cores(sidecars, ranks)
-        load = median(usage.load[rows][:, [steps.place_of[rank] for rank in ranks]].ravel())
-        if cores and not np.isnan(load):
-            loads.append(load / cores)
-    return max(loads, default=None)
-
-
-__all__ = ["Change", "Slower", "slower"]
+__all__ = ["Slower", "slower"]

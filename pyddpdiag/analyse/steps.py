@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.distinct import distinct, in_any
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.passes import Passes
-from pyddpdiag.analyse.phases import RankPhases
+from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.model import StepTable
 from pyddpdiag.trace.layout import CollectiveTime, Flag, Kind, Records, StepTime
 from pyddpdiag.trace.reader import RankTrace
@@ -36,7 +36,7 @@ class RankSteps:
     `entered` and `left` are when the rank came to the step's last meeting with the others, and left it.
 
     `finish` is when the last bucket had ended and DDP had finalized the last pass. `passes` is how many backward
-    passes there were. `phases` holds milliseconds of the program's phases in the step's own time, by name.
+    passes there were.
     """
 
     step: npt.NDArray[np.uint32]
@@ -48,12 +48,10 @@ class RankSteps:
     bytes: Float64
     exposed_ms: Float64
     other_ms: Float64
-    own_ms: Float64
     device_ms: Float64
     entered: Int64
     left: Int64
     passes: int
-    phases: Mapping[str, Float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +104,8 @@ class StepCounter:
         unknown = np.logical_or.reduceat((of_pass < 0) | (rows.ended == 0), begins)
         self._unknown[at[unknown]] = True
 
-    def finish(self, collectives: Records, phases: RankPhases) -> RankSteps:
-        """The sums by step; `collectives` are the rank's other operations, `phases` its program's."""
+    def finish(self, collectives: Records) -> RankSteps:
+        """The sums by step; `collectives` are the rank's other operations."""
         keys, passes = self._keys, self._passes
         at = np.searchsorted(keys, passes.step)
         finish = self._ended.copy()
@@ -124,9 +122,7 @@ class StepCounter:
             collectives["times"][:, CollectiveTime.ENDED],
         )
         whole = (start > 0) & (done > 0)
-        calls = start[whole], done[whole]
         entered, left = self._meetings(collectives, whole)
-        own_ms, of_phases = self._own(calls, phases, entered, left)
         return RankSteps(
             step=keys.astype(np.uint32),
             wait_begin=wait_begin,
@@ -136,13 +132,11 @@ class StepCounter:
             buckets=self._buckets,
             bytes=self._bytes,
             exposed_ms=exposed,
-            other_ms=self._other(Coverage(*calls), finish),
-            own_ms=own_ms,
+            other_ms=self._other(Coverage(start[whole], done[whole]), finish),
             device_ms=np.bincount(at, passes.computed - passes.finalize_begin, minlength=len(keys)) / 1e6,
             entered=entered,
             left=left,
             passes=len(passes),
-            phases=of_phases,
         )
 
     def _other(self, calls: Coverage, finish: Int64) -> Float64:
@@ -177,32 +171,15 @@ class StepCounter:
         np.maximum.at(left, at[mine], times[:, CollectiveTime.ENDED])
         return entered, left
 
-    def _own(
-        self, calls: tuple[Int64, Int64], phases: RankPhases, enqueued: Int64, ended: Int64
-    ) -> tuple[Float64, dict[str, Float64]]:
-        """From leaving one step's last all-reduce to enqueueing the next one's last bucket, in milliseconds.
 
-        Other collectives in between are subtracted: a rank that waits there for a late one is not slow
-        itself. So are phases, which are returned by name: they are no part of a step.
-        """
-        own = np.full(len(self._keys), np.nan)
-        mine = np.flatnonzero(ended > 0)
-        if len(mine) < 2:
-            return own, {}
-        left, entered = ended[mine[:-1]], enqueued[mine[1:]]
-        begun, done = phases.ended
-        covered = Coverage(np.concatenate([calls[0], begun]), np.concatenate([calls[1], done]))
-        took = entered - left - covered.within(left, entered)
-        own[mine[1:]] = np.where(entered >= left, took / 1e6, np.nan)
-        of_phases = {}
-        for name, spent in phases.within(left, entered).items():
-            of_phases[name] = np.zeros(len(self._keys))
-            of_phases[name][mine[1:]] = np.where(entered >= left, spent, 0.0)
-        return own, of_phases
+def step_table(run: Run, parts: Sequence[RankSteps], own: Sequence[tuple[Int64, Float64]]) -> StepTable:
+    """One row per step and rank.
 
-
-def step_table(run: Run, parts: Sequence[RankSteps]) -> StepTable:
-    """One row per step and rank; `parts` are the ranks of the run, in its order."""
+    Args:
+        run: all ranks.
+        parts: of each.
+        own: of each, milliseconds of its own time by step, as in `life.Between`.
+    """
 
     def column(name: str) -> npt.NDArray[Any]:
         return np.concatenate([getattr(part, name) for part in parts])
@@ -240,7 +217,12 @@ def step_table(run: Run, parts: Sequence[RankSteps]) -> StepTable:
         data_wait_ms=data_ms,
         exposed_ms=exposed_ms,
         other_ms=other_ms,
-        own_ms=column("own_ms"),
+        own_ms=np.concatenate(
+            [
+                side_by_side([mine], part.step.astype(np.int64))[:, 0]
+                for mine, part in zip(own, parts, strict=True)
+            ]
+        ),
         buckets=column("buckets").astype(np.int64),
         bytes=np.minimum(column("bytes"), 2.0**62).astype(np.int64),
         source=source,

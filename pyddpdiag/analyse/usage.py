@@ -9,36 +9,24 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.step_matrix import StepMatrix, side_by_side
+from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.trace.layout import Records, UsageValue
 from pyddpdiag.trace.rows import Int64
 
-_OF_THREAD: Final = ("cpu_ms", "run_delay_ms", "major_faults", "switches")
-"""Readings of one thread: their difference from another thread's means nothing."""
-
-_OF_MATRIX: Final = {
-    "cpu": "cpu_ms",
-    "run_delay": "run_delay_ms",
-    "process_cpu": "process_cpu_ms",
-    "collector": "collector_ms",
-    "load": "load",
-    "major_faults": "major_faults",
-}
-"""What the matrix takes of each rank."""
-
 _COLUMNS: Final = {
-    "cpu_ms": (UsageValue.THREAD_CPU, 1e6),
-    "run_delay_ms": (UsageValue.RUN_DELAY, 1e6),
-    "process_cpu_ms": (UsageValue.PROCESS_CPU, 1e6),
-    "collector_ms": (UsageValue.COLLECTOR, 1e6),
+    "cpu": (UsageValue.THREAD_CPU, 1e6),
+    "run_delay": (UsageValue.RUN_DELAY, 1e6),
+    "process_cpu": (UsageValue.PROCESS_CPU, 1e6),
+    "collector": (UsageValue.COLLECTOR, 1e6),
     "major_faults": (UsageValue.MAJOR_FAULTS, 1.0),
-    "switches": (UsageValue.INVOLUNTARY_SWITCHES, 1.0),
 }
+_OF_THREAD: Final = ("cpu", "run_delay", "major_faults")
+"""Readings of one thread: their difference from another thread's means nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class RankUsage:
-    """One rank's use of the processor by step, in ascending order; NaN = not known.
+    """One rank's use of the processor by step, in ascending order, as in the `UsageMatrix`; NaN = not known.
 
     Each value is what was added since the end of the last pass of the step before: it covers the rank's own time
     and its waiting for buckets. `load` is the machine's load average at that moment. `begun_delay_ms`: what the
@@ -46,20 +34,16 @@ class RankUsage:
     """
 
     step: Int64
-    cpu_ms: Float64
-    run_delay_ms: Float64
-    process_cpu_ms: Float64
-    collector_ms: Float64
-    major_faults: Float64
-    switches: Float64
-    load: Float64
     begun_delay_ms: float
+    cpu: Float64
+    run_delay: Float64
+    process_cpu: Float64
+    collector: Float64
+    load: Float64
+    major_faults: Float64
 
 
-_EMPTY: Final = np.empty(0)
-_NONE: Final = RankUsage(
-    np.empty(0, np.int64), _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, begun_delay_ms=np.nan
-)
+_NONE: Final = RankUsage(np.empty(0, np.int64), np.nan, **dict.fromkeys([*_COLUMNS, "load"], np.empty(0)))
 """Of a rank without such records."""
 
 
@@ -112,25 +96,19 @@ def usual_load(usage: RankUsage) -> float | None:
 
 
 def usage_matrix(
-    ranks: Sequence[int],
-    parts: Sequence[RankUsage],
-    devices: Sequence[tuple[Int64, Float64]],
-    steps: StepMatrix,
+    parts: Sequence[RankUsage], devices: Sequence[tuple[Int64, Float64]], steps: Int64
 ) -> UsageMatrix:
     """The use of the processor in the judged steps.
 
     Args:
-        ranks: the rank of each part.
         parts: what was kept of the ranks.
         devices: the same of their accelerators: steps, and for how much longer than the host it computed in each.
         steps: the judged steps.
     """
-    of_rank = dict(zip(ranks, zip(parts, devices, strict=True), strict=True))
-    mine = [of_rank[rank][0] for rank in steps.ranks]
     return UsageMatrix(
-        device=side_by_side([of_rank[rank][1] for rank in steps.ranks], steps.step),
+        device=side_by_side(devices, steps),
         **{
-            name: side_by_side([(part.step, getattr(part, column)) for part in mine], steps.step)
-            for name, column in _OF_MATRIX.items()
+            name: side_by_side([(part.step, getattr(part, name)) for part in parts], steps)
+            for name in (*_COLUMNS, "load")
         },
     )

@@ -170,7 +170,8 @@ class RunView:
     @cached_property
     def steps(self) -> StepTable:
         """Where each step's time went on each rank."""
-        return step_table(self.run, [rank.steps for rank in self._digests])
+        own = [(rank.life.between.step, rank.life.between.own) for rank in self._digests]
+        return step_table(self.run, [rank.steps for rank in self._digests], own)
 
     @cached_property
     def step_ends(self) -> dict[int, StepEnds]:
@@ -190,9 +191,9 @@ class RunView:
     @cached_property
     def usage(self) -> UsageMatrix:
         """What the judged steps cost the processor, with all ranks side by side."""
-        digests = self._digests
-        device_ms = [(rank.steps.step.astype(np.int64), rank.steps.device_ms) for rank in digests]
-        return usage_matrix(list(self._by_rank), [rank.usage for rank in digests], device_ms, self.judged)
+        mine = [self._by_rank[rank] for rank in self.judged.ranks]
+        devices = [(each.steps.step.astype(np.int64), each.steps.device_ms) for each in mine]
+        return usage_matrix([each.usage for each in mine], devices, self.judged.step)
 
     @cached_property
     def foreign_waits(self) -> Float64:
@@ -291,19 +292,20 @@ class RunView:
     @cached_property
     def account(self) -> tuple[RankAccount, ...]:
         """Where each rank's whole life went."""
-        return account(list(self._by_rank), [rank.life for rank in self._digests], self.cube)
+        return account(tuple(self._by_rank), [rank.life for rank in self._digests], self.cube)
 
     @cached_property
     def cube(self) -> Cube:
         """What each step's time went to on each rank."""
-        return cube(list(self._by_rank), [rank.life for rank in self._digests])
+        return cube(tuple(self._by_rank), [rank.life for rank in self._digests])
 
     @cached_property
     def meetings(self) -> Meetings:
         """What each judged rank did from one meeting with the others to the next."""
-        mine = {rank: each for rank, each in self._by_rank.items() if rank in self.judged.place_of}
-        digests = mine.values()
-        return meetings(list(mine), [each.life.between for each in digests], [each.usage for each in digests])
+        mine = [self._by_rank[rank] for rank in self.judged.ranks]
+        return meetings(
+            self.judged.ranks, [each.life.between for each in mine], [each.usage for each in mine]
+        )
 
     @cached_property
     def alone(self) -> Alone | None:
@@ -313,8 +315,8 @@ class RunView:
     @cached_property
     def phase_times(self) -> dict[str, Float64]:
         """By phase, its time before each judged step's all-reduces: [steps, ranks] float64 in ms."""
-        parts = [(rank.steps.step.astype(np.int64), rank.steps.phases) for rank in self._digests]
-        return phase_matrices(list(self._by_rank), parts, self.judged)
+        mine = [self._by_rank[rank].life.between for rank in self.judged.ranks]
+        return phase_matrices([(each.step, each.phases) for each in mine], self.judged.step)
 
     @cached_property
     def step_spans(self) -> Float64:
@@ -326,13 +328,12 @@ class RunView:
     def lines(self) -> RunLines:
         """At which lines of the script the ranks were."""
         digests = self._by_rank.items()
-        return RunLines({rank: digest.lines for rank, digest in digests if digest.lines is not None})
+        return RunLines({rank: each.lines for rank, each in digests if each.lines is not None})
 
     @cached_property
     def memory_growth(self) -> dict[int, Growth]:
         """How the memory of ranks grows, of those whose does."""
-        digests = self._by_rank.items()
-        return {rank: digest.growth for rank, digest in digests if digest.growth is not None}
+        return {rank: each.growth for rank, each in self._by_rank.items() if each.growth is not None}
 
     @cached_property
     def hot_lines(self) -> tuple[HotLine, ...]:

@@ -9,7 +9,7 @@ from math import exp, log
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.binomial import log_choose
+from pyddpdiag.analyse.binomial import at_least, log_choose
 from pyddpdiag.analyse.bounds import CHANCE, NEARLY_ALL, SEVERAL, SHORTEST, TWICE, WINDOW
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import median
@@ -95,7 +95,7 @@ def stretches(excess: Float64, series: int = 1) -> Stretches | None:
     return joined(
         _trimmed(span, excess)
         for span in found
-        if tries * _by_chance(len(span), int(np.count_nonzero(over[span.rows]))) < CHANCE
+        if tries * at_least(int(np.count_nonzero(over[span.rows])), len(span), 0.5) < CHANCE
     )
 
 
@@ -176,22 +176,6 @@ def _lower(found: list[tuple[int, int, float, float, int]], score: float) -> int
         # Those between begin at no lower score than this one.
         place = found[place][4]
     return place
-
-
-def _by_chance(steps: int, over: int) -> float:
-    """The probability of at least a number of heads in a number of throws of a coin.
-
-    By the ratio of neighbouring terms, largest first: a run may have a million of steps.
-    """
-    least, term, total = over, 1.0, 0.0
-    if 2 * least <= steps:
-        return 1.0
-    for heads in range(least, steps + 1):
-        total += term
-        term *= (steps - heads) / (heads + 1)
-        if term < 1e-9 * total:
-            break
-    return exp(min(0.0, log_choose(steps, least) + log(total) - steps * log(2.0)))
 
 
 def _all_there(steps: int, much: int, length: int, there: int) -> float:

@@ -10,7 +10,6 @@ from typing import Any, get_type_hints, overload
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.occurrences import Occurrences
 from pyddpdiag.model import METRICS, BucketStats, BucketTimes, Finding, LinkStats, RankStats, RunReport, Stat
 from pyddpdiag.model.account import PARTS
@@ -53,16 +52,20 @@ def tables(report: RunReport, occurrences: Occurrences) -> dict[str, Columns]:
 def steps(report: RunReport) -> Columns:
     """One row per step and rank."""
     table = report.steps
-    parts = step_parts(table)
-    times = {
-        name: getattr(table, name)
-        for name in ("wall_ms", "compute_ms", "data_wait_ms", "exposed_ms", "other_ms")
-    }
-    times |= {"late_ms": parts.late, "communication_ms": parts.communication, "own_ms": table.own_ms}
+    times = (
+        "wall_ms",
+        "compute_ms",
+        "data_wait_ms",
+        "exposed_ms",
+        "other_ms",
+        "late_ms",
+        "communication_ms",
+        "own_ms",
+    )
     return {
         "step": _each(table.step),
         "rank": _each(table.rank),
-        **{name: _known(values) for name, values in times.items()},
+        **{name: _known(getattr(table, name)) for name in times},
         "buckets": _each(table.buckets),
         "bytes": _each(table.bytes),
         "judged": _each(table.judged),

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.export.event_file import Series, event_file, file_name
 from pyddpdiag.export.format import Output
 from pyddpdiag.export.run import ExportedRun
@@ -38,7 +37,7 @@ def _of_steps(run: ExportedRun) -> Iterator[Series]:
     numbers, begin = np.unique(steps.step, return_index=True)
     for tag, values in (
         ("step/wall_ms", np.fmax.reduceat(steps.wall_ms, begin)),
-        ("step/communication_ms", step_parts(steps).communication[begin]),
+        ("step/communication_ms", steps.communication_ms[begin]),
     ):
         yield _series(run, min(run.bases), tag, numbers, values)
     found = run.occurrences
@@ -52,14 +51,13 @@ def _of_steps(run: ExportedRun) -> Iterator[Series]:
 def _of_rank(run: ExportedRun, rank: int) -> Iterator[Series]:
     mine = run.report.steps.rank == rank
     table = run.report.steps.take(mine)
-    late = step_parts(run.report.steps).late[mine]
     for tag, values in (
         ("rank/wall_ms", table.wall_ms),
         ("rank/compute_ms", table.compute_ms),
         ("rank/data_wait_ms", table.data_wait_ms),
         ("rank/exposed_ms", table.exposed_ms),
         ("rank/other_ms", table.other_ms),
-        ("rank/waits_for_last_rank_ms", late),
+        ("rank/waits_for_last_rank_ms", run.report.steps.late_ms[mine]),
         ("rank/own_ms", table.own_ms),
     ):
         yield _series(run, rank, tag, table.step, values)

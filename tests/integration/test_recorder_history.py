@@ -79,7 +79,7 @@ def test_sums_over_an_interval_are_those_of_the_tables(tmp_path: Path) -> None:
             wanted = np.add.reduceat(np.nan_to_num(column), [0, 16, 32])
             assert history.sums[name] / 1e6 == pytest.approx(wanted, abs=1e-6), name
         usage = view.intake.ranks[run.ranks.index(trace)].usage
-        for name, column in (("thread_cpu", usage.cpu_ms), ("run_delay", usage.run_delay_ms)):
+        for name, column in (("thread_cpu", usage.cpu), ("run_delay", usage.run_delay)):
             wanted = np.add.reduceat(np.nan_to_num(column), [0, 16, 32])
             assert history.sums[name] / 1e6 == pytest.approx(wanted, abs=1e-6), name
         walls = np.add.reduceat(mine.wall_ms, [0, 16, 32])

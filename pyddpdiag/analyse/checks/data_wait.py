@@ -16,81 +16,70 @@ from pyddpdiag.analyse.bounds import (
     NEARLY_ALL,
     SEVERAL,
     SHARED_TIMES,
-    confidence,
 )
-from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.check import Check, told
 from pyddpdiag.analyse.core_waits import saved_ms
-from pyddpdiag.analyse.exposure import exposure_of
+from pyddpdiag.analyse.exposure import Exposure, exposure_of
 from pyddpdiag.analyse.filing import DATA
-from pyddpdiag.analyse.grouped import Float64, sure_median
+from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import lower_median, median, step_walls
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
-from pyddpdiag.analyse.windows import Stretches, stretches
+from pyddpdiag.analyse.windows import Stretches
 from pyddpdiag.model import Finding
-from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.words import milliseconds, percent
 
 
 def _look(view: RunView) -> Iterator[Finding]:
     steps = view.judged
-    waited = lower_median(steps.data_wait)
-    known = int(np.count_nonzero(~np.isnan(waited)))
-    if known < LEAST_STEPS or not steps.can_judge:
-        return
     wall = step_walls(steps)
-    share = waited / np.where(steps.wall_ms > 0, steps.wall_ms, np.nan)
-    at_least = sure_median(share) if sure_median(waited) >= LEAST_MS else 0.0
-    span = None if at_least >= LARGE_SHARE else _part_of_the_run(waited, wall)
-    if not (span or at_least >= LARGE_SHARE):
+    held_up = exposure_of(lower_median(steps.data_wait), wall, steps.wall_ms, can_judge=steps.can_judge)
+    if held_up.typical.steps < LEAST_STEPS or not steps.can_judge:
+        return
+    span = None if held_up.is_large else _part_of_the_run(held_up)
+    if not (span or held_up.is_large):
         now_and_then = list(_now_and_then(view, wall))
         if now_and_then:
             yield from now_and_then
             return
-    if not (span or at_least >= HEALTHY_SHARE):
+    if not (span or held_up.is_typical):
         return
-    sure: Confidence = "medium" if span else confidence(steps.steps) if at_least >= LARGE_SHARE else "low"
-    rows = span.rows if span else np.arange(len(waited))
-    typical, step_ms = median(waited[rows]), median(wall[rows]) if span else steps.wall_ms
-    share_there = (
-        median(waited[rows] / np.where(wall[rows] > 0, wall[rows], np.nan)) if span else median(share)
-    )
+    there = held_up.within(span) if span else held_up
+    lost_ms = float(np.nansum(there.least))
     since, until = span.between(steps.step) if span else (int(steps.step[0]), None)
-    where = view.lines.most_of(steps.step[rows], DATA)
-    yield Finding(
+    found = Finding(
         kind="data_wait",
         severity="warning",
-        message=f"The ranks wait for data{' ' + span.words(steps.step) if span else ''}: {milliseconds(typical)} of "
-        f"{milliseconds(step_ms)} per step ({percent(share_there)}) pass before the loader delivers a batch."
-        + (f" {where.says('the wait')}." if where else ""),
-        confidence=sure,
+        message=f"The ranks wait for data{' ' + span.words(steps.step) if span else ''}: "
+        f"{milliseconds(there.typical_ms)} of {milliseconds(there.median_step_ms)} per step "
+        f"({percent(there.typical.value)}) pass before the loader delivers a batch.",
+        confidence="medium" if span else held_up.confidence,
         since_step=since,
         until_step=until,
-        cost_ms=float(np.nansum(waited[rows])) / known if span else typical,
-        where=str(where.line) if where else None,
-        cost_s=float(np.nansum(waited[rows])) / 1e3,
+        cost_ms=lost_ms / held_up.typical.steps if span else there.typical_ms,
+        cost_s=lost_ms / 1e3,
         evidence={
-            "data_wait_ms": typical,
-            "step_ms": step_ms,
-            "share": share_there,
+            "data_wait_ms": there.typical_ms,
+            "step_ms": there.median_step_ms,
+            "share": there.typical.value,
             "until_step": until,
-            **(where.facts if where else {}),
-            **(span.evidence(waited, "data_wait") if span else {}),
+            **(span.evidence(held_up.least, "data_wait") if span else {}),
             **times_of(view, steps.ranks[0], since if span else None, until),
         },
         change_mind="The steps contain a pause on purpose (evaluation, checkpoints) before the next batch.",
         advice=f"Give the loader more workers ({view.advice.workers('...')}), prefetching, or a larger batch.",
     )
+    yield told(found, view.lines.most_of(steps.step[span.rows] if span else steps.step, DATA), "the wait")
 
 
-def _part_of_the_run(waited: Float64, wall: Float64) -> Stretches | None:
-    span = stretches(waited - np.maximum(LEAST_MS, LARGE_SHARE * wall))
+def _part_of_the_run(held_up: Exposure) -> Stretches | None:
+    """The parts in which they wait, and elsewhere much less."""
+    span = held_up.span
     if span is None:
         return None
-    rest = np.delete(waited, span.rows)
-    if len(rest) >= LEAST_STEPS and median(waited[span.rows]) < SHARED_TIMES * median(rest):
-        return None
-    return span
+    rest = np.delete(held_up.least, span.rows)
+    alike = median(held_up.least[span.rows]) < SHARED_TIMES * median(rest)
+    return None if len(rest) >= LEAST_STEPS and alike else span
 
 
 def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyddpdiag.analyse.bounds import MOST
-from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.check import Check, told
 from pyddpdiag.analyse.checks.collector_pauses import ADVICE
 from pyddpdiag.analyse.episodes import Episodes, episodes
 from pyddpdiag.analyse.rhythm import period
@@ -31,29 +31,23 @@ def _look(view: RunView) -> Iterator[Finding]:
     why = (
         f" ({percent(found.collector_share or 0.0)} of it in Python's garbage collector)" if collector else ""
     )
-    advice = "Look for what this rank alone does now and then: logging, checkpoints, evaluation, its loader."
-    if collector:
-        advice = ADVICE
     where = None if collector else view.lines.more_of(found.rank, found.at, float(found.lead_ms.sum()))
-    if where:
-        advice = where.advice(": it does that now and then, and the others do not.")
     change_mind = "Its inputs are longer then."
     if not found.core_waits_known:
         change_mind = (
             "Another program takes its processor core at those moments, or its inputs are longer then."
         )
-    yield Finding(
+    finding = Finding(
         kind="episodic_rank",
         severity="warning",
         message=f"rank {found.rank} is late now and then: in {len(found.at)} of {found.steps} steps{every} it needed "
         f"{milliseconds(typical)} more than usual{why}, and the others waited; {percent(found.share)} of the time was "
-        "lost to it." + (f" {where.says('what it needs more then')}." if where else ""),
+        "lost to it.",
         confidence="low" if found.few and not where else _confidence(found, view),
         rank=found.rank,
         since_step=int(found.at[0]),
         cost_ms=float(found.lead_ms.sum()) / found.steps,
         cost_s=float(found.lead_ms.sum()) / 1e3,
-        where=str(where.line) if where else None,
         evidence={
             "extra_ms": typical,
             "times": len(found.at),
@@ -62,11 +56,14 @@ def _look(view: RunView) -> Iterator[Finding]:
             "share": found.share,
             "step_ms": view.judged.wall_ms,
             "collector_share": found.collector_share,
-            **(where.facts if where else {}),
         },
         change_mind=change_mind,
-        advice=advice,
+        advice=ADVICE
+        if collector
+        else "Look for what this rank alone does now and then: logging, checkpoints, evaluation, its loader.",
     )
+    otherwise = ": it does that now and then, and the others do not."
+    yield told(finding, where, "what it needs more then", otherwise)
 
 
 def _confidence(found: Episodes, view: RunView) -> Confidence:

@@ -8,15 +8,12 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.assignment import assignment
-from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, LARGE_SHARE, LEAST_MS, MATTERS_SHARE
+from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, LEAST_MS, MATTERS_SHARE
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.exposure import Exposure
 from pyddpdiag.analyse.hiding import saved_by_hiding
 from pyddpdiag.analyse.links.other_traffic import single_flow
-from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
-from pyddpdiag.analyse.windows import Stretches, stretches
 from pyddpdiag.analyse.wire_fit import can_halve, half_gain_ms, lasting_buckets, shared_gain_ms
 from pyddpdiag.model import BucketStats, Finding
 from pyddpdiag.model.words import milliseconds, number, percent
@@ -40,7 +37,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     if not steps.can_judge:
         return
     full = exposure.is_found and exposure.confidence != "low"
-    span = None if full else _part_of_the_run(exposure)
+    span = None if full else exposure.span
     if not (exposure.is_found or span):
         return
     if view.stalled_s and not exposure.is_typical:
@@ -54,10 +51,9 @@ def _look(view: RunView) -> Iterator[Finding]:
         for name in _ADVICE
     }
     part = max(parts, key=lambda name: parts[name])
-    rows = span.rows if span else np.arange(len(exposure.least))
-    least, wall = exposure.least[rows], exposure.wall[rows]
-    share = median(least / np.where(wall > 0, wall, np.nan)) if span else exposure.typical.value
-    typical, step_ms = median(least), median(wall) if span else exposure.median_step_ms
+    there = exposure.within(span) if span else exposure
+    typical, step_ms, share = there.typical_ms, there.median_step_ms, there.typical.value
+    cost_s = float(np.nansum(there.least)) / 1e3
     since, until = span.between(steps.step) if span else (int(steps.step[0]), None)
     if span or exposure.is_typical:
         message = (
@@ -91,8 +87,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         parameter=blamed.parameters[0] if blamed and blamed.parameters else None,
         since_step=since,
         until_step=until,
-        cost_ms=float(np.nansum(least)) / exposure.typical.steps if span else exposure.cost_ms,
-        cost_s=float(np.nansum(least)) / 1e3,
+        cost_ms=1e3 * cost_s / exposure.typical.steps if span else exposure.cost_ms,
+        cost_s=cost_s,
         evidence={
             "exposed_ms": typical,
             "step_ms": step_ms,
@@ -138,10 +134,6 @@ def _advice(view: RunView, lasting: Sequence[BucketStats], part: str, half_ms: f
     return (
         _ADVICE[part].format(less=less) + besides + (view.advice.line("--compress", "bf16") if halved else "")
     )
-
-
-def _part_of_the_run(exposure: Exposure) -> Stretches | None:
-    return stretches(exposure.least - np.maximum(LEAST_MS, LARGE_SHARE * exposure.wall))
 
 
 def _exposed_cost(bucket: BucketStats) -> float:

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL
-from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.check import Check, told
 from pyddpdiag.analyse.extra_time import computing, stretch
 from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import Where
@@ -49,6 +49,14 @@ ADVICE_AT: Final[dict[Cause | None, str]] = {
     None: ": at its inputs, and for work that only this rank does there.",
 }
 """Where the line is known."""
+CHANGE_MIND: Final[dict[Cause | None, str]] = {
+    "core": "The rank stays late after the other load is gone.",
+    "device": "The rank has no more to compute than the others, and another program shares its device.",
+}
+OTHERWISE: Final = (
+    "If lateness follows the data to another rank, the inputs cause it; if it goes when other programs end, these "
+    "slowed its core."
+)
 FEWER_THREADS: Final = "Give each rank one thread first (OMP_NUM_THREADS=1): is the rank late then as well?"
 SAME_WITH_ONE: Final = "The rank is late by as much with one thread each."
 OTHER_THREADS: Final = (
@@ -86,6 +94,35 @@ def _look(view: RunView) -> Iterator[Finding]:
         yield _tell_past(view, late)
 
 
+def _finding(late: LateRank, message: str, change_mind: str) -> Finding:
+    """What is so of a rank that was late in any steps."""
+    threads = _threads(late) or (None, None)
+    return Finding(
+        kind="late_rank",
+        severity="warning",
+        message=message,
+        confidence=late.confidence,
+        rank=late.rank,
+        cause=late.cause,
+        since_step=late.since_step,
+        until_step=late.until_step,
+        evidence={
+            "extra_ms": late.extra_ms,
+            "extra_at_least_ms": late.sure_ms,
+            "step_ms": late.step_ms,
+            "data_wait_extra_ms": late.data_ms,
+            "cpu_share": late.extra.cpu,
+            "core_wait_share": late.extra.core,
+            "torch_threads": threads[0],
+            "torch_threads_of_others": threads[1],
+            **late.beside,
+        },
+        cost_ms=late.cost_ms,
+        change_mind=change_mind,
+        advice=_advice(late) or ADVICE[late.cause],
+    )
+
+
 def _past_cost_s(view: RunView, late: LateRank) -> float:
     """What it cost in the steps of which only sums are left."""
     return late.cost_ms * float(view.past.counted.sum()) / 1e3
@@ -95,65 +132,39 @@ def _tell_past(view: RunView, late: LateRank) -> Finding:
     """Of a rank that was late in steps whose records were overwritten."""
     past = view.past
     until = past.until_step if late.until_step is None else late.until_step + past.length - 1
-    return Finding(
-        kind="late_rank",
-        severity="warning",
-        message=f"rank {late.rank} was late in steps {late.since_step} to {until}: on average it needed "
+    found = _finding(
+        late,
+        f"rank {late.rank} was late in steps {late.since_step} to {until}: on average it needed "
         f"{milliseconds(late.extra_ms)} more than the others for its own part of a step{_why(late)}, in "
         f"{percent(late.often)} of {count(late.steps, 'interval')} of {past.length} steps, of which only sums are "
         "left.",
-        confidence=late.confidence,
-        rank=late.rank,
-        cause=late.cause,
-        since_step=late.since_step,
+        "A recording of those steps with a larger ring, Recorder(capacity_mb=...), shows other causes: sums tell no "
+        "typical step from a few long ones.",
+    )
+    intervals = {"share_of_intervals": late.often, "intervals": late.steps, "steps_per_interval": past.length}
+    return replace(
+        found,
         until_step=until,
         # That would be of the steps that have records, where the costs of all findings are bounded.
         cost_ms=None,
         cost_s=_past_cost_s(view, late),
-        evidence={
-            "extra_ms": late.extra_ms,
-            "extra_at_least_ms": late.sure_ms,
-            "share_of_intervals": late.often,
-            "intervals": late.steps,
-            "steps_per_interval": past.length,
-            "step_ms": late.step_ms,
-            "data_wait_extra_ms": late.data_ms,
-            "cpu_share": late.extra.cpu,
-            "core_wait_share": late.extra.core,
-            **late.beside,
-        },
-        change_mind="A recording of those steps with a larger ring, Recorder(capacity_mb=...), shows other causes: "
-        "sums tell no typical step from a few long ones.",
-        advice=_advice(late, None, None),
+        evidence={**found.evidence, **intervals},
     )
 
 
 def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Finding:
     """`before`: the same rank, where it was late up to the first of these steps, too."""
-    threads = late.threads if late.cause == "compute" and not late.other_threads else None
     beside = (late.other_threads if late.is_by_other_threads else None) or (None, None)
-    where = _where(view, late)
-    return Finding(
-        kind="late_rank",
-        severity="warning",
-        message=_what(view, late) + _at(late, where),
-        confidence=late.confidence,
-        rank=late.rank,
-        cause=late.cause,
+    innocent = SAME_WITH_ONE if _may_spin(late) else CHANGE_MIND.get(late.cause, OTHERWISE)
+    found = _finding(late, _what(view, late), innocent)
+    found = replace(
+        found,
         since_step=before.since_step if before else late.since_step,
-        until_step=late.until_step,
-        cost_ms=late.cost_ms,
-        where=str(where.line) if where else None,
         cost_s=late.cost_ms * len(view.lateness) / 1e3 + (_past_cost_s(view, before) if before else 0.0),
         evidence={
-            "extra_ms": late.extra_ms,
-            "extra_at_least_ms": late.sure_ms,
+            **found.evidence,
             "share_of_steps": late.often,
             "steps": late.steps,
-            "step_ms": late.step_ms,
-            "data_wait_extra_ms": late.data_ms,
-            "cpu_share": late.extra.cpu,
-            "core_wait_share": late.extra.core,
             "device_share": late.extra.device if late.cause == "device" else None,
             "disk_wait_ms": late.disk_ms,
             "major_faults": late.major_faults,
@@ -161,34 +172,19 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
             "than_rank": late.than,
             "load_per_core": late.load,
             "until_step": late.until_step,
-            "torch_threads": threads[0] if threads else None,
-            "torch_threads_of_others": threads[1] if threads else None,
-            **(where.facts if where else {}),
             "other_threads_ms": beside[0],
             "other_threads_of_others_ms": beside[1],
             "extra_before_records_ms": before.extra_ms if before else None,
-            **late.beside,
             **times_of(view, late.rank, late.since_step, late.until_step),
         },
-        change_mind=SAME_WITH_ONE
-        if _may_spin(late)
-        else "The rank stays late after the other load is gone."
-        if late.cause == "core"
-        else "The rank has no more to compute than the others, and another program shares its device."
-        if late.cause == "device"
-        else "If lateness follows the data to another rank, the inputs cause it; if it goes when other programs "
-        "end, these slowed its core.",
-        advice=_advice(late, threads, where),
     )
+    otherwise = None if _advice(late) else ADVICE_AT.get(late.cause)
+    return told(found, _where(view, late), "what it needs more", otherwise)
 
 
-def _at(late: LateRank, where: Where | None) -> str:
-    if where is None:
-        return ""
-    # How much of the extra time that is, is not known then.
-    if where == late.alone_at:
-        return f" It is mostly at {where}, where no other rank is."
-    return f" {where.says('what it needs more')}."
+def _threads(late: LateRank) -> tuple[int, int] | None:
+    """How many threads torch has there and elsewhere, where fewer are why it is late."""
+    return late.threads if late.cause == "compute" and not late.other_threads else None
 
 
 def _may_spin(late: LateRank) -> bool:
@@ -210,14 +206,13 @@ def _where(view: RunView, late: LateRank) -> Where | None:
     return lines.more_of(late.rank, lateness.step[rows], more_ms, times) or late.alone_at
 
 
-def _advice(late: LateRank, threads: tuple[int, int] | None, where: Where | None) -> str:
+def _advice(late: LateRank) -> str:
+    """What to do about threads; empty: they are not the cause."""
     if _may_spin(late):
         return FEWER_THREADS
-    if threads:
+    if _threads(late):
         return "Give every rank the same OMP_NUM_THREADS and torch.set_num_threads()."
-    if late.is_by_other_threads:
-        return OTHER_THREADS
-    return ADVICE[late.cause] if where is None else where.advice(ADVICE_AT[late.cause])
+    return OTHER_THREADS if late.is_by_other_threads else ""
 
 
 def _what(view: RunView, late: LateRank) -> str:
@@ -250,8 +245,8 @@ def _why(late: LateRank) -> str:
     if late.other_threads:
         mine, theirs = (milliseconds(each) for each in late.other_threads)
         return f", while other threads of its process compute ({mine} per step, those of the others {theirs})"
-    if late.cause == "compute" and late.threads:
-        return f"; its torch uses {count(late.threads[0], 'thread')}, the others' {late.threads[1]}"
+    if threads := _threads(late):
+        return f"; its torch uses {count(threads[0], 'thread')}, the others' {threads[1]}"
     if late.cause == "compute":
         does = computing("it", "that", late.extra.cpu, late.extra.core)
         spin = ", or its threads spin for want of a core" if _may_spin(late) else ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
 from pyddpdiag.analyse.alone import Alone
 from pyddpdiag.analyse.bounds import MOST
-from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.check import Check, told
 from pyddpdiag.analyse.episodes import episodes
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.meetings import TAIL
@@ -16,6 +17,15 @@ from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import Finding
 from pyddpdiag.model.words import percent, times
+
+PREPARE: Final = (
+    "Prepare data (download, unpack, index) before the ranks are started, or let each host's first rank do its own "
+    "host's part."
+)
+SHARE: Final = (
+    "Share the work: evaluate on every rank with DistributedSampler(dataset, shuffle=False) and all-reduce the result; "
+    "write checkpoints in a thread, of a copy of the state; or do it less often."
+)
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -31,18 +41,19 @@ def _look(view: RunView) -> Iterator[Finding]:
     where, line = _where(view, found), _set_up_line(view, found)
     rhythm = period(found.at[found.at != TAIL])
     every = f" (every {rhythm:.0f} steps)" if rhythm else ""
-    yield Finding(
+    at_start = len(found.at) == 1 and found.from_start
+    finding = Finding(
         kind="rank_alone",
         severity="warning",
         message=f"the ranks stood still for {found.lost_s:.1f} of {found.run_s:.1f} s: rank {found.rank} works alone "
         f"{_when(found)}, {times(len(found.at))}{every}, and the others wait for it; {percent(found.share)} of the "
-        "time goes by that way." + (f" {where.says('what it does there')}." if where else _set_up_says(line)),
+        "time goes by that way." + (f" There it mostly is at {line}." if line and not where else ""),
         confidence="high" if found.is_seen else "medium",
         rank=found.rank,
         since_step=steps[0] if steps else None,
         cost_ms=float(inside.sum()) / view.judged.steps if len(inside) else None,
         cost_s=found.lost_s,
-        where=str(where.line) if where else line or None,
+        where=line or None,
         evidence={
             "lost_s": found.lost_s,
             "run_s": found.run_s,
@@ -52,11 +63,15 @@ def _look(view: RunView) -> Iterator[Finding]:
             "longest_s": float(found.lead_ms.max()) / 1e3,
             "others_in_collective": int(found.collective),
             "between_epochs": int(found.epochs),
-            **(where.facts if where else {}),
         },
         change_mind="The other ranks need what it makes there, and could not make it themselves.",
-        advice=_advice(view, found, where),
+        advice=PREPARE
+        if at_start
+        else SHARE
+        if found.phase
+        else f"{SHARE} {view.advice.phases()} tells what it is.",
     )
+    yield told(finding, where, "what it does there", None if at_start else f". {SHARE}")
 
 
 def _where(view: RunView, found: Alone) -> Where | None:
@@ -84,10 +99,6 @@ def _set_up_line(view: RunView, found: Alone) -> str:
     return best
 
 
-def _set_up_says(line: str) -> str:
-    return f" There it mostly is at {line}." if line else ""
-
-
 def _when(found: Alone) -> str:
     if found.epochs:
         return "between epochs"
@@ -96,21 +107,6 @@ def _when(found: Alone) -> str:
     if (found.at == TAIL).all():
         return "after the last step"
     return "between steps"
-
-
-def _advice(view: RunView, found: Alone, where: Where | None) -> str:
-    if len(found.at) == 1 and found.from_start:
-        return (
-            "Prepare data (download, unpack, index) before the ranks are started, or let each host's first rank do its "
-            "own host's part."
-        )
-    cure = (
-        "Share the work: evaluate on every rank with DistributedSampler(dataset, shuffle=False) and all-reduce the "
-        "result; write checkpoints in a thread, of a copy of the state; or do it less often."
-    )
-    if where:
-        return where.advice(f". {cure}")
-    return cure if found.phase else f"{cure} {view.advice.phases()} tells what it is."
 
 
 CHECK = Check(("rank_alone",), _look, per_group=True, rests_on="own times")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.check import Check, told
 from pyddpdiag.analyse.extra_time import computing, stretch
-from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.slower import Slower
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
@@ -55,50 +54,47 @@ def _look(view: RunView) -> Iterator[Finding]:
         return
     steps = view.judged
     at = steps.step[found.rows]
-    change = found.change
-    since, until = change.span.between(at)
+    since, until = found.span.between(at)
     where = None
     if found.cause not in ("core", "device"):
-        more_ms = change.there_ms - change.usual_ms
-        times = stretch(change.usual_ms, more_ms, found.extra.cpu, found.extra.core)
-        where = view.lines.more_in(at[change.inside], at[~change.inside], more_ms, times)
+        more_ms = found.there_ms - found.usual_ms
+        times = stretch(found.usual_ms, more_ms, found.extra.cpu, found.extra.core)
+        where = view.lines.more_in(at[found.inside], at[~found.inside], more_ms, times)
     # Threads that spin in want of a core do so for as long as that lasts, on all ranks.
     spins = found.cause in ("compute", None) and view.spins
     cause = "disk" if found.cause == "blocked" and where and where.on_disk else found.cause
-    yield Finding(
+    finding = Finding(
         kind="slower_steps",
         severity="warning",
-        message=f"all ranks{' that are here' if view.run.missing_count else ''} are slower {change.span.words(at)}: "
-        f"each needs {milliseconds(change.there_ms)} for its own part of a step, "
-        f"{milliseconds(change.usual_ms)} {_rest(change.span)} ({number(change.times)} times as long"
-        f"{', and more and more' if change.grows else ''}){_what(found, cause)}{SPIN if spins and cause else ''}; "
-        f"{percent(change.share)} of the time is lost to it."
-        + (f" {where.says('what they need more')}." if where else ""),
+        message=f"all ranks{' that are here' if view.run.missing_count else ''} are slower {found.span.words(at)}: "
+        f"each needs {milliseconds(found.there_ms)} for its own part of a step, "
+        f"{milliseconds(found.usual_ms)} {_rest(found.span)} ({number(found.times)} times as long"
+        f"{', and more and more' if found.grows else ''}){_what(found, cause)}{SPIN if spins and cause else ''}; "
+        f"{percent(found.share)} of the time is lost to it.",
         confidence="low" if spins else found.confidence,
         cause=cause,
         since_step=since,
         until_step=until,
-        cost_ms=change.lost_ms / len(found.rows),
-        cost_s=change.lost_ms / 1e3,
-        where=str(where.line) if where else None,
+        cost_ms=found.lost_ms / len(found.rows),
+        cost_s=found.lost_ms / 1e3,
         evidence={
-            "own_ms": change.there_ms,
-            "usual_own_ms": change.usual_ms,
-            "times_as_long": change.times,
-            "share": change.share,
+            "own_ms": found.there_ms,
+            "usual_own_ms": found.usual_ms,
+            "times_as_long": found.times,
+            "share": found.share,
             "cpu_share": found.extra.cpu,
             "core_wait_share": found.extra.core,
             "cpu_times": found.cpu_times,
             "load_per_core": found.load,
-            "grows": int(change.grows),
+            "grows": int(found.grows),
             "until_step": until,
-            **change.span.evidence(change.own_ms, "own"),
-            **(where.facts if where else {}),
+            **found.span.evidence(found.own_ms, "own"),
             **times_of(view, steps.ranks[0], since, until),
         },
         change_mind=SAME_WITH_ONE if spins else CHANGE_MIND.get(cause, OTHERWISE),
-        advice=FEWER_THREADS if spins else _look_at(where) or ADVICE[cause],
+        advice=FEWER_THREADS if spins else ADVICE[cause],
     )
+    yield told(finding, where, "what they need more", None if spins else ": what makes it take longer then?")
 
 
 def _what(found: Slower, cause: Cause | None) -> str:
@@ -106,10 +102,6 @@ def _what(found: Slower, cause: Cause | None) -> str:
         return WHAT[cause]
     does = computing("they", "the difference", found.extra.cpu, found.extra.core)
     return f"; {does}" if does else ""
-
-
-def _look_at(where: Where | None) -> str:
-    return where.advice(": what makes it take longer then?") if where else ""
 
 
 def _rest(span: Stretches) -> str:

@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import judged_walls
 from pyddpdiag.bench.compare.comparison import Change, Comparison, PartChange, Series
@@ -85,10 +84,9 @@ def compare_runs(folders: Sequence[Path]) -> Comparison:
 def _read(folder: Path, label: str) -> _Run:
     run = read_run(folder, timelines=False)
     steps = run.report.steps
-    parts = step_parts(steps)
     judged = steps.judged
     _, begin = np.unique(steps.step[judged], return_index=True)
-    columns = {name: _means(getattr(parts, name)[judged], begin) for name in _PARTS}
+    columns = {name: _means(getattr(steps, f"{name}_ms")[judged], begin) for name in _PARTS}
     _, wall = judged_walls(steps)
     found = run.occurrences
     warm = np.isin(found.step, np.array(steps.left_out, np.int64))

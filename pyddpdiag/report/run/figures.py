@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.anatomy import step_parts
 from pyddpdiag.analyse.bounds import LEAST_MS
 from pyddpdiag.analyse.step_matrix import judged_walls
 from pyddpdiag.model import Finding, RunReport
@@ -35,7 +34,7 @@ def figures(report: RunReport) -> list[Figure]:
 
 def _exposed(report: RunReport, step: float) -> Figure:
     steps = report.steps.take(report.steps.judged)
-    communication = step_parts(steps).communication
+    communication = steps.communication_ms
     known = communication[np.isfinite(communication)]
     if not len(known):
         return Figure("Exposed", "-", "how much communication is hidden is not known")
@@ -53,7 +52,7 @@ def _late(report: RunReport) -> Figure:
             "Late", milliseconds(found.cost_ms), f"rank {found.rank}, for which the others wait{share}", "bad"
         )
     steps = report.steps.take(report.steps.judged)
-    late = step_parts(steps).late
+    late = steps.late_ms
     known = np.isfinite(late)
     if not known.any():
         return Figure("Late", "-", "not known")

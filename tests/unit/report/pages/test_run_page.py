@@ -14,7 +14,7 @@ import pytest
 from support.shown_run import write_shown
 from support.trace_writer import write_training
 
-from pyddpdiag.analyse.anatomy import PARTS, anatomy, step_parts
+from pyddpdiag.analyse.anatomy import PARTS, anatomy
 from pyddpdiag.analyse.shown_steps import steps_to_show
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_details, load_report
@@ -145,10 +145,9 @@ def drawn(folder: Path) -> dict[str, Chart]:
 
 def test_parts_of_a_step_add_up(folder: Path) -> None:
     steps = load_report(folder).steps
-    parts = step_parts(steps)
-    total = sum(getattr(parts, name) for name in PARTS)
+    total = sum(getattr(steps, f"{name}_ms") for name in PARTS)
     assert total == pytest.approx(steps.wall_ms)
-    late = parts.late.reshape(-1, 3)[1:]
+    late = steps.late_ms.reshape(-1, 3)[1:]
     # Rank 1 is the late one: it waits for nobody.
     assert np.median(late, axis=0)[1] == 0 and np.median(late, axis=0)[0] > 10
     binned = anatomy(steps, stretches=5)
