@@ -40,6 +40,8 @@ class Watch:
 
     def __init__(self) -> None:
         self._done: set[str] = set()
+        self.called = False
+        """Whether this process has called a DDP module."""
 
     def arrange(self, fails: Callable[[str], None]) -> None:
         """Notes the exception that ends this process. Once per process, before its script.
@@ -66,11 +68,6 @@ class Watch:
         """Whether this process has made a DDP module."""
         return _MADE in self._done
 
-    @property
-    def called(self) -> bool:
-        """Whether this process has called one."""
-        return _CALLED in self._done
-
     def loaded(self) -> None:
         """DistributedDataParallel is there."""
         self._once(_LOADED)
@@ -81,6 +78,7 @@ class Watch:
 
     def calls(self) -> None:
         """A DistributedDataParallel module is called."""
+        self.called = True
         self._once(_CALLED)
 
     def stepped(self) -> None:
