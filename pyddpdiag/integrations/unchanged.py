@@ -110,7 +110,7 @@ class _State:
     cures: Applied | None = None
     failed: bool = False
     announced: int = 0  # the id of the module whose call was seen, but not its forward pass
-    begun: bool = False  # a DDP module has run, or none will; batches before belong to nobody
+    begun: bool = False  # a watched DDP module has run, or none will; batches before belong to nobody
     set_up: SetUp | None = None  # looks at what comes before the first pass
 
 
@@ -177,13 +177,9 @@ def _patch_once(patch: Callable[[Any], None], module: ModuleType | None) -> None
     module._watched_by_pyddpdiag = True  # type: ignore[attr-defined]
 
 
-def _compiling() -> bool:
+def _patch_ddp(module: Any) -> None:
     import torch
 
-    return torch.compiler.is_compiling()
-
-
-def _patch_ddp(module: Any) -> None:
     ddp = module.DistributedDataParallel
     make, before, register = ddp.__init__, ddp._pre_forward, ddp.register_comm_hook
     _early.note(early_end.LOADED)
@@ -211,17 +207,17 @@ def _patch_ddp(module: Any) -> None:
 
     # A copy of the compiler's own would be traced; the calls below are made before it begins.
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        if not _compiling():
-            _forward(self)
+        if not torch.compiler.is_compiling():
+            _forward(self, self)
             _state.announced = id(self)
         return super(ddp, self).__call__(*arguments, **options)
 
     @functools.wraps(before)
     def pre_forward(self: Any, *arguments: Any, **options: Any) -> Any:
         # Of replicate(), which does not call the module itself.
-        if not _compiling():
+        if not torch.compiler.is_compiling():
             if _state.announced != id(self):
-                _forward(self)
+                _forward(self, self)
             _state.announced = 0
         return before(self, *arguments, **options)
 
@@ -289,6 +285,8 @@ def _fails(error: str) -> None:
 
 
 def _patch_compiled(module: Any) -> None:
+    import torch
+
     compiled = module.OptimizedModule
     call = compiled.__call__
 
@@ -296,7 +294,11 @@ def _patch_compiled(module: Any) -> None:
     def compiled_call(self: Any, *arguments: Any, **options: Any) -> Any:
         ddp = sys.modules.get("torch.nn.parallel.distributed")
         inner = self._orig_mod
-        if ddp is not None and isinstance(inner, ddp.DistributedDataParallel) and not _compiling():
+        if (
+            ddp is not None
+            and isinstance(inner, ddp.DistributedDataParallel)
+            and not torch.compiler.is_compiling()
+        ):
             _forward(inner, self)
         return call(self, *arguments, **options)
 
@@ -319,12 +321,12 @@ def _patch_loader(module: Any) -> None:
 
     @functools.wraps(following)
     def next_batch(self: Any) -> Any:
-        watched = _watched() if _state.begun else None
+        watched = _state.watched if _state.begun else None
         return following(self) if watched is None else watched.next_batch(self, following)
 
     @functools.wraps(make)
     def get_iterator(self: Any) -> Any:
-        watched = _watched() if _state.begun else None
+        watched = _state.watched if _state.begun else None
         since = monotonic_ns()
         made = make(self)
         if watched is not None:
@@ -341,7 +343,7 @@ def _patch_saving(module: Any) -> None:
 
     @functools.wraps(save)
     def watched_save(*arguments: Any, **options: Any) -> None:
-        watched = _watched() if _state.begun else None
+        watched = _state.watched if _state.begun else None
         since = monotonic_ns()
         save(*arguments, **options)
         if watched is not None:
@@ -360,7 +362,11 @@ def _patch_optimizers(module: Any) -> None:
 
 def _stepped(optimizer: Any, *_: Any) -> None:
     """An optimizer of any script has stepped: one that knows no DDP, perhaps."""
-    if not (_alone.over or _state.begun or _early.knows_modules or _compiling()):
+    if _alone.over or _state.begun or _early.knows_modules:
+        return
+    import torch
+
+    if not torch.compiler.is_compiling():
         _early.note(early_end.STEPPED)
         _alone.stepped(optimizer)
 
@@ -382,12 +388,13 @@ _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
 }
 
 
-def _forward(ddp: Any, given: Any = None) -> None:
-    _early.note(early_end.CALLED)
-    watched = _watched()
-    if watched is not None:
-        _begins()
-        watched.forward(ddp, ddp if given is None else given)
+def _forward(ddp: Any, given: Any) -> None:
+    if not (_state.begun and _early.called):
+        _early.note(early_end.CALLED)
+        if _watched() is not None:
+            _begins()
+    if _state.watched is not None:
+        _state.watched.forward(ddp, given)
 
 
 def _begins() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import weakref
@@ -83,18 +84,20 @@ class Watched:
         self._options = options
         self.session: Session | None = None
         """The recorder that this opened; None: not yet, or the script has its own."""
-        self._seen: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
+        # Plain sets of references that leave them: all of this is asked in every step.
+        self._seen: set[weakref.ref[DistributedDataParallel]] = set()
         self._loader: weakref.ref[Any] | None = None
         self._trained_on: tuple[weakref.ref[Any], int] | None = None  # an iterator, and how far it had come
         self._thread = threading.get_ident()
+        self._process = 0  # that records
         self._by_batches = False  # the open step began with a batch
         self._trains_on: weakref.ref[Any] | None = None  # the iterator whose batch it was
         self._made: tuple[weakref.ref[Any], int, int] | None = None  # an iterator, and since and until when
-        self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # that step in every step
-        self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # in the open step
+        self._optimizers: set[weakref.ref[Optimizer]] = set()  # that step in every step
+        self._stepped: set[weakref.ref[Optimizer]] = set()  # in the open step
         # Modules whose forward pass nobody has seen, with the optimizer steps that had gradients of theirs.
-        self._uncalled: weakref.WeakKeyDictionary[DistributedDataParallel, int] = weakref.WeakKeyDictionary()
-        self._passed_by: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()  # recorded all the same
+        self._uncalled: dict[weakref.ref[DistributedDataParallel], int] = {}
+        self._passed_by: set[weakref.ref[DistributedDataParallel]] = set()  # recorded all the same
         self._alone = False  # no module is there
         self._hears_optimizers = False
         self._begun_by: DistributedDataParallel | None = None
@@ -106,7 +109,7 @@ class Watched:
 
     def made_module(self, ddp: DistributedDataParallel) -> None:
         """A DDP module was made, by what is on this thread's stack."""
-        self._uncalled[ddp] = 0
+        self._uncalled[weakref.ref(ddp, self._uncalled.pop)] = 0
         self._framework = self._framework or maker(sys._getframe())
         self._hear_optimizers()
 
@@ -126,9 +129,9 @@ class Watched:
         """A forward pass of a DDP module begins; `given` is torch.compile's module of it, or the same."""
         # DDP itself looks only at this, and never at `training`.
         may_train = torch.is_grad_enabled()
-        if may_train and ddp not in self._seen:
-            self._uncalled.pop(ddp, None)
-            self._seen.add(ddp)
+        if may_train and weakref.ref(ddp) not in self._seen:
+            self._uncalled.pop(weakref.ref(ddp), None)
+            self._seen.add(weakref.ref(ddp, self._seen.discard))
             self._attach(ddp, given)
         marks = self._loop()
         if marks is None:
@@ -138,7 +141,7 @@ class Watched:
             return
         # Lightning leaves the wrapper in evaluation mode, and the model inside trains. With all of it in that mode,
         # this is an evaluation that records gradients, or a fine-tuning: the backward pass will show it.
-        sure = any(module.training for module in ddp.modules())
+        sure = ddp.training or any(module.training for module in ddp.modules())
         if marks.open and self._is_another(marks, ddp, sure):
             marks.end()
         if not marks.open:
@@ -149,7 +152,8 @@ class Watched:
             # Only until there is something better to tell steps by.
             self._begun_by = None if self._by_batches or self._optimizers else ddp
             self._stepped.clear()
-            self._signs = self._passes()
+            if self._begun_by is not None:
+                self._signs = self._passes()
         # The gradients of a pass in no_sync are for a later one of the same step.
         self._accumulates = not ddp.require_backward_grad_sync
         marks.begin(sure=sure)
@@ -196,7 +200,7 @@ class Watched:
             return take(loader)
         same = self._loader is not None and self._loader() is loader
         self._loader = weakref.ref(loader)
-        since = self._made_since(loader)
+        since = self._made_since(loader) if self._made is not None else 0
         marks.waits(again=same, since_ns=since)
         evaluations = None if torch.is_grad_enabled() else session.recorder.modules.training.evaluations
         waits_since = since or monotonic_ns()
@@ -289,6 +293,7 @@ class Watched:
                 self._folder, self._options, self._recorded_by, self._launch, self._framework
             )
             recorder = self.session.recorder
+            self._process = os.getpid()
             # After the note how the process ended, which has priority 0. Processes of multiprocessing run this, too.
             util.Finalize(None, self.session.close, exitpriority=-1)
         elif self.session is None:
@@ -302,14 +307,15 @@ class Watched:
         trained = {
             id(one) for group in optimizer.param_groups for one in group["params"] if one.grad is not None
         }
-        for ddp, steps in list(self._uncalled.items()):
-            if not any(id(one) in trained for one in ddp.parameters()):
+        for one, steps in self._uncalled.copy().items():
+            ddp = one()
+            if ddp is None or not any(id(parameter) in trained for parameter in ddp.parameters()):
                 continue
-            self._uncalled[ddp] = steps + 1
+            self._uncalled[one] = steps + 1
             if steps + 1 < STEPS_PAST_IT:
                 continue
-            del self._uncalled[ddp]
-            self._seen.add(ddp)
+            del self._uncalled[one]
+            self._seen.add(weakref.ref(ddp, self._seen.discard))
             if ddp._comm_hooks or is_attached(ddp):
                 continue  # the script's own
             at_next_step(optimizer, partial(self._attach_passed_by, weakref.ref(ddp)))
@@ -323,7 +329,7 @@ class Watched:
         except _FAILURES as error:
             self._cannot(error)
         else:
-            self._passed_by.add(ddp)
+            self._passed_by.add(weakref.ref(ddp, self._passed_by.discard))
 
     def _optimizer_stepped(self, optimizer: Optimizer, *_: Any) -> None:
         if self._uncalled:
@@ -331,25 +337,30 @@ class Watched:
         marks = self._loop()
         if marks is not None:
             self._begun_by = None
-            if optimizer in self._stepped:
+            one = weakref.ref(optimizer, self._optimizer_gone)
+            if one in self._stepped:
                 # It steps more often than the others, which then tell nothing of the end of a step.
-                self._optimizers = weakref.WeakSet(self._stepped)
-            self._optimizers.add(optimizer)
-            self._stepped.add(optimizer)
+                self._optimizers = self._stepped.copy()
+            self._optimizers.add(one)
+            self._stepped.add(one)
             if marks.open:
                 marks.begin()  # in which an optimizer steps: no evaluation
-            if not self._by_batches and all(each in self._stepped for each in self._optimizers):
+            if not self._by_batches and self._optimizers <= self._stepped:
                 marks.end()
             if (self._passed_by or self._alone) and not marks.open:
                 self._stepped.clear()
                 marks.begin()  # no forward pass will say so
 
+    def _optimizer_gone(self, one: weakref.ref[Optimizer]) -> None:
+        self._optimizers.discard(one)
+        self._stepped.discard(one)
+
     def _loop(self) -> LoopMarks | None:
         """The marks of the loop, on its thread and in the process that records."""
         session = self.session
-        if session is None or threading.get_ident() != self._thread:
+        if session is None or threading.get_ident() != self._thread or os.getpid() != self._process:
             return None
-        return session.steps if session.recorder.is_ours() and not session.recorder.closed else None
+        return None if session.recorder.core.closed else session.steps
 
     def _cannot(self, error: Exception) -> None:
         if not self._failed:

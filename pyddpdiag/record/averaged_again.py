@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import torch
 
 from pyddpdiag.model.averaged_again import AveragedAgain as Facts
 from pyddpdiag.record.reduced import Reduced
 from pyddpdiag.record.script_lines import line_of_frame
+
+_NOTHING: Final = (Facts(0), 0)
+_NO_GRADIENTS: Final[tuple[int, dict[int, int]]] = (-1, {})
 
 
 class AveragedAgain:
@@ -48,7 +52,7 @@ class AveragedAgain:
             if values == sum(gradients.values()) or all(
                 gradients.get(one.data_ptr()) == one.numel() for one in tensors
             ):
-                before, so_far = self._open.get(module, (Facts(0), 0))
+                before, so_far = self._open.get(module, _NOTHING)
                 size = sum(one.nbytes for one in tensors)
                 facts = replace(before, calls=before.calls + 1, bytes=before.bytes + size, op=op)
                 where = before.where or line_of_frame(sys._getframe())
@@ -56,8 +60,8 @@ class AveragedAgain:
 
     def steps(self, module: Reduced) -> None:
         """An optimizer steps with a module."""
-        opened, values = self._open.pop(module, (Facts(0), 0))
-        gradients = self._gradients.pop(module, (0, {}))[1]
+        opened, values = self._open.pop(module, _NOTHING)
+        gradients = self._gradients.pop(module, _NO_GRADIENTS)[1]
         if not self.due or module.native.passes == module.stepped_at:
             return
         seen = self._seen.get(module.native.index, Facts(0))
@@ -70,7 +74,7 @@ class AveragedAgain:
         return {index: one for index, one in self._seen.copy().items() if one.times}
 
     def _gradients_of(self, module: Reduced) -> dict[int, int]:
-        passes, known = self._gradients.get(module, (-1, {}))
+        passes, known = self._gradients.get(module, _NO_GRADIENTS)
         if passes != module.native.passes:
             living = (one for one in (ref() for ref in module.parameters) if one is not None)
             gradients = (one.grad for one in living if one.grad is not None)

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import methodcaller
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch.optim.optimizer import (
@@ -26,12 +26,6 @@ from pyddpdiag.record.reduced import Reduced
 from pyddpdiag.record.sampled import is_sampled
 from pyddpdiag.record.script_lines import line_of_frame
 from pyddpdiag.record.stepping import Link, Stepping
-
-LOOK_INTERVAL: Final = 7
-"""All parameters are looked at in the first steps, and in every n-th one after these.
-
-A prime: scripts that average weights themselves do so every 10, 16 or 100 steps, and some look must come right after.
-"""
 
 TRAIL: Final = 256
 """So often, at first, a checksum of all unreduced parameters of a set is kept."""
@@ -74,13 +68,12 @@ class Optimizers:
         self._modules: list[Reduced] = []
         self._process = os.getpid()
         self._failed = False
-        self._stepping: weakref.WeakKeyDictionary[Optimizer, Stepping] = weakref.WeakKeyDictionary()
+        self._stepping: dict[weakref.ref[Optimizer], Stepping] = {}
         self._ended: list[Stepping] = []  # in their order, of optimizers that may be gone
         self._unreduced: dict[tuple[int | None, tuple[str, ...], int, bool], _Seen] = {}
-        this = weakref.ref(self)
         handles = [
-            register_optimizer_step_pre_hook(lambda one, *_: _call(this, Optimizers.begins, one)),
-            register_optimizer_step_post_hook(lambda one, *_: _call(this, Optimizers.ended, one)),
+            register_optimizer_step_pre_hook(self._hook(Optimizers.begins)),
+            register_optimizer_step_post_hook(self._hook(Optimizers.ended)),
         ]
         self._close = weakref.finalize(self, lambda: list(map(methodcaller("remove"), handles)))
         self._close.atexit = False
@@ -118,34 +111,43 @@ class Optimizers:
             if one.marks
         }
 
-    def hear(self, method: Callable[[Optimizers, Optimizer], None], optimizer: Optimizer) -> None:
-        """Calls it. Whatever is wrong with it, a training must not end by it: then this watches no more."""
-        # A forked child has copies of locks, which another thread may have held.
-        if self._failed or os.getpid() != self._process:
-            return
-        try:
-            method(self, optimizer)
-        except Exception:
-            self._failed = True
+    def _hook(self, method: Callable[[Optimizers, Optimizer], None]) -> Callable[..., None]:
+        """Of all optimizers. Whatever is wrong with it, a training must not end by it: then this watches no more."""
+        this, process = weakref.ref(self), self._process
+
+        def hook(optimizer: Optimizer, *_: Any) -> None:
+            if torch.compiler.is_compiling():
+                return  # a call into the native module would break the graph
+            watch = this()
+            # A forked child has copies of locks, which another thread may have held.
+            if watch is None or watch._failed or os.getpid() != process:
+                return
+            try:
+                method(watch, optimizer)
+            except Exception:
+                watch._failed = True
+
+        return hook
 
     def begins(self, optimizer: Optimizer) -> None:
         """A step begins."""
         if not (self._modules or self.looks_at_all) or self._core.paused:
             return
-        stepping = self._stepping.get(optimizer)
+        stepping = self._stepping.get(weakref.ref(optimizer))
         if stepping is None:
-            stepping = self._stepping[optimizer] = Stepping(optimizer)
+            stepping = Stepping(optimizer)
+            self._stepping[weakref.ref(optimizer, self._stepping.pop)] = stepping
             if len(self._ended) < MOST:
                 self._ended.append(stepping)
+        looks = stepping.due
         stepping.begins(optimizer)
-        looks = _is_looked_at(stepping.steps)
         if looks:
             for module in self._modules:
                 module.forget_if_gone()
             stepping.look(optimizer, self._modules)
         for link in stepping.links:
             link.before = link.module.native.passes
-            link.module.mark()
+            link.module.mark(link.before)
             self._again.steps(link.module)
             if link.module.ends_locally or (link.before == link.after and self._is_new(link)):
                 self._note_module(optimizer, link.module)
@@ -156,22 +158,24 @@ class Optimizers:
 
     def ended(self, optimizer: Optimizer) -> None:
         """A step ended."""
-        stepping = self._stepping.get(optimizer)
-        if stepping is not None:
-            self._again.due = _is_looked_at(stepping.steps + 1)
-        for link in stepping.links if stepping is not None else ():
+        stepping = self._stepping.get(weakref.ref(optimizer))
+        if stepping is None:
+            return
+        self._again.due = stepping.due
+        for link in stepping.links:
             now = link.module.native.passes
             # What came before its first step may be another optimizer's.
-            if stepping is not None and stepping.steps > 1:
+            if stepping.steps > 1:
                 # A closure may run many passes within one step, each of which it needs. What came before another
                 # optimizer's step was that one's.
                 since = max(link.module.stepped_at, link.after)
                 link.passes[max(link.before - since, 0) + min(now - link.before, 1)] += 1
             link.after = now
-            link.module.stepped()
+            link.module.stepped(now)
             gradient = _gradient(link.module)
             link.gradient = (weakref.ref(gradient), _version(gradient)) if gradient is not None else None
-        if stepping is not None and stepping.links and _is_power_of_4(stepping.steps):
+        steps = stepping.steps
+        if stepping.links and steps & (steps - 1) == 0 and steps.bit_length() % 2 == 1:  # a power of 4
             self._found()
 
     def _is_new(self, link: Link) -> bool:
@@ -273,8 +277,11 @@ class Optimizers:
 
 def _gradient(module: Reduced) -> torch.Tensor | None:
     """One of its gradients."""
-    living = (one for one in (ref() for ref in module.parameters) if one is not None)
-    return next((one.grad for one in living if one.grad is not None), None)
+    for ref in module.parameters:
+        one = ref()
+        if one is not None and (gradient := one.grad) is not None:
+            return gradient
+    return None
 
 
 def _version(gradient: torch.Tensor) -> int:
@@ -296,28 +303,10 @@ def _within(some: list[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tenso
     return found
 
 
-def _is_looked_at(step: int) -> bool:
-    return step <= 4 or step % LOOK_INTERVAL == 0
-
-
-def _is_power_of_4(number: int) -> bool:
-    return number & (number - 1) == 0 and number.bit_length() % 2 == 1
-
-
 def _together(marks: tuple[tuple[int, float] | None, ...]) -> int:
     """32 bits of all of these checksums."""
     known = [mark[0] for mark in marks if mark is not None]
     return zlib.crc32(b"".join(bits.to_bytes(8, "little") for bits in known)) if known else 0
-
-
-def _call(
-    this: weakref.ref[Optimizers], method: Callable[[Optimizers, Optimizer], None], optimizer: Optimizer
-) -> None:
-    if torch.compiler.is_compiling():
-        return  # a call into the native module would break the graph
-    found = this()
-    if found is not None:
-        found.hear(method, optimizer)
 
 
 __all__ = ["Optimizers"]

@@ -58,19 +58,20 @@ class Reduced:
     @property
     def ends_locally(self) -> bool:
         """Whether passes since an optimizer's last step were reduced, and others came after these that were not."""
-        passes, looks = self.native.passes, self.looks
-        return passes > self.stepped_at and looks.local > self.local_at and looks.local_after == passes
+        looks = self.looks
+        # Without `no_sync` there are none: this is asked before every step.
+        return looks.local > self.local_at and self.stepped_at < self.native.passes == looks.local_after
 
-    def stepped(self) -> None:
-        """An optimizer has stepped with it."""
-        self.stepped_at, self.local_at = self.native.passes, self.looks.local
-        self.looks.steps(self.stepped_at, self.parameters)
+    def stepped(self, passes: int) -> None:
+        """An optimizer has stepped with it, after so many passes."""
+        self.stepped_at, self.local_at = passes, self.looks.local
+        self.looks.steps(passes, self.parameters)
 
-    def mark(self) -> None:
-        """Notes what one parameter is before a step."""
+    def mark(self, passes: int) -> None:
+        """Notes what one parameter is before a step, after so many passes."""
         one = self.parameters[self.smallest]() if self.parameters else None
         if one is not None and one.nbytes <= _SMALL_BYTES:
-            self.marks[self.native.passes] = _native.weight_marks([one])[0]
+            self.marks[passes] = _native.weight_marks([one])[0]
             while len(self.marks) > MOST:
                 del self.marks[next(iter(self.marks))]
 

@@ -8,7 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 from torch.optim.lr_scheduler import (
@@ -24,6 +24,12 @@ from torch.optim.optimizer import Optimizer
 from pyddpdiag.model.training import MOST, Stepped
 from pyddpdiag.record.reduced import Reduced
 from pyddpdiag.record.script_lines import line_of_frame
+
+LOOK_INTERVAL: Final = 7
+"""All parameters are looked at in the first steps, and in every n-th one after these.
+
+A prime: scripts that average weights themselves do so every 10, 16 or 100 steps, and some look must come right after.
+"""
 
 
 @dataclass(eq=False)
@@ -44,6 +50,8 @@ class Stepping:
     def __init__(self, optimizer: Optimizer) -> None:
         self.kind = type(optimizer).__name__
         self.steps = 0
+        self.due = True
+        """Whether all parameters are looked at in the next step."""
         self.links: list[Link] = []
         self._settings: dict[int, str] = {}
         self._where: set[str] = set()  # lines of the script
@@ -55,14 +63,20 @@ class Stepping:
     def begins(self, optimizer: Optimizer) -> None:
         """A step begins."""
         self.steps += 1
+        self.due = self.steps < 4 or (self.steps + 1) % LOOK_INTERVAL == 0
         if self.steps & (self.steps - 1) == 0:
             self._note_settings(optimizer)
         sought = self.steps == 2 and getattr(optimizer.step, "_wrapped_by_lr_sched", False)
-        if any(_learns(group) for group in optimizer.param_groups):
-            self._zero_since = None
-        elif self._zero_since is None:
-            self._zero_since = self.steps - 1
-            sought = self.steps > 1
+        for group in optimizer.param_groups:
+            rate = group.get("lr")
+            # As far as that can be read without waiting for a device.
+            if not isinstance(rate, (int, float)) or rate != 0:
+                self._zero_since = None
+                break
+        else:
+            if self._zero_since is None:
+                self._zero_since = self.steps - 1
+                sought = self.steps > 1
         if sought and self._schedule is None:
             self._schedule = _schedule_of(optimizer, self.steps)
         elif self._schedule is not None:
@@ -159,12 +173,6 @@ def _planned(scheduler: Any) -> int | None:
         names = {OneCycleLR: "total_steps", CosineAnnealingLR: "T_max", PolynomialLR: "total_iters"}
         total = getattr(scheduler, names.get(type(scheduler), ""), None)
     return total if isinstance(total, int) and total > 0 else None
-
-
-def _learns(group: dict[str, Any]) -> bool:
-    """Whether its learning rate is not 0, as far as that can be read without waiting for a device."""
-    rate = group.get("lr")
-    return not isinstance(rate, (int, float)) or rate != 0
 
 
 def _state(optimizer: Optimizer) -> str:

@@ -122,16 +122,12 @@ class LoopMarks:
     def __init__(self, core: _native.Recorder, modules: Modules) -> None:
         self._core = core
         self._modules = modules
-        self._open = False
+        self.open = False
+        """Whether a step has begun and not ended."""
         self._waits_since = 0  # 0: nobody has waited for a batch since the last step
         self._batch_came = 0
         self._last_end = 0  # of the step before, if nothing is known that came since
         self._signs: int | None = None  # of backward passes, when a provisional step began
-
-    @property
-    def open(self) -> bool:
-        """Whether a step has begun and not ended."""
-        return self._open
 
     @property
     def has_batch(self) -> bool:
@@ -163,25 +159,24 @@ class LoopMarks:
     @property
     def is_provisional(self) -> bool:
         """Whether nothing shows yet that the open step is really a step."""
-        return self._signs is not None and self._signs == self._core.backward_signs
+        return self._signs == self._core.backward_signs
 
     def begin(self, *, sure: bool = True) -> None:
         """A step, since its batch came. If one is open, it goes on."""
-        if not self._open:
-            now = monotonic_ns()
-            begun = self._batch_came or self._last_end or now
+        if not self.open:
+            begun = self._batch_came or self._last_end or monotonic_ns()
             self._core.step_begun(self._waits_since or begun, begun)
-            self._open = True
+            self.open = True
             self._signs = None if sure else self._core.backward_signs
         elif sure:
             self._signs = None
-        self.forget()
+        self._waits_since = self._batch_came = self._last_end = 0
 
     def end(self) -> None:
         """Of the step that is open, if one is."""
-        if self._open:
-            self._open = False
-            if self.is_provisional:
+        if self.open:
+            self.open = False
+            if self._signs is not None and self.is_provisional:
                 self._core.step_withdrawn()
             else:
                 self._core.step_end()
@@ -190,6 +185,6 @@ class LoopMarks:
 
     def close(self) -> None:
         """What is still open did not end as a step."""
-        if self._open:
-            self._open = False
+        if self.open:
+            self.open = False
             self._core.wait_abandoned()

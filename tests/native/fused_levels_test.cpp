@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <iostream>
+#include <limits>
 
 #include "check.hpp"
 #include "core/kernels/half.hpp"
@@ -145,6 +146,24 @@ CASE("statistics alone are those of a copy") {
                     CHECK(same_bits(kernels->statistics.at(index)(values.data(), nullptr, count, 1.0, false),
                                     expected));
                 }
+            }
+        }
+    }
+}
+
+CASE("one value that is infinite or NaN is found, wherever it is") {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    for (const Level level : {Level::scalar, Level::avx2, Level::avx512}) {
+        const KernelTable* kernels = ddpdiag::kernels(level);
+        for (std::size_t at = 0; kernels != nullptr && at < 70; ++at) {
+            for (const float bad : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) {
+                std::vector<float> floats(70, -std::numeric_limits<float>::max());
+                std::vector<double> doubles(70, std::numeric_limits<double>::denorm_min());
+                CHECK(kernels->finite_f32(floats.data(), 70) && kernels->finite_f64(doubles.data(), 70));
+                floats[at] = bad;
+                doubles[at] = bad;
+                CHECK(!kernels->finite_f32(floats.data(), 70) && !kernels->finite_f64(doubles.data(), 70));
+                CHECK(kernels->finite_f32(floats.data(), at) && kernels->finite_f64(doubles.data(), at));
             }
         }
     }

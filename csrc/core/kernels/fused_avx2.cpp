@@ -12,6 +12,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/kernels/finite.hpp"
 #include "core/kernels/half.hpp"
 
 #define KERNEL DDPDIAG_TARGET("avx2,f16c,fma") DDPDIAG_INLINE

@@ -12,6 +12,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/kernels/finite.hpp"
 #include "core/kernels/half.hpp"
 
 #define KERNEL DDPDIAG_TARGET("avx512f,avx512bw") DDPDIAG_INLINE

@@ -276,5 +276,14 @@ KERNEL_ENTRY GradientStatistics run(const void* source, void* target, std::size_
                           : pass<from, to, stores, true>(in, out, count, one_scale, streaming);
 }
 
+template <typename Value>
+KERNEL_ENTRY bool finite(const void* values, std::size_t count) {
+    AllFinite<Value> seen;
+    for (std::size_t i = 0; i < count; ++i) {
+        seen.see(static_cast<const Value*>(values)[i]);
+    }
+    return seen.so_far();
+}
+
 }  // namespace
 }  // namespace ddpdiag

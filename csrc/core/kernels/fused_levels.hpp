@@ -30,6 +30,7 @@ struct KernelTable {
     // `streaming` requires a target at a multiple of streaming_alignment.
     using Copy = GradientStatistics (*)(const void* source, void* target, std::size_t count, double scale,
                                         bool streaming);
+    using Finite = bool (*)(const void* values, std::size_t count);
     using Sum = void (*)(const std::uint16_t* const* inputs, std::size_t input_count, std::uint16_t* output,
                          std::size_t count);
     using WideSum = void (*)(const std::uint16_t* const* inputs, std::size_t input_count, float* output,
@@ -51,6 +52,8 @@ struct KernelTable {
 
     std::array<std::array<Copy, element_count>, element_count> copy;  // [from][to]
     std::array<Copy, element_count> statistics;                       // ignores the target
+    Finite finite_f32;  // whether none of them is infinite or NaN
+    Finite finite_f64;
     Sum sum_f16;
     Sum sum_bf16;
     WideSum sum_f16_to_f32;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/kernels/finite.hpp"
 #include "core/kernels/fused_levels.hpp"
 #include "core/kernels/half.hpp"
 

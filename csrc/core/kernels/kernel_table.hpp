@@ -14,6 +14,8 @@ constexpr KernelTable table() {
              copies_from<Element::bf16>()},
             {&run<Element::f32, Element::f32, false>, &run<Element::f64, Element::f64, false>,
              &run<Element::f16, Element::f16, false>, &run<Element::bf16, Element::bf16, false>},
+            &finite<float>,
+            &finite<double>,
             &sum<Element::f16, std::uint16_t>,
             &sum<Element::bf16, std::uint16_t>,
             &sum<Element::f16, float>,

@@ -1,24 +1,10 @@
 #include "torch/probe/finite_watch.hpp"
 
-#include <cstdint>
+#include <cstddef>
 
-#include "core/kernels/finite.hpp"
+#include "core/kernels/fused_levels.hpp"
 
 namespace ddpdiag {
-namespace {
-
-template <typename Value>
-bool finite(const at::Tensor& buffer) {
-    const auto* const values = static_cast<const Value*>(buffer.const_data_ptr());
-    const std::int64_t count = buffer.numel();
-    AllFinite<Value> seen;
-    for (std::int64_t i = 0; i < count; ++i) {
-        seen.see(values[i]);
-    }
-    return seen.so_far();
-}
-
-}  // namespace
 
 std::optional<bool> all_finite(const at::Tensor& buffer) {
     const auto type = buffer.scalar_type();
@@ -26,7 +12,9 @@ std::optional<bool> all_finite(const at::Tensor& buffer) {
         (type != c10::ScalarType::Float && type != c10::ScalarType::Double)) {
         return std::nullopt;
     }
-    return type == c10::ScalarType::Float ? finite<float>(buffer) : finite<double>(buffer);
+    const KernelTable& kernels = best_kernels();
+    const auto finite = type == c10::ScalarType::Float ? kernels.finite_f32 : kernels.finite_f64;
+    return finite(buffer.const_data_ptr(), static_cast<std::size_t>(buffer.numel()));
 }
 
 }  // namespace ddpdiag
