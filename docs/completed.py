@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from pyddpdiag.analyse import catalog
 from pyddpdiag.messages.catalog import CATALOG
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import KINDS, Kind
 
 LIST = re.compile(r"(?:^- `\w+`: .+\n)+", re.MULTILINE)

@@ -17,9 +17,10 @@ from pyddpdiag.analyse.starts import report_of_starts
 from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import PyddpdiagError, TraceError, UsageError
-from pyddpdiag.model import Finding, GpuUse, RunReport
 from pyddpdiag.model.details import RunDetails
-from pyddpdiag.model.findings import EXIT_CODES
+from pyddpdiag.model.findings import EXIT_CODES, Finding
+from pyddpdiag.model.gpu import GpuUse
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.remote.place import is_url, shown
 from pyddpdiag.report.json import report_to_json

@@ -10,9 +10,9 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import MATTERS_SHARE
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.model import StepTable
 from pyddpdiag.model.cube import OWN, Cube
 from pyddpdiag.model.cube import PARTS as ALL_PARTS
+from pyddpdiag.model.steps import StepTable
 from pyddpdiag.trace.rows import Int64
 
 STRETCHES: Final = 240

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyddpdiag.analyse.bounds import NEARLY_ALL
 from pyddpdiag.analyse.names import Names
-from pyddpdiag.model import BucketStats
+from pyddpdiag.model.rows import BucketStats
 from pyddpdiag.model.sidecar import Layout, Module
 
 MIB: Final = 2**20

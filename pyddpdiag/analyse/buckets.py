@@ -10,7 +10,8 @@ from pyddpdiag.analyse.distinct import numbered
 from pyddpdiag.analyse.grouped import stats_by
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import Occurrences
-from pyddpdiag.model import METRICS, BucketStats, BucketTimes
+from pyddpdiag.model.rows import BucketStats
+from pyddpdiag.model.stats import METRICS, BucketTimes
 from pyddpdiag.trace.layout import DTYPE_NAMES
 from pyddpdiag.trace.rows import Bool, Int64, UInt64
 from pyddpdiag.trace.run import Run

@@ -13,7 +13,8 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import may_look, weakened
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding, words
+from pyddpdiag.model import words
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import KINDS
 
 

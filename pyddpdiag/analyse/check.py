@@ -8,7 +8,7 @@ from typing import Literal
 
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import KINDS
 
 Basis = Literal["all ranks", "waits", "own times", "records"]
@@ -45,7 +45,7 @@ class Check:
         return frozenset(each for kind in self.kinds for each in KINDS[kind].explained_by)
 
 
-def told(finding: Finding, where: Where | None, of: str, otherwise: str | None = None) -> Finding:
+def with_line(finding: Finding, where: Where | None, of: str, otherwise: str | None = None) -> Finding:
     """A finding with the line that explains it, if that is known.
 
     Args:

@@ -9,8 +9,8 @@ import numpy as np
 from pyddpdiag.analyse.distinct import in_any
 from pyddpdiag.analyse.life import RankLife
 from pyddpdiag.analyse.step_matrix import side_by_side
-from pyddpdiag.model import StepTable
 from pyddpdiag.model.cube import PARTS, SPANS, Cube, RankParts
+from pyddpdiag.model.steps import StepTable
 
 
 def cube(ranks: Sequence[int], lives: Sequence[RankLife]) -> Cube:

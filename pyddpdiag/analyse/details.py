@@ -10,8 +10,8 @@ import numpy as np
 from pyddpdiag.analyse.shown_steps import step_to_open, steps_to_show
 from pyddpdiag.analyse.timeline import gradient_norms, joined_norms, lateness, timeline
 from pyddpdiag.errors import UsageError
-from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import GradientNorms, Int64, RankTimeline, RunDetails
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.run import open_run
 

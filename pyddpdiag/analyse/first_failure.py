@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyddpdiag.analyse.operations import RankOperations
-from pyddpdiag.model import OperationError
+from pyddpdiag.model.rows import OperationError
 from pyddpdiag.trace.layout import BucketTime, Kind
 
 if TYPE_CHECKING:

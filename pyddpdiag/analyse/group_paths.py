@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.wire_fit import lasting_buckets
-from pyddpdiag.model import BucketStats, GroupStats
+from pyddpdiag.model.rows import BucketStats, GroupStats
 
 
 def group_stats(

@@ -10,8 +10,10 @@ import numpy as np
 from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.occurrences import Occurrences
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import BucketStats, LinkStats, RankStats, StepTable
+from pyddpdiag.model.links import LinkStats
+from pyddpdiag.model.rows import BucketStats, RankStats
 from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.model.steps import StepTable
 from pyddpdiag.trace.clock import ClockOffset
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.model import Stat
+from pyddpdiag.model.stats import Stat
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]

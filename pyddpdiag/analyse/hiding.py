@@ -10,7 +10,7 @@ from pyddpdiag.analyse.bounds import BACKWARD_SHARE
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import BucketStats
+from pyddpdiag.model.rows import BucketStats
 
 
 def saved_by_hiding(view: RunView, buckets: Sequence[BucketStats], sent_earlier_ms: float) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import numpy as np
 
 from pyddpdiag.analyse.names import Names
-from pyddpdiag.model import OpenOperation, OperationError
+from pyddpdiag.model.rows import OpenOperation, OperationError
 from pyddpdiag.output import TEXT_LIMIT, decode
 from pyddpdiag.trace.layout import TIMES_USED, BucketTime, CollectiveTime, Flag, Kind, Records
 from pyddpdiag.trace.reader import RankTrace, tickets_of

@@ -8,7 +8,7 @@ import numpy as np
 
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.operations import LISTED
-from pyddpdiag.model import Gap, Mismatch
+from pyddpdiag.model.rows import Gap, Mismatch
 from pyddpdiag.trace.layout import DTYPE_NAMES
 from pyddpdiag.trace.ledger import COMPARED
 

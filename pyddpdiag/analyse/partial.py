@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import listed, ranks, verb
 from pyddpdiag.trace.run import Run
 

@@ -11,7 +11,7 @@ import numpy as np
 from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.grouped import Float64, stats_by
 from pyddpdiag.analyse.step_matrix import side_by_side
-from pyddpdiag.model import PhaseStats
+from pyddpdiag.model.rows import PhaseStats
 from pyddpdiag.output import decode
 from pyddpdiag.trace.layout import PhaseTime, Records
 from pyddpdiag.trace.rows import Int64, is_in_flight

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.model import StepTable
+from pyddpdiag.model.steps import StepTable
 from pyddpdiag.trace.rows import Int64
 
 ROWS: Final = 64

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64, stats_by
-from pyddpdiag.model import ClockStats, RankStats, Stat, StepTable
 from pyddpdiag.model.ending import End
+from pyddpdiag.model.rows import ClockStats, RankStats
+from pyddpdiag.model.stats import Stat
+from pyddpdiag.model.steps import StepTable
 
 if TYPE_CHECKING:
     from pyddpdiag.analyse.view import RunView

@@ -7,8 +7,10 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.model import Finding, RunReport, StepTable
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import kind_of
+from pyddpdiag.model.report import RunReport
+from pyddpdiag.model.steps import StepTable
 from pyddpdiag.trace.rows import Int64
 
 SLOW: Final = 8

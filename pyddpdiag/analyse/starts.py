@@ -9,9 +9,11 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.bounds import UNKNOWN_STEP_MS
-from pyddpdiag.model import Finding, RunReport, StepTable, Verdict
 from pyddpdiag.model.ending import INTERRUPT
+from pyddpdiag.model.findings import Finding, Verdict
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.start import Start
+from pyddpdiag.model.steps import StepTable
 from pyddpdiag.model.words import listed, ranks, sentence, verb
 
 _GROUPS: Final = 4

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pyddpdiag.analyse.bounds import LEAST_MS, LEAST_STEPS, LONG
 from pyddpdiag.analyse.grouped import Float32, Float64
-from pyddpdiag.model import StepTable
+from pyddpdiag.model.steps import StepTable
 from pyddpdiag.trace.rows import Bool
 
 

@@ -16,7 +16,7 @@ from pyddpdiag.analyse.distinct import distinct, in_any
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.passes import Passes
 from pyddpdiag.analyse.step_matrix import side_by_side
-from pyddpdiag.model import StepTable
+from pyddpdiag.model.steps import StepTable
 from pyddpdiag.trace.layout import CollectiveTime, Flag, Kind, Records, StepTime
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import Bool, BucketRows, Int64

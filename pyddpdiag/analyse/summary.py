@@ -13,7 +13,8 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import other_wall_clocks
 from pyddpdiag.analyse.weigh.verdict import weigh
 from pyddpdiag.errors import UsageError
-from pyddpdiag.model import BucketStats, Gap, RankStats, RunReport
+from pyddpdiag.model.report import RunReport
+from pyddpdiag.model.rows import BucketStats, Gap, RankStats
 from pyddpdiag.model.words import count, listed
 
 

@@ -13,7 +13,7 @@ from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import half_gain_ms, shared_gain_ms
 from pyddpdiag.messages.shells import Shell
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.run_options import PATH

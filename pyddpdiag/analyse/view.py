@@ -60,23 +60,23 @@ from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix, usual_load
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
 from pyddpdiag.analyse.weights import Compared, compared_weights
-from pyddpdiag.model import (
+from pyddpdiag.model.account import RankAccount
+from pyddpdiag.model.cube import Cube
+from pyddpdiag.model.gpu import GpuUse
+from pyddpdiag.model.links import LinkStats
+from pyddpdiag.model.now import Now
+from pyddpdiag.model.rows import (
     BucketStats,
     CollectiveStats,
     Gap,
-    GpuUse,
-    LinkStats,
     Mismatch,
-    Now,
     OpenOperation,
     OperationError,
     PhaseStats,
     RankStats,
-    StepTable,
 )
-from pyddpdiag.model.account import RankAccount
-from pyddpdiag.model.cube import Cube
 from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.model.steps import StepTable
 from pyddpdiag.trace.clock import ClockOffset, align
 from pyddpdiag.trace.header import Header
 from pyddpdiag.trace.merge import Membership, Merged, memberships

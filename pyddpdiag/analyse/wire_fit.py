@@ -24,7 +24,8 @@ from pyddpdiag.analyse.bounds import (
     SMALL_COUNT,
 )
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.model import BucketStats, LinkStats
+from pyddpdiag.model.links import LinkStats
+from pyddpdiag.model.rows import BucketStats
 
 HALF: Final = ("float16", "bfloat16")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 
 
 def bucket_seconds_per_step(report: RunReport) -> dict[str, float | None]:

@@ -11,8 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.analyse.occurrences import Occurrences
-from pyddpdiag.model import METRICS, BucketStats, BucketTimes, Finding, LinkStats, RankStats, RunReport, Stat
 from pyddpdiag.model.account import PARTS
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.links import LinkStats
+from pyddpdiag.model.report import RunReport
+from pyddpdiag.model.rows import BucketStats, RankStats
+from pyddpdiag.model.stats import METRICS, BucketTimes, Stat
 
 Columns = Mapping[str, Sequence[Any]]
 

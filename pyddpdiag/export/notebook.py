@@ -11,7 +11,8 @@ from pyddpdiag.export import columns
 from pyddpdiag.export.frames import as_frame
 from pyddpdiag.export.read import read_run
 from pyddpdiag.export.run import ExportedRun
-from pyddpdiag.model import RunReport, Verdict
+from pyddpdiag.model.findings import Verdict
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import closed
 from pyddpdiag.output import as_html
 from pyddpdiag.pipeline import of_copy

@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from pyddpdiag.export.format import Output
 from pyddpdiag.export.run import ExportedRun
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.output import clean
 
 _STATES = ("healthy", "findings", "cannot_tell")

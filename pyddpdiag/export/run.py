@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from pyddpdiag.analyse.occurrences import Occurrences
 from pyddpdiag.analyse.steps import StepEnds
-from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import GradientNorms, RankTimeline
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.report.events import last_arrivals
 from pyddpdiag.trace.rows import Int64
 

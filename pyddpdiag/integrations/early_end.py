@@ -42,7 +42,6 @@ class Watch:
 
     def __init__(self) -> None:
         self._done: set[str] = set()
-        """Whether this process has called a DDP module."""
 
     def arrange(self, fails: Callable[[str], None]) -> None:
         """Notes the exception that ends this process. Once per process, before its script.

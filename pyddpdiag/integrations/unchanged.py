@@ -186,8 +186,7 @@ def _patch_ddp(module: Any) -> None:
 
     @functools.wraps(make)
     def init(self: Any, *arguments: Any, **options: Any) -> None:
-        # What watches is imported now and not in the first step. The recorder waits for that: the script may yet open
-        # its own.
+        # Imported now, and not in the first step, for which the recorder waits: the script may yet open its own.
         watched = _watched()
         given: Sequence[Any] = arguments
         named: Mapping[str, Any] = options
@@ -326,11 +325,10 @@ def _patch_loader(module: Any) -> None:
 
     @functools.wraps(make)
     def get_iterator(self: Any) -> Any:
-        watched = _state.watched if _state.begun else None
         since = monotonic_ns()
         made = make(self)
-        if watched is not None:
-            watched.made(made, since)
+        if _state.begun and _state.watched is not None:
+            _state.watched.made(made, since)
         return made
 
     iterator.__next__ = next_batch
@@ -343,11 +341,10 @@ def _patch_saving(module: Any) -> None:
 
     @functools.wraps(save)
     def watched_save(*arguments: Any, **options: Any) -> None:
-        watched = _state.watched if _state.begun else None
         since = monotonic_ns()
         save(*arguments, **options)
-        if watched is not None:
-            watched.saved(arguments[1] if len(arguments) > 1 else options.get("f"), since)
+        if _state.begun and _state.watched is not None:
+            _state.watched.saved(arguments[1] if len(arguments) > 1 else options.get("f"), since)
 
     module.save = watched_save
     # Where torch is loaded already, it has a name of its own for it.
@@ -362,13 +359,12 @@ def _patch_optimizers(module: Any) -> None:
 
 def _stepped(optimizer: Any, *_: Any) -> None:
     """An optimizer of any script has stepped: one that knows no DDP, perhaps."""
-    if _alone.over or _state.begun or _early.knows_modules:
-        return
-    import torch
+    if not (_alone.over or _state.begun or _early.knows_modules):
+        import torch
 
-    if not torch.compiler.is_compiling():
-        _early.note(early_end.STEPPED)
-        _alone.stepped(optimizer)
+        if not torch.compiler.is_compiling():
+            _early.note(early_end.STEPPED)
+            _alone.stepped(optimizer)
 
 
 def _trains_alone() -> None:

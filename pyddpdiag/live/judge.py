@@ -16,7 +16,8 @@ from pyddpdiag.analyse.weigh.undecided import waited_in_vain
 from pyddpdiag.live.look import Look
 from pyddpdiag.live.ranks import rank_states
 from pyddpdiag.live.state import Hang, RankState, Status
-from pyddpdiag.model import Finding, words
+from pyddpdiag.model import words
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import kind_of
 
 GONE_S: Final = 30.0

@@ -10,7 +10,7 @@ from typing import Final
 
 from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Now, RankNow
+from pyddpdiag.model.now import Now, RankNow
 from pyddpdiag.system.clock import monotonic_ns
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.folder import find_traces

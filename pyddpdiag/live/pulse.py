@@ -17,8 +17,10 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import TraceError
 from pyddpdiag.live.changes import Changes
 from pyddpdiag.live.ranks import oldest_of
-from pyddpdiag.model import RunReport, Stat, Verdict
 from pyddpdiag.model.account import PARTS, START_UP, RankAccount
+from pyddpdiag.model.findings import Verdict
+from pyddpdiag.model.report import RunReport
+from pyddpdiag.model.stats import Stat
 from pyddpdiag.report.trial import answer, status
 from pyddpdiag.trace.follow import RunFollower
 from pyddpdiag.trace.notes import read_trial

@@ -9,7 +9,7 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.live.begun import begun_state
 from pyddpdiag.live.look import Look
 from pyddpdiag.live.state import Operation, RankState, State
-from pyddpdiag.model import OpenOperation, RankStats
+from pyddpdiag.model.rows import OpenOperation, RankStats
 
 
 def rank_states(seen: Look, moving: frozenset[int] = frozenset()) -> tuple[RankState, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 
 Status = Literal["moving", "ended", "found", "cannot_tell"]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from pyddpdiag.model import GpuUse
+from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.record.side_thread import Over, SideThread
 
 _INTERVAL_S = 0.5

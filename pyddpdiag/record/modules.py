@@ -13,9 +13,9 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import _native
-from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
+from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.tried import Tried
 from pyddpdiag.paths import gloo

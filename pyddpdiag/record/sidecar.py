@@ -18,9 +18,9 @@ import torch.distributed as dist
 
 import pyddpdiag
 from pyddpdiag import _native
-from pyddpdiag.model import GpuUse
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.model.ending import End, Stay
+from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.tried import Tried
 from pyddpdiag.paths import lanes_setup, shared_setup

@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import kind_of
+from pyddpdiag.model.report import RunReport
 
 _OF_CAUSE: Final = {
     "compute": "compute",

@@ -9,8 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from pyddpdiag.model import SCHEMA_VERSION, BucketStats, Finding, RankStats, RunReport, StepTable
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import kind_of
+from pyddpdiag.model.report import SCHEMA_VERSION, RunReport
+from pyddpdiag.model.rows import BucketStats, RankStats
+from pyddpdiag.model.steps import StepTable
 
 INDENTED_STEPS: Final = 1000
 ROWS: Final = 50_000

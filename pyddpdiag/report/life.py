@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 from typing import Final
 
-from pyddpdiag.model import PhaseStats, RunReport
 from pyddpdiag.model.account import PARTS, RankAccount
 from pyddpdiag.model.cube import NAMES as STEP_NAMES
+from pyddpdiag.model.report import RunReport
+from pyddpdiag.model.rows import PhaseStats
 from pyddpdiag.model.words import count, number, ranks
 from pyddpdiag.output import clean
 from pyddpdiag.report.table import Table

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyddpdiag.model import RankStats, RunReport
+from pyddpdiag.model.report import RunReport
+from pyddpdiag.model.rows import RankStats
 from pyddpdiag.model.words import count, number, ranges
 from pyddpdiag.output import clean
 

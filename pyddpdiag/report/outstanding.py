@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.model import RankStats, RunReport
+from pyddpdiag.model.report import RunReport
+from pyddpdiag.model.rows import RankStats
 
 FEW: Final = 16
 """So many ranks are all shown."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyddpdiag.model import GroupStats
+from pyddpdiag.model.rows import GroupStats
 from pyddpdiag.model.words import percent, ranks
 from pyddpdiag.output import clean
 

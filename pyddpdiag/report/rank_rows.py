@@ -8,7 +8,10 @@ from typing import Final
 
 from rich.text import Text
 
-from pyddpdiag.model import ProcessEnd, ProcessStatus, RankStats, RunReport, Stat
+from pyddpdiag.model.now import ProcessEnd, ProcessStatus
+from pyddpdiag.model.report import RunReport
+from pyddpdiag.model.rows import RankStats
+from pyddpdiag.model.stats import Stat
 from pyddpdiag.model.words import count, number
 from pyddpdiag.output import clean
 from pyddpdiag.report.outstanding import outstanding

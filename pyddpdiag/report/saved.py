@@ -12,7 +12,10 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, ge
 import numpy as np
 
 from pyddpdiag.errors import ReportFileError
-from pyddpdiag.model import METRICS, SCHEMA_VERSION, BucketStats, RankStats, RunReport, StepTable
+from pyddpdiag.model.report import SCHEMA_VERSION, RunReport
+from pyddpdiag.model.rows import BucketStats, RankStats
+from pyddpdiag.model.stats import METRICS
+from pyddpdiag.model.steps import StepTable
 from pyddpdiag.output import clean
 
 BYTES_LIMIT: Final = 2**30

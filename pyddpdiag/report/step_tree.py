@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from statistics import fmean
 from typing import Final
 
-from pyddpdiag.model import RunReport
 from pyddpdiag.model.cube import NAMES, PARTS, RankParts
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import count, number, percent
 from pyddpdiag.report.culprit import Culprit, beside, culprit
 from pyddpdiag.report.screen import Screen
@@ -128,7 +128,8 @@ def _marked(found: Culprit | None, lines: Sequence[_Line], columns: Sequence[Ran
         values = [line.value(each) or 0.0 for each in columns]
         return values[found.row] - (0.0 if found.everywhere else beside(values, found.row))
 
-    own = [line for line in lines if line in _SPANS or line.label == "own lines"]
+    spans = _SPANS[2:] if found.finding.evidence.get("outside_passes") else _SPANS
+    own = [line for line in lines if line in spans or line.label == "own lines"]
     return max(own, key=more)
 
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from pyddpdiag.model import BucketStats, LinkStats, RankStats, RunReport, Stat
+from pyddpdiag.model.links import LinkStats
+from pyddpdiag.model.report import RunReport
+from pyddpdiag.model.rows import BucketStats, RankStats
+from pyddpdiag.model.stats import Stat
 from pyddpdiag.model.words import listed, number, percent, size
 from pyddpdiag.report.table import Table
 

@@ -10,8 +10,10 @@ import numpy as np
 from rich.text import Text
 
 from pyddpdiag.analyse.step_matrix import judged_walls
-from pyddpdiag.model import BucketStats, Finding, RunReport
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import brief, kind_of
+from pyddpdiag.model.report import RunReport
+from pyddpdiag.model.rows import BucketStats
 from pyddpdiag.model.words import count, number, sentence, size
 from pyddpdiag.output import clean
 from pyddpdiag.report.life import account_rows, grouped_account, phases_line, short_table

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.bench.bucket_time import bucket_seconds_per_step
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.scaling.model import Split
 from pyddpdiag.train.events import TrainResult

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from pyddpdiag.errors import TraceError, TraceVersionError
-from pyddpdiag.model import ProcessEnd
+from pyddpdiag.model.now import ProcessEnd
 from pyddpdiag.output import decode
 from pyddpdiag.trace.layout import BYTE_ORDER_MARK, HEADER_BYTES, MAGIC, MAJOR, RECORD_BYTES, header_dtype
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pyddpdiag.model import GpuUse
+from pyddpdiag.model.gpu import GpuUse
 
 
 @dataclass(frozen=True)

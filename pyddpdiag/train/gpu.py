@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 import torch.distributed as dist
 
-from pyddpdiag.model import GpuUse
+from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.ranks.rendezvous import Place
 from pyddpdiag.record.gpu import watch
 

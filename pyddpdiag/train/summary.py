@@ -9,7 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from pyddpdiag.model import Finding, GpuUse
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.train.events import TrainResult
 
 SCHEMA_VERSION = 1

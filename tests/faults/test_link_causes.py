@@ -14,7 +14,8 @@ import pytest
 from support.links import NAMES, limit, lose, on_hosts, two_hosts, why_no_loss
 from support.promised import need
 
-from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 
 FIRST, SECOND = NAMES

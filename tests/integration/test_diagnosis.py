@@ -13,7 +13,7 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import exit_code, load_report
 
 STEPS = 18

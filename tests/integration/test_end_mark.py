@@ -10,7 +10,7 @@ import pytest
 from support import ending
 from support.forks import context
 
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 
 WORLD = 2

@@ -14,7 +14,7 @@ from train_support import USUAL, finish, started
 from pyddpdiag.integrations import early_end, unchanged
 from pyddpdiag.integrations.alone import AloneWatch
 from pyddpdiag.integrations.watched import Watched
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 
 

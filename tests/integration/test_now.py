@@ -14,7 +14,7 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.system import processes
 from pyddpdiag.system.clock import clock_identity, monotonic_ns

@@ -12,7 +12,7 @@ import torch
 from support.nvml import Gpu, Nvml
 from train_support import records_published
 
-from pyddpdiag.model import GpuUse
+from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.ranks.interfaces import loopback
 from pyddpdiag.record.gpu import Watch
 from pyddpdiag.trace.sidecar import read_sidecar

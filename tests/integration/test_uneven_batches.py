@@ -9,7 +9,7 @@ from support.ranks import ran_once
 
 from pyddpdiag.integrations import unchanged
 from pyddpdiag.integrations.watched import Watched
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 
 Trained = tuple[Path, list[dict[str, str]]]

@@ -7,7 +7,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.system import processes
 from support import own_clock
 from support.reported import report_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.trace.layout import DTYPE_NAMES
 from support.reported import report_of
 from support.trace_writer import GROUP, MS, RankWriter

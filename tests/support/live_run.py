@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.system.processes import find, namespace
 from support import own_clock
 from support.reported import report_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 from support.trace_writer import RankWriter
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from support.reported import findings
 from support.trace_writer import MS, RankWriter, write_training
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.trace.run import open_run
 from support.trace_writer import GROUP, RankWriter
 

@@ -13,7 +13,7 @@ from pyddpdiag.analyse.calls.callers import callers, places
 from pyddpdiag.analyse.grouped import Float64, stats_by
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.passes import Passes
-from pyddpdiag.model import CollectiveStats
+from pyddpdiag.model.rows import CollectiveStats
 from pyddpdiag.output import decode
 from pyddpdiag.trace.layout import CollectiveTime, Flag, Records
 from pyddpdiag.trace.rows import Bool, Int64, UInt64, is_in_flight

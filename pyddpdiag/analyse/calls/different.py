@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pyddpdiag.analyse.calls.collectives import RankCollectives
 from pyddpdiag.analyse.calls.parties import Party
 from pyddpdiag.analyse.pairing import NAMED, shown
-from pyddpdiag.model import Mismatch
+from pyddpdiag.model.rows import Mismatch
 
 ALIKE: Final = (b"gloo:all_reduce", b"gloo:broadcast", b"gloo:all_gather", b"gloo:reduce", b"gloo:gather")
 """Operations into which every rank puts the same number of bytes of the same type."""

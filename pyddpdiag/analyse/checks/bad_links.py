@@ -10,7 +10,7 @@ from pyddpdiag.analyse.links.link_faults import Culprit, lost, named
 from pyddpdiag.analyse.links.noise import EVERYWHERE, MBIT, won
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import wall_clock
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import count, milliseconds, number, percent
 
 

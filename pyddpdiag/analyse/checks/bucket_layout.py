@@ -27,8 +27,8 @@ from pyddpdiag.analyse.hiding import saved_by_hiding
 from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import HALF, fit_wire, lasting_buckets, most_latency_ms
-from pyddpdiag.model import BucketStats, Finding
-from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.findings import Confidence, Finding
+from pyddpdiag.model.rows import BucketStats
 from pyddpdiag.model.words import count, milliseconds, percent, size
 
 _ASSUMED: Final = " if the link carries 1 Gbit/s"

@@ -23,8 +23,8 @@ from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.shares import share_of_median
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
 from pyddpdiag.model.callers import Caller
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import count, milliseconds, percent, size
 
 _BROADCAST: Final = "gloo:broadcast"

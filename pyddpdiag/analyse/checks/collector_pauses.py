@@ -10,7 +10,7 @@ import numpy as np
 from pyddpdiag.analyse.bounds import LEAST_STEPS, confidence, least_ms
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import milliseconds, percent, ranks
 
 ADVICE: Final = (

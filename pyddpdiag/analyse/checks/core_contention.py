@@ -15,7 +15,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.core_waits import core_waits
 from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import milliseconds, percent, ranks, verb
 
 

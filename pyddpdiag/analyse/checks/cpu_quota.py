@@ -10,7 +10,7 @@ from pyddpdiag.analyse.core_waits import NOBODY, CoreWaits, core_waits
 from pyddpdiag.analyse.settings import by_host, host_cores, throttled_share
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import count, milliseconds, percent, ranks, verb
 from pyddpdiag.output import clean
 

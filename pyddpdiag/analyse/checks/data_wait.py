@@ -17,7 +17,7 @@ from pyddpdiag.analyse.bounds import (
     SEVERAL,
     SHARED_TIMES,
 )
-from pyddpdiag.analyse.check import Check, told
+from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.exposure import Exposure, exposure_of
 from pyddpdiag.analyse.filing import DATA
@@ -26,7 +26,7 @@ from pyddpdiag.analyse.step_matrix import lower_median, median, step_walls
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import Stretches
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import milliseconds, percent
 
 
@@ -69,7 +69,9 @@ def _look(view: RunView) -> Iterator[Finding]:
         change_mind="The steps contain a pause on purpose (evaluation, checkpoints) before the next batch.",
         advice=f"Give the loader more workers ({view.advice.workers('...')}), prefetching, or a larger batch.",
     )
-    yield told(found, view.lines.most_of(steps.step[span.rows] if span else steps.step, DATA), "the wait")
+    yield with_line(
+        found, view.lines.most_of(steps.step[span.rows] if span else steps.step, DATA), "the wait"
+    )
 
 
 def _part_of_the_run(held_up: Exposure) -> Stretches | None:

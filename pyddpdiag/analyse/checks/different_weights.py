@@ -15,7 +15,7 @@ from pyddpdiag.analyse.majority import odd_ones
 from pyddpdiag.analyse.training import optimizer_settings, stepped
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weights import Compared
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import count, listed, ranks, verb
 
 _BEFORE: Final = (

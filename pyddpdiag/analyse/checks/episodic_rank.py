@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from pyddpdiag.analyse.bounds import MOST
-from pyddpdiag.analyse.check import Check, told
+from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.checks.collector_pauses import ADVICE
+from pyddpdiag.analyse.checks.late_rank import OTHER_THREADS
 from pyddpdiag.analyse.episodes import Episodes, episodes
 from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
-from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.findings import Confidence, Finding
 from pyddpdiag.model.words import milliseconds, percent
 
 
@@ -31,6 +33,9 @@ def _look(view: RunView) -> Iterator[Finding]:
     why = (
         f" ({percent(found.collector_share or 0.0)} of it in Python's garbage collector)" if collector else ""
     )
+    beside = 0.0 if collector else _beside_ms(found, view)
+    if beside >= MOST * typical:
+        why = f", while other threads of its process compute ({milliseconds(beside)} more)"
     where = None if collector else view.lines.more_of(found.rank, found.at, float(found.lead_ms.sum()))
     change_mind = "Its inputs are longer then."
     if not found.core_waits_known:
@@ -56,14 +61,25 @@ def _look(view: RunView) -> Iterator[Finding]:
             "share": found.share,
             "step_ms": view.judged.wall_ms,
             "collector_share": found.collector_share,
+            "other_threads_ms": beside or None,
         },
         change_mind=change_mind,
         advice=ADVICE
         if collector
+        else OTHER_THREADS
+        if beside >= MOST * typical
         else "Look for what this rank alone does now and then: logging, checkpoints, evaluation, its loader.",
     )
     otherwise = ": it does that now and then, and the others do not."
-    yield told(finding, where, "what it needs more then", otherwise)
+    yield with_line(finding, where, "what it needs more then", otherwise)
+
+
+def _beside_ms(found: Episodes, view: RunView) -> float:
+    """What the other threads of its process typically compute more in those steps than in others; ms."""
+    place, then = view.judged.place_of[found.rank], np.isin(view.judged.step, found.at)
+    beside = (view.usage.process_cpu - view.usage.cpu)[:, place]
+    more = median(beside[then]) - median(beside[~then])
+    return max(0.0, more) if np.isfinite(more) and not view.spins else 0.0
 
 
 def _confidence(found: Episodes, view: RunView) -> Confidence:

@@ -15,7 +15,8 @@ from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.wire_fit import can_halve, half_gain_ms, lasting_buckets, shared_gain_ms
-from pyddpdiag.model import BucketStats, Finding
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.rows import BucketStats
 from pyddpdiag.model.words import milliseconds, number, percent
 
 _ADVICE: Final = {

@@ -8,7 +8,8 @@ from pyddpdiag.analyse.batches import UnevenBatches, uneven_batches
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.skipped import Skipped
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding, Gap
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.rows import Gap
 from pyddpdiag.model.words import count, listed
 
 _ADVICE = "Give every rank the same number of batches, and the same branches that skip backward."

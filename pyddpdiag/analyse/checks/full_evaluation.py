@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pyddpdiag.analyse.bounds import WORTH_A_WORD, matters
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
 from pyddpdiag.model.account import START_UP
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import count, times
 
 

@@ -10,7 +10,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.majority import odd_ones
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.watched import WatchedBuckets
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import count, ranks, verb
 
 

@@ -12,7 +12,7 @@ from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.hot_lines import HotLine
 from pyddpdiag.analyse.step_matrix import step_walls
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import percent, ranks
 
 
@@ -40,12 +40,17 @@ def _look(view: RunView) -> Iterator[Finding]:
                 "step_ms": step_ms,
                 "ranks": len(found.ranks),
                 "called_at": str(found.statement),
+                "outside_passes": int(not found.inside),
                 **found.where.facts,
             },
             change_mind="The training needs what is done there, in every step.",
             advice=found.where.advice(
                 ": do it less often, "
-                + ("" if "_foreach_" in found.where.call else "for many tensors at once (torch._foreach_*), ")
+                + (
+                    "for many tensors at once (torch._foreach_*), "
+                    if _is_of_tensors(found.where.call)
+                    else ""
+                )
                 + "or in a thread or process of its own."
             ),
         )
@@ -58,6 +63,11 @@ def _cost_ms(view: RunView, found: HotLine, step_ms: float) -> float:
         return 0.0
     spent = np.array([found.of_step.get(rank, 0.0) * step_ms for rank in view.judged.ranks])
     return float(saved_ms(own, np.minimum(own, spent)).mean())
+
+
+def _is_of_tensors(call: str) -> bool:
+    """Whether it may be an operation on tensors: torch's, one in place, or none that has a name."""
+    return not call or (call.startswith("torch.") and "_foreach_" not in call) or call.endswith("_")
 
 
 def _place(found: HotLine) -> str:

@@ -12,8 +12,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.links.interface_use import VARIABLE, asked_for, detours
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.shells import SetVariable, shell_on, write
-from pyddpdiag.model import Finding
-from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.findings import Confidence, Finding
 from pyddpdiag.model.words import listed, ranks, verb
 
 _WHY = {

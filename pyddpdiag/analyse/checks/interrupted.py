@@ -8,7 +8,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.interruption import who_sends
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.exit_codes import shown
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import milliseconds, ranks, verb
 
 

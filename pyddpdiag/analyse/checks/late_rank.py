@@ -14,15 +14,14 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL
-from pyddpdiag.analyse.check import Check, told
+from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.extra_time import computing, stretch
 from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.settings import throttled_share
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
-from pyddpdiag.model import Finding
-from pyddpdiag.model.findings import Cause
+from pyddpdiag.model.findings import Cause, Finding
 from pyddpdiag.model.words import count, milliseconds, percent
 
 ADVICE: Final[dict[Cause | None, str]] = {
@@ -179,7 +178,7 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
         },
     )
     otherwise = None if _advice(late) else ADVICE_AT.get(late.cause)
-    return told(found, _where(view, late), "what it needs more", otherwise)
+    return with_line(found, _where(view, late), "what it needs more", otherwise)
 
 
 def _threads(late: LateRank) -> tuple[int, int] | None:

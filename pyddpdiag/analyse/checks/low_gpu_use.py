@@ -10,7 +10,9 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.filing import DATA, OWN
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding, GpuUse, RankStats
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.gpu import GpuUse
+from pyddpdiag.model.rows import RankStats
 
 Reason = Literal["data_wait", "exposed_communication", "small_batch", "late", "cannot_tell"]
 

@@ -11,7 +11,7 @@ from pyddpdiag.analyse.bounds import MOST
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.settings import by_host
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import count, ranks, size, verb
 
 _OWN: Final = (

@@ -11,9 +11,9 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.majority import odd_ones
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.explain import explain
-from pyddpdiag.model import Finding, Mismatch
 from pyddpdiag.model.ending import End
-from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.findings import Confidence, Finding
+from pyddpdiag.model.rows import Mismatch
 from pyddpdiag.model.words import count, listed, ranks
 from pyddpdiag.output import clean
 

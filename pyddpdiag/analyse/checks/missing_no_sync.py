@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_STEPS, MOST, NEARLY_ALL
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
 from pyddpdiag.model.clearing import Clearing
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.training import Training
 from pyddpdiag.model.words import milliseconds
 

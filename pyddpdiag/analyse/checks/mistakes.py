@@ -9,7 +9,7 @@ from pyddpdiag.analyse.bounds import LEAST_STEPS, NEARLY_ALL
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.saves import shared_files
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.modes import SURE_LOOKS, Mode
 from pyddpdiag.model.words import count, listed, ranks, times, verb
 

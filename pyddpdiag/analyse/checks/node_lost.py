@@ -9,7 +9,7 @@ from pyddpdiag.analyse.bounds import LOST_S
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.nodes import Node
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.node import BEAT_S
 from pyddpdiag.model.words import ranks, seconds
 

@@ -12,7 +12,8 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, shell_on
-from pyddpdiag.model import Finding, OperationError
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.rows import OperationError
 from pyddpdiag.model.words import count, ranks, verb
 from pyddpdiag.output import clean
 

@@ -11,13 +11,17 @@ from pyddpdiag.analyse.bounds import LEAST_STEPS, MATTERS_SHARE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weights import Compared
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.training import Stepped
 from pyddpdiag.model.words import count, percent, times
 
 _WRAPPED: Final = (
     "Make the optimizer from the parameters of the wrapped module, after the last change of the model: "
     "ddp = DistributedDataParallel(model); optimizer = torch.optim.SGD(ddp.parameters(), ...)."
+)
+_COUNT: Final = (
+    "batches of a rank (len(loader) of the loader with the DistributedSampler) times epochs, over the passes that "
+    "accumulate."
 )
 
 
@@ -33,6 +37,8 @@ def _schedule(view: RunView) -> Iterator[Finding]:
         and all(_ended(each) for each in sidecar.training.stepped if each.module == one.module)
     ]
     if not found:
+        if all(each.closed and not each.ended_by for each in view.ranks):
+            yield from _unfinished(view)
         return
     wasted, rank, one = max(found, key=lambda each: each[0])
     rate, ended = _rate(one), _ended(one)
@@ -64,9 +70,44 @@ def _schedule(view: RunView) -> Iterator[Finding]:
         "count the batches of the loader before accelerator.prepare(), times the epochs, or use "
         "Accelerator(split_batches=True), or step_scheduler_with_optimizer=False."
         if rate > 1.0
-        else "Give the scheduler the number of optimizer steps of the whole run: batches of a rank (len(loader) of the "
-        "loader with the DistributedSampler) times epochs, over the passes that accumulate.",
+        else f"Give the scheduler the number of optimizer steps of the whole run: {_COUNT}",
     )
+
+
+def _unfinished(view: RunView) -> Iterator[Finding]:
+    """A schedule for the steps of all ranks together, of which each made its part.
+
+    A run that stops early for another reason has made another part of it, as a rule: the number of batches is rounded
+    once for each epoch, by less than one of a rank's, and of all steps at which a run may stop, no more than
+    `MATTERS_SHARE` are that near to this one. But of two ranks, half of the epochs is the same: it is never sure.
+    """
+    ranks = view.run.world_size
+    for rank, sidecar in sorted(view.sidecars.items()):
+        near = 1 + max((one.epochs for one in sidecar.training.loaded), default=0)
+        for one in sidecar.training.stepped if ranks > 1 else ():
+            made = one.scheduled + (one.scheduler_rate or 0.0)
+            if one.planned is None or 2 * near > MATTERS_SHARE * one.planned:
+                continue
+            if abs(made - one.planned / ranks) <= near:
+                yield Finding(
+                    kind="schedule_ended",
+                    severity="warning",
+                    message="the training ends in the middle of the learning rate's schedule: "
+                    f"{one.scheduler} is made for {one.planned} steps, as many as all {ranks} ranks make together, and "
+                    f"each rank made {made:.0f}.",
+                    confidence="medium",
+                    where=one.where[0] if one.where else None,
+                    evidence={
+                        "optimizer_steps": one.steps,
+                        "scheduler": one.scheduler,
+                        "scheduler_made_for": one.planned,
+                        "scheduler_steps": made,
+                        "seen_on_rank": rank,
+                    },
+                    change_mind="The run was to stop there, early or to go on from a checkpoint.",
+                    advice=f"Give the scheduler the steps that each rank makes: {_COUNT}",
+                )
+                return
 
 
 def _ended(one: Stepped) -> int | None:

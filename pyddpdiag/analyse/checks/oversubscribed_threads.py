@@ -9,7 +9,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.crowding import Crowding
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.shells import SetVariable, Shell, shell_on, write
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import count, milliseconds, ranks, verb
 from pyddpdiag.output import clean
 

@@ -17,14 +17,15 @@ from pyddpdiag.analyse.bounds import (
     SEVERAL,
     event_ms,
 )
-from pyddpdiag.analyse.check import Check, told
+from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.extra_time import share, stretch
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.rhythm import chance, chance_alike, period
 from pyddpdiag.analyse.step_matrix import column_medians, median
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding, words
+from pyddpdiag.model import words
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import milliseconds, percent
 from pyddpdiag.output import clean
 
@@ -76,7 +77,7 @@ def _phase(view: RunView, name: str, spent: Float64, rows: Int64, total: float) 
         advice=f"Look at what phase '{phase}' does: {ADVICE}",
     )
     mine = [view.judged.ranks[place]] if alone else view.judged.ranks
-    yield told(found, view.lines.in_phase(name, mine), "the pause")
+    yield with_line(found, view.lines.in_phase(name, mine), "the pause")
 
 
 def _rhythm(step: Int64, paused: Float64, hit: Bool) -> float | None:
@@ -186,7 +187,7 @@ def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
         change_mind="What the ranks do then is wanted as often, or their inputs are longer.",
         advice=advice,
     )
-    yield told(found, where, "the pauses", f". {cure}")
+    yield with_line(found, where, "the pauses", f". {cure}")
 
 
 def _beyond(own: Float64) -> Float64:

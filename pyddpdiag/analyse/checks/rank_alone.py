@@ -9,13 +9,13 @@ import numpy as np
 
 from pyddpdiag.analyse.alone import Alone
 from pyddpdiag.analyse.bounds import MOST
-from pyddpdiag.analyse.check import Check, told
+from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.episodes import episodes
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.meetings import TAIL
 from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import percent, times
 
 PREPARE: Final = (
@@ -71,7 +71,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         if found.phase
         else f"{SHARE} {view.advice.phases()} tells what it is.",
     )
-    yield told(finding, where, "what it does there", None if at_start else f". {SHARE}")
+    yield with_line(finding, where, "what it does there", None if at_start else f". {SHARE}")
 
 
 def _where(view: RunView, found: Alone) -> Where | None:

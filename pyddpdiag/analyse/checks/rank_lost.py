@@ -14,8 +14,9 @@ from pyddpdiag.messages.exit_codes import ended
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, shell_on
-from pyddpdiag.model import Finding, RankStats
 from pyddpdiag.model.ending import End
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.rows import RankStats
 from pyddpdiag.model.words import count, ranks, verb
 
 NOTES_END: Final = 2

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pyddpdiag.analyse.bounds import BEHIND_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 
 
 def _look(view: RunView) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.training import training_loader
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.training import Loaded
 from pyddpdiag.model.words import count, ranks
 

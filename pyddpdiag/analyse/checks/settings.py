@@ -18,7 +18,7 @@ from pyddpdiag.analyse.settings import Difference, by_host, differences, host_co
 from pyddpdiag.analyse.step_matrix import lower_median, median
 from pyddpdiag.analyse.training import training_loader
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.sidecar import Module, Sidecar
 from pyddpdiag.model.words import count, listed, milliseconds, percent, ranks
 

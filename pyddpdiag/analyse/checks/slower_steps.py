@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pyddpdiag.analyse.check import Check, told
+from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.extra_time import computing, stretch
 from pyddpdiag.analyse.slower import Slower
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import Stretches
-from pyddpdiag.model import Finding
-from pyddpdiag.model.findings import Cause
+from pyddpdiag.model.findings import Cause, Finding
 from pyddpdiag.model.words import milliseconds, number, percent
 
 WHAT: Final[dict[Cause | None, str]] = {
@@ -94,7 +93,9 @@ def _look(view: RunView) -> Iterator[Finding]:
         change_mind=SAME_WITH_ONE if spins else CHANGE_MIND.get(cause, OTHERWISE),
         advice=FEWER_THREADS if spins else ADVICE[cause],
     )
-    yield told(finding, where, "what they need more", None if spins else ": what makes it take longer then?")
+    yield with_line(
+        finding, where, "what they need more", None if spins else ": what makes it take longer then?"
+    )
 
 
 def _what(found: Slower, cause: Cause | None) -> str:

@@ -19,8 +19,7 @@ from pyddpdiag.analyse.progress import Awaited
 from pyddpdiag.analyse.standstill import threshold_ms
 from pyddpdiag.analyse.starts import waited_for
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
-from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.findings import Confidence, Finding
 from pyddpdiag.model.start import Start
 from pyddpdiag.model.words import ranks, verb
 from pyddpdiag.output import clean

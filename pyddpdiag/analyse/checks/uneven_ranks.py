@@ -21,7 +21,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.step_matrix import beyond_mean, column_medians, extra_ms, median
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import milliseconds, ranks, verb
 
 

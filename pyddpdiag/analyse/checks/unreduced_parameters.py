@@ -9,7 +9,7 @@ from typing import Literal
 from pyddpdiag.analyse.bounds import TWICE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.training import Unreduced
 from pyddpdiag.model.words import count, listed, size
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MATTERS_SHARE
 from pyddpdiag.analyse.links.noise import FASTER, MBIT
-from pyddpdiag.model import LinkStats
+from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 
 VARIABLE: Final = "GLOO_SOCKET_IFNAME"

@@ -13,7 +13,7 @@ from math import log
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import LATENCY_PART, MATTERS_SHARE, SEVERAL
+from pyddpdiag.analyse.bounds import LATENCY_PART, MATTERS_SHARE, MOST, SEVERAL, SLOW_START
 from pyddpdiag.analyse.links.noise import (
     EVER,
     EVIDENCE,
@@ -29,7 +29,8 @@ from pyddpdiag.analyse.links.noise import (
     slower,
 )
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic
-from pyddpdiag.model import BucketStats, LinkStats
+from pyddpdiag.model.links import LinkStats
+from pyddpdiag.model.rows import BucketStats
 from pyddpdiag.model.sidecar import Sidecar
 
 End = tuple[int, str, bool]
@@ -116,12 +117,14 @@ class LinkFaults:
         wire = self.wire_ms
         if wire is None:
             return ()
-        # A message takes half a round trip.
-        least = LATENCY_PART * wire / (self.rounds / 2)
+        # A message takes half a round trip, and some of them where a connection was idle. What takes much longer than
+        # that is no matter of the way: the queue before a slow link may never empty.
+        least, far = (part * wire / (self.rounds / 2) for part in (LATENCY_PART, MOST / SLOW_START))
         bad = [
             link
             for link in self.links
-            if not link.loopback and (link in self.far or self._least_trip_ms(link) >= least)
+            if not link.loopback
+            and ((link in self.far and (link.low_rtt_ms or 0.0) >= far) or self._least_trip_ms(link) >= least)
         ]
         return tuple(sorted(bad, key=lambda link: -self.trip_ms(link)))
 

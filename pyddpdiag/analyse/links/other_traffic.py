@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyddpdiag.analyse.bounds import LARGE_SHARE, MOST
 from pyddpdiag.analyse.links.noise import HEADERS, LEAST_BYTES
-from pyddpdiag.model import LinkStats
+from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.words import size
 

@@ -10,7 +10,7 @@ import numpy as np
 from pyddpdiag.analyse.bounds import SEVERAL
 from pyddpdiag.analyse.links.connections import LEAST_READINGS, Connection, halves
 from pyddpdiag.analyse.links.noise import LOADED_BYTES
-from pyddpdiag.model import LinkStats
+from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.trace.layout import ConnectionValue
 from pyddpdiag.trace.rows import Int64

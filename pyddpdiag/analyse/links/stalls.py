@@ -14,7 +14,7 @@ from pyddpdiag.analyse.links.connections import LEAST_READINGS, Connection
 from pyddpdiag.analyse.links.noise import LEAST_BYTES, PARTLY, READING_S, WHOLE
 from pyddpdiag.analyse.step_matrix import StepMatrix, median, step_walls
 from pyddpdiag.analyse.steps import StepEnds
-from pyddpdiag.model import LinkStats
+from pyddpdiag.model.links import LinkStats
 from pyddpdiag.trace.layout import ConnectionValue
 from pyddpdiag.trace.rows import Bool
 

@@ -10,7 +10,7 @@ import numpy as np
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import beyond_mean, median
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import kind_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import brief, kind_of
 from pyddpdiag.model.words import percent, sentence
 

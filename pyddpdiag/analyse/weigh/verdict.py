@@ -14,8 +14,8 @@ from pyddpdiag.analyse.weigh.costs import lasted_s, priced, share_out, typical_s
 from pyddpdiag.analyse.weigh.headline import headline
 from pyddpdiag.analyse.weigh.lost import what_was_lost
 from pyddpdiag.analyse.weigh.undecided import healthy_words, why_undecided
-from pyddpdiag.model import Finding, Verdict, words
-from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model import words
+from pyddpdiag.model.findings import Confidence, Finding, Verdict
 from pyddpdiag.model.kinds import kind_of
 
 SURE: Final[tuple[Confidence, ...]] = ("certain", "high", "medium", "low")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyddpdiag.bench.bucket_time import bucket_seconds_per_step
 from pyddpdiag.errors import TraceError
-from pyddpdiag.model import Stat
+from pyddpdiag.model.stats import Stat
 from pyddpdiag.pipeline import load_report
 
 

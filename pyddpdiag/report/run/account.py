@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyddpdiag.model import RunReport
 from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.kinds import kind_of
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import seconds
 from pyddpdiag.report.charts.chart import Axis, Chart
 from pyddpdiag.report.charts.stacked import stacked

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from pyddpdiag.analyse.wire_fit import fit_wire, lasting_buckets
-from pyddpdiag.model import BucketStats, GroupStats, RunReport
 from pyddpdiag.model.details import Lateness, RunDetails
+from pyddpdiag.model.report import RunReport
+from pyddpdiag.model.rows import BucketStats, GroupStats
 from pyddpdiag.model.words import listed, number, size
 from pyddpdiag.report.charts.chart import (
     Axis,

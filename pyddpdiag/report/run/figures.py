@@ -8,8 +8,9 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import LEAST_MS
 from pyddpdiag.analyse.step_matrix import judged_walls
-from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import kind_of
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import milliseconds, number, percent
 from pyddpdiag.report.page import Figure
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from pyddpdiag.model import RunReport
 from pyddpdiag.model.lines import Flame
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import number, percent
 from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
 from pyddpdiag.report.page import Part

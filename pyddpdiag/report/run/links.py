@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pyddpdiag.model import LinkStats, RunReport
+from pyddpdiag.model.links import LinkStats
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import number, percent
 from pyddpdiag.report.charts.chart import Axis, Chart, Heat, Number, Panel, rounded
 from pyddpdiag.report.page import Part

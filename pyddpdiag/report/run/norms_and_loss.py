@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyddpdiag.model import RunReport, words
+from pyddpdiag.model import words
 from pyddpdiag.model.details import GradientNorms, Loss, RunDetails
 from pyddpdiag.model.kinds import kind_of
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.report.charts.chart import Axis, Chart, Line, Panel, Points, plain
 from pyddpdiag.report.page import Part
 from pyddpdiag.report.table import Table

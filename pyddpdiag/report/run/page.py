@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import RunDetails
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import count
 from pyddpdiag.report.charts.chart import Chart, Choice
 from pyddpdiag.report.page import CHOICES, Paragraph, Section, page

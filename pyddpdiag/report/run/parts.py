@@ -9,8 +9,8 @@ import numpy as np
 
 from pyddpdiag.analyse.anatomy import Anatomy, alike
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.model import RunReport
 from pyddpdiag.model.cube import NAMES, PARTS
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import ranges
 
 COLOURS: Final = {

@@ -9,8 +9,8 @@ import numpy as np
 
 from pyddpdiag.analyse.anatomy import Anatomy, anatomy
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import RunDetails
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import number
 from pyddpdiag.report.charts.chart import Area, Axis, Chart, Line, Panel, Points, plain
 from pyddpdiag.report.page import Part, Picks

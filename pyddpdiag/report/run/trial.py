@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.tried import Tried, TriedCure
 from pyddpdiag.model.words import number
 from pyddpdiag.report.charts.chart import Axis, Chart, Interval, Mark, Panel, by_word, ratio_ticks

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pyddpdiag.model import Finding, RunReport
 from pyddpdiag.model.details import RunDetails
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import milliseconds, sentence
 from pyddpdiag.report.page import Figures, Headline, Notice, Paragraph, Part
 from pyddpdiag.report.run.account import account_chart, answers

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.anatomy import FEW, anatomy
-from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import Events, RankTimeline, RunDetails
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import listed, milliseconds, number, size
 from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
 from pyddpdiag.report.events import lanes, last_arrivals, moments

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.anatomy import Anatomy, anatomy
-from pyddpdiag.model import RunReport
 from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.kinds import kind_of
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import count, milliseconds, number
 from pyddpdiag.report.charts.chart import Axis, Chart
 from pyddpdiag.report.charts.stacked import stacked

@@ -9,7 +9,7 @@ from support.trace_writer import RankWriter
 
 from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.trace.layout import Flag
 from pyddpdiag.trace.run import open_run
 

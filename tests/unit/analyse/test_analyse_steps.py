@@ -8,7 +8,7 @@ from support.trace_writer import MS, RankWriter, write_training
 
 from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.errors import UsageError
-from pyddpdiag.model import StepTable
+from pyddpdiag.model.steps import StepTable
 from pyddpdiag.pipeline import load_report
 
 

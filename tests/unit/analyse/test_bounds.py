@@ -30,9 +30,11 @@ from pyddpdiag.analyse.wall_clock import other_wall_clocks
 from pyddpdiag.analyse.weigh.verdict import _weight
 from pyddpdiag.analyse.windows import by_window, gathered, stretches
 from pyddpdiag.analyse.wire_fit import most_latency_ms
-from pyddpdiag.model import BucketStats, BucketTimes, Finding, Stat
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.lines import Line
 from pyddpdiag.model.memory import Memory
+from pyddpdiag.model.rows import BucketStats
+from pyddpdiag.model.stats import BucketTimes, Stat
 
 GIB: Final = 2**30
 

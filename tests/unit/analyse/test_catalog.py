@@ -18,8 +18,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weigh.verdict import weigh
-from pyddpdiag.model import Finding
-from pyddpdiag.model.findings import Severity
+from pyddpdiag.model.findings import Finding, Severity
 from pyddpdiag.model.kinds import KINDS
 from pyddpdiag.trace.run import open_run
 

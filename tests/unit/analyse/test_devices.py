@@ -10,7 +10,8 @@ import pytest
 from support.trace_writer import MS, RankWriter
 
 from pyddpdiag.analyse.timeline import timeline
-from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.layout import BackwardTime, BucketTime, Kind, StepTime
 from pyddpdiag.trace.run import open_run

@@ -10,8 +10,8 @@ import pytest
 from support.dead_run import GONE, LAST, RESET, STEPS, TIMED_OUT, DeadRun
 from support.trace_writer import GROUP, IN_FLIGHT, MS
 
-from pyddpdiag.model import RunReport
 from pyddpdiag.model.node import NodeNote, note_name
+from pyddpdiag.model.report import RunReport
 
 
 def evaluates(folder: Path) -> DeadRun:

@@ -16,7 +16,7 @@ from support import own_clock
 from support.trace_writer import RankWriter, header_page, record_dtype, write_training
 
 from pyddpdiag.errors import PyddpdiagError
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.json import report_to_json
 from pyddpdiag.report.text import print_text

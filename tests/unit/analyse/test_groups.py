@@ -9,7 +9,7 @@ import pytest
 from support.trace_writer import GROUP, write_training
 
 from pyddpdiag.analyse.group_view import meeting
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 
 OTHER = GROUP + 1

@@ -12,7 +12,7 @@ from support.trace_writer import MS, RankWriter, write_training
 from pyddpdiag.analyse.exposure import exposure_of
 from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
 from pyddpdiag.analyse.weigh.undecided import _open
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import exit_code, load_report
 
 

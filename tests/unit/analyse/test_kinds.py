@@ -16,7 +16,7 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.bench.compare.runs import compare_runs
 from pyddpdiag.cli import main
 from pyddpdiag.live.pulse import Watcher
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import KINDS, Kind, brief
 from pyddpdiag.pipeline import load_details, load_report
 from pyddpdiag.report.charts.chart import Spans

@@ -13,7 +13,7 @@ from support.trace_writer import GROUP, WRITING, RankWriter, write_training
 from pyddpdiag.analyse.catalog import CHECKS
 from pyddpdiag.analyse.partial import may_look
 from pyddpdiag.live.pulse import Watcher
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import exit_code, load_report
 from pyddpdiag.trace.run import open_run
 

@@ -8,7 +8,8 @@ import pytest
 
 from pyddpdiag.analyse.bounds import BYTES_SHARE, LATENCY_SHARE
 from pyddpdiag.analyse.wire_fit import shared_gain_ms
-from pyddpdiag.model import BucketStats, BucketTimes, Stat
+from pyddpdiag.model.rows import BucketStats
+from pyddpdiag.model.stats import BucketTimes, Stat
 
 MB = 10**6
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.trace_writer import IN_FLIGHT, MS, RankWriter
 
-from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 
 STEPS = 12

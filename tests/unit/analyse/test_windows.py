@@ -21,7 +21,7 @@ from pyddpdiag.analyse.step_matrix import StepMatrix
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.windows import gathered, stretches
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.run.buckets import parts
 from pyddpdiag.report.table import Table

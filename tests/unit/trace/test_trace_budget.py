@@ -9,7 +9,7 @@ import pytest
 from support.bulk_writer import PER_STEP, write_bulk
 from support.trace_writer import ERROR, GROUP, MS, RankWriter
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_details, load_report, print_report
 from pyddpdiag.trace.budget import needed_gb, records_per_step, that_fit
 from pyddpdiag.trace.layout import Kind

@@ -18,7 +18,7 @@ import pytest
 from support import own_clock
 from support.trace_writer import IN_FLIGHT, MS, RankWriter
 
-from pyddpdiag.model import Now, RankNow
+from pyddpdiag.model.now import Now, RankNow
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.system import clock as machine_clock
 from pyddpdiag.system import processes

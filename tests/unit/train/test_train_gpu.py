@@ -17,7 +17,7 @@ from support.nvml import Gpu, Nvml, NVMLError
 from support.trace_writer import MS, write_training
 
 from pyddpdiag.cli._trained import show
-from pyddpdiag.model import GpuUse
+from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.pipeline import explain_gpus, load_report
 from pyddpdiag.record import gpu
 from pyddpdiag.trace.layout import Kind

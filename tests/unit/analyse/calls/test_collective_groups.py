@@ -11,7 +11,7 @@ from support.reported import report_of
 from support.trace_writer import GROUP, IN_FLIGHT, MS, RankWriter
 
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report, print_report
 from pyddpdiag.trace.run import open_run
 

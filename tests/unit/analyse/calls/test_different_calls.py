@@ -9,7 +9,7 @@ import pytest
 from support.reported import report_of
 from support.trace_writer import IN_FLIGHT, MS, RankWriter
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 
 FLOAT, DOUBLE = 1, 2

@@ -12,7 +12,7 @@ from support.trace_writer import GROUP
 
 from pyddpdiag.analyse.assignment import assignment
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import size
 from pyddpdiag.trace.run import open_run
 

@@ -8,7 +8,8 @@ import pytest
 from support.reported import report_of
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.model import RunReport, Verdict
+from pyddpdiag.model.findings import Verdict
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.charts.chart import Spans
 from pyddpdiag.report.run.account import account_chart

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 
 STEPS, EPOCH = 24, 6

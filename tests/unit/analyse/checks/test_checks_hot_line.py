@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 from support.looks import At
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.report.text import print_text
 
 STEPS, LOOK_MS = 120, 50
 MAIN, LOOP = ("train.py", 60, "<module>"), ("train.py", 30, "main")
@@ -96,6 +98,12 @@ def write(
     return list(load_report(folder).verdict.findings)
 
 
+def shown(folder: Path) -> str:
+    stream = io.StringIO()
+    print_text(load_report(folder), stream)
+    return stream.getvalue()
+
+
 def hot(findings: Sequence[Finding]) -> list[Finding]:
     return [one for one in findings if one.kind == "hot_line"]
 
@@ -110,8 +118,12 @@ def test_a_line_of_all_ranks(tmp_path: Path, part: str) -> None:
     assert found.since_step is None and "on all ranks" in found.message
     # What is done for many tensors at once already is not to become so.
     assert "_foreach_" in found.advice
-    (found,) = write(tmp_path, lambda *_: 14.0, part=part, call="torch._foreach_norm")
-    assert "(torch._foreach_*)" not in found.advice and "less often" in found.advice
+    for call in ("torch._foreach_norm", "time.sleep"):
+        (found,) = write(tmp_path, lambda *_: 14.0, part=part, call=call)
+        assert "(torch._foreach_*)" not in found.advice and "less often" in found.advice
+    # It is marked where it is, though backward takes longer.
+    marked = [line for line in shown(tmp_path).splitlines() if "update_ema" in line and "◀" in line]
+    assert len(marked) == 1 and ("other lines" if part == "before" else "optimizer and after") in marked[0]
 
 
 def test_since_when(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from support.trace_writer import write_training
 
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import fit_wire, lasting_buckets
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.run import open_run
 

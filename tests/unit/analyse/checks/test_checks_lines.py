@@ -10,7 +10,7 @@ import pytest
 from support.trace_writer import MS, RankWriter
 
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.json import report_to_dict
 from pyddpdiag.trace.run import open_run

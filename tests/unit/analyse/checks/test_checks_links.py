@@ -12,7 +12,7 @@ from support.trace_writer import RankWriter
 from support.wired import SEGMENTS, connect, only, ring
 
 from pyddpdiag.analyse.bounds import BYTES_SHARE
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import number
 from pyddpdiag.trace.layout import DTYPE_NAMES, Flag, Kind
 

@@ -9,7 +9,8 @@ import pytest
 from support.live_run import STEPS, Live, live_runs
 from support.trace_writer import IN_FLIGHT, MS
 
-from pyddpdiag.model import Finding, RunReport
+from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import exit_code
 from pyddpdiag.system import processes
 from pyddpdiag.trace.layout import Flag

@@ -9,7 +9,7 @@ import pytest
 from support.reported import findings
 from support.trace_writer import write_training
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 
 TRAINED = {"since_step": None, "before": 17, "dropouts": 0, "norms": 0}

@@ -10,7 +10,7 @@ import pytest
 from support.reported import report_of
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.node import note_name
 from pyddpdiag.pipeline import load_report
 

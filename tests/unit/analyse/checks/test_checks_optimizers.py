@@ -85,6 +85,24 @@ def test_a_schedule_that_ends_at_a_small_rate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("planned", "made", "kinds"), [(800, 399, 1), (800, 402, 1), (400, 399, 0), (800, 300, 0), (60, 29, 0)]
+)
+def test_a_schedule_for_the_steps_of_all_ranks(tmp_path: Path, planned: int, made: int, kinds: int) -> None:
+    """Of which each of two makes half. Another part is another reason to stop; a short one may be by chance."""
+    training = _stepped(scheduler="OneCycleLR", scheduler_rate=1.0, scheduled=made, planned=planned)
+    for each in training:
+        each["loaders"] = [{"sampler": "DistributedSampler", "distributed": True, "epochs": 3, "distinct": 3}]
+    some = found(tmp_path, training=training)
+    assert [one.kind for one in some] == ["schedule_ended"] * kinds
+    for one in some:
+        assert (
+            f"made for 800 steps, as many as all 2 ranks make together, and each rank made {made + 1}"
+            in one.message
+        )
+        assert (one.severity, one.confidence) == ("warning", "medium") and "batches of a rank" in one.advice
+
+
+@pytest.mark.parametrize(
     ("kept", "lost", "says"),
     [
         (12, 0, "Call optimizer.zero_grad() in each step"),

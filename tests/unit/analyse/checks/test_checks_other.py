@@ -8,7 +8,7 @@ import pytest
 from support.reported import report_of
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.model import RunReport
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.reported import findings
 from support.trace_writer import GROUP, MS, RankWriter
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 
 STEPS = 30

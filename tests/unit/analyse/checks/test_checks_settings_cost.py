@@ -12,7 +12,7 @@ from support.trace_writer import write_training
 
 from pyddpdiag.analyse.checks.settings import _costly
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.training import Loaded, Training
 from pyddpdiag.trace.run import open_run

@@ -11,7 +11,7 @@ from support.processor_use import NOTHING, Extra, write
 from support.reported import findings, report_of
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 
 LATER = range(40, 80)
 

@@ -11,7 +11,7 @@ import pytest
 from support.written_training import STEPS, Weights
 from support.written_training import found as _found
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 
 
 def test_ranks_that_train_on_different_data_with_equal_weights_are_innocent(tmp_path: Path) -> None:

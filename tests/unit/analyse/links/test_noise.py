@@ -14,7 +14,7 @@ from pyddpdiag.analyse.links.link_faults import LinkFaults
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic, single_flow
 from pyddpdiag.analyse.links.pairs import losses
 from pyddpdiag.analyse.links.stalls import Stalls, stalls
-from pyddpdiag.model import LinkStats
+from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Interface, Sidecar
 from pyddpdiag.trace.layout import ConnectionValue as V
 
@@ -43,13 +43,21 @@ def link(rank: int, peer: int, **values: Any) -> LinkStats:
     )  # type: ignore[arg-type]
 
 
-def faults(*other: OtherTraffic, at: int = 2, **values: Any) -> LinkFaults:
+def faults(*other: OtherTraffic, at: int = 2, wire_ms: float = 20.0, **values: Any) -> LinkFaults:
     """A ring of three hosts, of which the links of one (`at` 2: of that pair only the sender) are not sound."""
     bucket: Any = SimpleNamespace(
-        first_steps_only=False, bytes=1, times=SimpleNamespace(wire_ms=SimpleNamespace(median=20.0))
+        first_steps_only=False, bytes=1, times=SimpleNamespace(wire_ms=SimpleNamespace(median=wire_ms))
     )
     ring = [link(0, 2), link(1, 0, **values), link(2, 1, **(values if at == 1 else {}))]
     return LinkFaults(ring, [bucket], SIDECARS, other)
+
+
+@pytest.mark.parametrize(("wire_ms", "far"), [(250.0, 2), (400.0, 0)])
+def test_a_way_explains_no_more_than_its_messages_take(wire_ms: float, far: int) -> None:
+    """The queue before a slow link may never empty: its round trip is long always, and little of the bucket's time."""
+    found = faults(at=1, low_rtt_ms=20.0, usual_rtt_ms=21.0, busy_ms_per_mb=60.0, wire_ms=wire_ms)
+    # Four messages in a row of half a round trip, each of up to four round trips (`SLOW_START`): half of 320 ms.
+    assert (len(found.delayed), len(found.slow)) == (far, 2 - far)
 
 
 @pytest.mark.parametrize(("times", "slow"), [(1.88, 0), (2.0, 1)])

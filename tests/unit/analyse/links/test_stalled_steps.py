@@ -8,7 +8,7 @@ import pytest
 from pyddpdiag.analyse.links.stalls import Stalls, lost_in
 from pyddpdiag.analyse.step_matrix import StepMatrix
 from pyddpdiag.analyse.steps import StepEnds
-from pyddpdiag.model import LinkStats
+from pyddpdiag.model.links import LinkStats
 
 BEGIN_NS = 10**12
 LINK = LinkStats(

@@ -14,8 +14,7 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weigh.costs import share_out
 from pyddpdiag.analyse.weigh.headline import headline
 from pyddpdiag.analyse.weigh.verdict import weigh
-from pyddpdiag.model import Finding
-from pyddpdiag.model.findings import Confidence, Severity
+from pyddpdiag.model.findings import Confidence, Finding, Severity
 from pyddpdiag.model.kinds import KINDS
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.run import open_run

@@ -7,7 +7,7 @@ import pytest
 from support.reported import report_of
 from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
 
-from pyddpdiag.model import Finding
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import exit_code, load_report
 
 

@@ -10,7 +10,7 @@ from support.bulk_writer import write_bulk
 from support.trace_writer import write_training
 
 from pyddpdiag.analyse.rank_map import COLUMNS, ROWS, rank_map
-from pyddpdiag.model import StepTable
+from pyddpdiag.model.steps import StepTable
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.charts.chart import Heat
 from pyddpdiag.report.run.rank_map import map_of_ranks
