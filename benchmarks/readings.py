@@ -24,8 +24,8 @@ from pyddpdiag.record.collector import CollectorWatch
 from pyddpdiag.record.cpu_quota import CpuQuota
 from pyddpdiag.record.evaluations import Evaluations
 from pyddpdiag.record.interface_traffic import InterfaceTraffic
-from pyddpdiag.record.optimizers import LOOK_INTERVAL
 from pyddpdiag.record.reductions import ReductionWatch
+from pyddpdiag.record.stepping import LOOK_INTERVAL
 
 ROUNDS, LAYERS = 60, 200
 WEIGHTS_INTERVAL = 16

@@ -120,3 +120,14 @@ def test_beside_a_rank_without_readings_nothing_is_said_of_the_cause(tmp_path: P
     write(tmp_path, [NOTHING, Extra(cpu=40)], unread=[0])
     found = next(each for each in findings(tmp_path) if each.kind == "late_rank")
     assert (found.rank, found.cause, found.evidence["cpu_share"]) == (1, None, None)
+
+
+def test_lateness_now_and_then_while_a_thread_of_the_rank_computes(tmp_path: Path) -> None:
+    """A checkpoint that a thread pickles holds the interpreter's lock."""
+    write(tmp_path, [NOTHING, Extra(sleep=90, beside=70, steps=range(5, 40, 7)), NOTHING])
+    (found,) = findings(tmp_path)
+    assert (
+        found.kind == "episodic_rank"
+        and "other threads of its process compute (70.0 ms more)" in found.message
+    )
+    assert "GIL" in found.advice and found.evidence["other_threads_ms"] == pytest.approx(70, rel=0.01)

@@ -360,17 +360,6 @@ def test_lateness_now_and_then_by_the_collector_is_reported(tmp_path: Path) -> N
     assert "garbage collector" in found.message and "gc.freeze()" in found.advice
 
 
-def test_lateness_now_and_then_while_a_thread_of_the_rank_computes(tmp_path: Path) -> None:
-    """A checkpoint that a thread pickles holds the interpreter's lock."""
-    write(tmp_path, [NOTHING, Extra(sleep=90, beside=70, steps=RHYTHM), NOTHING])
-    (found,) = findings(tmp_path)
-    assert (
-        found.kind == "episodic_rank"
-        and "other threads of its process compute (70.0 ms more)" in found.message
-    )
-    assert "GIL" in found.advice and found.evidence["other_threads_ms"] == pytest.approx(70, rel=0.01)
-
-
 def test_the_collector_takes_part_of_every_step(tmp_path: Path) -> None:
     write(tmp_path, [Extra(cpu=10, collector=10)] * 2)
     (found,) = findings(tmp_path)
