@@ -1,4 +1,4 @@
-"""What the site adds to lists of kinds and of messages: they become tables with what the package knows of each."""
+"""What the site adds: lists of kinds become tables with what the package knows of each, and the catalog's a table."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ def findings(page: str) -> str:
 
 
 def messages(page: str) -> str:
-    """The doctor's page, with role, cause and fix of each message that it lists."""
-    return _table(page, ("kind", "printed as", "role", "behind it, and what to do"), _message)
+    """The doctor's page, with kind, role, cause and fix of each message of the catalog."""
+    rows = [("kind", "role", "behind it, and what to do"), ("---",) * 3]
+    for message in CATALOG:
+        words = f"{message.cause} {message.fix}".replace("|", "\\|").replace("<", "&lt;")
+        rows.append((f"`{message.kind}`", message.role.name.lower(), words))
+    return page.replace("<!-- catalog -->\n", "".join(f"| {' | '.join(cells)} |\n" for cells in rows))
 
 
 def _table(page: str, head: tuple[str, ...], row: Callable[[str, str], tuple[str, ...]]) -> str:
@@ -52,9 +56,3 @@ def _facts(kind: Kind) -> Iterator[str]:
 
 def _names(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def _message(name: str, printed: str) -> tuple[str, ...]:
-    message = next(message for message in CATALOG if message.kind == name)
-    words = f"{message.cause} {message.fix}".replace("|", "\\|").replace("<", "&lt;")
-    return printed, message.role.name.lower(), words

@@ -107,8 +107,6 @@ def _totals(faulty: Sequence[Row], healthy: Sequence[Row]) -> str:
     of_faults = (
         ("names the cause", judged("cause"), "97%"),
         ("names the cause and the culprit", both, "97%"),
-        ("is of a right kind, whatever cause it gives", judged("kind"), ""),
-        ("names the right class of trouble", judged("family"), ""),
         ("blames another rank", lambda row: row["judgement"]["blame"] == "another", "0.5%"),
         ("says healthy", lambda row: row["judgement"]["said"] == "healthy", "0%"),
     )
@@ -178,9 +176,9 @@ def _by_cost(rows: Sequence[Row]) -> str:
 
 
 def _alarms(healthy: Sequence[Row]) -> str:
-    kinds = Counter(row["plan"]["kind"] for row in healthy)
+    kinds = {row["plan"]["kind"] for row in healthy}
     found = Counter((row["plan"]["kind"], alarm) for row in healthy for alarm in row["judgement"]["alarms"])
-    runs = f"Healthy trainings: {'; '.join(f'{kind} {count}' for kind, count in sorted(kinds.items()))}."
+    runs = f"Healthy trainings: {len(healthy)} of {len(kinds)} kinds."
     alarms = ", ".join(f"{alarm} in {kind} {count}" for (kind, alarm), count in sorted(found.items()))
     return f"{runs} Alarms: {alarms or 'none'}."
 

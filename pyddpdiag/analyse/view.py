@@ -60,6 +60,7 @@ from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix, usual_load
 from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
 from pyddpdiag.analyse.weights import Compared, compared_weights
+from pyddpdiag.analyse.windows import Span
 from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.cube import Cube
 from pyddpdiag.model.gpu import GpuUse
@@ -464,6 +465,17 @@ class RunView:
     def link_faults(self) -> LinkFaults:
         """Which links lose, delay or hold up what they carry."""
         return LinkFaults(self.links, self.buckets, self.sidecars, self.other_traffic)
+
+    def link_faults_in(self, span: Span) -> LinkFaults:
+        """The same by what was read from the end of the first of these steps to that of the last one."""
+        edges = self.judged.step[[span.begin, span.end - 1]]
+
+        def there(one: Connection) -> Connection:
+            ends = self.step_ends[one.rank]
+            since, until = ends.at_ns[np.searchsorted(ends.step, edges)].tolist()
+            return one.between(since, until)
+
+        return LinkFaults(links(map(there, self.connections), self.sidecars), self.buckets, self.sidecars)
 
     @cached_property
     def other_traffic(self) -> tuple[OtherTraffic, ...]:

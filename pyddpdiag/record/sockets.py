@@ -18,7 +18,7 @@ class TcpSocket:
     `local` and `peer` are IP address and port; two ends of one connection name each other, even if one of
     them is an IPv6 socket that carries IPv4. `peer` is None for a socket that is not connected.
 
-    `info` holds readings by name, with the unit in the name (docs/metrics.md lists them). Readings that this
+    `info` holds readings by name, with the unit in the name (`TCP_INFO`, `SIO_TCP_INFO`). Readings that this
     system doesn't provide, or has not measured yet, are missing. `source` says which interface they came
     from: "TCP_INFO" on Linux, "SIO_TCP_INFO 1" or "SIO_TCP_INFO 0" on Windows, "" if the system provides
     none.

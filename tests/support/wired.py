@@ -70,22 +70,25 @@ def watch(
     busy: float = 1.0,
     segments: int = 7000,
     sent: int = 10**7,
+    each: Sequence[int] = (),
 ) -> None:
     """Readings of a connection half a second apart: of each, the round trip in us, and how many segments were lost.
 
-    It is busy for a fifth of the time, or `busy` times that, and sends so many `segments` and bytes each time.
+    It is busy for a fifth of the time, or `busy` times that (`each`: before each reading so many times that), and sends
+    so many `segments` and bytes each time.
     """
     name = f"{local}|{peer}"
     writer.connection_name(name)
-    lost = 0
+    lost, used = 0, 0.0
     for place, (rtt_us, losses) in enumerate(moments):
         lost += losses
+        used += 10**5 * busy * (each[place] if each else 1) * (place > 0)
         writer.reading(
             name,
             BEGIN + place * 500 * MS,
             bytes_sent=place * sent,
             bytes_acked=place * sent,
-            busy_us=round(place * 10**5 * busy),
+            busy_us=round(used),
             segments=place * segments,
             retransmitted=lost,
             dsack_dups=0,

@@ -97,9 +97,17 @@ def _latency(view: RunView) -> Iterator[Finding]:
 
 def _slow(view: RunView) -> Iterator[Finding]:
     faults, exposed = view.link_faults, view.exposure
+    part = None if faults.slow or faults.lossy or faults.delayed else exposed.span
+    if part is not None:
+        # It may be slow there only, and sound by what was read in the whole run.
+        faults, exposed = view.link_faults_in(max(part.spans, key=len)), exposed.within(part)
     if not exposed.is_found or not faults.slow:
         return
     worst = faults.slow[0]
+    since, until = part.between(view.judged.step) if part else (None, None)
+    when, there = (
+        (f" {part.words(view.judged.step)}", len(part.rows) / len(view.exposure.least)) if part else ("", 1.0)
+    )
     culprit = faults.culprit(faults.slow, receiver=False)
     # What other programs send or receive most over an interface of these links, if it is much.
     ends = {end for link in faults.slow for end in faults.ends_of(link)}
@@ -108,13 +116,15 @@ def _slow(view: RunView) -> Iterator[Finding]:
     yield Finding(
         kind="slow_link",
         severity="warning",
-        message=f"{named(culprit, faults.slow)} {culprit.verb('is', 'are')} slow: {milliseconds(busy)} for each MB, "
-        f"{number(slowness)} times as long as the other links; waiting for communication holds up "
+        message=f"{named(culprit, faults.slow)} {culprit.verb('is', 'are')} slow{when}: {milliseconds(busy)} for each "
+        f"MB, {number(slowness)} times as long as the other links; waiting for communication holds up "
         f"{exposed.of_step}." + (f" {other.words}" if other else ""),
         confidence=won(max(faults.slower[link] for link in faults.slow), exposed.typical.steps),
         rank=culprit.rank,
         peer=culprit.peer,
-        cost_ms=exposed.cost_ms * (1 - 1 / slowness),
+        since_step=since,
+        until_step=until,
+        cost_ms=there * exposed.cost_ms * (1 - 1 / slowness),
         evidence={
             "busy_ms_per_mb": busy,
             "times_the_others": slowness,
@@ -125,6 +135,7 @@ def _slow(view: RunView) -> Iterator[Finding]:
             "other_traffic_bytes": other.other if other else None,
             "exposed_ms": exposed.cost_ms,
             "step_ms": exposed.step_ms,
+            **(part.evidence(view.exposure.least, "exposed") if part else {}),
         },
         change_mind=_which_end(
             culprit, "The receiver is slow to read what has arrived: look at its processor."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
@@ -49,6 +49,12 @@ class Connection:
         """How much a counter grew; None: the system does not tell, or it was not the same connection's."""
         first, last = self.readings[[0, -1], value].tolist()
         return last - first if 0 <= first <= last else None
+
+    def between(self, since_ns: int, until_ns: int) -> Connection:
+        """The same by what was read in a time of its rank's clock."""
+        at = self.readings[:, _V.AT]
+        some = self.readings[(since_ns <= at) & (at <= until_ns)]
+        return replace(self, readings=some if len(some) else self.readings[:1])
 
     def column(self, value: ConnectionValue, *, high: bool = False) -> Int64:
         """One half of a column of two; -1: not available."""
