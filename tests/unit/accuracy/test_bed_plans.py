@@ -94,7 +94,7 @@ def test_the_figures_count_what_is_costly_enough() -> None:
     assert "less than 10% of the step: 1." in text
     assert "| straggler computes | 1 of 2 | 1.50 | late_rank 1, healthy 1 |" in text
     assert "| killed | 0 of 1 |  | rank_lost 1 |" in text and "Right in all of their runs: stopped." in text
-    assert "Healthy trainings: plain 1. Alarms: none." in text
+    assert "Healthy trainings: 1 of 1 kinds. Alarms: none." in text
 
 
 def test_quiet_and_busy_runs_are_counted_apart() -> None:
