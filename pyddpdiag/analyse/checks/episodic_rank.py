@@ -35,7 +35,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     )
     beside = 0.0 if collector else _beside_ms(found, view)
     if beside >= MOST * typical:
-        why = f", while other threads of its process compute ({milliseconds(beside)} more)"
+        why = f", while other threads of its process computed ({milliseconds(beside)} more)"
     where = None if collector else view.lines.more_of(found.rank, found.at, float(found.lead_ms.sum()))
     change_mind = "Its inputs are longer then."
     if not found.core_waits_known:

@@ -128,6 +128,6 @@ def test_lateness_now_and_then_while_a_thread_of_the_rank_computes(tmp_path: Pat
     (found,) = findings(tmp_path)
     assert (
         found.kind == "episodic_rank"
-        and "other threads of its process compute (70.0 ms more)" in found.message
+        and "other threads of its process computed (70.0 ms more)" in found.message
     )
     assert "GIL" in found.advice and found.evidence["other_threads_ms"] == pytest.approx(70, rel=0.01)
