@@ -54,7 +54,9 @@ Recorder::~Recorder() {
 void Recorder::beat() {
     const std::int64_t now = platform::monotonic_ns();
     trace_.beat(now);
-    if (options_.sample_connections && now >= next_sample_ns_ && !paused() && !trace_.lost()) {
+    // Whatever the readings before took, there is one at the end.
+    const bool is_due = now >= next_sample_ns_ || closed_.load(std::memory_order_relaxed);
+    if (options_.sample_connections && is_due && !paused() && !trace_.lost()) {
         sample_connections(now);
     }
     if (!trace_.lost()) {
