@@ -103,7 +103,7 @@ MISTAKES: tuple[tuple[str, Draw, bool], ...] = (
     ("another learning rate", _of_one("another rate", "different_weights"), True),
     ("weights changed on one rank", _of_one("changed weights", "different_weights"), True),
     ("parameters that nobody averages", _unreduced, True),
-    ("rounds each sum by chance", _mistake("rounding", "different_sums"), True),
+    ("rounds each sum by chance", _mistake("rounding", "different_weights", "different_sums"), True),
     ("no no_sync", _no_no_sync, False),
     ("no set_epoch", _mistake("no set_epoch", "epoch_not_set"), True),
     ("search for unused parameters", _search, False),
