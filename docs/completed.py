@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from pyddpdiag.analyse import catalog
 from pyddpdiag.messages.catalog import CATALOG
@@ -15,31 +15,33 @@ LIST = re.compile(r"(?:^- `\w+`: .+\n)+", re.MULTILINE)
 
 def findings(page: str) -> str:
     """The page of a family, with severity, headline and facts of each kind that it lists."""
-    return _table(page, ("kind", "severity", "in short", "when"), _kind)
+
+    def drawn(found: re.Match[str]) -> str:
+        items = (line.removeprefix("- `").split("`: ", 1) for line in found[0].splitlines())
+        return _table(("kind", "severity", "in short", "when"), *(_kind(*item) for item in items))
+
+    return LIST.sub(drawn, page, count=1)
 
 
 def messages(page: str) -> str:
     """The doctor's page, with kind, role, cause and fix of each message of the catalog."""
-    rows = [("kind", "role", "behind it, and what to do"), ("---",) * 3]
+    rows = []
     for message in CATALOG:
         words = f"{message.cause} {message.fix}".replace("|", "\\|").replace("<", "&lt;")
         rows.append((f"`{message.kind}`", message.role.name.lower(), words))
-    return page.replace("<!-- catalog -->\n", "".join(f"| {' | '.join(cells)} |\n" for cells in rows))
+    table = _table(("kind", "role", "behind it, and what to do"), *rows)
+    return page.replace("<!-- catalog -->\n", table)
 
 
-def _table(page: str, head: tuple[str, ...], row: Callable[[str, str], tuple[str, ...]]) -> str:
-    def drawn(found: re.Match[str]) -> str:
-        items = (line.removeprefix("- `").split("`: ", 1) for line in found[0].splitlines())
-        rows = [head, ("---",) * len(head), *((f"`{name}`", *row(name, text)) for name, text in items)]
-        return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
-
-    return LIST.sub(drawn, page, count=1)
+def _table(head: tuple[str, ...], *rows: tuple[str, ...]) -> str:
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, ("---",) * len(head), *rows))
 
 
 def _kind(name: str, when: str) -> tuple[str, ...]:
     kind = KINDS[name]
     example = Finding(name, "note", "", "high", rank=1)
-    return ", ".join(kind.severities), kind.in_short(example), " ".join((when, *_facts(kind)))
+    facts = " ".join((when, *_facts(kind)))
+    return f"`{name}`", ", ".join(kind.severities), kind.in_short(example), facts
 
 
 def _facts(kind: Kind) -> Iterator[str]:

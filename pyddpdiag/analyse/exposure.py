@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -100,7 +101,7 @@ class Exposure:
         """Whether a typical step exposes more than other load on the machine may cause."""
         return self.is_typical and self.typical.at_least >= LARGE_SHARE
 
-    @property
+    @cached_property
     def span(self) -> Stretches | None:
         """The parts of the run in which it is large; None: there are none."""
         return stretches(self.least - np.maximum(LEAST_MS, LARGE_SHARE * self.wall))

@@ -26,7 +26,7 @@ from pyddpdiag.analyse.bounds import (
     confidence,
     least_ms,
 )
-from pyddpdiag.analyse.core_waits import by_other_programs, load_per_core, spins
+from pyddpdiag.analyse.core_waits import load_per_core, spins
 from pyddpdiag.analyse.extra_time import ExtraTime, part, share, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.hot_lines import HotLine
@@ -158,6 +158,7 @@ def late_ranks(
     steps: StepMatrix,
     lateness: Lateness,
     usage: UsageMatrix,
+    foreign: Float64,
     sidecars: Mapping[int, Sidecar],
     lines: RunLines,
     hot: Sequence[HotLine] = (),
@@ -168,17 +169,22 @@ def late_ranks(
         steps: the judged steps.
         lateness: how late every rank is in them.
         usage: their use of the processor.
+        foreign: what they wait for a core because of other programs; [steps, ranks] in ms.
         sidecars: the ranks' settings.
         lines: the looks at their threads.
         hot: what takes a part of each step outside of the training itself.
     """
     if len(steps.ranks) < 2 or len(lateness) < LEAST_STEPS or not steps.can_judge:
         return ()
-    found = [_describe(steps, lateness, usage, sidecars, *each) for each in _places(steps, lateness, usage)]
+
+    def described(against: Lateness, place: int, span: Stretches | None = None) -> LateRank:
+        return _describe(steps, against, usage, foreign, sidecars, place, span)
+
+    found = [described(lateness, *each) for each in _places(steps, lateness, usage)]
     if not found:
         found = [
             replace(
-                _describe(steps, lateness, usage, sidecars, place, None),
+                described(lateness, place),
                 computes_more_ms=more_ms,
                 often=float(_is_last(lateness, place).mean()),
                 cost_ms=float(np.maximum(lateness.extra[:, place], 0.0).mean()),
@@ -187,7 +193,7 @@ def late_ranks(
         ]
     if not found:
         against, places = _most_are_late(steps, lateness, usage)
-        found = [_describe(steps, against, usage, sidecars, place, None) for place in places]
+        found = [described(against, place) for place in places]
     spin = spins(steps, usage, sidecars)
     found = [replace(_with_lines(late, lateness, lines, hot), spins=spin) for late in found]
     return tuple(sorted(found, key=lambda late: -late.cost_ms))
@@ -311,6 +317,7 @@ def _describe(
     steps: StepMatrix,
     lateness: Lateness,
     usage: UsageMatrix,
+    foreign: Float64,
     sidecars: Mapping[int, Sidecar],
     place: int,
     span: Stretches | None,
@@ -358,9 +365,7 @@ def _describe(
         than=None if lateness.than is None else lateness.ranks[lateness.than],
         threads=fewer_threads(sidecars, lateness.ranks[place]),
         load=load_per_core(steps, usage, sidecars, lateness.rows).get(lateness.ranks[place]),
-        others_wait_ms=_others_wait_ms(
-            by_other_programs(steps, usage, sidecars)[late], sidecars, lateness.ranks, place
-        ),
+        others_wait_ms=_others_wait_ms(foreign[late], sidecars, lateness.ranks, place),
         cost_ms=float(np.maximum(extra, 0.0).sum()) / len(lateness) if span else median(extra),
         major_faults=None if np.isnan(faults).all() else float(np.nanmean(faults)),
         cpu_times=median(cpu[:, place]) / usual if usual > 0.0 else None,

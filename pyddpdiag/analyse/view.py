@@ -209,7 +209,10 @@ class RunView:
     @cached_property
     def late_ranks(self) -> tuple[LateRank, ...]:
         """The ranks that are late, in a typical step or in a part of the run; the costliest first."""
-        return late_ranks(self.judged, self.lateness, self.usage, self.sidecars, self.lines, self.hot_lines)
+        usage, foreign = self.usage, self.foreign_waits
+        return late_ranks(
+            self.judged, self.lateness, usage, foreign, self.sidecars, self.lines, self.hot_lines
+        )
 
     @cached_property
     def past(self) -> Past:
@@ -220,8 +223,8 @@ class RunView:
     @cached_property
     def late_in_past(self) -> tuple[LateRank, ...]:
         """The ranks that were late in those steps. Sums do not say how busy the machine was: as sure as if it was."""
-        before = self.past
-        found = late_ranks(before.steps, lateness(before.steps), before.usage, self.sidecars, RunLines({}))
+        steps, usage = self.past.steps, self.past.usage
+        found = late_ranks(steps, lateness(steps), usage, usage.run_delay, self.sidecars, RunLines({}))
         return tuple(replace(late, others_wait_ms=inf) for late in found)
 
     @cached_property

@@ -93,6 +93,11 @@ class Stepped:
     planned: int | None = None
     planned_since: int | None = None
 
+    @property
+    def line(self) -> str | None:
+        """The first of the lines that call its steps; None: none is known."""
+        return self.where[0] if self.where else None
+
 
 @dataclass(frozen=True)
 class Unreduced:

@@ -140,11 +140,11 @@ class Sidecar:
     def behind(self) -> bool:
         """Whether it lacks a bucket layout, a process group or what is seen of the training, or was not written."""
         now = monotonic_ns()
-        missing = (
-            self._layouts_missing or self._training.due or len(self._core.groups()) != self._groups_written
-        )
-        may_write = self._writes < _FIRST_WRITES or now >= self._rests_until_ns
-        return (missing and may_write) or 0 < self._again_ns <= now
+        if 0 < self._again_ns <= now:
+            return True
+        if self._writes >= _FIRST_WRITES and now < self._rests_until_ns:
+            return False
+        return self._layouts_missing or self._training.due or len(self._core.groups()) != self._groups_written
 
     def is_due(self) -> bool:
         """Whether to write now that a new bucket layout appeared: the run may hang or die with this bucket.

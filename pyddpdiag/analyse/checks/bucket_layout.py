@@ -135,7 +135,7 @@ def _last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
         if (most := _most_ms_per_byte(view)) is not None:
             # What is more than the bytes take is latency, of which each bucket has as much.
             saved = min(saved, split.part * found.bytes * most)
-    # Of a parameter that no layout divides the advice is sure to help.
+    # Of a last parameter that no layout divides the advice rests on no calculation of another one.
     least = LEAST_MS if alone and not single else least_ms(view.exposure.step_ms)
     if wire < max(TWICE * LEAST_MS, MOST * exposed) or saved < least:
         return

@@ -60,13 +60,13 @@ def _cleared(view: RunView) -> Iterator[Finding]:
         return
     often, one, stepped, name = max(seen, key=lambda each: each[0])
     said, mind, advice = _CLEARED[name]
-    at = f"; {stepped.optimizer} steps at {stepped.where[0]}" if stepped.where else ""
+    at = f"; {stepped.optimizer} steps at {stepped.line}" if stepped.line else ""
     yield Finding(
         kind="gradients_cleared",
         severity="warning",
         message=f"{said.format(times=often, steps=one.steps)}{at}.",
         confidence="high",
-        where=stepped.where[0] if stepped.where else None,
+        where=stepped.line,
         evidence={
             "steps_looked_at": one.steps,
             "steps_with_older_gradients": one.kept,

@@ -55,7 +55,7 @@ def _schedule(view: RunView) -> Iterator[Finding]:
         if one.zero_since
         else f"the learning rate's schedule, made for {one.planned} steps, has ended {after} come after it{several}.",
         confidence="high",
-        where=one.where[0] if one.where else None,
+        where=one.line,
         evidence={
             "optimizer_steps": one.steps,
             "scheduler": one.scheduler,
@@ -96,7 +96,7 @@ def _unfinished(view: RunView) -> Iterator[Finding]:
                     f"{one.scheduler} is made for {one.planned} steps, as many as all {ranks} ranks make together, and "
                     f"each rank made {made:.0f}.",
                     confidence="medium",
-                    where=one.where[0] if one.where else None,
+                    where=one.line,
                     evidence={
                         "optimizer_steps": one.steps,
                         "scheduler": one.scheduler,
@@ -173,7 +173,7 @@ def _of_module(
         f"the same in step {first} and in step {last}, though {one.optimizer} stepped {times(one.steps)}{at}{why}.",
         confidence="high",
         since_step=first,
-        where=one.where[0] if one.where else None,
+        where=one.line,
         evidence={
             "parameters": parameters,
             "last_step": last,

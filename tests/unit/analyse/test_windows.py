@@ -239,7 +239,7 @@ def looked_at(steps: StepMatrix) -> Iterable[Finding]:
             judged=steps,
             exposure=exposure(steps),
             lateness=late,
-            late_ranks=late_ranks(steps, late, unknown, {}, RunLines({})),
+            late_ranks=late_ranks(steps, late, unknown, unknown.run_delay, {}, RunLines({})),
             late_in_past=(),
             crowding=(),
             sidecars={},

@@ -153,6 +153,10 @@ def test_a_table_in_the_last_of_several_buckets(tmp_path: Path) -> None:
     assert found.kind == "large_last_bucket" and found.parameter == "emb.weight"
     assert "parameter 'emb.weight' alone is 20.5 MB of 20.5 MB" in found.message
     assert "sparse=True" in found.advice and "bucket_cap_mb" not in found.advice
+    # Also where less than a tenth of a step would be saved: no calculation of another layout may be wrong.
+    parameters = [("emb.weight", (6_000, 256)), ("norm.weight", BIAS), *body]
+    (found,) = train(tmp_path / "less", [parameters], [[4], [3], [2], [1, 0]])
+    assert found.kind == "large_last_bucket" and found.evidence["saved_ms"] == pytest.approx(2.4, rel=0.1)
 
 
 def test_a_large_last_bucket_of_layers_that_a_cap_divides(tmp_path: Path) -> None:
