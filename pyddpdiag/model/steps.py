@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -40,13 +41,13 @@ class StepTable:
         """Rows that medians count."""
         return ~np.isin(self.step, np.array(self.left_out, np.int64))
 
-    @property
+    @cached_property
     def communication_ms(self) -> npt.NDArray[np.float64]:
         """Exposed communication itself: the least over a step's ranks, if all are known."""
         _, begin, sizes = np.unique(self.step, return_index=True, return_counts=True)
         return np.repeat(np.minimum.reduceat(self.exposed_ms, begin), sizes) if len(self) else self.exposed_ms
 
-    @property
+    @cached_property
     def late_ms(self) -> npt.NDArray[np.float64]:
         """The rest of what is exposed: waiting for the last rank."""
         return np.asarray(self.exposed_ms - self.communication_ms)
