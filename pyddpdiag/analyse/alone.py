@@ -94,8 +94,8 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     if found.start:
         # To begin takes longer on one rank than on another, most of all on a busy machine, and so does a first pass.
         before = found.outside[0, last[0]] + data[0, last[0]]
-        known = lead[0] >= SET_UP_MS and bool(np.isnan(before) or before >= MOST * lead[0])
-        hit[0] &= bool(waited[0] or in_phase[0] or known)
+        known = bool(np.isnan(before) or before >= MOST * lead[0])
+        hit[0] &= lead[0] >= SET_UP_MS and bool(waited[0] or in_phase[0] or known)
     # Waiting for a batch is a part of the step, whatever the others wait in meanwhile.
     hit &= around | found.epoch | (data[rows, last] < MOST * lead)
     if found.start and data[0, last[0]] >= MOST * lead[0]:

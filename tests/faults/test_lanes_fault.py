@@ -78,6 +78,9 @@ for _ in range(turns):
 store.set(f"done/{rank}", "")
 store.wait([f"done/{each}" for each in range(2)])
 print(json.dumps(lanes.ends()))
+# Joins Gloo's threads, as destroy_process_group does: one that lets go of a tensor of Python's takes the GIL, and where
+# the interpreter ends meanwhile, torch aborts.
+backends.clear()
 """
 
 
